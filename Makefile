@@ -1,0 +1,24 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: install demo test clean
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable '.[test]'
+	touch $@
+
+demo: install
+	$(BIN)/python -m sweeper.run anomaly_grid --preset digits
+
+test: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+clean:
+	rm -rf .venv *.egg-info .pytest_cache .ruff_cache .mypy_cache

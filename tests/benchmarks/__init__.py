@@ -1,0 +1,1 @@
+"""Measurements; none asserts a time."""

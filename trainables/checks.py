@@ -1,0 +1,58 @@
+"""Range checks for the fields of configs: each states the law, the offender and the choices in one line."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+
+
+def number(name: str, value: object) -> float:
+    """Raises ValueError unless `value` is a number and not NaN (True and False are not numbers)."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise ValueError(f"{name} must be a number, but got {name}={value!r}")
+    return float(value)
+
+
+def positive(name: str, value: float, *, zero: bool = False, infinite: bool = False) -> None:
+    """Raises ValueError unless `value > 0` (`>= 0` with `zero`) and finite (unless `infinite`)."""
+    sign = ">=" if zero else ">"
+    got = number(name, value)
+    if got < 0 or (got == 0 and not zero):
+        raise ValueError(f"`{name} {sign} 0` must hold, but got {name}={value}")
+    if math.isinf(got) and not infinite:
+        raise ValueError(f"{name} must be finite, but got {name}={value}")
+
+
+def between(name: str, value: float, low: float, high: float, *, above: bool = False) -> None:
+    """Raises ValueError unless `low <= value <= high` (`low < value` with `above`)."""
+    got = number(name, value)
+    if not low <= got <= high or (above and got == low):
+        raise ValueError(f"`{low:g} {'<' if above else '<='} {name} <= {high:g}` must hold, but got {name}={value}")
+
+
+def whole(name: str, value: int, low: int) -> None:
+    """Raises ValueError unless `value` is a whole number and at least `low`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name} must be a whole number, but got {name}={value!r}")
+    if value < low:
+        raise ValueError(f"`{name} >= {low}` must hold, but got {name}={value}")
+
+
+def truth(name: str, value: bool) -> None:
+    """Raises ValueError unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be true or false, but got {name}={value!r}")
+
+
+def choices(name: str, value: object, allowed: Iterable[object]) -> None:
+    """Raises ValueError unless `value` is one of `allowed`; names the nearest."""
+    options = [str(option) for option in allowed]
+    if value not in options:
+        raise ValueError(f"no {name} {value!r}{nearest(str(value), options)}; there are: {', '.join(options)}")
+
+
+def nearest(name: str, options: Iterable[str]) -> str:
+    """` (did you mean 'x'?)`, or nothing where no option is near."""
+    near = difflib.get_close_matches(name, list(options), n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""

@@ -1,0 +1,104 @@
+"""Where pixels go: crop, rotation and shift, flip, blur; each for a whole batch, with its own parameters per image.
+
+Shapes: B images, C channels, H rows, W columns, S the length of a side, K taps of a kernel. Images are float32.
+All functions are pure, run on the images' device and never wait for it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+CROP_ATTEMPTS = 10
+"""Boxes tried for an image before the central one is taken, as torchvision's RandomResizedCrop does."""
+
+
+def draw_boxes(
+    generator: torch.Generator, n: int, height: int, width: int, crop_scale: float, crop_ratio: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Top, left, height and width (whole pixels, float32 `[n]` each) of random crops, as RandomResizedCrop draws them:
+    area uniform in [crop_scale, 1] of the image, aspect ratio log-uniform in [1/crop_ratio, crop_ratio], the first of
+    ten candidates that fits, else the largest central box of an allowed ratio.
+    """
+    area_NA, ratio_NA = torch.rand((2, n, CROP_ATTEMPTS), generator=generator)
+    area_NA = (crop_scale + (1 - crop_scale) * area_NA) * (height * width)
+    ratio_NA = torch.exp((2 * ratio_NA - 1) * math.log(crop_ratio))
+    w_NA, h_NA = (area_NA * ratio_NA).sqrt().round(), (area_NA / ratio_NA).sqrt().round()
+    fits_NA = (w_NA > 0) & (w_NA <= width) & (h_NA > 0) & (h_NA <= height)
+    first_N1 = fits_NA.int().argmax(dim=1, keepdim=True)
+    some_N = fits_NA.any(dim=1)
+
+    central_w = min(width, round(height * crop_ratio))
+    central_h = min(height, round(width * crop_ratio))
+    w_N = torch.where(some_N, w_NA.gather(1, first_N1).squeeze(1), float(central_w))
+    h_N = torch.where(some_N, h_NA.gather(1, first_N1).squeeze(1), float(central_h))
+    place_2N = torch.rand((2, n), generator=generator)
+    top_N = torch.where(some_N, (place_2N[0] * (height - h_N + 1)).floor(), float((height - central_h) // 2))
+    left_N = torch.where(some_N, (place_2N[1] * (width - w_N + 1)).floor(), float((width - central_w) // 2))
+    return top_N, left_N, h_N, w_N
+
+
+def resized_crop(images_BCHW: Tensor, top_B: Tensor, left_B: Tensor, height_B: Tensor, width_B: Tensor) -> Tensor:
+    """Each image's box, bilinearly enlarged to the whole image `[B, C, H, W]`. A box is never larger than the image, so
+    that antialiasing would change nothing."""
+    height, width = images_BCHW.shape[-2:]
+    rows_BHH = _enlarging_weights(top_B, height_B, height)
+    columns_BWW = _enlarging_weights(left_B, width_B, width)
+    return _separable(images_BCHW, rows_BHH, columns_BWW)
+
+
+def rotate_and_shift(images_BCHW: Tensor, degrees_B: Tensor, right_B: Tensor, down_B: Tensor) -> Tensor:
+    """Each image rotated clockwise about its centre, then moved by real-valued pixels: bilinear, zero outside."""
+    height, width = images_BCHW.shape[-2:]
+    radians_B = degrees_B * (math.pi / 180)
+    cos_B, sin_B = radians_B.cos(), radians_B.sin()
+    source_x_B, source_y_B = -cos_B * right_B - sin_B * down_B, sin_B * right_B - cos_B * down_B
+    matrix_B6 = torch.stack(
+        [cos_B, sin_B * (height / width), source_x_B * (2 / width),
+         sin_B * (-width / height), cos_B, source_y_B * (2 / height)], dim=1,
+    )  # fmt: skip
+    grid_BHW2 = F.affine_grid(matrix_B6.view(-1, 2, 3), list(images_BCHW.shape), align_corners=False)
+    return F.grid_sample(images_BCHW, grid_BHW2, mode="bilinear", padding_mode="zeros", align_corners=False)
+
+
+def blur_kernel_size(height: int, width: int) -> int:
+    """About a tenth of the shorter side, odd, at least 3: 3 at 32 pixels, 9 at 96, 23 at 224."""
+    return max(3, 2 * (min(height, width) // 20) + 1)
+
+
+def gaussian_blur(images_BCHW: Tensor, sigma_B: Tensor) -> Tensor:
+    """Each image blurred by its own Gaussian of `sigma > 0` pixels, cut to `blur_kernel_size` taps; edges reflected."""
+    height, width = images_BCHW.shape[-2:]
+    taps = blur_kernel_size(height, width)
+    offset_K = torch.arange(taps, device=images_BCHW.device) - taps // 2
+    kernel_BK = torch.softmax(-0.5 * (offset_K / sigma_B[:, None]) ** 2, dim=1)
+    return _separable(images_BCHW, _blurring_weights(kernel_BK, height), _blurring_weights(kernel_BK, width))
+
+
+def _separable(images_BCHW: Tensor, rows_BHH: Tensor, columns_BWW: Tensor) -> Tensor:
+    """Rows and columns of each image replaced by weighted sums of its own: `rows @ image @ columns^T`."""
+    return rows_BHH[:, None] @ images_BCHW @ columns_BWW[:, None].mT
+
+
+def _enlarging_weights(start_B: Tensor, length_B: Tensor, side: int) -> Tensor:
+    """`[B, S, S]`: how much of input pixel j is in output pixel i when `[start, start + length)` is stretched to S."""
+    pixel_S = torch.arange(side, device=start_B.device) + 0.5
+    start_B11, length_B11 = start_B[:, None, None], length_B[:, None, None]
+    centre_BS1 = start_B11 + pixel_S[:, None] * (length_B11 / side)
+    weights_BSS = (1 - (pixel_S - centre_BS1).abs()).clamp_min(0)
+    inside_B1S = (pixel_S > start_B11) & (pixel_S < start_B11 + length_B11)
+    weights_BSS = weights_BSS * inside_B1S
+    return weights_BSS / weights_BSS.sum(dim=2, keepdim=True)
+
+
+def _blurring_weights(kernel_BK: Tensor, side: int) -> Tensor:
+    """`[B, S, S]`: the convolution with each kernel as a matrix, indices beyond an edge reflected into the image."""
+    taps = kernel_BK.shape[1]
+    pixel_S = torch.arange(side, device=kernel_BK.device)
+    offset_K11 = torch.arange(taps, device=kernel_BK.device)[:, None, None] - taps // 2
+    source_KS1 = (side - 1) - ((side - 1) - (pixel_S[:, None] + offset_K11).abs()).abs()
+    taken_KSS = (source_KS1 == pixel_S).to(kernel_BK.dtype)
+    return torch.einsum("bk,kij->bij", kernel_BK, taken_KSS)

@@ -1,0 +1,209 @@
+"""Augmented views of a batch of images: drawn on the CPU, applied on the images' device, parameters per image.
+
+Order, as in MoCo v2: crop, (rotation and shift), colour jitter, greyscale, blur, flip. Normalisation is apart.
+Shapes: B images, C channels (1 or 3), H rows, W columns.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from trainables.data import colour, geometry
+
+ADJUST: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "brightness": colour.adjust_brightness,
+    "contrast": colour.adjust_contrast,
+    "saturation": colour.adjust_saturation,
+    "hue": colour.adjust_hue,
+}
+"""The four operations of the colour jitter."""
+
+BLUR_SIGMA = (0.1, 2.0)
+"""Range of the blur's sigma in pixels."""
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """Everything random about one view of a batch; holds only what is active, so an identity holds nothing."""
+
+    values: Mapping[str, Tensor]
+    """Name -> float32 `[B]`: `top left height width` (pixels), `rotation` (degrees), `right down` (pixels),
+    `brightness contrast saturation hue` (factors), `blur` (sigma, 0 = none), and `jitter greyscale flip` (0 or 1)."""
+
+    order: tuple[str, ...] = ()
+    """The order of the colour jitter's operations, the same for the whole batch."""
+
+    def to(self, device: torch.device | str) -> Parameters:
+        """The same parameters on `device`: one copy, which the host does not wait for."""
+        if not self.values or next(iter(self.values.values())).device == torch.device(device):
+            return self
+        stacked_NB = torch.stack(list(self.values.values())).to(device, non_blocking=True)
+        return Parameters(dict(zip(self.values, stacked_NB.unbind(), strict=True)), self.order)
+
+
+@dataclass(frozen=True)
+class Views:
+    """Which augmentations make a view, and how strong. By default none."""
+
+    crop_scale: float = 1.0
+    """Least area of the random resized crop as a share of the image, in (0, 1]; 1 = no crop."""
+
+    crop_ratio: float = 4 / 3
+    """Aspect ratios of the crop are log-uniform in [1/crop_ratio, crop_ratio]; at least 1."""
+
+    flip: float = 0.0
+    """Probability of a horizontal flip."""
+
+    brightness: float = 0.0
+    """The jitter's brightness factor is uniform in [max(0, 1 - brightness), 1 + brightness]."""
+
+    contrast: float = 0.0
+    """As brightness, for contrast."""
+
+    saturation: float = 0.0
+    """As brightness, for saturation. No effect on images of one channel."""
+
+    hue: float = 0.0
+    """The jitter turns hues by up to this share of the colour circle, at most 0.5. No effect on one channel."""
+
+    jitter: float = 0.0
+    """Probability that an image's colours are jittered. torchvision draws the order of the four operations anew for
+    every image; here it is drawn once a batch."""
+
+    greyscale: float = 0.0
+    """Probability that an image loses its colour. No effect on images of one channel."""
+
+    blur: float = 0.0
+    """Probability of a Gaussian blur, its sigma uniform in [0.1, 2] pixels, its kernel a tenth of the image's side."""
+
+    rotation: float = 0.0
+    """Rotations are uniform in [-rotation, rotation] degrees, at most 180."""
+
+    shift: float = 0.0
+    """Shifts are uniform in [-shift, shift] pixels along both axes, real-valued; zeros move in."""
+
+    def __post_init__(self) -> None:
+        """ValueError if a field is no number or out of its range."""
+        for field in fields(self):
+            _check_range(field.name, getattr(self, field.name))
+
+    def draw(self, generator: torch.Generator, shape: Sequence[int]) -> Parameters:
+        """Parameters for a batch of `shape` (n, C, H, W), on the CPU.
+
+        They depend on the generator (of the CPU), the shape and these fields only, so a run is the same on any device.
+        ValueError if colours are to change and C is neither 1 nor 3.
+        """
+        n, channels, height, width = shape
+        values: dict[str, Tensor] = {}
+
+        def uniform(low: float, high: float) -> Tensor:
+            return torch.rand(n, generator=generator).mul_(high - low).add_(low)
+
+        def happens(probability: float) -> Tensor:
+            return (torch.rand(n, generator=generator) < probability).float()
+
+        if self.crop_scale < 1:
+            box = geometry.draw_boxes(generator, n, height, width, self.crop_scale, self.crop_ratio)
+            values.update(zip(("top", "left", "height", "width"), box, strict=True))
+        if self.rotation:
+            values["rotation"] = uniform(-self.rotation, self.rotation)
+        if self.shift:
+            values["right"], values["down"] = uniform(-self.shift, self.shift), uniform(-self.shift, self.shift)
+        order = self._draw_order(generator, channels)
+        if order:
+            values["jitter"] = happens(self.jitter)
+        for name in sorted(order):
+            strength = getattr(self, name)
+            neutral, least = (0.0, -0.5) if name == "hue" else (1.0, 0.0)
+            values[name] = uniform(max(least, neutral - strength), neutral + strength)
+        if self.greyscale and channels == 3:
+            values["greyscale"] = happens(self.greyscale)
+        if self.blur:
+            values["blur"] = happens(self.blur) * uniform(*BLUR_SIGMA)
+        if self.flip:
+            values["flip"] = happens(self.flip)
+        return Parameters(values, order)
+
+    def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+        """The view `[B, C, H, W]` of images (float, in [0, 1]) that `parameters` describe; pure, and never waits for
+        the device. Without augmentation it is `images_BCHW` itself."""
+        values = parameters.to(images_BCHW.device).values
+        view_BCHW = images_BCHW
+        if "top" in values:
+            box = (values[name] for name in ("top", "left", "height", "width"))
+            view_BCHW = geometry.resized_crop(view_BCHW, *box)
+        if "rotation" in values or "right" in values:
+            still_B = torch.zeros_like(next(iter(values.values())))
+            move = (values.get(name, still_B) for name in ("rotation", "right", "down"))
+            view_BCHW = geometry.rotate_and_shift(view_BCHW, *move)
+        if "jitter" in values:
+            jittered_BCHW = view_BCHW
+            for name in parameters.order:
+                jittered_BCHW = ADJUST[name](jittered_BCHW, values[name])
+            view_BCHW = _where(values["jitter"], jittered_BCHW, view_BCHW)
+        if "greyscale" in values:
+            view_BCHW = _where(values["greyscale"], colour.greyscale(view_BCHW), view_BCHW)
+        if "blur" in values:
+            sigma_B = values["blur"].clamp_min(BLUR_SIGMA[0])
+            view_BCHW = _where(values["blur"], geometry.gaussian_blur(view_BCHW, sigma_B), view_BCHW)
+        if "flip" in values:
+            view_BCHW = _where(values["flip"], view_BCHW.flip(-1), view_BCHW)
+        return view_BCHW
+
+    def _draw_order(self, generator: torch.Generator, channels: int) -> tuple[str, ...]:
+        """The active operations of the jitter in a random order; none if there is no jitter."""
+        active = [name for name in ADJUST if self.jitter and getattr(self, name)]
+        if (active or self.greyscale) and channels not in (1, 3):
+            raise ValueError(f"images whose colours change must have 1 or 3 channels, but got {channels}")
+        if channels == 1:
+            active = [name for name in active if name not in ("saturation", "hue")]
+        if not active:
+            return ()
+        return tuple(active[i] for i in torch.randperm(len(active), generator=generator).tolist())
+
+
+def scale_pixels(images_BCHW: Tensor, levels: int) -> Tensor:
+    """uint8 pixels in 0..levels as float32 in [0, 1]."""
+    return images_BCHW.float() / levels
+
+
+def normalise(images_BCHW: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Images less the mean, over the standard deviation of each channel (both for pixels in [0, 1])."""
+    mean_C, std_C = torch.tensor((mean, std), dtype=images_BCHW.dtype).to(images_BCHW.device, non_blocking=True)
+    return (images_BCHW - mean_C[:, None, None]) / std_C[:, None, None]
+
+
+def _where(chosen_B: Tensor, then_BCHW: Tensor, else_BCHW: Tensor) -> Tensor:
+    return torch.where(chosen_B[:, None, None, None] > 0, then_BCHW, else_BCHW)
+
+
+_LAWS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
+    "crop_scale": ("0 < {} <= 1", lambda value: 0 < value <= 1),
+    "crop_ratio": ("1 <= {} < inf", lambda value: 1 <= value < math.inf),
+    **dict.fromkeys(("flip", "jitter", "greyscale", "blur"), ("0 <= {} <= 1", lambda value: 0 <= value <= 1)),
+    **dict.fromkeys(
+        ("brightness", "contrast", "saturation", "shift"), ("0 <= {} < inf", lambda value: 0 <= value < math.inf)
+    ),
+    "hue": ("0 <= {} <= 0.5", lambda value: 0 <= value <= 0.5),
+    "rotation": ("0 <= {} <= 180", lambda value: 0 <= value <= 180),
+}
+
+
+def _check_range(name: str, value: object) -> None:
+    law, holds = _LAWS[name]
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(f"{name} must be a number, but got {name}={value!r}")
+    if not holds(float(value)):
+        raise ValueError(f"`{law.format(name)}` must hold, but got {name}={value!r}")
+
+
+MOCO_V2 = Views(
+    crop_scale=0.2, flip=0.5, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, jitter=0.8, greyscale=0.2, blur=0.5
+)
+"""MoCo v2's augmentation; images of 32 pixels go without blur: `replace(MOCO_V2, blur=0.0)`."""

@@ -1,0 +1,36 @@
+"""Encoders: images to a representation. Each has the attribute `features`, the size D of what it returns.
+
+Shapes: B images of C channels, H by W pixels, normalised; D features.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from trainables.networks.resnet import resnet
+
+ENCODERS = ("mlp", "resnet18", "resnet50")
+
+
+class MLP(nn.Module):
+    """Linear, tanh, Linear on the flattened pixels: for images as small as the digits.
+
+    It has no BatchNorm: trained on one class, batch statistics of the class hide what sets an outlier apart (on the
+    digits the class-averaged AUROC fell from about 0.96 to about 0.93 with it).
+    """
+
+    def __init__(self, pixels: int, width: int, features: int) -> None:
+        super().__init__()
+        self.features = features
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(pixels, width), nn.Tanh(), nn.Linear(width, features))
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.layers(images_BCHW)
+
+
+def encoder(name: str, image_shape: tuple[int, int, int], *, width: int, features: int, small_stem: bool) -> nn.Module:
+    """The encoder `name` of ENCODERS for images `(C, H, W)`, freshly initialised from torch's generator."""
+    channels, height, across = image_shape
+    if name == "mlp":
+        return MLP(channels * height * across, width, features)
+    return resnet({"resnet18": 18, "resnet50": 50}[name], channels, small_stem)

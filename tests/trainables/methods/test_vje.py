@@ -1,0 +1,240 @@
+"""Against a plain re-computation of the paper's equations: loops over images and dimensions, scipy, float64.
+
+The model runs in float32, as it does when trained, and agrees to five digits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+from trainables.losses.densities import directional_nll, gaussian_kl, radial_nll
+from trainables.methods.vje import TERMS, VJE
+from trainables.methods.vje import VJEConfig as Config
+
+B, D, S = 3, 4, 5
+Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+class Table(nn.Module):
+    """An encoder that looks an image up: the image holds its row, so that embeddings are parameters, one a view."""
+
+    features = D
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(torch.randn(2 * B, D) * 1.5)
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.rows[images_BCHW.flatten().long()]
+
+
+VIEWS = torch.arange(2 * B).view(2, B, 1, 1, 1)
+
+
+def _vje(config: Config) -> VJE:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return VJE(config, Table())
+
+
+@pytest.fixture
+def noise() -> Tensor:
+    return torch.randn(2, B, D, generator=torch.Generator().manual_seed(1))
+
+
+def _directional(z: Vector, s: Vector, var: Vector, nu: float) -> float:
+    """Eq. 24, word for word."""
+    z_length, s_length = math.sqrt(sum(z**2)), math.sqrt(sum(s**2))
+    q = sum((s[d] / s_length - z[d] / z_length) ** 2 / var[d] for d in range(D))
+    half_log_det = 0.5 * sum(math.log(var[d]) for d in range(D))
+    return (q / 2 if math.isinf(nu) else (nu + D) / 2 * math.log(1 + q / nu)) + half_log_det
+
+
+def _radial(z: Vector, s: Vector, nu: float) -> float:
+    """Eq. 29 as the density of scipy at the difference, less that at zero."""
+    difference = np.linalg.norm(z) - np.linalg.norm(s)
+    law = stats.norm if math.isinf(nu) else stats.t(nu)
+    return float(law.logpdf(0) - law.logpdf(difference))
+
+
+def _arrays(model: VJE) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """z, mu and var as `[2, B, D]`."""
+    z = model.encoder.get_parameter("rows").detach().view(2, B, D)
+    mu, var = model.posterior(z)
+    return z.double().numpy(), mu.detach().double().numpy(), var.detach().double().numpy()
+
+
+def _plain_losses(model: VJE, noise: Tensor, beta: float, nu: float) -> dict[str, float]:
+    """Eq. 38 and its three parts."""
+    z, mu, var = _arrays(model)
+    parts = {"dir": 0.0, "rad": 0.0, "kl": 0.0}
+    for i, j in ((0, 1), (1, 0)):
+        for b in range(B):
+            s = mu[i, b] + np.sqrt(var[i, b]) * noise[i, b].numpy()
+            parts["dir"] += _directional(z[j, b], s, var[i, b], nu) / (2 * B)
+            parts["rad"] += _radial(z[j, b], s, nu) / (2 * B)
+            for m, v in zip(mu[i, b], var[i, b], strict=True):
+                parts["kl"] += 0.5 * (v + m**2 - 1 - math.log(v)) / (2 * B)
+    return {**parts, "total": parts["dir"] + parts["rad"] + beta * parts["kl"]}
+
+
+@pytest.mark.parametrize(("beta", "nu"), [(1.0, 3.0), (0.0, 0.25), (1.75, 20.0), (0.5, math.inf)])
+def test_loss_is_equation_38(noise: Tensor, beta: float, nu: float) -> None:
+    model = _vje(Config(beta=beta, nu=nu, bottleneck=8))
+    total, parts = model.losses(*VIEWS, noise=noise)
+    expected = _plain_losses(model, noise, beta, nu)
+    got = {**{name: part.item() for name, part in parts.items()}, "total": total.item()}
+    assert got == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert total.shape == () and all(part.shape == () for part in parts.values())
+
+
+def test_posterior_explains_the_other_view_not_its_own(noise: Tensor) -> None:
+    """Both views alike but for their order in the batch: only the right pairing tells."""
+    model = _vje(Config(terms="rad", bottleneck=8))
+    swapped = model.losses(VIEWS[1], VIEWS[0], noise=noise.flip(0)).total
+    assert swapped.item() == pytest.approx(model.losses(*VIEWS, noise=noise).total.item(), rel=1e-5)
+    own = model.losses(VIEWS[0], VIEWS[0], noise=noise).total.item()
+    assert own != pytest.approx(swapped.item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("terms", ["dir+rad", "dir", "rad"])
+def test_no_gradient_reaches_the_encoder_through_the_target(noise: Tensor, terms: str) -> None:
+    """With a posterior that ignores its input, the target is the only road back to the encoder."""
+    model = _vje(Config(terms=terms, bottleneck=8))
+    for head in (model.posterior.mu, model.posterior.raw_var):
+        nn.init.zeros_(head.weight)
+        nn.init.ones_(head.bias)
+    model.losses(*VIEWS, noise=noise).total.backward()
+    rows, bias = model.encoder.get_parameter("rows").grad, model.posterior.mu.bias.grad
+    assert rows is not None and torch.equal(rows, torch.zeros_like(rows))
+    assert bias is not None and bias.abs().min() > 0
+
+
+def test_gradient_of_the_encoder_is_that_of_its_own_branch(noise: Tensor) -> None:
+    """Each view's embeddings move only to explain the other view's, which are constants."""
+    model = _vje(Config(beta=0.5, bottleneck=8))
+    rows = model.encoder.get_parameter("rows")
+    (got,) = torch.autograd.grad(model.losses(*VIEWS, noise=noise).total, rows)
+    for i in (0, 1):
+        z = rows.detach().view(2, B, D)[i].requires_grad_()
+        mu, var = model.posterior(z)
+        target, s = rows.detach().view(2, B, D)[1 - i], mu + var.sqrt() * noise[i]
+        branch = directional_nll(target, s, var, 3.0) + radial_nll(target, s, 3.0) + 0.5 * gaussian_kl(mu, var)
+        (expected,) = torch.autograd.grad(branch.sum() / (2 * B), z)
+        torch.testing.assert_close(got.view(2, B, D)[i], expected, rtol=1e-4, atol=1e-6)
+        assert expected.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("terms", TERMS)
+def test_every_subset_is_the_sum_of_its_parts(noise: Tensor, terms: str) -> None:
+    config = Config(beta=0.3, nu=2.0, bottleneck=8)
+    everything = _vje(config).losses(*VIEWS, noise=noise).parts
+    total, parts = _vje(replace(config, terms=terms)).losses(*VIEWS, noise=noise)
+    assert list(parts) == terms.split("+") and set(parts) <= set(VJE.loss_parts) == set(everything)
+    assert all(torch.equal(part, everything[name]) for name, part in parts.items())
+    weighted = [part.item() * (0.3 if name == "kl" else 1) for name, part in parts.items()]
+    assert total.item() == pytest.approx(sum(weighted), rel=1e-6)
+
+
+def test_terms_are_all_nonempty_subsets() -> None:
+    assert {frozenset(terms.split("+")) for terms in TERMS} == {
+        frozenset(name for name, on in zip(("dir", "rad", "kl"), (a, b, c), strict=True) if on)
+        for a in (0, 1) for b in (0, 1) for c in (0, 1) if a + b + c
+    }  # fmt: skip
+    assert len(TERMS) == 7
+
+
+def _plain_scores(z: Vector, s: Vector, var: Vector, nu: float) -> dict[str, float]:
+    directional, radial = _directional(z, s, var, nu), _radial(z, s, nu)
+    entropy = float(stats.multivariate_normal(cov=np.diag(var)).entropy())
+    return {"joint": directional + radial, "dir": directional, "rad": radial, "variance": sum(var), "entropy": entropy}
+
+
+@pytest.mark.parametrize("nu", [0.5, 3.0, math.inf])
+def test_scores_of_the_posterior_mean(nu: float) -> None:
+    model = _vje(Config(nu=nu, bottleneck=8))
+    assert model.score_noise_shape(B) == (0, B, D)
+    got = model.score(VIEWS[0], torch.zeros(model.score_noise_shape(B)))
+    z, mu, var = (array[0] for array in _arrays(model))
+    assert tuple(got) == VJE.scores
+    for b in range(B):
+        assert {name: value[b].item() for name, value in got.items()} == pytest.approx(
+            _plain_scores(z[b], mu[b], var[b], nu), rel=1e-4, abs=1e-5
+        )
+    assert all(value.shape == (B,) for value in got.values())
+
+
+def test_sampled_scores_are_means_over_samples() -> None:
+    model = _vje(Config(nu=2.0, bottleneck=8, score_samples=S))
+    assert model.score_noise_shape(B) == (S, B, D)
+    noise = torch.randn(S, B, D, generator=torch.Generator().manual_seed(2))
+    got = model.score(VIEWS[0], noise)
+    z, mu, var = (array[0] for array in _arrays(model))
+    for b in range(B):
+        samples = [mu[b] + np.sqrt(var[b]) * noise[k, b].numpy() for k in range(S)]
+        each = [_plain_scores(z[b], s, var[b], 2.0) for s in samples]
+        for name, value in got.items():
+            assert value[b].item() == pytest.approx(np.mean([scores[name] for scores in each]), rel=1e-4, abs=1e-5)
+    assert len({scores["joint"] for scores in each}) == S
+
+
+def test_infinite_nu_trains_and_scores() -> None:
+    model = _vje(Config(nu=math.inf, bottleneck=8))
+    total = model.losses(*VIEWS, noise=torch.zeros(model.noise_shape(B))).total
+    gradients = torch.autograd.grad(total, list(model.parameters()))
+    assert all(gradient.isfinite().all() for gradient in gradients) and model.nu.isinf()
+
+
+def test_fusible_hyperparameters_are_scalar_buffers_that_the_loss_reads(noise: Tensor) -> None:
+    config = Config(beta=0.25, nu=7.0, bottleneck=8)
+    model, buffers = _vje(config), dict(_vje(config).named_buffers())
+    assert set(buffers) == VJE.fusible == {"beta", "nu"}
+    for name, other in (("beta", 2.0), ("nu", 0.5)):
+        assert buffers[name].shape == () and buffers[name].item() == getattr(config, name)
+        model.get_buffer(name).fill_(other)
+        config = replace(config, **{name: other})  # type: ignore[arg-type]
+        assert torch.equal(model.losses(*VIEWS, noise=noise).total, _vje(config).losses(*VIEWS, noise=noise).total)
+    assert torch.equal(model.score(VIEWS[0], noise[:0])["joint"], _vje(config).score(VIEWS[0], noise[:0])["joint"])
+
+
+def test_noise_is_the_only_source_of_chance(noise: Tensor) -> None:
+    model = _vje(Config(bottleneck=8))
+    assert model.noise_shape(B) == (2, B, D) == noise.shape
+    first = model.losses(*VIEWS, noise=noise).total
+    assert torch.equal(first, model.losses(*VIEWS, noise=noise).total)
+    assert not torch.equal(first, model.losses(*VIEWS, noise=noise + 0.1).total)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("beta", -1.0, "`beta >= 0` must hold, but got beta=-1.0"),
+        ("beta", math.inf, "beta must be finite, but got beta=inf"),
+        ("beta", math.nan, "beta must be a number, but got beta=nan"),
+        ("nu", 0.0, "`nu > 0` must hold, but got nu=0.0"),
+        ("nu", -math.inf, "`nu > 0` must hold, but got nu=-inf"),
+        ("nu", "3", "nu must be a number, but got nu='3'"),
+        ("nu", True, "nu must be a number, but got nu=True"),
+        ("terms", "dir+kll", f"no terms 'dir+kll' (did you mean 'dir+kl'?); there are: {', '.join(TERMS)}"),
+        ("terms", "", f"no terms ''; there are: {', '.join(TERMS)}"),
+        ("bottleneck", 0, "`bottleneck >= 1` must hold, but got bottleneck=0"),
+        ("bottleneck", 1.5, "bottleneck must be a whole number, but got bottleneck=1.5"),
+        ("score_samples", -1, "`score_samples >= 0` must hold, but got score_samples=-1"),
+    ],
+)
+def test_config_states_the_law_and_the_offender(field: str, value: object, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Config(**{field: value})  # type: ignore[arg-type]
+    assert str(error.value) == message
+
+
+def test_edges_of_the_ranges_are_allowed() -> None:
+    config = Config(beta=0.0, nu=math.inf, bottleneck=1, score_samples=0)
+    assert (config.beta, config.nu) == (0.0, math.inf)

@@ -1,0 +1,110 @@
+"""All that a method promises and all that a caller may assume.
+
+Shapes: K members of a cohort, B images of a batch, D dimensions of the representation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from torch import Tensor, nn
+
+Status = Literal["running", "finished", "diverged"]
+
+
+class Losses(NamedTuple):
+    """One training loss: the `total` to descend, a scalar, and its named parts, scalars, for the history."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+
+
+class Method(nn.Module):
+    """One way to learn a representation.
+
+    A method is built from its `Config` and an encoder, and never learns how it is launched: alone, or as one of many
+    members whose weights are stacked (`trainables.fuse`). Hence three rules. A hyperparameter in `fusible` is held as
+    a 0-dimensional buffer of the same name and read from there. Nothing draws random numbers: noise is an argument, of
+    the shape that `noise_shape` declares. Moving averages, queues and the like are buffers, updated in place.
+    """
+
+    Config: ClassVar[type]
+    """A frozen dataclass of this method's hyperparameters, ranges checked."""
+
+    fusible: ClassVar[frozenset[str]] = frozenset()
+    """Hyperparameters of `Config` that change no tensor's shape and no control flow: members of one stack may differ in
+    them."""
+
+    view_count: ClassVar[int] = 2
+    """How many augmented views of an image `losses` takes."""
+
+    loss_parts: ClassVar[tuple[str, ...]] = ()
+    """Every name that `Losses.parts` can hold."""
+
+    scores: ClassVar[tuple[str, ...]] = ()
+    """The names of the anomaly scores that `score` returns; none where the method has no such scores."""
+
+    score_means: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Metric name -> the score whose mean over the test images it is."""
+
+    def __init__(self, config: Any, encoder: nn.Module) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = encoder
+
+    @property
+    def features(self) -> int:
+        """D, the size of the representation."""
+        return int(self.encoder.features)  # type: ignore[arg-type]
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        """The representation, `[B, D]`, in float32 whatever the precision of the encoder."""
+        return self.encoder(images_BCHW).float()
+
+    def noise_shape(self, batch: int) -> tuple[int, ...]:
+        """Shape of the standard normal noise that one call of `losses` on `batch` images takes; `(0,)` for none."""
+        return (0,)
+
+    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+        """The training loss of one batch, averaged over its images."""
+        raise NotImplementedError
+
+    def after_step(self) -> None:
+        """Called after each step of the optimiser: averaged weights, queues, particle banks. Empty by default."""
+
+    def score_noise_shape(self, batch: int) -> tuple[int, ...]:
+        """Shape of the standard normal noise that one call of `score` takes; `(0,)` for none."""
+        return (0,)
+
+    def score(self, images_BCHW: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """Anomaly scores `[B]` by name, higher for more anomalous."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Member:
+    """What one member of a cohort has reached."""
+
+    status: Status
+    """`diverged` is a result: a loss or score was not finite."""
+    epochs_run: int
+    """Epochs completed; for a diverged member the epoch, counted from 1, in which it diverged."""
+    metrics: Mapping[str, float | None]
+    """By name; None where undefined or not finite."""
+    error: str | None = None
+    """One line: where and why it diverged."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The members of a cohort at the end of an epoch, in the order of their configs."""
+
+    epoch: int
+    members: tuple[Member, ...]
+    seconds: float
+    """Training seconds of the whole cohort so far, those before a resume included."""
+    done: bool
+    """True for the last report."""

@@ -1,0 +1,100 @@
+"""Variational Joint Embedding (VJE): an encoder and a posterior over it, trained by a symmetric conditional ELBO.
+
+Shapes: B images, D features, V = 2 views, S posterior samples. Equation numbers are the paper's (arXiv 2602.05639).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from trainables.checks import choices, positive, whole
+from trainables.contract import Losses, Method
+from trainables.losses.densities import directional_nll, gaussian_entropy, gaussian_kl, radial_nll
+from trainables.networks.heads import GaussianHead
+
+TERMS = ("dir", "rad", "kl")
+
+
+@dataclass(frozen=True)
+class VJEConfig:
+    beta: float = 1.0
+    """Weight of the KL term, `beta >= 0`."""
+    nu: float = 3.0
+    """Degrees of freedom of both likelihood factors, `nu > 0`; `inf` is the Gaussian."""
+    terms: str = "dir+rad+kl"
+    """Which terms of the loss are on: a non-empty subset of dir, rad, kl, joined by +."""
+    bottleneck: int = 128
+    """Width of the inference network."""
+    score_samples: int = 0
+    """Posterior samples that the anomaly scores average over; 0 scores the posterior mean."""
+
+    def __post_init__(self) -> None:
+        positive("beta", self.beta, zero=True)
+        positive("nu", self.nu, infinite=True)
+        for term in self.terms.split("+"):
+            choices("terms", term, TERMS)
+        if len(set(self.terms.split("+"))) < len(self.terms.split("+")):
+            raise ValueError(f"each of terms must be there once, but got terms={self.terms}")
+        whole("bottleneck", self.bottleneck, 1)
+        whole("score_samples", self.score_samples, 0)
+
+
+class VJE(Method):
+    """The encoder has no projector; the inference network gives `q(s|z)`, whose variance also scales the likelihood."""
+
+    Config = VJEConfig
+    fusible = frozenset({"beta", "nu"})
+    loss_parts = ("dir", "rad", "kl")
+    scores = ("joint", "dir", "rad", "variance", "entropy")
+    score_means = MappingProxyType({"posterior_entropy": "entropy", "posterior_variance": "variance"})
+
+    beta: Tensor
+    nu: Tensor
+
+    def __init__(self, config: VJEConfig, encoder: nn.Module) -> None:
+        super().__init__(config, encoder)
+        self.posterior = GaussianHead(self.features, config.bottleneck)
+        self.terms = frozenset(config.terms.split("+"))
+        self.register_buffer("beta", torch.tensor(config.beta))
+        self.register_buffer("nu", torch.tensor(config.nu))
+
+    def noise_shape(self, batch: int) -> tuple[int, ...]:
+        return (2, batch, self.features)
+
+    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+        """Eqs. 10, 38: each view's posterior explains the other's embedding, which is held fixed (stop-gradient)."""
+        z_VBD = torch.stack([self(view_BCHW) for view_BCHW in views_BCHW])
+        mu_VBD, var_VBD = self.posterior(z_VBD)
+        s_VBD = mu_VBD + var_VBD.sqrt() * noise
+        target_VBD = z_VBD.flip(0).detach()
+        parts = {}
+        if "dir" in self.terms:
+            parts["dir"] = directional_nll(target_VBD, s_VBD, var_VBD, self.nu).mean()
+        if "rad" in self.terms:
+            parts["rad"] = radial_nll(target_VBD, s_VBD, self.nu).mean()
+        if "kl" in self.terms:
+            parts["kl"] = gaussian_kl(mu_VBD, var_VBD).mean()
+        weights = {"kl": self.beta}
+        return Losses(sum((weights.get(name, 1.0) * part for name, part in parts.items()), torch.zeros(())), parts)
+
+    def score_noise_shape(self, batch: int) -> tuple[int, ...]:
+        return (self.config.score_samples, batch, self.features)
+
+    def score(self, images_BCHW: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """Eq. 39 and its parts, the summed variance and the entropy of the posterior; no augmentation."""
+        z_BD = self(images_BCHW)
+        mu_BD, var_BD = self.posterior(z_BD)
+        s_SBD = mu_BD + var_BD.sqrt() * noise if self.config.score_samples else mu_BD[None]
+        directional_B = directional_nll(z_BD, s_SBD, var_BD, self.nu).mean(0)
+        radial_B = radial_nll(z_BD, s_SBD, self.nu).mean(0)
+        return {
+            "joint": directional_B + radial_B,
+            "dir": directional_B,
+            "rad": radial_B,
+            "variance": var_BD.sum(-1),
+            "entropy": gaussian_entropy(var_BD),
+        }

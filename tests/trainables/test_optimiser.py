@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainables.optimiser import StackedSGD
+
+K, STEPS = 3, 20
+SHAPES = ((4, 3), (5,), ())
+
+
+def _start() -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(K, *shape, generator=generator) for shape in SHAPES]
+
+
+def _gradients(step: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(100 + step)
+    return [torch.randn(K, *shape, generator=generator) for shape in SHAPES]
+
+
+def _schedule(step: int) -> float:
+    return (1 + math.cos(math.pi * step / STEPS)) / 2 if step != 7 else 0.0
+
+
+def _by_torch(member: int, lr: float, weight_decay: float, momentum: float) -> list[Tensor]:
+    parameters = [value[member].clone().requires_grad_() for value in _start()]
+    sgd = torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum)
+    for step in range(STEPS):
+        for parameter, gradient in zip(parameters, _gradients(step), strict=True):
+            parameter.grad = gradient[member].clone()
+        sgd.param_groups[0]["lr"] = lr * _schedule(step)
+        sgd.step()
+    return [parameter.detach() for parameter in parameters]
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("lr", [(0.1, 0.1, 0.1), (0.3, 0.01, 0.0)])
+@pytest.mark.parametrize("weight_decay", [(0.0, 0.0, 0.0), (0.05, 0.05, 0.05), (0.2, 0.0, 0.01)])
+def test_every_member_is_torchs_sgd(lr: tuple[float, ...], weight_decay: tuple[float, ...], momentum: float) -> None:
+    parameters = _start()
+    optimiser = StackedSGD(parameters, lr, weight_decay, momentum)
+    for step in range(STEPS):
+        optimiser.step(_gradients(step), _schedule(step))
+    for member in range(K):
+        expected = _by_torch(member, lr[member], weight_decay[member], momentum)
+        for value, reference in zip(parameters, expected, strict=True):
+            torch.testing.assert_close(value[member], reference, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("lr", [(0.1, 0.1, 0.1), (0.3, 0.01, 0.1)])
+def test_gradients_are_left_as_they_are(lr: tuple[float, ...]) -> None:
+    optimiser = StackedSGD(_start(), lr, (0.1, 0.0, 0.2), 0.9)
+    for step in range(2):
+        gradients = _gradients(step)
+        optimiser.step(gradients, 0.5)
+        assert all(torch.equal(given, drawn) for given, drawn in zip(gradients, _gradients(step), strict=True))
+
+
+@pytest.mark.parametrize("lr", [(0.1, 0.1, 0.1), (0.3, 0.01, 0.1)])
+def test_a_diverged_member_spoils_only_itself(lr: tuple[float, ...]) -> None:
+    clean, spoilt = _start(), _start()
+    for parameters, poison in ((clean, 0.0), (spoilt, math.nan)):
+        optimiser = StackedSGD(parameters, lr, (0.1, 0.0, 0.2), 0.9)
+        for step in range(3):
+            gradients = _gradients(step)
+            for gradient in gradients:
+                gradient[1] += poison
+            optimiser.step(gradients, 1.0)
+    for value, reference in zip(spoilt, clean, strict=True):
+        assert torch.equal(value[[0, 2]], reference[[0, 2]]) and value[1].isnan().all()
+
+
+def test_a_cohort_of_equal_rates_may_be_cut_differently() -> None:
+    """The fast path for equal rates and the path for different ones take the same steps."""
+    equal, different = _start(), _start()
+    for parameters, lr in ((equal, (0.1, 0.1, 0.1)), (different, (0.1, 0.1, 0.7))):
+        optimiser = StackedSGD(parameters, lr, (0.05, 0.05, lr[2]), 0.9)
+        for step in range(STEPS):
+            optimiser.step(_gradients(step), _schedule(step))
+    for value, reference in zip(different, equal, strict=True):
+        torch.testing.assert_close(value[:2], reference[:2], rtol=1e-5, atol=1e-6)
+        assert not torch.allclose(value[2], reference[2])

@@ -1,0 +1,141 @@
+"""Equal-shaped models as one: stacked weights, vmapped losses, one optimiser step.
+
+Shapes: K members, B images; every parameter and buffer of a stack is `[K, ...]`. `S` streams of data: members with
+equal data and seed read one stream, so a batch holds each stream once and `stream_K` says which one a member reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils._pytree import tree_map
+
+from trainables.contract import Losses, Method
+from trainables.optimiser import StackedSGD
+
+
+class Stack:
+    """K members of one method, trained together; a stack of one runs the plain model, without vmap."""
+
+    def __init__(
+        self,
+        models: Sequence[Method],
+        *,
+        streams: Sequence[int],
+        lr: Sequence[float],
+        weight_decay: Sequence[float],
+        momentum: float,
+        autocast: torch.dtype | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """`models`: one initialised model a member, all of one shape. `streams`: which data stream each reads."""
+        self.size = len(models)
+        self.device = torch.device(device)
+        self.autocast = autocast
+        self.parameters = _stacked([dict(model.named_parameters()) for model in models], self.device)
+        self.buffers = _stacked([dict(model.named_buffers()) for model in models], self.device)
+        for parameter in self.parameters.values():
+            parameter.requires_grad_()
+        self.optimiser = StackedSGD(list(self.parameters.values()), lr, weight_decay, momentum)
+        self._method = models[0].to(self.device)
+        self._call = _Call(self._method)
+        self._streams = sorted(set(streams))
+        self._shared = len(self._streams) == 1
+        self._stream_K = torch.tensor([self._streams.index(stream) for stream in streams], device=self.device)
+
+    def noise_shape(self, batch: int) -> tuple[int, ...]:
+        """Shape of the noise that `step` takes for each stream."""
+        return self._method.noise_shape(batch)
+
+    def score_noise_shape(self, batch: int) -> tuple[int, ...]:
+        """Shape of the noise that `score` takes."""
+        return self._method.score_noise_shape(batch)
+
+    def step(self, views: Sequence[Sequence[Tensor]], noise: Sequence[Tensor], schedule: float) -> Losses:
+        """One optimiser step. `views[s]` are the views `[B, C, H, W]` of stream s and `noise[s]` its noise.
+
+        Returns the losses before the step, `[K]` each. A member whose loss is not finite spoils only its own slice.
+        """
+        self._method.train()
+        inputs = [self._gather([views[s][v] for s in self._streams]) for v in range(self._method.view_count)]
+        drawn = self._gather([noise[s] for s in self._streams])
+        with self._precision():
+            losses: Losses = self._each("losses", *inputs, drawn, shared=self._shared)
+        gradients = torch.autograd.grad(losses.total.sum(), list(self.parameters.values()))
+        self.optimiser.step(gradients, schedule)
+        with torch.no_grad():
+            self._each("after_step")
+        return Losses(losses.total.detach(), {name: part.detach() for name, part in losses.parts.items()})
+
+    @torch.no_grad()
+    def score(self, images_BCHW: Tensor, noise: Tensor) -> dict[str, Tensor]:
+        """Anomaly scores `[K, B]` of images that all members see alike, in evaluation mode."""
+        self._method.eval()
+        with self._precision():
+            scores: dict[str, Tensor] = self._each("score", images_BCHW, noise)
+        return scores
+
+    def state(self) -> dict[str, Any]:
+        """Everything that `load_state` needs to go on bit for bit on the CPU."""
+        velocity = dict(zip(self.parameters, self.optimiser.velocity, strict=True))
+        return {
+            "parameters": _copied(self.parameters),
+            "buffers": _copied(self.buffers),
+            "velocity": _copied(velocity),
+        }
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+        for name, parameter in self.parameters.items():
+            parameter.copy_(state["parameters"][name])
+        for name, buffer in self.buffers.items():
+            buffer.copy_(state["buffers"][name])
+        for name, velocity in zip(self.parameters, self.optimiser.velocity, strict=True):
+            velocity.copy_(state["velocity"][name])
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)
+
+    def _gather(self, by_stream: Sequence[Tensor]) -> Tensor:
+        """What the members read: the tensor itself where they share one stream, else `[K, ...]`."""
+        return by_stream[0] if self._shared else torch.stack(list(by_stream))[self._stream_K]
+
+    def _each(self, verb: str, *tensors: Tensor, shared: bool = True) -> Any:
+        """Call `verb` of every member. The tensors, noise last, are the same for all if `shared`, else `[K, ...]`."""
+        state = (self.parameters, self.buffers)
+        if self.size == 1:
+            own = tree_map(lambda stacked: stacked.squeeze(0), state)
+            return tree_map(lambda out: out.unsqueeze(0), functional_call(self._call, own, (verb, *tensors)))
+
+        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], *tensors: Tensor) -> Any:
+            return functional_call(self._call, (parameters, buffers), (verb, *tensors))
+
+        each = torch.vmap(one, in_dims=(0, 0, *[None if shared else 0] * len(tensors)), randomness="error")
+        return each(*state, *tensors)
+
+
+class _Call(nn.Module):
+    """Lets `functional_call`, which calls `forward` alone, reach the other verbs of a method."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        self.method = method
+
+    def forward(self, verb: str, *tensors: Tensor) -> Any:
+        call = getattr(self.method, verb)
+        return call(*tensors[:-1], noise=tensors[-1]) if tensors else (call() or {})
+
+
+def _stacked(tensors: Sequence[Mapping[str, Tensor]], device: torch.device) -> dict[str, Tensor]:
+    """The members' equal-named tensors as `[K, ...]`, under the name that `_Call` knows them by."""
+    return {
+        f"method.{name}": torch.stack([member[name].detach() for member in tensors]).to(device) for name in tensors[0]
+    }
+
+
+def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}

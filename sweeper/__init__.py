@@ -1,0 +1,1 @@
+"""A sweep's name in, Parquet out."""

@@ -1,0 +1,117 @@
+import errno
+import os
+import pickle
+import time
+from pathlib import Path
+
+import pytest
+
+from sweeper.files import STALE_SECONDS, Files, StoreError
+
+
+def test_absent_is_none_and_written_reads_back(tmp_path):
+    files = Files(tmp_path / "new" / "store")
+    assert files.read("a/b.bin") is None
+    files.write("a/b.bin", b"one")
+    files.write("a/b.bin", b"two")
+    assert files.read("a/b.bin") == b"two"
+    files.delete("a/b.bin")
+    files.delete("a/b.bin")
+    assert files.read("a/b.bin") is None
+
+
+def test_list_is_sorted_and_hides_hidden(tmp_path):
+    files = Files(tmp_path)
+    assert files.list("nowhere") == []
+    for name in ("b", "a", ".c", "_d"):
+        files.write(name, b"")
+    files.write("folder/x", b"")
+    assert files.list() == ["a", "b", "folder"]
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "/etc/passwd", "a\\..\\x", "x\0"])
+def test_a_name_cannot_leave_the_folder(tmp_path, path):
+    files = Files(tmp_path / "store")
+    for act in (files.read, files.delete, files.list, lambda p: files.write(p, b""), lambda p: files.move(p, "y")):
+        with pytest.raises(ValueError, match="relative"):
+            act(path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_move_a_folder(tmp_path):
+    files = Files(tmp_path)
+    files.write("a/b/c", b"1")
+    assert files.move("a", "_old/z/a")
+    assert files.read("_old/z/a/b/c") == b"1" and files.read("a/b/c") is None
+    assert not files.move("a", "_old/y")
+
+
+def test_a_relative_folder_survives_another_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = Files("results")
+    files.write("x", b"1")
+    monkeypatch.chdir("/")
+    assert pickle.loads(pickle.dumps(files)).read("x") == b"1"
+
+
+def test_check_writable_leaves_nothing(tmp_path):
+    Files(tmp_path).check_writable()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_place_of_the_folder(tmp_path):
+    (tmp_path / "store").write_text("no folder")
+    with pytest.raises(StoreError, match=r"store .*store: cannot write .*") as caught:
+        Files(tmp_path / "store").check_writable()
+    assert "\n" not in str(caught.value)
+    with pytest.raises(StoreError):
+        Files(tmp_path / "store" / "deeper").check_writable()
+
+
+@pytest.mark.parametrize("uri", ["nosuch://bucket/x", "s3://"])
+def test_an_address_that_is_none(uri):
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Files(uri).check_writable()
+
+
+def test_a_full_disk_keeps_the_old_file_and_leaves_no_other(tmp_path, monkeypatch):
+    files = Files(tmp_path)
+    files.write("x", b"old")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="cannot write 'x': No space left on device"):
+        files.write("x", b"new")
+    assert files.read("x") == b"old" and os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_disk_that_is_full_indeed(tmp_path, monkeypatch):
+    """The write itself is what fails, not a stand-in for it."""
+    files = Files(tmp_path)
+    plain = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, mode: plain(Path("/dev/full"), "wb"))
+    with pytest.raises(StoreError, match="No space left on device"):
+        files.write("x", b"new")
+    assert files.list() == []
+
+
+def test_tidy_removes_only_what_is_stale(tmp_path):
+    files = Files(tmp_path)
+    files.write("a/keep.parquet", b"")
+    for name, age in ((".old.1.tmp", STALE_SECONDS + 60), (".young.2.tmp", 0.0)):
+        (tmp_path / "a" / name).write_bytes(b"half")
+        os.utime(tmp_path / "a" / name, (time.time() - age,) * 2)
+    files.tidy()
+    assert sorted(os.listdir(tmp_path / "a")) == [".young.2.tmp", "keep.parquet"]
+
+
+def test_free_bytes_of_a_folder_that_is_not_there_yet(tmp_path):
+    assert (Files(tmp_path / "a" / "b").free_bytes() or 0) > 0
+
+
+def test_credentials_are_not_shown():
+    files = Files("s3://KEY:SECRET@bucket/store?endpoint_override=localhost%3A1&scheme=http")
+    assert files.shown == "s3://bucket/store" and "SECRET" not in repr(files)

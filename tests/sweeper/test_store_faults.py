@@ -1,0 +1,112 @@
+"""What happens to the store while others read it, when its writer is killed, and on S3."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pandas as pd
+import pytest
+
+from sweeper.files import Files, StoreError
+from sweeper.store import Store, load
+from tests.sweeper.test_store import COLUMNS, row
+
+
+def test_a_reader_never_fails_while_rows_are_written_and_rewritten(tmp_path):
+    """Files of changing length are added, replaced and emptied under a plain pandas reader."""
+    store = Store(tmp_path)
+    store.prepare("grid", COLUMNS)
+    store.write("grid", "c0", [row("first")], COLUMNS)
+    stop, errors, reads = threading.Event(), [], 0
+
+    def write() -> None:
+        turn = 0
+        try:
+            while not stop.is_set():
+                turn += 1
+                names = [f"t{i}" for i in range(turn % 40 + 1)]
+                store.write(
+                    "grid", f"c{turn % 3}", [row(t, auroc=turn / 7, error="x" * (turn % 50)) for t in names], COLUMNS
+                )
+        except Exception as error:
+            errors.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            frame = pd.read_parquet(tmp_path / "trials" / "sweep=grid")
+            assert "first" in set(frame["trial_id"]) and frame["status"].eq("finished").all()
+            assert len(load("grid", store.files)["trial_id"]) >= 1
+            reads += 1
+    finally:
+        stop.set()
+        writer.join()
+    assert not errors and reads > 10
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {root!r})
+from tests.sweeper.test_store import COLUMNS, Store, row
+store = Store({uri!r})
+store.prepare("grid", COLUMNS)
+print("go", flush=True)
+for turn in range(10**9):
+    store.write("grid", f"c{{turn % 20}}", [row(f"{{turn}}-{{i}}", error="x" * 20000) for i in range(20)], COLUMNS)
+"""
+
+
+@pytest.mark.timeout(60)
+def test_kill_9_leaves_only_whole_files(tmp_path):
+    code = KILLED.format(root=os.getcwd(), uri=str(tmp_path))
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert process.stdout is not None and process.stdout.readline() == b"go\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        frame = pd.read_parquet(tmp_path / "trials" / "sweep=grid")
+        assert len(frame) % 20 == 0 and len(frame) > 0
+        assert len(Store(tmp_path).statuses("grid")) == len(frame)
+
+
+def test_s3(monkeypatch):
+    server_module = pytest.importorskip("moto.server")
+    from pyarrow import fs
+
+    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        _, port = server.get_host_and_port()
+        options = f"endpoint_override=127.0.0.1%3A{port}&scheme=http&region=us-east-1"
+        uri = f"s3://KEY:SECRET@bucket1/store?{options}"
+        fs.S3FileSystem(
+            access_key="KEY",
+            secret_key="SECRET",
+            endpoint_override=f"127.0.0.1:{port}",
+            scheme="http",
+            region="us-east-1",
+            allow_bucket_creation=True,
+        ).create_dir("bucket1")
+        store = Store(uri)
+        store.prepare("grid", COLUMNS)
+        store.write("grid", "c0", [row("a"), row("b", "failed")], COLUMNS)
+        store.write("grid", "c1", [row("b", nu=math.inf)], COLUMNS)
+        assert load("grid", uri)["nu"].tolist() == [3.0, math.inf] and store.files.free_bytes() is None
+        key, query = uri.split("?")
+        assert len(pd.read_parquet(f"{key}/trials/sweep=grid?{query}")) == 2
+        store.compact("grid")
+        assert len(store.files.list("trials/sweep=grid")) == 1
+        target = store.set_aside("grid")
+        assert store.files.list(f"{target}/trials/sweep=grid") and store.statuses("grid") == {}
+        with pytest.raises(StoreError, match=r"store s3://bucket2/store: cannot write") as caught:
+            Files(uri.replace("bucket1", "bucket2")).check_writable()
+        assert "SECRET" not in str(caught.value) and "\n" not in str(caught.value)
+    finally:
+        server.stop()

@@ -1,0 +1,40 @@
+"""What a sweep's rows say: heatmaps and tables into the store, and as text for the terminal."""
+
+from __future__ import annotations
+
+import io
+
+import pandas as pd
+
+from sweeper import heatmap, summary
+from sweeper.files import Files
+from sweeper.spec import Sweep
+
+
+def write(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame) -> str:
+    """Write `heatmaps/NAME/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` there.
+
+    `rows` are those of the plan. Returns what to print: the best cell by class, and the correlations.
+    """
+    for shown in sweep.heatmaps:
+        axes, metric = (shown.rows, shown.columns), shown.metric
+        published = shown.published.get(preset)
+        heatmap.write(files, name, rows, metric.name, metric.direction, axes, over=sweep.over, published=published)
+    first = sweep.heatmaps[0]
+    axes = (first.rows, first.columns)
+    texts = []
+    if sweep.breakdown:
+        table = summary.breakdown(rows, first.metric.name, first.metric.direction, axes, sweep.breakdown)
+        _store(files, name, "breakdown", table)
+        texts.append(f"{first.metric.name} by {sweep.breakdown} at the best cell\n{summary.text(table)}")
+    if sweep.correlations:
+        table = summary.correlations(rows, sweep.correlations, axes)
+        _store(files, name, "correlations", table)
+        texts.append(f"correlation over the cells of {axes[0]} x {axes[1]}\n{summary.text(table)}")
+    return "\n\n".join(texts)
+
+
+def _store(files: Files, name: str, table_name: str, table: pd.DataFrame) -> None:
+    buffer = io.BytesIO()
+    table.to_parquet(buffer, index=False)
+    files.write(f"heatmaps/{name}/{table_name}.parquet", buffer.getvalue())

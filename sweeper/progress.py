@@ -1,0 +1,187 @@
+"""How far the sweep is: one calm live view in a terminal, a plain line now and then elsewhere."""
+
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Literal, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+EVERY_SECONDS = 5.0
+"""Plain lines are no closer than this."""
+DONE = ("finished", "diverged")
+
+
+class Progress:
+    """A context manager: tell it what starts and what ends, and it shows it. `done` trials were in the store before."""
+
+    def __init__(
+        self,
+        total: int,
+        done: int,
+        metric: str,
+        direction: Literal["maximize", "minimize"],
+        label: str,
+        *,
+        where: Sequence[str] = (),
+        cohorts: int | None = None,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`where` names the row's columns that say where the best value is; `cohorts` are those of this run."""
+        self.total, self.before, self.metric, self.direction, self.label = total, done, metric, direction, label
+        self.where, self.cohorts = tuple(where), cohorts
+        self._console = console or Console(file=sys.stdout, highlight=False)
+        self._clock, self._begun, self._printed = clock, clock(), -math.inf
+        self._status: dict[str, str] = {}
+        self._running = self._cohorts_done = 0
+        self._best: tuple[float, str] | None = None
+        self._live: Live | None = None
+
+    def __enter__(self) -> Self:
+        self._begun = self._clock()
+        if self._console.is_terminal:
+            self._live = Live(get_renderable=self._view, console=self._console, refresh_per_second=2)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._running = 0
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        else:
+            self._plain(last=True)
+
+    def started(self, trials: int) -> None:
+        """So many trials have begun to run."""
+        self._running += trials
+        self._plain()
+
+    def stopped(self, trials: int) -> None:
+        """So many running trials ended without a row (a lost worker); they may start again."""
+        self._running = max(0, self._running - trials)
+        self._plain()
+
+    def finished(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """The rows of one cohort. A trial that comes again replaces its earlier status."""
+        for row in rows:
+            self._status[str(row["trial_id"])] = str(row["status"])
+        self._cohorts_done += 1
+        self._running = max(0, self._running - len(rows))
+        self.seen(rows)
+        self._plain()
+
+    def seen(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Consider rows for the best value without counting them: those that the store had before."""
+        for row in rows:
+            value = row.get(self.metric)
+            if isinstance(value, int | float) and math.isfinite(value) and self._better(float(value)):
+                names = self.where or ("trial_id",)
+                self._best = float(value), ", ".join(f"{name}={_short(row.get(name))}" for name in names)
+
+    def update(self, *, total: int | None = None, cohorts: int | None = None) -> None:
+        """The plan has grown: a search asked for another wave."""
+        self.total = self.total if total is None else total
+        self.cohorts = self.cohorts if cohorts is None else cohorts
+        self._plain()
+
+    def line(self, text: str) -> None:
+        """A message above the live view, or a line of its own."""
+        self._console.print(Text(text))
+
+    @property
+    def done(self) -> int:
+        """Trials with a result, in this run or before."""
+        return self.before + sum(status in DONE for status in self._status.values())
+
+    @property
+    def seconds_left(self) -> float | None:
+        """From the rate of this run alone; None until a first trial has ended."""
+        ended = len(self._status)
+        if not ended:
+            return None
+        return (self._clock() - self._begun) / ended * max(0, self.total - self.before - ended)
+
+    def _better(self, value: float) -> bool:
+        if self._best is None:
+            return True
+        return value > self._best[0] if self.direction == "maximize" else value < self._best[0]
+
+    def _facts(self) -> list[tuple[str, str, str]]:
+        """(name, value, colour) of what there is to say beside how many are done."""
+        counts = Counter(self._status.values())
+        facts = [("running", str(self._running), "cyan" if self._running else "")]
+        facts += [
+            (name, str(counts[name]), colour)
+            for name, colour in (("diverged", "yellow"), ("failed", "red"))
+            if counts[name]
+        ]
+        if self.cohorts is not None:
+            facts.append(("cohorts", f"{min(self._cohorts_done, self.cohorts)} of {self.cohorts}", ""))
+        facts.append(("elapsed", _clock_time(self._clock() - self._begun), ""))
+        left = self.seconds_left
+        if left:
+            facts.append(("left", f"about {_clock_time(left)}", ""))
+        return facts
+
+    def _view(self) -> Group:
+        """The live view: a bar, the facts, the best."""
+        bar = Table.grid(padding=(0, 2))
+        share = self.done / self.total if self.total else 1.0
+        bar.add_row(
+            Text(self.label, style="bold"),
+            ProgressBar(
+                max(self.total, 1),
+                self.done if self.total else 1,
+                width=36,
+                complete_style="cyan",
+                finished_style="green",
+            ),
+            Text.assemble((f"{self.done:,}", "bold"), f" of {self.total:,} trials"),
+            Text(f"{math.floor(100 * share)} %", style="dim"),
+        )
+        facts = Text("   ").join(
+            Text.assemble((f"{name} ", "dim"), (value, colour)) for name, value, colour in self._facts()
+        )
+        lines: list[RenderableType] = [bar, facts]
+        if self._best is not None:
+            lines.append(
+                Text.assemble(
+                    (f"best {self.metric} ", "dim"),
+                    (_short(self._best[0]), "bold green"),
+                    (f"  at {self._best[1]}", "dim"),
+                )
+            )
+        return Group(*(Padding(line, (0, 0, 0, 1)) for line in lines))
+
+    def _plain(self, last: bool = False) -> None:
+        """One line, unless there is a live view or one was just printed."""
+        if self._live is not None or (not last and self._clock() - self._printed < EVERY_SECONDS):
+            return
+        self._printed = self._clock()
+        parts = [f"{self.label}: {self.done} of {self.total} trials"]
+        parts += [f"{name} {value}" for name, value, _ in self._facts() if not (last and name in ("running", "left"))]
+        if self._best is not None:
+            parts.append(f"best {self.metric} {_short(self._best[0])} at {self._best[1]}")
+        self._console.print(Text(", ".join(parts)), soft_wrap=True)
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _clock_time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,108 @@
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeper.files import Files
+from sweeper.heatmap import best, draw, label, number, pivot, write
+
+AXES = ("beta", "nu")
+
+
+@pytest.fixture
+def rows() -> pd.DataFrame:
+    grid = [(b, n, c) for b in (0.0, 1.0) for n in (0.5, 3.0, math.inf) for c in range(4)]
+    frame = pd.DataFrame(grid, columns=["beta", "nu", "class"])
+    frame["auroc"] = 0.5 + 0.1 * frame["beta"] + 0.01 * frame["class"] + (frame["nu"] == 3.0) * 0.2
+    return frame
+
+
+def cell(cells: pd.DataFrame, beta: float, nu: float) -> pd.Series:
+    return cells[(cells["beta"] == beta) & (cells["nu"] == nu)].iloc[0]
+
+
+def test_pivot_is_mean_and_sample_deviation_over_the_rest(rows):
+    cells = pivot(rows, "auroc", AXES)
+    here = cell(cells, 1.0, 3.0)
+    assert here["mean"] == pytest.approx(0.815) and here["std"] == pytest.approx(np.std([0, 0.01, 0.02, 0.03], ddof=1))
+    assert cells.columns.tolist() == ["beta", "nu", "mean", "std", "count", "missing"]
+    assert len(cells) == 6 and cells["nu"].tolist() == [0.5, 3.0, math.inf] * 2 and (cells["count"] == 4).all()
+
+
+def test_missing_is_counted_and_not_averaged(rows):
+    rows.loc[(rows["beta"] == 0) & (rows["nu"] == 3) & (rows["class"] > 0), "auroc"] = np.nan
+    rows = rows[~((rows["beta"] == 1) & (rows["nu"] == 0.5))]
+    cells = pivot(rows, "auroc", AXES)
+    one = cell(cells, 0.0, 3.0)
+    assert (one["count"], one["missing"]) == (1, 3) and one["mean"] == pytest.approx(0.7) and math.isnan(one["std"])
+    none = cell(cells, 1.0, 0.5)
+    assert (none["count"], none["missing"]) == (0, 0) and math.isnan(none["mean"])
+
+
+def test_best_follows_the_direction_and_skips_what_is_not_finite(rows):
+    rows.loc[(rows["beta"] == 0) & (rows["nu"] == math.inf), "auroc"] = math.inf
+    cells = pivot(rows, "auroc", AXES)
+    high, low = best(cells, "maximize"), best(cells, "minimize")
+    assert high is not None and (high["beta"], high["nu"]) == (1.0, 3.0)
+    assert low is not None and (low["beta"], low["nu"], low["position"]) == (0.0, 0.5, 0)
+    assert best(cells.assign(mean=np.nan), "maximize") is None
+
+
+def test_an_axis_may_be_text_null_or_in_an_order_of_its_own(rows):
+    rows["terms"] = pd.Categorical(["rad", "dir", "kl", "dir"] * 6, categories=["rad", "kl", "dir"], ordered=True)
+    rows["k"] = np.where(rows["class"] == 0, np.nan, 30.0)
+    cells = pivot(rows, "auroc", ("terms", "k"))
+    assert list(dict.fromkeys(cells["terms"])) == ["rad", "kl", "dir"] and cells["count"].sum() == len(rows)
+    draw(cells, "auroc", "maximize", ("terms", "k"))
+
+
+def test_an_unknown_column_is_named(rows):
+    with pytest.raises(ValueError, match="no column 'eta' in the rows; there are: beta"):
+        pivot(rows, "auroc", ("beta", "eta"))
+
+
+def test_the_figure_says_what_it_shows(rows):
+    cells = pivot(rows[~((rows["beta"] == 0) & (rows["nu"] == 0.5))], "auroc", AXES)
+    cells["published"] = [0.903 if (b, n) == (1.0, 3.0) else np.nan for b, n in zip(cells.beta, cells.nu, strict=True)]
+    figure = draw(cells, "auroc", "maximize", AXES, over="classes")
+    grid = figure.axes[0]
+    texts = [text.get_text() for text in grid.texts]
+    assert {"0.815", "± 0.013", "paper 0.903", "\N{EN DASH}"} <= set(texts)
+    assert [t.get_text() for t in figure.texts] == [
+        "auroc, mean of 4 classes ± standard deviation",
+        "best 0.815 ± 0.013 at beta=1.0, nu=3.0",
+    ]
+    assert [t.get_text() for t in grid.get_xticklabels()] == ["0.5", "3.0", "∞"]
+    assert (grid.get_xlabel(), grid.get_ylabel()) == ("nu", "beta") and len(grid.patches) == 2
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 6), (5, 1), (12, 15)])
+def test_written_files_are_a_table_and_a_picture(tmp_path, shape):
+    rows = pd.DataFrame([(b, n, b * n / 7) for b in range(shape[0]) for n in range(shape[1])], columns=["b", "n", "m"])
+    cells = write(Files(tmp_path), "grid", rows, "m", "minimize", ("b", "n"), published={(0, 0): 1.0})
+    table = pd.read_parquet(tmp_path / "heatmaps" / "grid" / "m.parquet")
+    pd.testing.assert_frame_equal(table, cells)
+    assert table["published"].notna().sum() == 1
+    assert (tmp_path / "heatmaps" / "grid" / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 5.0, None])
+def test_a_grid_without_spread_still_draws(value):
+    cells = pivot(pd.DataFrame({"a": [1, 2], "b": [1, 1], "m": pd.array([value] * 2, "Float64")}), "m", ("a", "b"))
+    draw(cells, "m", "maximize", ("a", "b")).canvas.draw()
+
+
+def test_labels_are_the_true_values():
+    assert [label(v) for v in (1.0, 0.25, math.inf, 1e-5, 30, True, "cat", None, math.nan)] == [
+        "1.0",
+        "0.25",
+        "∞",
+        "1e-5",
+        "30",
+        "True",
+        "cat",
+        "\N{EN DASH}",
+        "\N{EN DASH}",
+    ]
+    assert [number(v, 3) for v in (0.9, 0.00001, 0.0)] == ["0.900", "1e-05", "0.000"]

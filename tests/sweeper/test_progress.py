@@ -1,0 +1,103 @@
+import io
+import math
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from sweeper.progress import EVERY_SECONDS, Progress
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def make(terminal: bool = False, **more) -> tuple[Progress, io.StringIO, Clock]:
+    out, clock = io.StringIO(), Clock()
+    console = Console(file=out, force_terminal=terminal, width=110, highlight=False)
+    settings = {"total": 10, "done": 2, "metric": "auroc", "direction": "maximize", "label": "grid", **more}
+    return Progress(**settings, console=console, clock=clock), out, clock
+
+
+def rows(*values: float | None, status: str = "finished", start: int = 0) -> list[dict[str, object]]:
+    return [{"trial_id": f"t{start + i}", "status": status, "auroc": v, "nu": math.inf} for i, v in enumerate(values)]
+
+
+def test_plain_lines_are_few_and_the_last_says_all():
+    progress, out, clock = make(where=("nu",))
+    with progress:
+        for start in range(8):
+            progress.started(1)
+            clock.now += EVERY_SECONDS / 4
+            progress.finished(rows(start / 10, start=start))
+    lines = out.getvalue().splitlines()
+    assert 2 <= len(lines) <= 4
+    assert "10 of 10 trials" in lines[-1] and "best auroc 0.7 at nu=inf" in lines[-1] and "running" not in lines[-1]
+
+
+def test_time_left_is_from_the_rate_of_this_run():
+    progress, _, clock = make(total=10, done=6)
+    with progress:
+        assert progress.seconds_left is None
+        clock.now += 30
+        progress.finished(rows(0.1))
+        assert progress.seconds_left == pytest.approx(90)
+
+
+def test_a_retried_trial_counts_once():
+    progress, out, _ = make()
+    with progress:
+        progress.finished(rows(None, status="failed"))
+        assert progress.done == 2
+        progress.finished(rows(0.5))
+        assert progress.done == 3
+    assert "failed" not in out.getvalue().splitlines()[-1]
+
+
+@pytest.mark.parametrize(("direction", "expected"), [("maximize", "0.9"), ("minimize", "0.2")])
+def test_best_follows_the_direction_and_skips_what_is_no_number(direction, expected):
+    progress, out, _ = make(direction=direction)
+    with progress:
+        progress.seen(rows(0.9, start=50))
+        progress.finished(rows(None, math.nan, math.inf, -math.inf, 0.2))
+    assert f"best auroc {expected} at trial_id=" in out.getvalue().splitlines()[-1]
+
+
+def test_running_never_falls_below_none():
+    progress, out, clock = make()
+    with progress:
+        progress.started(2)
+        progress.stopped(5)
+        clock.now += EVERY_SECONDS
+        progress.update(total=20)
+    assert "running 0" in out.getvalue() and "of 20 trials" in out.getvalue()
+
+
+def test_the_live_view_shows_counts_best_and_messages():
+    progress, out, clock = make(terminal=True, cohorts=4)
+    with progress:
+        clock.now += 60
+        progress.started(3)
+        progress.finished(rows(0.5, status="diverged"))
+        progress.line("cohort 1: worker lost, trying again")
+    view = " ".join(Text.from_ansi(out.getvalue()).plain.split())
+    for part in ("3 of 10 trials", "running", "diverged", "1 of 4", "1:00", "about 7:00", "best auroc"):
+        assert part in view
+    assert "worker lost" in out.getvalue()
+
+
+def test_an_error_leaves_the_terminal_and_passes_on():
+    progress, out, _ = make(terminal=True)
+    with pytest.raises(RuntimeError), progress:
+        raise RuntimeError
+    assert out.getvalue().rstrip().endswith("\x1b[?25h")  # the cursor is back
+
+
+def test_nothing_to_do_is_all_done():
+    progress, out, _ = make(total=0, done=0, terminal=True)
+    with progress:
+        pass
+    assert "0 of 0 trials" in Text.from_ansi(out.getvalue()).plain

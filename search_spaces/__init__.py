@@ -1,0 +1,1 @@
+"""One file per figure or table of a paper; each holds one value, SWEEP."""

@@ -1,0 +1,105 @@
+"""A Ray cluster to run on: one that is there, or a local one sized to the machine that ends with the sweep."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+ANSWER_SECONDS = 5.0
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+}
+"""Environment of this process and the workers: no telemetry, no loggers of Tune's own, Ctrl-C left to us."""
+
+
+class ClusterError(Exception):
+    """There is no cluster to run on: one line that says why."""
+
+
+@dataclass(frozen=True)
+class Slots:
+    """What a cohort takes of a cluster, and how many run at once on what is there now."""
+
+    resources: dict[str, float]
+    """Ray resources of one cohort."""
+    count: int
+    """Cohorts at once; an autoscaling cluster may grow beyond it."""
+    memory: int | None
+    """Bytes that one cohort may use; None if unknown."""
+
+
+def check_address(address: str | None) -> None:
+    """ClusterError if nobody answers at `address` (`host:port`, `ray://host:port`, or `auto`); None is never asked."""
+    if address in (None, "auto", "local"):
+        return
+    host, _, port = str(address).removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise ClusterError(f"--address must be host:port, ray://host:port, auto or local, but got {address!r}")
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(f"no Ray cluster answers at {address}: {error}") from error
+
+
+@contextlib.contextmanager
+def connected(address: str | None) -> Iterator[str]:
+    """Ray, connected: to `address`, or to a local cluster of our own where it is None or `local`.
+
+    Yields a folder or URI for Ray's own scratch files. What was started here is ended here.
+    """
+    os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
+    import ray  # after the environment is set: Ray reads it when it is imported
+
+    for name in ("ray", "ray.tune", "ray.train", "ray.data"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    ours = address in (None, "local")
+    scratch = tempfile.mkdtemp(prefix="sweep-")
+    options: dict[str, Any] = {"_temp_dir": scratch, "include_dashboard": False} if ours else {}
+    if ours:
+        os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # nothing but this process's children can reach it
+    try:
+        ray.init(
+            address="local" if ours else address,
+            logging_level=logging.CRITICAL,
+            log_to_driver=False,
+            configure_logging=False,
+            **options,
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ClusterError(f"cannot join the Ray cluster at {address}: {_first_line(error)}") from error
+    try:
+        yield scratch
+    finally:
+        ray.shutdown()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def slots(fraction: float | None) -> Slots:
+    """What a cohort takes: a share of a GPU where the cluster has any, else of a CPU core; 1 if `fraction` is None."""
+    import ray
+
+    there = ray.cluster_resources()
+    share = fraction or 1.0
+    cores, gpus = there.get("CPU", 1.0), there.get("GPU", 0.0)
+    if gpus:
+        count = max(1, int(gpus * int(1 / share)))
+        return Slots({"GPU": share, "CPU": min(1.0, cores / count)}, count, memory=None)
+    count = max(1, int(cores / share))
+    return Slots({"CPU": share}, count, memory=int(there.get("memory", 0)) // count or None)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,130 @@
+"""Trials -> cohorts: equal but for fusible hyperparameters, cut to a size from the whole plan."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from sweeper.trials import Trial, content_hash
+
+SECONDS_A_COHORT = 0.4
+"""What starting one more cohort in a running worker costs (measured: 0.3 to 0.4 s through Tune and Train)."""
+WORTH = 1.1
+"""A cut that is this much slower than the fastest is still taken if its cohorts are smaller: less is lost at a kill."""
+MEMORY_MARGIN = 0.8
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a plan is cut into cohorts."""
+
+    size: int
+    """Members of a cohort, at most."""
+    width: int
+    """Members stacked and stepped as one; 1 steps a cohort's members in turn."""
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Trials that train together in one process."""
+
+    id: str
+    """A hash of its trials' ids; its file in the store has this name."""
+    trials: tuple[Trial, ...]
+    width: int
+
+
+class Measured(Protocol):
+    """Speed and memory of a stack (`trainables.measure.Measurement`)."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def bytes(self) -> int: ...
+
+
+Group = Sequence[Sequence[Trial]]
+"""Trials that may share a cohort, those of one data stream in a list of their own."""
+
+
+def group(
+    trials: Sequence[Trial], shape: Callable[[Trial], Hashable], stream: Callable[[Trial], Hashable]
+) -> list[Group]:
+    """Trials of equal `shape` in groups, within them those of equal data `stream` side by side."""
+    groups: dict[Hashable, dict[Hashable, list[Trial]]] = {}
+    for trial in trials:
+        groups.setdefault(shape(trial), {}).setdefault(stream(trial), []).append(trial)
+    return [list(streams.values()) for streams in groups.values()]
+
+
+def cut(groups: Sequence[Group], cuts: Sequence[Cut]) -> tuple[Cohort, ...]:
+    """Each group by its own cut. A stream is split only where it is larger than a cohort, and then evenly."""
+    cohorts: list[Cohort] = []
+    for streams, by in zip(groups, cuts, strict=True):
+        parts = [part for stream in streams for part in _evenly(stream, by.size)]
+        cohorts += [_cohort(members, by.width) for members in _together(parts, by.size)]
+    return tuple(cohorts)
+
+
+def choose(measured: Sequence[Measured], members: Group, steps: int, slots: int, memory: int | None) -> Cut:
+    """The cut that trains a group for `steps` steps soonest on `slots` cohorts at a time.
+
+    `memory` is what one slot may use in bytes, None if unknown. Smaller cohorts win where they cost little.
+    """
+    fitting = [m for m in measured if memory is None or m.bytes <= memory * MEMORY_MARGIN] or list(measured[:1])
+    in_turn = min(fitting, key=lambda m: m.width)
+
+    def seconds(by: Cut, at: Measured) -> float:
+        cohorts = cut([members], [by])
+        rounds = math.ceil(len(cohorts) / slots)
+        return rounds * (SECONDS_A_COHORT + max(len(cohort.trials) for cohort in cohorts) * steps * at.seconds)
+
+    share = math.ceil(sum(map(len, members)) / slots)
+    sizes = sorted({share, *(m.width for m in measured)})
+    stacked = [(Cut(size, min(size, at.width)), at) for size in sizes for at in [_nearest(fitting, size)]]
+    turns = [(Cut(size, in_turn.width), in_turn) for size in sizes]
+    timed = [(seconds(by, at), by) for by, at in stacked + turns]
+    least = min(timed, key=lambda one: one[0])[0]
+    return min((by.size, time, by.width, by) for time, by in timed if time <= WORTH * least)[-1]
+
+
+def _nearest(measured: Sequence[Measured], size: int) -> Measured:
+    """The widest measured stack that is no wider than `size`."""
+    return max((m for m in measured if m.width <= size), key=lambda m: m.width, default=measured[0])
+
+
+def _evenly(trials: Sequence[Trial], size: int) -> list[Sequence[Trial]]:
+    """In as few parts of at most `size` as can be, as equal as can be."""
+    count = math.ceil(len(trials) / size)
+    edges = [round(i * len(trials) / count) for i in range(count + 1)]
+    return [trials[start:stop] for start, stop in itertools.pairwise(edges)]
+
+
+def _together(parts: Sequence[Sequence[Trial]], size: int) -> list[list[Trial]]:
+    """Neighbouring parts joined as long as they fit into `size`."""
+    joined: list[list[Trial]] = []
+    for part in parts:
+        if joined and len(joined[-1]) + len(part) <= size:
+            joined[-1] += part
+        else:
+            joined.append(list(part))
+    return joined
+
+
+def _cohort(trials: Sequence[Trial], width: int) -> Cohort:
+    return Cohort(content_hash([trial.id for trial in trials]), tuple(trials), min(width, len(trials)))
+
+
+def remaining(cohorts: Sequence[Cohort], statuses: Mapping[str, str]) -> list[Cohort]:
+    """The cohorts, each without the trials that have a result; those that failed are tried again."""
+    left = []
+    for cohort in cohorts:
+        trials = tuple(trial for trial in cohort.trials if statuses.get(trial.id, "failed") == "failed")
+        if trials:
+            left.append(replace(cohort, trials=trials, width=min(cohort.width, len(trials))))
+    return left

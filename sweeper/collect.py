@@ -1,0 +1,89 @@
+"""Reports -> rows and history in the store, as they come, and to the live view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sweeper.cohorts import Cohort
+from sweeper.progress import Progress
+from sweeper.schema import Columns
+from sweeper.store import Store, checkpoint_path
+
+
+class Collector:
+    """A `dispatch.Listener`: a cohort's history and rows are written when it is done, the rows last.
+
+    So a row means that all of the trial is there. Writing is idempotent by trial id: a cohort that runs twice, because
+    a driver died between its last report and its rows, changes nothing.
+    """
+
+    def __init__(
+        self, store: Store, sweep: str, columns: Columns, cohorts: Sequence[Cohort], progress: Progress, code: str
+    ) -> None:
+        self._store, self._sweep, self._columns = store, sweep, columns
+        self._cohorts = {cohort.id: cohort for cohort in cohorts}
+        self._history: dict[str, list[tuple[str, int, str, float]]] = {}
+        self._begun: dict[str, datetime] = {}
+        self._progress, self._code = progress, code
+
+    def started(self, cohort: str) -> None:
+        self._history[cohort] = []
+        self._begun.setdefault(cohort, datetime.now(UTC))
+        self._progress.started(len(self._cohorts[cohort].trials))
+
+    def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
+        report = message["report"]
+        trials = self._cohorts[cohort].trials
+        self._history[cohort] += [
+            (trial.id, report["epoch"], metric, value)
+            for trial, member in zip(trials, report["members"], strict=True)
+            for metric, value in member["metrics"].items()
+            if value is not None
+        ]
+        if report["done"]:
+            self._store.write_history(self._sweep, cohort, self._history.pop(cohort))
+            self._write(cohort, report["members"], report["seconds"], message)
+            self._store.files.delete(checkpoint_path(self._sweep, cohort))
+
+    def interrupted(self, cohort: str, error: str) -> None:
+        count = len(self._cohorts[cohort].trials)
+        self._progress.stopped(count)
+        self._progress.line(f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {error}")
+
+    def failed(self, cohort: str, error: str) -> None:
+        members = [
+            {"status": "failed", "error": error, "epochs_run": 0, "metrics": {}} for _ in self._cohorts[cohort].trials
+        ]
+        self._progress.line(f"cohort {cohort} ({len(members)} trials) failed for good: {error}")
+        self._write(cohort, members, 0.0, {})
+
+    def _write(
+        self, cohort: str, members: Sequence[Mapping[str, Any]], seconds: float, message: Mapping[str, Any]
+    ) -> None:
+        trials = self._cohorts[cohort].trials
+        shared = {
+            "cohort": cohort,
+            "cohort_size": len(trials),
+            "seconds": seconds / len(trials),
+            "device": message.get("device"),
+            "host": message.get("host"),
+            "code_version": self._code,
+            "started": datetime.fromisoformat(message["started"]) if message else self._begun[cohort],
+            "ended": datetime.now(UTC),
+        }
+        rows = [
+            {
+                "trial_id": trial.id,
+                **trial.config,
+                **member["metrics"],
+                "status": member["status"],
+                "error": member["error"],
+                "epochs_run": member["epochs_run"],
+                **shared,
+            }
+            for trial, member in zip(trials, members, strict=True)
+        ]
+        self._store.write(self._sweep, cohort, rows, self._columns)
+        self._progress.finished(rows)

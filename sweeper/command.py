@@ -1,0 +1,149 @@
+"""The command line's words -> a Request. Bad words end with one line and exit status 2."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Never
+
+from sweeper.spec import SpecError
+
+EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
+ABOUT = (
+    "Run a sweep: its trials, on this machine or a Ray cluster, into a Parquet store. The same command continues it."
+)
+EXITS = "Exit status: 0 every trial has a result; 1 some failed; 2 the request was wrong; 130 interrupted."
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for, not yet checked against any sweep."""
+
+    name: str | None
+    preset: str | None
+    store: str
+    data: str
+    fixed: Mapping[str, str]
+    """Key -> value as typed."""
+    axes: Mapping[str, tuple[str, ...]]
+    """Key -> values as typed."""
+    cohort: int | None
+    """Members of a cohort; None chooses by measurement."""
+    stack: int | None
+    """Members stepped as one; None stacks the whole cohort, or chooses with it."""
+    fraction: float | None
+    """Share of a GPU, or of a CPU core, that a cohort takes; None is a whole one."""
+    address: str | None
+    retries: int
+    save_every: float
+    list: bool
+    plan: bool
+    json: bool
+    fresh: bool
+
+
+def parse(arguments: Sequence[str]) -> Request:
+    """The request. SpecError for words that make none; `--help` prints and leaves."""
+    parser = _Parser(prog="python -m sweeper.run", description=ABOUT, epilog=EXITS)
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the sweep; --list says which there are")
+    parser.add_argument("--list", action="store_true", help="list the sweeps and their presets")
+    parser.add_argument("--preset", help="which of the sweep's presets; by default the paper's")
+    parser.add_argument("--store", default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
+    parser.add_argument("--data", default="data", metavar="DIR", help="folder of the data sets")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="fix a hyperparameter")
+    parser.add_argument("--axis", action="append", default=[], metavar="KEY=V1,V2", help="vary a hyperparameter")
+    parser.add_argument("--plan", action="store_true", help="say what would run, and run nothing")
+    parser.add_argument("--json", action="store_true", help="with --plan: as JSON")
+    parser.add_argument("--cohort", default="auto", metavar="N|auto", help="trials that train together in one process")
+    parser.add_argument("--stack", metavar="N", help="with --cohort N: trials stepped as one (default: all N)")
+    parser.add_argument(
+        "--gpu-fraction", default="auto", metavar="F|auto", help="share of a GPU (without GPUs: of a core) for a cohort"
+    )
+    parser.add_argument("--address", help="a Ray cluster: host:port, ray://host:port, auto, or local (default)")
+    parser.add_argument("--retries", default="3", metavar="N", help="how often a failed cohort is tried again")
+    parser.add_argument("--save-every", default="30", metavar="SECONDS", help="between a cohort's checkpoints")
+    parser.add_argument("--fresh", action="store_true", help="set the sweep's rows aside and train everything again")
+    words = parser.parse_args(arguments)
+    if words.name is None and not words.list:
+        raise SpecError("a sweep's name is needed; --list says which there are")
+    if words.json and not words.plan:
+        raise SpecError("--json goes with --plan")
+    cohort, stack = _auto("--cohort", words.cohort), words.stack and _whole("--stack", words.stack, 1)
+    if stack and (cohort is None or stack > cohort):
+        raise SpecError(f"--stack must not exceed --cohort, but got --stack {stack} --cohort {words.cohort}")
+    return Request(
+        name=words.name,
+        preset=words.preset,
+        store=words.store,
+        data=words.data,
+        fixed=dict(_pair("--set", text) for text in words.set),
+        axes={key: _values(key, text) for key, text in (_pair("--axis", text) for text in words.axis)},
+        cohort=cohort,
+        stack=stack,
+        fraction=_fraction(words.gpu_fraction),
+        address=words.address,
+        retries=_whole("--retries", words.retries, 0),
+        save_every=_seconds("--save-every", words.save_every),
+        list=words.list,
+        plan=words.plan,
+        json=words.json,
+        fresh=words.fresh,
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse prints its usage and leaves; a wrong word deserves one line."""
+
+    def __init__(self, **options: str) -> None:
+        super().__init__(**options, allow_abbrev=False)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> Never:
+        raise SpecError(f"{message}; --help says what there is")
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise SpecError(f"{option} takes KEY=VALUE, but got '{text}'")
+    return key.strip(), value.strip()
+
+
+def _values(key: str, text: str) -> tuple[str, ...]:
+    values = tuple(value.strip() for value in text.split(",")) if text else ()
+    if not values or "" in values:
+        raise SpecError(f"axis {key} must have at least one value and no empty one, but got '{key}={text}'")
+    return values
+
+
+def _auto(option: str, text: str) -> int | None:
+    return None if text == "auto" else _whole(option, text, 1)
+
+
+def _whole(option: str, text: str, least: int) -> int:
+    if not text.lstrip("-").isdecimal() or int(text) < least:
+        raise SpecError(f"{option} must be a whole number of at least {least}, but got {text}")
+    return int(text)
+
+
+def _fraction(text: str) -> float | None:
+    if text == "auto":
+        return None
+    value = _number("--gpu-fraction", text)
+    if not 0 < value <= 1:
+        raise SpecError(f"`0 < gpu-fraction <= 1` must hold, but got --gpu-fraction {text}")
+    return value
+
+
+def _seconds(option: str, text: str) -> float:
+    value = _number(option, text)
+    if not value >= 0:
+        raise SpecError(f"`{option} >= 0` must hold, but got {text}")
+    return value
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SpecError(f"{option} must be a number, but got {text}") from None

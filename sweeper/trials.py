@@ -1,0 +1,46 @@
+"""A grid -> trials: enumerated, completed, hashed by content, checked before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from sweeper.spec import SpecError, Value
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training run."""
+
+    id: str
+    """A hash of `config`: equal runs have equal ids, on any machine and in any sweep."""
+    config: Mapping[str, Value]
+    """Every hyperparameter with its value, defaults included."""
+
+
+def enumerate_trials(
+    combinations: Iterable[Mapping[str, Value]], complete: Callable[[Mapping[str, Value]], Mapping[str, Value]]
+) -> tuple[Trial, ...]:
+    """The trials of all combinations; `complete` adds the defaults and raises ValueError where a value is illegal.
+
+    SpecError for an illegal value, or where two combinations are one trial.
+    """
+    trials: dict[str, Trial] = {}
+    for combination in combinations:
+        try:
+            config = dict(complete(combination))
+        except ValueError as error:
+            raise SpecError(str(error)) from error
+        trial = Trial(content_hash(config), config)
+        if trial.id in trials:
+            raise SpecError(f"trials must differ, but {dict(combination)} is there twice")
+        trials[trial.id] = trial
+    return tuple(trials.values())
+
+
+def content_hash(content: object) -> str:
+    """16 hexadecimal digits that depend on the content alone; floats count by their shortest text."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,356 @@
+"""Keeps the table "Who may import whom" of the design, by reading the source of every module: nothing is imported here.
+
+A name that is imported, wherever it stands in the file, is judged by the longest prefix that a row mentions: it is
+forbidden if `never` mentions it, or if `may` does not and it is not of the standard library. What is imported for type
+checkers alone (`if TYPE_CHECKING:`) costs nothing when run, so for that only `never` holds.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("search_spaces", "sweeper", "trainables")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the modules of one row import besides the standard library."""
+
+    may: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+
+LAUNCHERS = ("ray", "pandas", "pyarrow", "optuna", "sweeper", "search_spaces")
+"""What trainables run without."""
+PLANNING = ("torch", "ray", "pandas", "pyarrow", "trainables")
+"""What a plan is made without."""
+STORAGE = ("sweeper.files", "sweeper.schema", "sweeper.rows", "sweeper.store", "sweeper.heatmap", "sweeper.summary")
+PLAN = ("sweeper.spec", "sweeper.trials", "sweeper.cohorts", "sweeper.packing")
+METHOD = ("trainables.methods", "trainables.losses", "trainables.networks")
+LOOP = (
+    "torch", "numpy", "trainables.contract", "trainables.checks", "trainables.config", "trainables.streams",
+    "trainables.optimiser", "trainables.fuse", "trainables.measure", "trainables.data", "trainables.evaluation",
+    "trainables.cohort", "trainables.checkpoint", "trainables.schedule",
+    "trainables.catalog", "trainables.networks",
+)  # fmt: skip
+
+TABLE: Mapping[str, Rule] = {
+    "search_spaces": Rule(),
+    "search_spaces.*": Rule(may=("sweeper.spec", "optuna.distributions"), never=("torch", "ray")),
+    "sweeper": Rule(),
+    "sweeper.spec": Rule(may=("search_spaces",), never=PLANNING),
+    "sweeper.trials": Rule(may=PLAN[:1], never=PLANNING),
+    "sweeper.cohorts": Rule(may=PLAN[:2], never=PLANNING),
+    "sweeper.packing": Rule(may=PLAN[:3], never=PLANNING),
+    "sweeper.search": Rule(may=("optuna", *PLAN[:2]), never=("ray", "torch", "trainables")),
+    "sweeper.files": Rule(may=("pyarrow",), never=("ray", "torch", "trainables")),
+    "sweeper.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
+    "sweeper.rows": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:2]), never=("ray", "torch", "trainables")),
+    "sweeper.store": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:3]), never=("ray", "torch", "trainables")),
+    "sweeper.heatmap": Rule(
+        may=("pandas", "numpy", "matplotlib", "sweeper.spec", *STORAGE[:4]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.summary": Rule(
+        may=("pandas", "numpy", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.progress": Rule(may=("rich", "sweeper.spec"), never=("ray", "torch", "trainables")),
+    "sweeper.dispatch": Rule(
+        may=("ray", "sweeper.cluster", "sweeper.files", "trainables.ray_train", "trainables.measure", *PLAN),
+        never=("optuna", "pandas", *METHOD),
+    ),
+    "sweeper.cluster": Rule(may=("ray", *PLAN), never=("optuna", "torch", "pandas", *METHOD)),
+    "sweeper.command": Rule(may=PLAN[:1], never=PLANNING),
+    "sweeper.version": Rule(never=PLANNING),
+    "sweeper.plan": Rule(may=(*PLAN, *STORAGE[:1]), never=("torch", "ray", "trainables")),
+    "sweeper.prepare": Rule(
+        may=("sweeper", "trainables.config", "trainables.preflight", "trainables.streams", "trainables.train")
+        + ("trainables.data.datasets",),
+        never=("ray", *METHOD),
+    ),
+    "sweeper.collect": Rule(
+        may=("sweeper.progress", *PLAN, *STORAGE[:4]), never=("ray", "torch", "optuna", "trainables")
+    ),
+    "sweeper.findings": Rule(may=("pandas", *PLAN[:1], *STORAGE), never=("ray", "torch", "optuna", "trainables")),
+    "sweeper.run": Rule(may=("sweeper", "trainables"), never=("torch", "optuna", *METHOD)),
+    "trainables": Rule(),
+    "trainables.methods": Rule(),
+    "trainables.losses": Rule(),
+    "trainables.networks": Rule(),
+    "trainables.data": Rule(),
+    "trainables.evaluation": Rule(),
+    "trainables.checks": Rule(never=LAUNCHERS),
+    "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
+    "trainables.optimiser": Rule(may=("torch",), never=LAUNCHERS),
+    "trainables.catalog": Rule(
+        may=("torch", "trainables.contract", "trainables.checks", "trainables.methods", "trainables.networks"),
+        never=(*LAUNCHERS, "trainables.train"),
+    ),
+    "trainables.config": Rule(
+        may=(
+            "torch",
+            *(f"trainables.{it}" for it in ("contract", "checks", "catalog", "data", "evaluation", "networks")),
+        ),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.train"),
+    ),
+    "trainables.fuse": Rule(may=("torch", "trainables.contract", "trainables.optimiser"), never=(*LAUNCHERS, *METHOD)),
+    "trainables.schedule": Rule(may=("torch", "trainables.checks"), never=LAUNCHERS),
+    "trainables.checkpoint": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.preflight": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.cohort": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.streams": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.measure": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.train": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods")),
+    "trainables.ray_train": Rule(
+        may=("ray", "torch", "trainables.train", "trainables.measure", "trainables.config", "trainables.contract"),
+        never=("sweeper", "search_spaces", "optuna", "pandas", "pyarrow", *METHOD),
+    ),
+    "trainables.methods.*": Rule(
+        may=("torch", "trainables.contract", "trainables.checks", "trainables.losses", "trainables.networks"),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.data", "trainables.evaluation", "trainables.train"),
+    ),
+    "trainables.losses.*": Rule(may=("torch",), never=(*LAUNCHERS, "torch.distributed", "trainables")),
+    "trainables.networks.*": Rule(
+        may=("torch", "torchvision", "trainables.checks", "trainables.networks"),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.losses", "trainables.data", "trainables.train"),
+    ),
+    "trainables.data.*": Rule(
+        may=("torch", "torchvision", "numpy", "sklearn", "filelock", "PIL", "trainables.checks", "trainables.data"),
+        never=(*LAUNCHERS, *METHOD, "trainables.train"),
+    ),
+    "trainables.evaluation.*": Rule(
+        may=("torch", "numpy", "scipy", "sklearn", "trainables.checks", "trainables.contract", "trainables.evaluation"),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.train"),
+    ),
+}
+"""Pattern of a module's name -> its rule; a module's own name goes before a pattern. New modules need a row."""
+
+
+class Import(NamedTuple):
+    line: int
+    name: str
+    """Dotted and absolute, the imported object included: `from torch import nn` is `torch.nn`."""
+    typing_only: bool
+
+
+def imports(source: str, module: str, package: bool = False) -> Iterator[Import]:
+    """Everything that `source`, the text of `module`, imports by name: statements anywhere in it, `import_module("x")`
+    and `__import__("x")`, and submodules reached as attributes of an imported package (`torch.distributed`)."""
+    tree = ast.parse(source)
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    parents = module.split(".") if package else module.split(".")[:-1]
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(node.lineno, alias.name, id(node) in typing_only)
+                bound = alias.name if alias.asname else alias.name.split(".")[0]
+                known[alias.asname or bound] = bound
+        elif isinstance(node, ast.ImportFrom):
+            above = parents[: len(parents) - node.level + 1] if node.level else []
+            origin = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                name = origin if alias.name == "*" else f"{origin}.{alias.name}"
+                yield Import(node.lineno, name, id(node) in typing_only)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+            yield from (
+                Import(node.lineno, given.value, False)
+                for given in node.args[:1]
+                if isinstance(given, ast.Constant) and isinstance(given.value, str)
+            )
+    inner_parts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and id(node) not in inner_parts:
+            root, _, rest = ast.unparse(node).partition(".")
+            if root in known and rest.replace(".", "").isidentifier():
+                yield Import(node.lineno, f"{known[root]}.{rest}", True)  # what it may reach is what it may import
+
+
+def rule_of(module: str) -> tuple[str, Rule] | None:
+    for pattern in (module, *(pattern for pattern in TABLE if pattern.endswith("*"))):
+        if pattern in TABLE and fnmatchcase(module, pattern):
+            return pattern, TABLE[pattern]
+    return None
+
+
+def _longest(name: str, prefixes: tuple[str, ...]) -> int:
+    """Length of the longest of `prefixes` that `name` lies in; -1 if in none."""
+    return max((len(prefix) for prefix in prefixes if f"{name}.".startswith(f"{prefix}.")), default=-1)
+
+
+def offences(source: str, module: str, path: str, package: bool = False) -> list[str]:
+    """One line for each forbidden import: file, line and rule."""
+    row = rule_of(module)
+    if row is None:
+        return [f"{path}:1: {module} has no row in TABLE of tests/test_imports.py; say there what it may import"]
+    pattern, rule = row
+    found = []
+    for line, name, typing_only in imports(source, module, package):
+        may, never = _longest(name, rule.may), _longest(name, rule.never)
+        if never >= 0 and never >= may:
+            law = f"never {', '.join(rule.never)}"
+        elif may < 0 and not typing_only and name.split(".")[0] not in sys.stdlib_module_names:
+            law = f"may import {', '.join(('the standard library', *rule.may))}"
+        else:
+            continue
+        found.append(f"{path}:{line}: {module} imports {name}, but {pattern}: {law}")
+    return list(dict.fromkeys(found))
+
+
+def reached(module: str, sources: Mapping[str, str]) -> set[str]:
+    """Every module of ours, and the top-level name of every other, that importing `module` imports with it.
+
+    `sources`: our modules' texts; imports inside functions are not followed.
+    """
+    seen, todo = set[str](), [module]
+    while todo:
+        current = todo.pop()
+        body = ast.parse(sources[current]).body
+        statements = [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+        package = any(other.startswith(f"{current}.") for other in sources)
+        for found in imports("\n".join(map(ast.unparse, statements)), current, package):
+            ours = {other for other in sources if f"{found.name}.".startswith(f"{other}.")}
+            todo += ours - seen
+            seen |= ours or {found.name.split(".")[0]}
+    return seen
+
+
+def back_doors(sources: Mapping[str, str]) -> list[str]:
+    """One line for each library that a module must never import and yet imports with another module."""
+    return [
+        f"{module} must never import {name}, but imports it with one of: {', '.join(sorted(all_of_it))}"
+        for module in sources
+        if (row := rule_of(module)) and (all_of_it := reached(module, sources))
+        for name in sorted(all_of_it.intersection(row[1].never) - set(sources))
+    ]
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def test_every_module_keeps_to_the_table() -> None:
+    found = list(modules())
+    assert {"sweeper.store", "trainables.fuse", "trainables.losses.densities"} <= {module for module, _ in found}
+    lines = [
+        line
+        for module, path in found
+        for line in offences(path.read_text(), module, str(path.relative_to(ROOT)), path.name == "__init__.py")
+    ]
+    assert not lines, "\n" + "\n".join(lines)
+
+
+FORBIDDEN = [
+    ("search_spaces.anomaly_grid", "import torch"),
+    ("search_spaces.anomaly_grid", "from sweeper.trials import Trial"),
+    ("search_spaces.anomaly_grid", "from optuna import create_study"),
+    ("sweeper", "import sweeper.spec"),
+    ("sweeper.spec", "import pandas as pd"),
+    ("sweeper.spec", "from sweeper.trials import Trial"),
+    ("sweeper.spec", "from . import trials"),
+    ("sweeper.spec", "import yaml"),
+    ("sweeper.cohorts", "from sweeper.packing import fraction"),
+    ("sweeper.search", "import torch"),
+    ("sweeper.store", "import ray"),
+    ("sweeper.heatmap", "def draw():\n    if True:\n        import torch"),
+    ("sweeper.progress", "from ray import tune"),
+    ("sweeper.dispatch", "import optuna"),
+    ("sweeper.dispatch", "from trainables.methods.vje import VJE"),
+    ("sweeper.run", "from trainables.methods.vje import VJE"),
+    ("trainables.ray_train", "from sweeper.store import Store"),
+    ("trainables.ray_train", "from trainables.methods import vje"),
+    ("trainables.train", "async def f():\n    from ray import train"),
+    ("trainables.train", "import importlib\nimportlib.import_module('ray.train')"),
+    ("trainables.train", "__import__('pandas')"),
+    ("trainables.fuse", "try:\n    import torch\nexcept ImportError:\n    import pyarrow"),
+    ("trainables.data.views", "import ray"),
+    ("trainables.checks", "import torch"),
+    ("trainables.methods.vje", "from trainables.methods.simsiam import SimSiam"),
+    ("trainables.methods.vje", "from .simsiam import SimSiam"),
+    ("trainables.methods.vje", "from ..data import views"),
+    ("trainables.methods.vje", "from trainables import train"),
+    ("trainables.losses.kernels", "from torch import distributed"),
+    ("trainables.losses.kernels", "import torch.distributed as dist"),
+    ("trainables.losses.kernels", "import torch\ndef f(x): return torch.distributed.all_reduce(x)"),
+    ("trainables.losses.kernels", "from trainables.losses import densities"),
+    ("trainables.losses.kernels", "import numpy as np"),
+    ("trainables.train", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import ray"),
+    ("trainables.train", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import ray"),
+    ("trainables.new_module", "import math"),
+]
+
+
+@pytest.mark.parametrize(("module", "source"), FORBIDDEN)
+def test_a_forbidden_import_is_found(module: str, source: str) -> None:
+    """On the last line of the source, and there alone."""
+    (line,) = offences(source, module, "file.py")
+    assert line.startswith(f"file.py:{1 + source.count(chr(10))}: {module} ")
+
+
+def test_the_message_names_file_line_and_rule() -> None:
+    (line,) = offences("import math\nimport ray\n", "sweeper.packing", "sweeper/packing.py")
+    assert line == (
+        "sweeper/packing.py:2: sweeper.packing imports ray, but sweeper.packing: "
+        "never torch, ray, pandas, pyarrow, trainables"
+    )
+    (line,) = offences("from torch import nn\nimport yaml", "trainables.contract", "c.py")
+    expected = "trainables.contract imports yaml, but trainables.contract: may import the standard library, torch"
+    assert line == f"c.py:2: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("search_spaces.anomaly_grid", "from sweeper.spec import Sweep\nfrom optuna.distributions import X"),
+        ("search_spaces.anomaly_grid", "from optuna import distributions\nfrom sweeper import spec"),
+        ("sweeper.cohorts", "from __future__ import annotations\nimport math\nfrom .trials import Trial"),
+        ("sweeper.spec", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from optuna.distributions import X"),
+        ("sweeper.dispatch", "import ray\nfrom ray import tune\nfrom trainables import ray_train"),
+        ("trainables.ray_train", "from ray.train.torch import TorchTrainer"),
+        ("trainables.methods.vje", "import torch.nn.functional as F\nfrom trainables.losses.densities import unit"),
+        ("trainables.losses.densities", "import torch\nfrom torch import Tensor\ntorch.linalg.vector_norm"),
+        ("trainables.data.splits", "from trainables.data.datasets import Dataset"),
+    ],
+)
+def test_an_allowed_import_passes(module: str, source: str) -> None:
+    assert offences(source, module, "file.py") == []
+
+
+def test_prefixes_end_at_dots() -> None:
+    """`raytracer` is not `ray`, and a row for `sweeper.store` does not open `sweeper.storehouse`."""
+    assert "never" not in offences("import raytracer", "trainables.fuse", "file.py")[0]
+    assert offences("import sweeper.storehouse", "sweeper.heatmap", "file.py")
+
+
+def test_no_module_reaches_through_another_what_it_must_never_import() -> None:
+    lines = back_doors({module: path.read_text() for module, path in modules()})
+    assert not lines, "\n" + "\n".join(lines)
+
+
+def test_a_back_door_is_found() -> None:
+    sources = {
+        "sweeper": "",
+        "sweeper.spec": "def f():\n    import torch",
+        "sweeper.trials": "from sweeper.spec import Sweep",
+        "sweeper.cohorts": "from .trials import Trial",
+    }
+    assert back_doors(sources) == []
+    (line,) = back_doors({**sources, "sweeper": "import torch.nn"})[-1:]
+    assert line.startswith("sweeper.cohorts must never import torch, but imports it with one of: sweeper, ")

@@ -1,0 +1,105 @@
+"""One-class AUROC on the digits of what scikit-learn offers: the numbers that a learnt representation has to beat.
+
+python -m tests.benchmarks.bench_baselines [--data DIR]
+
+For each class: train on its training images alone, score all test images, outliers are the other nine. Pixels lie in
+[0, 1]. The headline of each method is its default setting, chosen before the test set is seen. The best of a grid of
+OneClassSVM is printed for reference: its setting is picked by the test AUROC itself, so it is an upper bound and no
+result.
+
+Shapes: N images, P pixels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import IsolationForest
+from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import NearestNeighbors
+from sklearn.svm import OneClassSVM
+from torch import Tensor
+
+from trainables.data.datasets import load
+from trainables.data.splits import Split, one_class
+
+Array = NDArray[np.float64]
+Scorer = Callable[[Array, Array], Array]
+"""Training images `[N, P]`, test images `[N, P]` -> anomaly scores of the latter, higher for more anomalous."""
+
+SEEDS = (0, 1, 2)
+NUS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75)
+GAMMAS: tuple[str | float, ...] = ("scale", "auto", 0.01, 0.03, 0.1, 0.3, 1.0)
+
+
+def svm(nu: float = 0.5, gamma: str | float = "scale") -> Scorer:
+    """The defaults are scikit-learn's."""
+    return lambda train, test: -OneClassSVM(nu=nu, gamma=gamma).fit(train).decision_function(test)
+
+
+def forest(seed: int) -> Scorer:
+    return lambda train, test: -IsolationForest(random_state=seed).fit(train).score_samples(test)
+
+
+def nearest(k: int) -> Scorer:
+    """Euclidean distance to the k-th nearest training image."""
+    return lambda train, test: NearestNeighbors(n_neighbors=k).fit(train).kneighbors(test)[0][:, -1]
+
+
+HEADLINES: Mapping[str, tuple[Scorer, ...]] = {
+    "OneClassSVM, default (nu=0.5, gamma=scale)": (svm(),),
+    f"IsolationForest, default, {len(SEEDS)} seeds": tuple(forest(seed) for seed in SEEDS),
+    "nearest neighbour, k=1": (nearest(1),),
+    "nearest neighbour, k=5": (nearest(5),),
+}
+"""Name -> scorers whose AUROCs are averaged."""
+
+
+def pixels(images_NCHW: Tensor, levels: int) -> Array:
+    """`[N, P]` in [0, 1]."""
+    return images_NCHW.flatten(1).numpy().astype(np.float64) / levels
+
+
+def auroc(split: Split, scorer: Scorer) -> float:
+    assert split.outlier is not None
+    scores = scorer(pixels(split.train_images, split.levels), pixels(split.test_images, split.levels))
+    return float(roc_auc_score(split.outlier.numpy(), scores))
+
+
+def per_class(splits: list[Split], scorers: tuple[Scorer, ...]) -> list[float]:
+    return [float(np.mean([auroc(split, scorer) for scorer in scorers])) for split in splits]
+
+
+def rows(splits: list[Split]) -> Iterator[tuple[str, list[float]]]:
+    """Each line of the table: its name and the AUROC of each class."""
+    for name, scorers in HEADLINES.items():
+        yield name, per_class(splits, scorers)
+    grid = {setting: per_class(splits, (svm(*setting),)) for setting in product(NUS, GAMMAS)}
+    best = max(grid, key=lambda setting: np.mean(grid[setting]))
+    yield f"(OneClassSVM, best of {len(grid)} by TEST: nu={best[0]}, gamma={best[1]})", grid[best]
+    spread = [float(np.mean(values)) for values in grid.values()]
+    print(f"OneClassSVM over its grid: mean AUROC from {min(spread):.3f} to {max(spread):.3f}")
+
+
+def report(data: Path) -> None:
+    begun, dataset = time.perf_counter(), load("digits", data)
+    splits = [one_class(dataset, normal) for normal in range(len(dataset.classes))]
+    lines = list(rows(splits))
+    width = max(len(name) for name, _ in lines)
+    print(f"{'AUROC, digits, one class':{width}}  {'  '.join(f'{name:>5}' for name in dataset.classes)}   mean    std")
+    for name, values in lines:
+        cells = "  ".join(f"{value:.3f}" for value in values)
+        print(f"{name:{width}}  {cells}  {np.mean(values):.3f}  {np.std(values, ddof=1):.3f}")
+    print(f"std over the {len(splits)} classes (ddof=1); {time.perf_counter() - begun:.1f} s")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("data"))
+    report(parser.parse_args().data)

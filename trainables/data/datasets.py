@@ -7,7 +7,6 @@ Shapes: N images, C channels, H rows, W columns.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import io
 import os
 import tempfile
@@ -20,6 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from trainables.checks import nearest
 
 
 class DataError(Exception):
@@ -100,9 +101,7 @@ def load(name: str, root: Path) -> Dataset:
     """The data set `name`, from the folder `root`. DataError if there is none of that name, or if its files are
     corrupt, or absent and not to be downloaded."""
     if name not in DATASETS:
-        nearest = difflib.get_close_matches(name, DATASETS, n=1)
-        hint = f" did you mean {nearest[0]!r}?" if nearest else ""
-        raise DataError(f"no dataset {name!r};{hint} there are: {', '.join(sorted(DATASETS))}")
+        raise DataError(f"no dataset {name!r}{nearest(name, DATASETS)}; there are: {', '.join(sorted(DATASETS))}")
     return DATASETS[name](root)
 
 

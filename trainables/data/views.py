@@ -6,14 +6,13 @@ Shapes: B images, C channels (1 or 3), H rows, W columns.
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from trainables.checks import between, positive
 from trainables.data import colour, geometry
 
 ADJUST: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -55,7 +54,7 @@ class Views:
     """Least area of the random resized crop as a share of the image, in (0, 1]; 1 = no crop."""
 
     crop_ratio: float = 4 / 3
-    """Aspect ratios of the crop are log-uniform in [1/crop_ratio, crop_ratio]; at least 1."""
+    """Aspect ratios of the crop are log-uniform in [1/crop_ratio, crop_ratio]; from 1 to 100."""
 
     flip: float = 0.0
     """Probability of a horizontal flip."""
@@ -89,9 +88,14 @@ class Views:
     """Shifts are uniform in [-shift, shift] pixels along both axes, real-valued; zeros move in."""
 
     def __post_init__(self) -> None:
-        """ValueError if a field is no number or out of its range."""
-        for field in fields(self):
-            _check_range(field.name, getattr(self, field.name))
+        between("crop_scale", self.crop_scale, 0, 1, above=True)
+        between("crop_ratio", self.crop_ratio, 1, 100)
+        for name in ("flip", "jitter", "greyscale", "blur"):
+            between(name, getattr(self, name), 0, 1)
+        for name in ("brightness", "contrast", "saturation", "shift"):
+            positive(name, getattr(self, name), zero=True)
+        between("hue", self.hue, 0, 0.5)
+        between("rotation", self.rotation, 0, 180)
 
     def draw(self, generator: torch.Generator, shape: Sequence[int]) -> Parameters:
         """Parameters for a batch of `shape` (n, C, H, W), on the CPU.
@@ -181,26 +185,6 @@ def normalise(images_BCHW: Tensor, mean: tuple[float, ...], std: tuple[float, ..
 
 def _where(chosen_B: Tensor, then_BCHW: Tensor, else_BCHW: Tensor) -> Tensor:
     return torch.where(chosen_B[:, None, None, None] > 0, then_BCHW, else_BCHW)
-
-
-_LAWS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
-    "crop_scale": ("0 < {} <= 1", lambda value: 0 < value <= 1),
-    "crop_ratio": ("1 <= {} < inf", lambda value: 1 <= value < math.inf),
-    **dict.fromkeys(("flip", "jitter", "greyscale", "blur"), ("0 <= {} <= 1", lambda value: 0 <= value <= 1)),
-    **dict.fromkeys(
-        ("brightness", "contrast", "saturation", "shift"), ("0 <= {} < inf", lambda value: 0 <= value < math.inf)
-    ),
-    "hue": ("0 <= {} <= 0.5", lambda value: 0 <= value <= 0.5),
-    "rotation": ("0 <= {} <= 180", lambda value: 0 <= value <= 180),
-}
-
-
-def _check_range(name: str, value: object) -> None:
-    law, holds = _LAWS[name]
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError(f"{name} must be a number, but got {name}={value!r}")
-    if not holds(float(value)):
-        raise ValueError(f"`{law.format(name)}` must hold, but got {name}={value!r}")
 
 
 MOCO_V2 = Views(

@@ -198,9 +198,9 @@ def test_a_crop_that_never_fits_is_the_largest_central_one() -> None:
     [
         ("crop_scale", 2, "`0 < crop_scale <= 1` must hold, but got crop_scale=2"),
         ("crop_scale", 0.0, "`0 < crop_scale <= 1` must hold, but got crop_scale=0.0"),
-        ("crop_ratio", 0.5, "`1 <= crop_ratio < inf` must hold, but got crop_ratio=0.5"),
+        ("crop_ratio", 0.5, "`1 <= crop_ratio <= 100` must hold, but got crop_ratio=0.5"),
         ("hue", 0.6, "`0 <= hue <= 0.5` must hold, but got hue=0.6"),
-        ("brightness", float("inf"), "`0 <= brightness < inf` must hold, but got brightness=inf"),
+        ("brightness", float("inf"), "brightness must be finite, but got brightness=inf"),
         ("rotation", -1, "`0 <= rotation <= 180` must hold, but got rotation=-1"),
         ("flip", "half", "flip must be a number, but got flip='half'"),
         ("blur", True, "blur must be a number, but got blur=True"),

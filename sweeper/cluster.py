@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 ANSWER_SECONDS = 5.0
@@ -37,8 +37,6 @@ class Slots:
     """Ray resources of one cohort."""
     count: int
     """Cohorts at once; an autoscaling cluster may grow beyond it."""
-    memory: int | None
-    """Bytes that one cohort may use; None if unknown."""
 
 
 def check_address(address: str | None) -> None:
@@ -50,7 +48,7 @@ def check_address(address: str | None) -> None:
         raise ClusterError(f"--address must be host:port, ray://host:port, auto or local, but got {address!r}")
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise ClusterError(f"no Ray cluster answers at {address}: {error}") from error
 
 
@@ -65,26 +63,30 @@ def connected(address: str | None) -> Iterator[str]:
 
     for name in ("ray", "ray.tune", "ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    ours = address in (None, "local")
-    scratch = tempfile.mkdtemp(prefix="sweep-")
-    options: dict[str, Any] = {"_temp_dir": scratch, "include_dashboard": False} if ours else {}
-    if ours:
-        os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # nothing but this process's children can reach it
-    try:
-        ray.init(
-            address="local" if ours else address,
-            logging_level=logging.CRITICAL,
-            log_to_driver=False,
-            configure_logging=False,
-            **options,
-        )
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ClusterError(f"cannot join the Ray cluster at {address}: {_first_line(error)}") from error
-    try:
-        yield scratch
-    finally:
-        ray.shutdown()
-        shutil.rmtree(scratch, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="sweep-", ignore_cleanup_errors=True) as scratch:
+        try:
+            ray.init(log_to_driver=False, configure_logging=False, **_where(address, scratch))
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ClusterError(f"cannot join the Ray cluster at {address}: {_first_line(error)}") from error
+        try:
+            yield scratch
+        finally:
+            ray.shutdown()
+
+
+def _where(address: str | None, scratch: str) -> dict[str, Any]:
+    """Arguments of `ray.init`. A local cluster listens on this machine alone; one elsewhere is sent our packages."""
+    if address in (None, "local"):
+        return {
+            "address": "local",
+            "include_dashboard": False,
+            "_node_ip_address": "127.0.0.1",
+            "_temp_dir": scratch,
+        }
+    if address == os.environ.get("RAY_ADDRESS"):  # inside a Ray job, which has brought its working directory
+        return {"address": address}
+    packages = [str(Path(__file__).parents[1] / name) for name in ("sweeper", "trainables", "search_spaces")]
+    return {"address": address, "runtime_env": {"py_modules": packages}}
 
 
 def slots(fraction: float | None) -> Slots:
@@ -96,9 +98,9 @@ def slots(fraction: float | None) -> Slots:
     cores, gpus = there.get("CPU", 1.0), there.get("GPU", 0.0)
     if gpus:
         count = max(1, int(gpus * int(1 / share)))
-        return Slots({"GPU": share, "CPU": min(1.0, cores / count)}, count, memory=None)
+        return Slots({"GPU": share, "CPU": min(1.0, cores / count)}, count)
     count = max(1, int(cores / share))
-    return Slots({"CPU": share}, count, memory=int(there.get("memory", 0)) // count or None)
+    return Slots({"CPU": share}, count)
 
 
 def _first_line(error: BaseException) -> str:

@@ -71,12 +71,12 @@ def cut(groups: Sequence[Group], cuts: Sequence[Cut]) -> tuple[Cohort, ...]:
     return tuple(cohorts)
 
 
-def choose(measured: Sequence[Measured], members: Group, steps: int, slots: int, memory: int | None) -> Cut:
+def choose(measured: Sequence[Measured], members: Group, steps: int, slots: int, memory: int) -> Cut:
     """The cut that trains a group for `steps` steps soonest on `slots` cohorts at a time.
 
-    `memory` is what one slot may use in bytes, None if unknown. Smaller cohorts win where they cost little.
+    `memory` is what one cohort may use in bytes. Smaller cohorts win where they cost little.
     """
-    fitting = [m for m in measured if memory is None or m.bytes <= memory * MEMORY_MARGIN] or list(measured[:1])
+    fitting = [m for m in measured if m.bytes <= memory * MEMORY_MARGIN] or list(measured[:1])
     in_turn = min(fitting, key=lambda m: m.width)
 
     def seconds(by: Cut, at: Measured) -> float:

@@ -91,8 +91,13 @@ def dispatch(
         raise watcher.error
 
 
-def measure(groups: Sequence[Sequence[Mapping[str, Any]]], data: str, slots: Slots) -> list[list[Measurement]]:
-    """For each group of configs its speed and memory at several stack widths, on a worker as those that will train."""
+def measure(
+    groups: Sequence[Sequence[Mapping[str, Any]]], data: str, slots: Slots
+) -> list[tuple[list[Measurement], int]]:
+    """For each group of configs its speed and memory at several stack widths, and the bytes that a cohort may use.
+
+    Measured on a worker like those that will train.
+    """
     resources = slots.resources
     remote = ray.remote(num_cpus=resources.get("CPU", 0), num_gpus=resources.get("GPU", 0))(measure_configs)
     return ray.get([remote.remote([dict(config) for config in configs], data) for configs in groups])

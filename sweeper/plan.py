@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import cast
 
 from sweeper import cohorts
 from sweeper.cohorts import Cohort, Cut, Group
@@ -48,9 +49,12 @@ class Plan:
 
 
 def recorded_cut(files: Files, plan: Plan) -> list[Cut] | None:
-    """The cut that this plan was begun with; None if it was not begun."""
-    data = files.read(_path(plan))
-    return None if data is None else [Cut(**cut) for cut in json.loads(data)["cuts"]]
+    """The cut that this plan was begun with; None if it was not begun, or the record is damaged."""
+    try:
+        cuts = [Cut(**cut) for cut in json.loads(files.read(_path(plan)) or b"")["cuts"]]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return cuts if len(cuts) == len(plan.groups) else None
 
 
 def record_cut(files: Files, plan: Plan, cuts: Sequence[Cut], measured: object) -> None:
@@ -74,6 +78,21 @@ def describe(plan: Plan, cuts: Sequence[Cut] | None, resources: str) -> dict[str
         "cohort_sizes": sorted({len(cohort.trials) for cohort in whole}) if whole else None,
         "resources": resources,
     }
+
+
+def text(plain: Mapping[str, object]) -> str:
+    """What `describe` returned, for a person."""
+    counts = ", ".join(f"{plain[status]} {status}" for status in ("finished", "diverged", "failed", "to run"))
+    cohorts = "cut by measurement when the run begins"
+    if plain["cohorts"]:
+        sizes = " or ".join(map(str, cast("list[int]", plain["cohort_sizes"])))
+        cohorts = f"{plain['cohorts']} of {sizes} trials, {plain['cohorts_to_run']} to run"
+    return (
+        f"{plain['sweep']} ({plain['preset']}): {plain['about']}\n"
+        f"  trials     {plain['trials']}: {counts}\n"
+        f"  cohorts    {cohorts}\n"
+        f"  resources  {plain['resources']}"
+    )
 
 
 def _path(plan: Plan) -> str:

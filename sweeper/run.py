@@ -18,7 +18,7 @@ from sweeper.cohorts import Cut
 from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
 from sweeper.files import StoreError
-from sweeper.plan import Plan, describe, record_cut, recorded_cut
+from sweeper.plan import Plan, describe, record_cut, recorded_cut, text
 from sweeper.progress import Progress
 from sweeper.schema import Columns
 from sweeper.spec import SpecError
@@ -27,6 +27,8 @@ from sweeper.version import code_version
 
 COMPACT_ABOVE = 256
 """A sweep that ends with more files than this is compacted."""
+LEAST_FREE = 64 << 20
+"""Bytes that a local store's disk must have left before a run."""
 MEASURED = 64
 """Members of a group that are measured together at most."""
 
@@ -44,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if request.plan:
             return _show(request, plan, store)
         check_address(_address(request))
+        _check_room(store)
         if request.fresh:
             store.set_aside(plan.name)
         columns = store.prepare(plan.name, columns)
@@ -53,22 +56,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_WRONG
     except KeyboardInterrupt:
-        print("interrupted before training began", file=sys.stderr)
+        print("interrupted; the same command continues", file=sys.stderr)
         return EXIT_INTERRUPTED
 
 
 def _run(request: Request, plan: Plan, store: Store, columns: Columns) -> int:
-    """Train what is left of the plan, then show what all its rows say."""
-    if plan.left:
-        try:
+    """Train what is left of the plan and show what all its rows say; where that is cut short, say how to go on."""
+    try:
+        if plan.left:
             _train(request, plan, store, columns)
-        except KeyboardInterrupt:
-            _say_how_to_go_on(plan, store, "stopped")
-            return EXIT_INTERRUPTED
-        except StoreError as error:
-            print(f"error: {error}", file=sys.stderr)
-            _say_how_to_go_on(plan, store, "stopped")
-            return EXIT_FAILED
+        return _finish(plan, store, columns)
+    except KeyboardInterrupt:
+        _say_how_to_go_on(plan, store)
+        return EXIT_INTERRUPTED
+    except StoreError as error:
+        print(f"error: {error}", file=sys.stderr)
+        _say_how_to_go_on(plan, store)
+        return EXIT_FAILED
+
+
+def _finish(plan: Plan, store: Store, columns: Columns) -> int:
+    """Figures and tables from all rows of the plan; returns the exit status."""
+    store.prepare(plan.name, columns)  # settles what another sweep has written into this store meanwhile
     if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
         store.compact(plan.name)
     rows = load(plan.name, store.files)
@@ -126,11 +135,21 @@ def _cuts(request: Request, plan: Plan, store: Store, place: Slots) -> list[Cut]
         samples = [[trial.config for stream in group for trial in stream][:MEASURED] for group in plan.groups]
         measured = measure(samples, os.path.abspath(request.data), place)
         cuts = [
-            cohorts.choose(found, group, steps, place.count, place.memory)
-            for found, group, steps in zip(measured, plan.groups, plan.steps, strict=True)
+            cohorts.choose(speeds, group, steps, place.count, memory)
+            for (speeds, memory), group, steps in zip(measured, plan.groups, plan.steps, strict=True)
         ]
-    record_cut(store.files, plan, cuts, measured and [[asdict(one) for one in found] for found in measured])
+    record_cut(store.files, plan, cuts, measured and [[asdict(speed) for speed in speeds] for speeds, _ in measured])
     return cuts
+
+
+def _check_room(store: Store) -> None:
+    """StoreError where the disk is as good as full: better said before training than after."""
+    free = store.files.free_bytes()
+    if free is not None and free < LEAST_FREE:
+        raise StoreError(
+            f"store {store.files.shown} must have {LEAST_FREE >> 20} MiB free, but has {free >> 20}; make room, or use "
+            "another --store"
+        )
 
 
 def _address(request: Request) -> str | None:
@@ -138,10 +157,10 @@ def _address(request: Request) -> str | None:
     return request.address or os.environ.get("RAY_ADDRESS")
 
 
-def _say_how_to_go_on(plan: Plan, store: Store, verb: str) -> None:
+def _say_how_to_go_on(plan: Plan, store: Store) -> None:
     statuses = store.statuses(plan.name)
     done = sum(statuses.get(trial.id, "failed") != "failed" for trial in plan.trials)
-    print(f"{verb}: {done} of {len(plan.trials)} trials are in {store.files.shown}; the same command continues")
+    print(f"stopped: {done} of {len(plan.trials)} trials are in {store.files.shown}; the same command continues")
 
 
 @contextlib.contextmanager
@@ -171,13 +190,9 @@ def _list() -> int:
 def _show(request: Request, plan: Plan, store: Store) -> int:
     """`--plan`: what would run."""
     asked = [Cut(request.cohort, request.stack or request.cohort)] * len(plan.groups) if request.cohort else None
-    share = "a whole one" if request.fraction is None else f"{request.fraction:g} of one"
-    plain = describe(plan, asked or recorded_cut(store.files, plan), f"one GPU or CPU core a cohort, {share}")
-    if request.json:
-        print(json.dumps(plain))
-    else:
-        for key, value in plain.items():
-            print(f"{key.replace('_', ' ')}: {'measured when the run begins' if value is None else value}")
+    share = "one" if request.fraction is None else f"{request.fraction:g} of a"
+    plain = describe(plan, asked or recorded_cut(store.files, plan), f"{share} GPU (without GPUs: CPU core) a cohort")
+    print(json.dumps(plain) if request.json else text(plain))
     return EXIT_OK
 
 

@@ -72,8 +72,10 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.version": Rule(never=PLANNING),
     "sweeper.plan": Rule(may=(*PLAN, *STORAGE[:1]), never=("torch", "ray", "trainables")),
     "sweeper.prepare": Rule(
-        may=("sweeper", "trainables.config", "trainables.preflight", "trainables.streams", "trainables.train")
-        + ("trainables.data.datasets",),
+        may=(
+            "sweeper",
+            *(f"trainables.{it}" for it in ("config", "preflight", "streams", "train", "data.datasets")),
+        ),
         never=("ray", *METHOD),
     ),
     "sweeper.collect": Rule(

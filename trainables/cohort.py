@@ -6,6 +6,7 @@ Shapes: K members, B images a step, N test images.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 
 from trainables.catalog import METHODS
 from trainables.config import TrialConfig
-from trainables.data.datasets import load
+from trainables.data.datasets import Dataset, load
 from trainables.data.views import normalise, scale_pixels
 from trainables.evaluation import anomaly
 from trainables.evaluation.anomaly import Floats
@@ -33,7 +34,7 @@ class Cohort:
         self.method = METHODS[configs[0].method]
         self._training = configs[0].training
         self._device = device
-        dataset = load(configs[0].data.dataset, data)
+        dataset = _load(configs[0].data.dataset, data)
         splits = {stream_key(config): split(dataset, config.data.normal_class) for config in configs}
         by_stream = {stream_key(config): config for config in configs}
         self._streams = [Stream(config, splits[key], device) for key, config in by_stream.items()]
@@ -114,3 +115,9 @@ class Cohort:
         return {
             name: torch.cat([scores[name] for scores in batches], dim=1).double().cpu().numpy() for name in batches[0]
         }
+
+
+@lru_cache(maxsize=1)
+def _load(name: str, data: Path) -> Dataset:
+    """One worker trains many cohorts of one data set, and reads it once."""
+    return load(name, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections.abc import Sequence
@@ -42,6 +43,13 @@ def measure(
         except torch.OutOfMemoryError:
             break
     return measured
+
+
+def memory_at_hand(device: torch.device | str, share: float) -> int:
+    """Bytes that a process may use which has this share, in (0, 1], of the device: of a GPU, or of free memory."""
+    if torch.device(device).type == "cuda":
+        return int(share * torch.cuda.get_device_properties(device).total_memory)
+    return int(share * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _widths(limit: int) -> list[int]:

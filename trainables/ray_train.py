@@ -21,7 +21,7 @@ from ray.train import ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from trainables.config import resolve
-from trainables.measure import Measurement, measure
+from trainables.measure import Measurement, measure, memory_at_hand
 from trainables.train import train
 
 
@@ -60,10 +60,12 @@ def run_cohort(task: Mapping[str, Any], *, data: str, checkpoints: Checkpoints, 
     TorchTrainer(loop, train_loop_config={}, scaling_config=ScalingConfig(num_workers=0)).fit()
 
 
-def measure_configs(configs: list[dict[str, Any]], data: str) -> list[Measurement]:
-    """`trainables.measure` on this worker's device."""
+def measure_configs(configs: list[dict[str, Any]], data: str) -> tuple[list[Measurement], int]:
+    """`trainables.measure` on this worker's device, and the bytes of memory that are this worker's share of it."""
     _use_own_cores()
-    return measure([resolve(config) for config in configs], Path(data), _device())
+    assigned, device = ray.get_runtime_context().get_assigned_resources(), _device()
+    share = assigned["GPU"] if device.type == "cuda" else assigned.get("CPU", 1.0) / (os.cpu_count() or 1)
+    return measure([resolve(config) for config in configs], Path(data), device), memory_at_hand(device, min(share, 1.0))
 
 
 def _device() -> torch.device:

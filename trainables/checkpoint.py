@@ -1,11 +1,13 @@
 """A cut-off cohort as bytes: all that is needed to go on, bit for bit on the CPU.
 
-Nothing in it is code: it is read with `weights_only`, so bytes from a shared store cannot run anything here.
+Nothing in it is code: it is read with `weights_only`, so bytes from a shared store cannot run anything here. A digest
+goes before it, because torch reads a file with flipped bits without complaint.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +19,11 @@ from trainables.config import TrialConfig
 from trainables.contract import Member, Report
 
 FORMAT = 1
+DIGEST_SIZE = 32
 
 
 @dataclass(frozen=True)
-class Progress:
+class Standing:
     """How far a cohort has come, apart from its weights."""
 
     epoch: int
@@ -33,31 +36,38 @@ class Progress:
     """Every report so far."""
 
 
-def pack(configs: Sequence[TrialConfig], width: int | None, progress: Progress, state: Any) -> bytes:
+def pack(configs: Sequence[TrialConfig], width: int | None, standing: Standing, state: Any) -> bytes:
     """A checkpoint of these configs."""
     buffer = io.BytesIO()
     content = {"format": FORMAT, "identity": _identity(configs, width), "state": state}
-    torch.save(content | {"progress": dataclasses.asdict(progress)}, buffer)
-    return buffer.getvalue()
+    torch.save(content | {"standing": dataclasses.asdict(standing)}, buffer)
+    return sealed(buffer.getvalue())
 
 
-def unpack(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> tuple[Progress, Any] | None:
-    """Progress and state, or None where the checkpoint is of other configs, another format, or damaged."""
+def sealed(content: bytes) -> bytes:
+    """The content after its digest."""
+    return hashlib.blake2b(content, digest_size=DIGEST_SIZE).digest() + content
+
+
+def unpack(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> tuple[Standing, Any] | None:
+    """Standing and state, or None where the checkpoint is of other configs, another format, or damaged."""
+    if data != sealed(data[DIGEST_SIZE:]):
+        return None
     try:
-        content = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-    except Exception:  # torch raises many kinds for damaged bytes, and training anew is right after each
+        content = torch.load(io.BytesIO(data[DIGEST_SIZE:]), map_location="cpu", weights_only=True)
+    except Exception:  # torch raises many kinds for what is no checkpoint, and training anew is right after each
         return None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         return None
-    if content["identity"] != _identity(configs, width):
+    if content.get("identity") != _identity(configs, width):
         return None
-    progress = content["progress"]
+    standing = content["standing"]
     reports = [
-        report | {"members": tuple(Member(**member) for member in report["members"])} for report in progress["reports"]
+        report | {"members": tuple(Member(**member) for member in report["members"])} for report in standing["reports"]
     ]
-    diverged = tuple(member and Member(**member) for member in progress["diverged"])
+    diverged = tuple(member and Member(**member) for member in standing["diverged"])
     return (
-        Progress(progress["epoch"], progress["seconds"], diverged, tuple(Report(**report) for report in reports)),
+        Standing(standing["epoch"], standing["seconds"], diverged, tuple(Report(**report) for report in reports)),
         content["state"],
     )
 

@@ -28,7 +28,8 @@ class Method(nn.Module):
     A method is built from its `Config` and an encoder, and never learns how it is launched: alone, or as one of many
     members whose weights are stacked (`trainables.fuse`). Hence three rules. A hyperparameter in `fusible` is held as
     a 0-dimensional buffer of the same name and read from there. Nothing draws random numbers: noise is an argument, of
-    the shape that `noise_shape` declares. Moving averages, queues and the like are buffers, updated in place.
+    the shape that `noise_shape` declares. Moving averages, queues and the like are buffers, which `losses` and
+    `after_step` update in place.
     """
 
     Config: ClassVar[type]

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 
 from trainables.catalog import METHODS
-from trainables.checkpoint import Progress, pack, unpack
+from trainables.checkpoint import Standing, pack, unpack
 from trainables.cohort import Cohort
-from trainables.config import TrialConfig
+from trainables.config import Training, TrialConfig
 from trainables.contract import Member, Report
 from trainables.evaluation import anomaly
 from trainables.evaluation.anomaly import Floats
@@ -42,72 +42,62 @@ def train(
     """Train the members of one cohort; they agree on everything that is not fusible.
 
     `width` members are stacked at a time (all by default); 1 steps the members in turn. The results are the same.
-    `save` is given a checkpoint at the end of an epoch once `save_every` seconds have passed since the last one. With
-    such a checkpoint as `resume`, the reports made before it come again and training goes on from there, bit for bit
-    on the CPU; one of other configs is ignored. DataError or ValueError if the data cannot be had or do not serve.
+    `save` is given a checkpoint at the end of an epoch after every `save_every` seconds of training. With it as
+    `resume`, the reports made before it come again and training goes on from there, bit for bit on the CPU; one of
+    other configs is ignored. DataError or ValueError if the data cannot be had or do not serve.
     """
-    clock = _Clock()
     cohort = Cohort(configs, data, torch.device(device), width)
-    done = Progress(epoch=0, seconds=0.0, diverged=(None,) * len(configs), reports=())
+    now = Standing(epoch=0, seconds=0.0, diverged=(None,) * len(configs), reports=())
     if resume and (found := unpack(resume, configs, width)):
-        done, state = found
+        now, state = found
         cohort.load_state(state)
-    clock.start(done.seconds)
-    yield from done.reports
+    yield from now.reports
     training = configs[0].training
-    while done.epoch < training.epochs and not all(done.diverged):
-        losses = cohort.epoch(done.epoch)
-        done = replace(done, epoch=done.epoch + 1)
-        done = replace(done, diverged=_judge(done, {"loss": losses["loss"]}))
-        last = done.epoch == training.epochs or all(done.diverged)
-        if last or done.epoch % training.report_every == 0:
-            metrics = losses | cohort.evaluate()
-            done = replace(done, diverged=_judge(done, metrics))
-            last = last or all(done.diverged)
-            done = replace(done, reports=(*done.reports, _report(done, metrics, clock.seconds(), last)))
-            yield done.reports[-1]
-        if save and not last and clock.since_mark() >= save_every:
-            save(pack(configs, width, replace(done, seconds=clock.seconds()), cohort.state()))
-            clock.mark()
+    saved_at = now.seconds
+    while now.epoch < training.epochs and not all(now.diverged):
+        now = _one_epoch(cohort, now, training)
+        if now.reports and now.reports[-1].epoch == now.epoch:
+            yield now.reports[-1]
+            if now.reports[-1].done:
+                return
+        if save and now.seconds - saved_at >= save_every:
+            save(pack(configs, width, now, cohort.state()))
+            saved_at = now.seconds
 
 
-class _Clock:
-    """Training seconds over the process's life and those before it."""
-
-    def start(self, earlier: float) -> None:
-        self._zero = time.perf_counter() - earlier
-        self.mark()
-
-    def seconds(self) -> float:
-        return time.perf_counter() - self._zero
-
-    def mark(self) -> None:
-        self._marked = time.perf_counter()
-
-    def since_mark(self) -> float:
-        return time.perf_counter() - self._marked
+def _one_epoch(cohort: Cohort, before: Standing, training: Training) -> Standing:
+    """Train an epoch, and evaluate and report where one is due."""
+    begun = time.perf_counter()
+    losses = cohort.epoch(before.epoch)
+    now = replace(before, epoch=before.epoch + 1)
+    now = replace(now, diverged=_judge(now, {"loss": losses["loss"]}))
+    last = now.epoch == training.epochs or all(now.diverged)
+    due = last or now.epoch % training.report_every == 0
+    metrics = losses | cohort.evaluate() if due else losses
+    now = replace(now, diverged=_judge(now, metrics), seconds=before.seconds + time.perf_counter() - begun)
+    return replace(now, reports=(*now.reports, _report(now, metrics, last or all(now.diverged)))) if due else now
 
 
-def _judge(done: Progress, metrics: Mapping[str, Floats]) -> tuple[Member | None, ...]:
-    """`done.diverged`, and in it every further member one of whose metrics is not finite."""
+def _judge(now: Standing, metrics: Mapping[str, Floats]) -> tuple[Member | None, ...]:
+    """`now.diverged`, and in it every further member one of whose metrics is not finite."""
 
     def verdict(index: int) -> Member | None:
         bad = [name for name, values in metrics.items() if not math.isfinite(values[index])]
         if not bad:
             return None
-        return Member("diverged", done.epoch, dict.fromkeys(metrics), f"{bad[0]} was not finite in epoch {done.epoch}")
+        return Member("diverged", now.epoch, dict.fromkeys(metrics), f"{bad[0]} was not finite in epoch {now.epoch}")
 
-    return tuple(before or verdict(index) for index, before in enumerate(done.diverged))
+    return tuple(before or verdict(index) for index, before in enumerate(now.diverged))
 
 
-def _report(done: Progress, metrics: Mapping[str, Floats], seconds: float, last: bool) -> Report:
+def _report(now: Standing, metrics: Mapping[str, Floats], last: bool) -> Report:
     members = tuple(
         diverged
         or Member(
             "finished" if last else "running",
-            done.epoch,
+            now.epoch,
             {name: float(values[index]) for name, values in metrics.items()},
         )
-        for index, diverged in enumerate(done.diverged)
+        for index, diverged in enumerate(now.diverged)
     )
-    return Report(done.epoch, members, seconds, last)
+    return Report(now.epoch, members, now.seconds, last)

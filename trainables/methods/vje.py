@@ -59,8 +59,8 @@ class VJE(Method):
         super().__init__(config, encoder)
         self.posterior = GaussianHead(self.features, config.bottleneck)
         self.terms = frozenset(config.terms.split("+"))
-        self.register_buffer("beta", torch.tensor(config.beta))
-        self.register_buffer("nu", torch.tensor(config.nu))
+        self.register_buffer("beta", torch.tensor(float(config.beta)))
+        self.register_buffer("nu", torch.tensor(float(config.nu)))
 
     def noise_shape(self, batch: int) -> tuple[int, ...]:
         return (2, batch, self.features)

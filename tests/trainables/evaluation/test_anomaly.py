@@ -1,0 +1,62 @@
+"""AUROC of all members at once, against scikit-learn's of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from trainables.catalog import METHODS
+from trainables.evaluation.anomaly import auroc, evaluate, metric_names
+
+K, N = 5, 40
+
+
+@pytest.fixture
+def outlier_KN() -> np.ndarray:
+    """Every member has its own class, so its own outliers."""
+    return np.random.default_rng(0).random((K, N)) < np.linspace(0.2, 0.9, K)[:, None]
+
+
+@pytest.mark.parametrize("ties", [1, 3, 1000])
+def test_auroc_is_that_of_scikit_learn(outlier_KN: np.ndarray, ties: int) -> None:
+    score_KN = np.random.default_rng(1).integers(0, ties, size=(K, N)).astype(float)
+    expected = [roc_auc_score(outlier, score) for outlier, score in zip(outlier_KN, score_KN, strict=True)]
+    np.testing.assert_allclose(auroc(score_KN, outlier_KN), expected, rtol=1e-12)
+
+
+def test_the_outlier_is_the_positive_label() -> None:
+    outlier = np.array([[False, False, True]])
+    assert auroc(np.array([[0.0, 1.0, 2.0]]), outlier) == 1 and auroc(np.array([[1.0, 2.0, 0.0]]), outlier) == 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_score_that_is_not_finite_spoils_its_own_member_alone(outlier_KN: np.ndarray, bad: float) -> None:
+    score_KN = np.random.default_rng(1).random((K, N))
+    clean = auroc(score_KN, outlier_KN)
+    score_KN[2, 7] = bad
+    got = auroc(score_KN, outlier_KN)
+    assert np.isnan(got[2])
+    np.testing.assert_array_equal(np.delete(got, 2), np.delete(clean, 2))
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_but_outliers_or_none_has_no_auroc(outlier_KN: np.ndarray) -> None:
+    outlier_KN[0], outlier_KN[1] = True, False
+    got = auroc(np.random.default_rng(1).random((K, N)), outlier_KN)
+    assert np.isnan(got[:2]).all() and np.isfinite(got[2:]).all()
+
+
+def test_evaluate_names_each_score_and_mean(outlier_KN: np.ndarray) -> None:
+    scores = {name: np.random.default_rng(i).random((K, N)) for i, name in enumerate(("joint", "entropy"))}
+    metrics = evaluate(scores, outlier_KN, {"posterior_entropy": "entropy"})
+    assert list(metrics) == ["auroc_joint", "auroc_entropy", "posterior_entropy"]
+    np.testing.assert_array_equal(metrics["auroc_entropy"], auroc(scores["entropy"], outlier_KN))
+    np.testing.assert_allclose(metrics["posterior_entropy"], scores["entropy"].mean(1))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_metric_names_are_what_evaluate_returns(name: str) -> None:
+    method = METHODS[name]
+    scores = {score: np.zeros((K, N)) for score in method.scores}
+    assert tuple(evaluate(scores, np.eye(K, N) > 0, method.score_means)) == metric_names(method)

@@ -1,0 +1,148 @@
+"""Flat names and values to a complete configuration and back; errors state the law, the offender and the choices."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from trainables.catalog import METHODS
+from trainables.config import LOOP_FUSIBLE, SECTIONS, TrialConfig, Value, fusible, keys, parse, resolve
+
+
+def _resolve(**given: Value) -> TrialConfig:
+    return resolve({"method": "vje", **given})
+
+
+def _error(**given: Value) -> str:
+    with pytest.raises(ValueError) as error:
+        _resolve(**given)
+    return str(error.value)
+
+
+def test_defaults_are_complete_and_come_back() -> None:
+    config = _resolve()
+    assert set(config.flat()) == set(keys("vje"))
+    assert resolve(config.flat()) == config
+
+
+def test_what_is_given_is_what_is_there() -> None:
+    given: dict[str, Value] = {
+        "dataset": "cifar10", "normal_class": 7, "encoder": "resnet18", "small_stem": False, "seed": 3, "epochs": 9,
+        "lr": 5e-6, "precision": "bfloat16", "channels_last": True, "crop_scale": 0.2, "nu": math.inf, "terms": "kl",
+    }  # fmt: skip
+    config = _resolve(**given)
+    assert config.flat().items() >= given.items()
+    assert (config.data.normal_class, config.training.epochs, config.views.crop_scale) == (7, 9, 0.2)
+    assert (config.encoder.small_stem, config.options.nu) == (False, math.inf)
+    assert resolve(config.flat()) == config
+
+
+def test_whole_numbers_become_floats_where_floats_are_due() -> None:
+    """So that `nu=1` and `nu=1.0` are one trial."""
+    whole, real = _resolve(nu=1, lr=1, crop_scale=1, weight_decay=0), _resolve(nu=1.0, lr=1.0, weight_decay=0.0)
+    assert repr(whole.flat()) == repr(real.flat())
+    assert [type(whole.flat()[key]) for key in ("nu", "lr", "crop_scale", "epochs")] == [float, float, float, int]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_key_is_in_two_sections(method: str) -> None:
+    sections = (*SECTIONS.values(), METHODS[method].Config)
+    names = [field.name for section in sections for field in dataclasses.fields(section)]
+    assert sorted(names) == sorted(set(names)) and "method" not in names
+    assert set(keys(method)) == {"method", *names} and set(keys(method).values()) <= {bool, int, float, str}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_fusible_keys_are_keys(method: str) -> None:
+    assert LOOP_FUSIBLE | METHODS[method].fusible == fusible(method) <= set(keys(method))
+
+
+def test_a_trial_needs_a_known_method() -> None:
+    for given, message in (
+        ({}, "a trial needs a method; there are: "),
+        ({"method": "vjee"}, "no method 'vjee' (did you mean 'vje'?); there are: "),
+    ):
+        with pytest.raises(ValueError) as error:
+            resolve(given)
+        assert str(error.value) == message + ", ".join(METHODS)
+
+
+def test_unknown_key_names_the_nearest_and_the_choices() -> None:
+    message = _error(epoch=3)
+    assert message.startswith("no key 'epoch' (did you mean 'epochs'?); vje has: batch_size, beta, ")
+    assert message.endswith(", ".join(sorted(keys("vje")))) and "\n" not in message
+    assert _error(qqqq=1).startswith("no key 'qqqq'; vje has: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("dataset", "digit", "no dataset 'digit' (did you mean 'digits'?); there are: cifar10, digits"),
+        ("dataset", 3, "dataset must be text, but got dataset=3"),
+        ("normal_class", -1, "`normal_class >= 0` must hold, but got normal_class=-1"),
+        ("normal_class", 1.0, "normal_class must be a whole number, but got normal_class=1.0"),
+        ("encoder", "resnet", "no encoder 'resnet' (did you mean 'resnet50'?); there are: mlp, resnet18, resnet50"),
+        ("width", 0, "`width >= 1` must hold, but got width=0"),
+        ("features", "9", "features must be a whole number, but got features='9'"),
+        ("small_stem", 1, "small_stem must be true or false, but got small_stem=1"),
+        ("seed", -1, "`seed >= 0` must hold, but got seed=-1"),
+        ("epochs", 0, "`epochs >= 1` must hold, but got epochs=0"),
+        ("epochs", 2.0, "epochs must be a whole number, but got epochs=2.0"),
+        ("epochs", True, "epochs must be a whole number, but got epochs=True"),
+        ("epochs", None, "epochs must be a whole number, but got epochs=None"),
+        ("batch_size", 1, "`batch_size >= 2` must hold, but got batch_size=1"),
+        ("lr", 0, "`lr > 0` must hold, but got lr=0.0"),
+        ("lr", math.inf, "lr must be finite, but got lr=inf"),
+        ("lr", "fast", "lr must be a number, but got lr='fast'"),
+        ("momentum", 1.0, "`momentum < 1` must hold, but got momentum=1.0"),
+        ("momentum", -0.1, "`momentum >= 0` must hold, but got momentum=-0.1"),
+        ("weight_decay", -1, "`weight_decay >= 0` must hold, but got weight_decay=-1.0"),
+        ("weight_decay", math.nan, "weight_decay must be a number, but got weight_decay=nan"),
+        ("warmup_epochs", 100, "`warmup_epochs < epochs` must hold, but got warmup_epochs=100, epochs=100"),
+        ("precision", "float16", "no precision 'float16' (did you mean 'bfloat16'?); there are: float32, bfloat16"),
+        ("channels_last", None, "channels_last must be true or false, but got channels_last=None"),
+        ("report_every", 0, "`report_every >= 1` must hold, but got report_every=0"),
+        ("crop_scale", 0, "`0 < crop_scale <= 1` must hold, but got crop_scale=0.0"),
+        ("hue", 0.6, "`0 <= hue <= 0.5` must hold, but got hue=0.6"),
+        ("flip", True, "flip must be a number, but got flip=True"),
+        ("beta", -1, "`beta >= 0` must hold, but got beta=-1.0"),
+        ("nu", 0, "`nu > 0` must hold, but got nu=0.0"),
+    ],
+)
+def test_errors_state_the_law_and_the_offender(key: str, value: Value, message: str) -> None:
+    assert _error(**{key: value}) == message
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("nu", "3", 3.0), ("nu", "inf", math.inf), ("lr", "5e-6", 5e-6), ("epochs", "40", 40),
+        ("normal_class", "None", None), ("normal_class", "null", None), ("normal_class", "4", 4),
+        ("small_stem", "False", False), ("channels_last", "true", True), ("terms", "kl+dir", "kl+dir"),
+        ("precision", "none", "none"), ("method", "vje", "vje"),
+    ],
+)  # fmt: skip
+def test_parse(key: str, text: str, value: Value) -> None:
+    assert repr(parse(key, text)) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("epochs", "4.0", "epochs must be a whole number, but got epochs=4.0"),
+        ("epochs", "none", "epochs must be a whole number, but got epochs=none"),
+        ("lr", "", "lr must be a number, but got lr="),
+        ("small_stem", "1", "small_stem must be true or false, but got small_stem=1"),
+    ],
+)
+def test_parse_refuses_what_is_no_value_of_the_type(key: str, text: str, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        parse(key, text)
+    assert str(error.value) == message
+
+
+def test_parse_refuses_an_unknown_key() -> None:
+    with pytest.raises(ValueError, match=r"^no key 'bata' \(did you mean 'beta'\?\); there are: batch_size, beta, "):
+        parse("bata", "1")

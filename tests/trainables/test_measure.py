@@ -1,0 +1,71 @@
+"""Speed and size of a cohort from a few real steps."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from trainables import measure as module
+from trainables.config import TrialConfig, Value, resolve
+from trainables.measure import Measurement, measure
+
+
+def _configs(count: int) -> list[TrialConfig]:
+    small: dict[str, Value] = {
+        "method": "vje",
+        "normal_class": 3,
+        "width": 8,
+        "features": 4,
+        "bottleneck": 4,
+        "batch_size": 60,
+    }
+    return [resolve({**small, "beta": float(index)}) for index in range(count)]
+
+
+@pytest.mark.parametrize(("members", "widths"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
+def test_powers_of_two_and_all(members: int, widths: list[int]) -> None:
+    measured = measure(_configs(members), Path(), "cpu", seconds=60)
+    assert [one.width for one in measured] == widths
+    assert all(one.seconds > 0 and one.bytes >= 0 for one in measured)
+
+
+def test_a_wider_stack_is_faster_for_each_member() -> None:
+    """Of models this small, sixteen at once cost far less than sixteen times one."""
+    measured = {one.width: one.seconds for one in measure(_configs(16), Path(), "cpu", seconds=60)}
+    assert measured[16] < 0.6 * measured[1]
+
+
+def test_width_one_is_measured_whatever_the_time() -> None:
+    assert [one.width for one in measure(_configs(8), Path(), "cpu", seconds=0.0)] == [1]
+
+
+def test_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of the stack costs 0.02 s a member here, so widths 1, 2, 4 take 0.42 s and 8 more would take 0.48 s."""
+
+    def slow(configs: list[TrialConfig], data: Path, device: torch.device) -> Measurement:
+        time.sleep(3 * 0.02 * len(configs))
+        return Measurement(len(configs), 0.02, 1)
+
+    monkeypatch.setattr(module, "_measure", slow)
+    begun = time.perf_counter()
+    measured = measure(_configs(64), Path(), "cpu", seconds=1.0)
+    assert [one.width for one in measured] == [1, 2, 4] and time.perf_counter() - begun < 1.0
+
+
+def test_a_width_that_does_not_fit_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scarce(configs: list[TrialConfig], data: Path, device: torch.device) -> Measurement:
+        if len(configs) > 2:
+            raise torch.OutOfMemoryError
+        return Measurement(len(configs), 1e-3, 1)
+
+    monkeypatch.setattr(module, "_measure", scarce)
+    assert [one.width for one in measure(_configs(16), Path(), "cpu", seconds=60)] == [1, 2]
+
+
+def test_the_global_generator_is_left_alone() -> None:
+    before = torch.get_rng_state()
+    measure(_configs(2), Path(), "cpu", seconds=60)
+    assert torch.equal(before, torch.get_rng_state())

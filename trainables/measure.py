@@ -57,7 +57,7 @@ def _widths(limit: int) -> list[int]:
 
 
 def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device) -> Measurement:
-    before = _peak_bytes(device, reset=True)
+    before = peak_bytes(device, reset=True)
     cohort = Cohort(configs, data, device, width=None)
     orders = cohort.orders(0)
     times = []
@@ -67,10 +67,11 @@ def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device) -
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         times.append(time.perf_counter() - begun)
-    return Measurement(len(configs), min(times[1:]) / len(configs), max(0, _peak_bytes(device) - before))
+    return Measurement(len(configs), min(times[1:]) / len(configs), max(0, peak_bytes(device) - before))
 
 
-def _peak_bytes(device: torch.device, reset: bool = False) -> int:
+def peak_bytes(device: torch.device, reset: bool = False) -> int:
+    """The most bytes that were in use, since the last reset on a GPU, ever in this process on a CPU."""
     if device.type != "cuda":
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if reset:

@@ -15,7 +15,7 @@ import psutil
 
 from sweeper.store import load
 
-SAMPLE_SECONDS = 0.5
+SAMPLE_SECONDS = 2.0
 
 
 def main() -> None:

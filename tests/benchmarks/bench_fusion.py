@@ -10,7 +10,6 @@ beforehand, so that it is given for nothing what ours pays for. It needs no Ray 
 from __future__ import annotations
 
 import argparse
-import resource
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from search_spaces.anomaly_grid import DIGITS, PAPER
 from trainables.cohort import Cohort
 from trainables.config import TrialConfig, Value, resolve
 from trainables.data.datasets import DATASETS, Dataset
+from trainables.measure import peak_bytes
 from trainables.streams import Stream, models, split
 from trainables.train import train
 
@@ -158,17 +158,6 @@ def speed(step: Callable[[], object], device: torch.device, seconds: float) -> f
     timed(3 if device.type == "cuda" else 1)
     steps = max(2, int(seconds / max(timed(1), 1e-4)))
     return steps / timed(steps)
-
-
-def peak_bytes(device: torch.device, reset: bool = False) -> int:
-    """Of the device. On a CPU the largest resident size so far, so a width counts its need beyond narrower ones."""
-    if device.type != "cuda":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    if reset:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
-        return torch.cuda.memory_allocated(device)
-    return torch.cuda.max_memory_allocated(device)
 
 
 def register_random_images(count: int) -> Dataset:

@@ -15,8 +15,8 @@ ENCODERS = ("mlp", "resnet18", "resnet50")
 class MLP(nn.Module):
     """Linear, tanh, Linear on the flattened pixels: for images as small as the digits.
 
-    It has no BatchNorm: trained on one class, batch statistics of the class hide what sets an outlier apart (on the
-    digits the class-averaged AUROC fell from about 0.96 to about 0.93 with it).
+    It has no BatchNorm: statistics of the one class that is trained on hide what sets an outlier apart (on the digits
+    the best class-averaged AUROC of nine cells was 0.934 with BatchNorm and ReLU, and 0.954 without).
     """
 
     def __init__(self, pixels: int, width: int, features: int) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 ANSWER_SECONDS = 5.0
+LONGEST_HOME = 24
+"""Characters of a temporary folder in which Ray's sockets find room (macOS and batch systems have longer ones)."""
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -37,6 +39,8 @@ class Slots:
     """Ray resources of one cohort."""
     count: int
     """Cohorts at once; an autoscaling cluster may grow beyond it."""
+    here: bool
+    """True where they run on this machine's cores."""
 
 
 def check_address(address: str | None) -> None:
@@ -63,19 +67,25 @@ def connected(address: str | None) -> Iterator[str]:
 
     for name in ("ray", "ray.tune", "ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with tempfile.TemporaryDirectory(prefix="sweep-", ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(prefix="sweep-", dir=_scratch_home(), ignore_cleanup_errors=True) as scratch:
         try:
             ray.init(log_to_driver=False, configure_logging=False, **_where(address, scratch))
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise ClusterError(f"cannot join the Ray cluster at {address}: {_first_line(error)}") from error
+        except (OSError, RuntimeError, ValueError) as error:
+            what = "start Ray here" if address in (None, "local") else f"join the Ray cluster at {address}"
+            raise ClusterError(f"cannot {what}: {_first_line(error)}") from error
         try:
             yield scratch
         finally:
             ray.shutdown()
 
 
+def _scratch_home() -> str | None:
+    """None for the usual place; `/tmp` where that is too deep for Ray's sockets, whose paths have 107 bytes at most."""
+    return "/tmp" if len(tempfile.gettempdir()) > LONGEST_HOME else None
+
+
 def _where(address: str | None, scratch: str) -> dict[str, Any]:
-    """Arguments of `ray.init`. A local cluster listens on this machine alone; one elsewhere is sent our packages."""
+    """Arguments of `ray.init`. A local cluster has no dashboard; one elsewhere is sent our code."""
     if address in (None, "local"):
         return {
             "address": "local",
@@ -89,7 +99,7 @@ def _where(address: str | None, scratch: str) -> dict[str, Any]:
     return {"address": address, "runtime_env": {"py_modules": packages}}
 
 
-def slots(fraction: float | None) -> Slots:
+def slots(fraction: float | None, address: str | None) -> Slots:
     """What a cohort takes: a share of a GPU where the cluster has any, else of a CPU core; 1 if `fraction` is None."""
     import ray
 
@@ -98,9 +108,9 @@ def slots(fraction: float | None) -> Slots:
     cores, gpus = there.get("CPU", 1.0), there.get("GPU", 0.0)
     if gpus:
         count = max(1, int(gpus * int(1 / share)))
-        return Slots({"GPU": share, "CPU": min(1.0, cores / count)}, count)
+        return Slots({"GPU": share, "CPU": min(1.0, cores / count)}, count, here=False)
     count = max(1, int(cores / share))
-    return Slots({"CPU": share}, count)
+    return Slots({"CPU": share}, count, here=address in (None, "local"))
 
 
 def _first_line(error: BaseException) -> str:

@@ -74,8 +74,11 @@ def cut(groups: Sequence[Group], cuts: Sequence[Cut]) -> tuple[Cohort, ...]:
 def choose(measured: Sequence[Measured], members: Group, steps: int, slots: int, memory: int) -> Cut:
     """The cut that trains a group for `steps` steps soonest on `slots` cohorts at a time.
 
-    `memory` is what one cohort may use in bytes. Smaller cohorts win where they cost little.
+    `memory` is what one cohort may use in bytes. Smaller cohorts win where they cost little. Members that could not be
+    measured train alone, so that one that cannot train takes no other with it.
     """
+    if not measured:
+        return Cut(1, 1)
     fitting = [m for m in measured if m.bytes <= memory * MEMORY_MARGIN] or list(measured[:1])
     in_turn = min(fitting, key=lambda m: m.width)
 

@@ -62,7 +62,7 @@ class Collector:
     def _write(
         self, cohort: str, members: Sequence[Mapping[str, Any]], seconds: float, message: Mapping[str, Any]
     ) -> None:
-        trials = self._cohorts[cohort].trials
+        trials, now = self._cohorts[cohort].trials, datetime.now(UTC)
         shared = {
             "cohort": cohort,
             "cohort_size": len(trials),
@@ -70,8 +70,8 @@ class Collector:
             "device": message.get("device"),
             "host": message.get("host"),
             "code_version": self._code,
-            "started": datetime.fromisoformat(message["started"]) if message else self._begun[cohort],
-            "ended": datetime.now(UTC),
+            "started": datetime.fromisoformat(message["started"]) if message else self._begun.get(cohort, now),
+            "ended": now,
         }
         rows = [
             {

@@ -75,10 +75,10 @@ def parse(arguments: Sequence[str]) -> Request:
     return Request(
         name=words.name,
         preset=words.preset,
-        store=words.store,
-        data=words.data,
-        fixed=dict(_pair("--set", text) for text in words.set),
-        axes={key: _values(key, text) for key, text in (_pair("--axis", text) for text in words.axis)},
+        store=_named("--store", words.store),
+        data=_named("--data", words.data),
+        fixed=_pairs("--set", words.set),
+        axes={key: _values(key, text) for key, text in _pairs("--axis", words.axis).items()},
         cohort=cohort,
         stack=stack,
         fraction=_fraction(words.gpu_fraction),
@@ -102,11 +102,23 @@ class _Parser(argparse.ArgumentParser):
         raise SpecError(f"{message}; --help says what there is")
 
 
-def _pair(option: str, text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise SpecError(f"{option} takes KEY=VALUE, but got '{text}'")
-    return key.strip(), value.strip()
+def _named(option: str, text: str) -> str:
+    """An empty name is a shell variable that was not set, never the working folder."""
+    if not text.strip():
+        raise SpecError(f"{option} must name a folder, but got ''")
+    return text
+
+
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not key:
+            raise SpecError(f"{option} takes KEY=VALUE, but got '{text}'")
+        if key in pairs:
+            raise SpecError(f"{option} must be given once a key, but got {key}={pairs[key]} and {key}={value}")
+        pairs[key] = value
+    return pairs
 
 
 def _values(key: str, text: str) -> tuple[str, ...]:
@@ -121,7 +133,7 @@ def _auto(option: str, text: str) -> int | None:
 
 
 def _whole(option: str, text: str, least: int) -> int:
-    if not text.lstrip("-").isdecimal() or int(text) < least:
+    if not text.removeprefix("-").isdecimal() or int(text) < least:
         raise SpecError(f"{option} must be a whole number of at least {least}, but got {text}")
     return int(text)
 
@@ -130,8 +142,8 @@ def _fraction(text: str) -> float | None:
     if text == "auto":
         return None
     value = _number("--gpu-fraction", text)
-    if not 0 < value <= 1:
-        raise SpecError(f"`0 < gpu-fraction <= 1` must hold, but got --gpu-fraction {text}")
+    if not 0.0001 <= value <= 1:  # Ray counts no finer
+        raise SpecError(f"`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction {text}")
     return value
 
 

@@ -5,9 +5,11 @@ Tune schedules: resources, retries, concurrency. Its own state is scratch; the t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import ray
@@ -15,7 +17,7 @@ from ray import tune
 
 from sweeper.cluster import Slots
 from sweeper.cohorts import Cohort
-from sweeper.files import Files
+from sweeper.files import Files, StoreError
 from trainables.measure import Measurement
 from trainables.ray_train import measure_configs, run_cohort
 
@@ -59,24 +61,23 @@ def dispatch(
 
     `checkpoint` says where in `checkpoints` a cohort of that id keeps its own.
     """
-    tasks = [
-        {
-            "cohort": cohort.id,
+    tasks = {
+        cohort.id: {
             "configs": [dict(trial.config) for trial in cohort.trials],
             "width": cohort.width,
             "checkpoint": checkpoint(cohort.id),
         }
         for cohort in cohorts
-    ]
-    trainable = partial(run_cohort, data=data, checkpoints=checkpoints, save_every=limits.save_every)
+    }
+    train = partial(run_cohort, data=data, checkpoints=_Checkpoints(checkpoints), save_every=limits.save_every)
     watcher = _Watcher(listener)
     tune.Tuner(
-        tune.with_resources(_named(trainable), slots.resources),
-        param_space={"task": tune.grid_search(tasks)},
+        tune.with_resources(tune.with_parameters(_of_cohort(train), tasks=tasks), slots.resources),
+        param_space={"cohort": tune.grid_search(list(tasks))},  # ids alone: Tune copies and logs what stands here
         tune_config=tune.TuneConfig(
             reuse_actors=True,
-            trial_name_creator=lambda trial: trial.config["task"]["cohort"],
-            trial_dirname_creator=lambda trial: trial.config["task"]["cohort"],
+            trial_name_creator=lambda trial: trial.config["cohort"],
+            trial_dirname_creator=lambda trial: trial.config["cohort"],
         ),
         run_config=tune.RunConfig(
             storage_path=scratch,
@@ -96,11 +97,42 @@ def measure(
 ) -> list[tuple[list[Measurement], int]]:
     """For each group of configs its speed and memory at several stack widths, and the bytes that a cohort may use.
 
-    Measured on a worker like those that will train.
+    Measured where it will train: in this process if that is on these cores, which spares a worker's start, else on a
+    worker. Nothing is found where that fails, as training then may, too.
     """
+    tasks = [
+        partial(measure_configs, [dict(config) for config in configs], data, slots.resources) for configs in groups
+    ]
+    if slots.here:
+        return [_or_nothing(task) for task in tasks]
     resources = slots.resources
-    remote = ray.remote(num_cpus=resources.get("CPU", 0), num_gpus=resources.get("GPU", 0))(measure_configs)
-    return ray.get([remote.remote([dict(config) for config in configs], data) for configs in groups])
+    on_worker = ray.remote(num_cpus=resources.get("CPU", 0), num_gpus=resources.get("GPU", 0))(_or_nothing)
+    return ray.get([on_worker.remote(task) for task in tasks])
+
+
+def _or_nothing(task: Callable[[], tuple[list[Measurement], int]]) -> tuple[list[Measurement], int]:
+    try:
+        return task()
+    except Exception:  # whatever it is, training will meet it again and name it
+        return [], 0
+
+
+@dataclass(frozen=True)
+class _Checkpoints:
+    """The store's checkpoints, for a worker.
+
+    One that the store does not take is gone without: a full disk then costs no cohort its retries, and whether the
+    store takes anything at all shows on the driver, at the next row.
+    """
+
+    files: Files
+
+    def read(self, path: str) -> bytes | None:
+        return self.files.read(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        with contextlib.suppress(StoreError):
+            self.files.write(path, data)
 
 
 class _Watcher(tune.Callback):
@@ -133,7 +165,7 @@ class _Watcher(tune.Callback):
     def _tell(self, event: str, trial: Any, *details: Any) -> None:
         if self.error is None:
             try:
-                getattr(self._listener, event)(trial.config["task"]["cohort"], *details)
+                getattr(self._listener, event)(trial.config["cohort"], *details)
             except Exception as error:
                 self.error = error
 
@@ -149,17 +181,23 @@ class _Stopper(tune.Stopper):
         return self._watcher.error is not None
 
 
-def _named(trainable: partial[None]) -> Any:
-    """A plain function of the task, which is what Tune takes."""
+def _of_cohort(train: Callable[[Mapping[str, Any]], None]) -> Any:
+    """A plain function, which is what Tune takes; `tasks` are in Ray's object store, once for all workers."""
 
-    def cohort(config: dict[str, Any]) -> None:
-        trainable(config["task"])
+    def cohort(config: dict[str, Any], tasks: Mapping[str, Mapping[str, Any]]) -> None:
+        train(tasks[config["cohort"]])
 
     return cohort
 
 
 def _reason(trial: Any) -> str:
-    """The last line of what went wrong: the exception itself."""
-    error = trial.get_pickled_error() or trial.get_error()
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    """The last line of what went wrong last: the exception itself, or that the worker died.
+
+    It is read from this machine's disk, because Tune has not brought it to its storage when it calls us.
+    """
+    try:
+        lines = [line.strip() for line in Path(trial.error_file).read_text(errors="replace").splitlines()]
+    except (OSError, TypeError):
+        lines = []
+    last = next((line for line in reversed(lines) if line), "nothing is known of why")
+    return last.split(". ")[0] if last.startswith("The actor ") else last

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Collection
 
 import pandas as pd
 
 from sweeper import heatmap, summary
 from sweeper.files import Files
 from sweeper.spec import Sweep
+from sweeper.store import load
+
+
+def rows_of(files: Files, name: str, trials: Collection[str]) -> pd.DataFrame:
+    """The rows of these trials; the sweep may have others, of other presets and axes."""
+    rows = load(name, files)
+    return rows[rows["trial_id"].isin(trials)]
 
 
 def write(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame) -> str:

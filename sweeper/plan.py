@@ -30,9 +30,14 @@ class Plan:
     """trial_id -> status, of every trial of the sweep that has a row."""
 
     @property
+    def ids(self) -> frozenset[str]:
+        """Of all its trials."""
+        return frozenset(trial.id for trial in self.trials)
+
+    @property
     def id(self) -> str:
         """A hash of the trials' ids."""
-        return content_hash(sorted(trial.id for trial in self.trials))
+        return content_hash(sorted(self.ids))
 
     @property
     def counts(self) -> dict[str, int]:

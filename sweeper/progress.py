@@ -98,7 +98,7 @@ class Progress:
 
     def line(self, text: str) -> None:
         """A message above the live view, or a line of its own."""
-        self._console.print(Text(text))
+        self._console.print(Text(text), soft_wrap=True)
 
     @property
     def done(self) -> int:

@@ -22,7 +22,7 @@ from sweeper.plan import Plan, describe, record_cut, recorded_cut, text
 from sweeper.progress import Progress
 from sweeper.schema import Columns
 from sweeper.spec import SpecError
-from sweeper.store import Store, checkpoint_path, load
+from sweeper.store import Store, checkpoint_path
 from sweeper.version import code_version
 
 COMPACT_ABOVE = 256
@@ -58,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command continues", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except BrokenPipeError:  # whoever read our output (`| head`) has gone; so do we, and what is in the store stays
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
 
 
 def _run(request: Request, plan: Plan, store: Store, columns: Columns) -> int:
@@ -80,8 +83,7 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     store.prepare(plan.name, columns)  # settles what another sweep has written into this store meanwhile
     if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
         store.compact(plan.name)
-    rows = load(plan.name, store.files)
-    rows = rows[rows["trial_id"].isin({trial.id for trial in plan.trials})]
+    rows = findings.rows_of(store.files, plan.name, plan.ids)
     print(findings.write(store.files, plan.name, plan.sweep, plan.preset, rows))
     counts = rows["status"].value_counts().to_dict()
     print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {len(plan.trials)} trials")
@@ -93,11 +95,13 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns) -> None
     """Every trial that is left, over the cluster, into the store."""
     from sweeper.dispatch import Limits, dispatch  # here: it imports Ray, whose environment `connected` sets
 
-    with connected(_address(request)) as scratch:
-        place = slots(request.fraction)
+    print(f"{plan.left} of {len(plan.trials)} trials to run; starting Ray", flush=True)
+    with connected(_address(request)) as scratch, _stopping_on_sigterm():  # again: Ray brings a handler of its own
+        place = slots(request.fraction, _address(request))
         cuts = _cuts(request, plan, store, place)
         whole = cohorts.cut(plan.groups, cuts)
         left = cohorts.remaining(whole, plan.statuses)
+        print(f"{len(left)} cohorts, {place.count} at a time, {' or '.join(_widths(cuts))}", flush=True)
         first = plan.sweep.heatmaps[0]
         progress = Progress(
             total=len(plan.trials),
@@ -109,8 +113,8 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns) -> None
             cohorts=len(left),
         )
         with progress:
-            if len(left) < len(whole) or plan.left < len(plan.trials):
-                progress.seen(load(plan.name, store.files).to_dict("records"))
+            if plan.left < len(plan.trials):
+                progress.seen(findings.rows_of(store.files, plan.name, plan.ids).to_dict("records"))
             dispatch(
                 left,
                 data=os.path.abspath(request.data),
@@ -134,6 +138,8 @@ def _cuts(request: Request, plan: Plan, store: Store, place: Slots) -> list[Cut]
 
         samples = [[trial.config for stream in group for trial in stream][:MEASURED] for group in plan.groups]
         measured = measure(samples, os.path.abspath(request.data), place)
+        if recorded := recorded_cut(store.files, plan):  # the same sweep begun twice at once: one cut for both
+            return recorded
         cuts = [
             cohorts.choose(speeds, group, steps, place.count, memory)
             for (speeds, memory), group, steps in zip(measured, plan.groups, plan.steps, strict=True)
@@ -150,6 +156,15 @@ def _check_room(store: Store) -> None:
             f"store {store.files.shown} must have {LEAST_FREE >> 20} MiB free, but has {free >> 20}; make room, or use "
             "another --store"
         )
+
+
+def _widths(cuts: Sequence[Cut]) -> list[str]:
+    """How the cohorts of each cut step, in words."""
+    words = [
+        f"up to {cut.size} trials each, " + (f"{cut.width} stacked as one" if cut.width > 1 else "stepped in turn")
+        for cut in cuts
+    ]
+    return list(dict.fromkeys(words))
 
 
 def _address(request: Request) -> str | None:

@@ -37,7 +37,7 @@ STORAGE = ("sweeper.files", "sweeper.schema", "sweeper.rows", "sweeper.store", "
 PLAN = ("sweeper.spec", "sweeper.trials", "sweeper.cohorts", "sweeper.packing")
 METHOD = ("trainables.methods", "trainables.losses", "trainables.networks")
 LOOP = (
-    "torch", "numpy", "trainables.contract", "trainables.checks", "trainables.config", "trainables.streams",
+    "torch", "numpy", "psutil", "trainables.contract", "trainables.checks", "trainables.config", "trainables.streams",
     "trainables.optimiser", "trainables.fuse", "trainables.measure", "trainables.data", "trainables.evaluation",
     "trainables.cohort", "trainables.checkpoint", "trainables.schedule",
     "trainables.catalog", "trainables.networks",

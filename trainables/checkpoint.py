@@ -18,7 +18,7 @@ import torch
 from trainables.config import TrialConfig
 from trainables.contract import Member, Report
 
-FORMAT = 1
+FORMAT = 2
 DIGEST_SIZE = 32
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import torch
 
 from trainables.cohort import Cohort
@@ -49,7 +49,7 @@ def memory_at_hand(device: torch.device | str, share: float) -> int:
     """Bytes that a process may use which has this share, in (0, 1], of the device: of a GPU, or of free memory."""
     if torch.device(device).type == "cuda":
         return int(share * torch.cuda.get_device_properties(device).total_memory)
-    return int(share * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return int(share * psutil.virtual_memory().available)
 
 
 def _widths(limit: int) -> list[int]:

@@ -44,7 +44,7 @@ def run_cohort(task: Mapping[str, Any], *, data: str, checkpoints: Checkpoints, 
     started = datetime.now(UTC).isoformat()
 
     def loop(_: dict[str, Any]) -> None:
-        _use_own_cores()
+        _use_cores(ray.get_runtime_context().get_assigned_resources().get("CPU", 1.0))
         reports = train(
             configs,
             Path(data),
@@ -60,11 +60,16 @@ def run_cohort(task: Mapping[str, Any], *, data: str, checkpoints: Checkpoints, 
     TorchTrainer(loop, train_loop_config={}, scaling_config=ScalingConfig(num_workers=0)).fit()
 
 
-def measure_configs(configs: list[dict[str, Any]], data: str) -> tuple[list[Measurement], int]:
-    """`trainables.measure` on this worker's device, and the bytes of memory that are this worker's share of it."""
-    _use_own_cores()
-    assigned, device = ray.get_runtime_context().get_assigned_resources(), _device()
-    share = assigned["GPU"] if device.type == "cuda" else assigned.get("CPU", 1.0) / (os.cpu_count() or 1)
+def measure_configs(
+    configs: list[dict[str, Any]], data: str, resources: Mapping[str, float]
+) -> tuple[list[Measurement], int]:
+    """`trainables.measure` in this process, and the bytes of memory that are its share of the device.
+
+    `resources` are those of Ray that a cohort takes.
+    """
+    cores, device = resources.get("CPU", 1.0), _device()
+    share = resources["GPU"] if device.type == "cuda" else cores / (os.cpu_count() or 1)
+    _use_cores(cores)
     return measure([resolve(config) for config in configs], Path(data), device), memory_at_hand(device, min(share, 1.0))
 
 
@@ -77,7 +82,6 @@ def _device_name() -> str:
     return torch.cuda.get_device_name() if _device().type == "cuda" else "cpu"
 
 
-def _use_own_cores() -> None:
-    """As many threads as Ray gave whole cores, so that workers that share a machine do not crowd each other."""
-    cores = ray.get_runtime_context().get_assigned_resources().get("CPU", 1.0)
+def _use_cores(cores: float) -> None:
+    """As many threads as whole cores, so that workers that share a machine do not crowd each other."""
     torch.set_num_threads(max(1, int(cores)))

@@ -5,11 +5,11 @@ Shapes: K members, N test images.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from trainables.contract import Method
 
@@ -33,14 +33,16 @@ def evaluate(
 
 
 def auroc(score_KN: Floats, outlier_KN: NDArray[np.bool_]) -> Floats:
-    """Area under the ROC curve `[K]`, the outlier being the positive label; ties count one half.
+    """Area under the ROC curve `[K]`, outliers being positive: how often an outlier scores above an inlier.
 
-    It is the Mann-Whitney statistic, taken over all members at once. NaN where a score is not finite or where there
-    are no outliers, or nothing else.
+    Ties count one half (the Mann-Whitney statistic). NaN where a score is not finite, or one of the two is missing.
     """
-    ranks_KN = rankdata(score_KN, axis=1)
-    positives_K = outlier_KN.sum(axis=1)
-    negatives_K = outlier_KN.shape[1] - positives_K
-    above_K = (ranks_KN * outlier_KN).sum(axis=1) - positives_K * (positives_K + 1) / 2
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(np.isfinite(score_KN).all(axis=1), above_K / (positives_K * negatives_K), np.nan)
+    return np.array([_auroc(score_N, outlier_N) for score_N, outlier_N in zip(score_KN, outlier_KN, strict=True)])
+
+
+def _auroc(score_N: Floats, outlier_N: NDArray[np.bool_]) -> float:
+    inliers, outliers = np.sort(score_N[~outlier_N]), score_N[outlier_N]
+    if not np.isfinite(score_N).all() or not len(inliers) or not len(outliers):
+        return math.nan
+    below = np.searchsorted(inliers, outliers, side="left") + np.searchsorted(inliers, outliers, side="right")
+    return float(below.mean() / (2 * len(inliers)))

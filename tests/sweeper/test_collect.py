@@ -1,0 +1,182 @@
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from sweeper.cohorts import Cohort
+from sweeper.collect import Collector
+from sweeper.progress import Progress
+from sweeper.schema import Columns
+from sweeper.store import Store, checkpoint_path, load, load_history
+from sweeper.trials import Trial
+
+COLUMNS = Columns({"nu": float}, ("auroc", "loss"))
+COHORTS = (
+    Cohort("c0", tuple(Trial(f"a{i}", {"nu": float(i)}) for i in range(2)), 2),
+    Cohort("c1", (Trial("b0", {"nu": 9.0}),), 1),
+)
+STARTED = "2026-01-01T12:00:00+00:00"
+
+
+def message(epoch: int, aurocs: list[float | None], done: bool = False, **more: Any) -> dict[str, Any]:
+    members = [
+        {"status": "finished" if done else "running", "epochs_run": epoch, "metrics": {"auroc": value}, "error": None}
+        for value in aurocs
+    ]
+    report = {"epoch": epoch, "members": members, "seconds": 3.0 * epoch, "done": done, **more}
+    return {"report": report, "device": "cpu", "host": "here", "pid": 1, "started": STARTED}
+
+
+def diverged(reported: dict[str, Any], member: int, epoch: int) -> dict[str, Any]:
+    """`reported`, with this member lost in that epoch."""
+    lost = {"status": "diverged", "epochs_run": epoch, "metrics": {"auroc": None}, "error": f"not finite in {epoch}"}
+    members = [lost if i == member else one for i, one in enumerate(reported["report"]["members"])]
+    return {**reported, "report": {**reported["report"], "members": members}}
+
+
+class Bench:
+    """A collector on a store in a folder, with what it printed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store, self.out = Store(folder), io.StringIO()
+        console = Console(file=self.out, highlight=False, width=200)
+        self.progress = Progress(3, 0, "auroc", "maximize", "grid", console=console)
+        self.store.prepare("grid", COLUMNS)
+        self.collector = Collector(self.store, "grid", COLUMNS, COHORTS, self.progress, "0.1.0+abc")
+
+    def tell(self, cohort: str, *messages: Mapping[str, Any]) -> None:
+        self.collector.started(cohort)
+        for one in messages:
+            self.collector.reported(cohort, one)
+
+    def rows(self) -> pd.DataFrame:
+        return load("grid", self.store.files).set_index("trial_id").sort_index()
+
+    def history(self) -> list[tuple[str, int, str, float]]:
+        frame = load_history("grid", self.store.files)
+        return list(frame[["trial_id", "epoch", "metric", "value"]].itertuples(index=False, name=None))
+
+    def files(self) -> dict[str, bytes]:
+        folder = self.store.files.local
+        assert folder is not None
+        return {str(path): path.read_bytes() for path in folder.rglob("*.parquet")}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_a_finished_cohort_becomes_a_row_a_trial(bench: Bench) -> None:
+    bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
+    rows = bench.rows()
+    assert rows["auroc"].to_dict() == {"a0": 0.7, "a1": 0.8} and rows["nu"].to_dict() == {"a0": 0.0, "a1": 1.0}
+    assert rows["loss"].isna().all() and rows["error"].isna().all()
+    assert set(rows["status"]) == {"finished"} and set(rows["epochs_run"]) == {2} and set(rows["cohort"]) == {"c0"}
+    assert (
+        set(rows["code_version"]) == {"0.1.0+abc"} and set(rows["host"]) == {"here"} and set(rows["device"]) == {"cpu"}
+    )
+    assert (rows["started"] == pd.Timestamp(STARTED)).all() and (rows["ended"] > rows["started"]).all()
+    assert bench.progress.done == 2
+
+
+def test_a_trial_is_charged_its_share_of_the_cohorts_seconds(bench: Bench) -> None:
+    bench.tell("c0", message(2, [0.7, 0.8], done=True))
+    assert bench.rows()["seconds"].tolist() == [3.0, 3.0] and set(bench.rows()["cohort_size"]) == {2}
+
+
+def test_every_report_is_history(bench: Bench) -> None:
+    bench.tell("c0", message(1, [0.5, None]), message(2, [0.7, 0.8], done=True))
+    assert bench.history() == [("a0", 1, "auroc", 0.5), ("a0", 2, "auroc", 0.7), ("a1", 2, "auroc", 0.8)]
+
+
+def test_nothing_is_written_before_a_cohort_is_done(bench: Bench) -> None:
+    bench.tell("c0", message(1, [0.5, 0.6]))
+    assert bench.files() == {} and bench.store.statuses("grid") == {}
+
+
+def test_a_cohort_that_starts_again_is_not_in_the_history_twice(bench: Bench) -> None:
+    bench.tell("c0", message(1, [0.5, 0.6]))
+    bench.collector.interrupted("c0", "the worker died")
+    bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
+    assert len(bench.history()) == 4
+    assert "cohort c0 (2 trials)" in bench.out.getvalue() and "the worker died" in bench.out.getvalue()
+
+
+def test_a_replay_changes_no_result(bench: Bench, tmp_path: Path) -> None:
+    messages = message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True)
+    bench.tell("c0", *messages)
+    before, history = bench.rows(), bench.history()
+    again = Bench(tmp_path)
+    again.tell("c0", *messages)
+    pd.testing.assert_frame_equal(again.rows().drop(columns="ended"), before.drop(columns="ended"))
+    assert again.history() == history and len(again.files()) == 2
+
+
+def test_a_diverged_member_is_a_result_with_its_epoch_and_no_numbers(bench: Bench) -> None:
+    first = diverged(message(1, [0.5, 0.6]), member=1, epoch=1)
+    bench.tell("c0", first, diverged(message(2, [0.7, 0.8], done=True), member=1, epoch=1))
+    rows = bench.rows()
+    assert rows["status"].to_dict() == {"a0": "finished", "a1": "diverged"}
+    assert rows["epochs_run"].to_dict() == {"a0": 2, "a1": 1}
+    assert rows.loc["a1", "error"] == "not finite in 1" and pd.isna(rows.loc["a1", "auroc"])
+    assert {trial for trial, *_ in bench.history()} == {"a0"}
+
+
+def test_a_cohort_that_failed_has_rows_that_say_why(bench: Bench) -> None:
+    bench.collector.started("c0")
+    bench.collector.failed("c0", "RuntimeError: out of luck")
+    rows = bench.rows()
+    assert set(rows["status"]) == {"failed"} and set(rows["error"]) == {"RuntimeError: out of luck"}
+    assert set(rows["epochs_run"]) == {0} and rows["auroc"].isna().all()
+    assert bench.progress.done == 0 and "out of luck" in bench.out.getvalue()
+
+
+def test_a_cohort_that_failed_before_it_started_has_rows_too(bench: Bench) -> None:
+    bench.collector.failed("c0", "no room in the cluster")
+    assert set(bench.rows()["status"]) == {"failed"} and bench.rows()["started"].notna().all()
+
+
+def test_a_later_success_replaces_a_failure(bench: Bench) -> None:
+    bench.collector.started("c0")
+    bench.collector.failed("c0", "lost")
+    bench.tell("c0", message(2, [0.7, 0.8], done=True))
+    rows = bench.rows()
+    assert set(rows["status"]) == {"finished"} and rows["error"].isna().all() and len(rows) == 2
+
+
+def test_the_checkpoint_goes_once_the_rows_are_there(bench: Bench) -> None:
+    path = checkpoint_path("grid", "c0")
+    bench.store.files.write(path, b"state")
+    bench.tell("c0", message(1, [0.5, 0.6]))
+    assert bench.store.files.read(path) == b"state"
+    bench.tell("c0", message(2, [0.7, 0.8], done=True))
+    assert bench.store.files.read(path) is None
+
+
+def test_a_cohort_that_is_cut_off_or_fails_keeps_its_checkpoint(bench: Bench) -> None:
+    path = checkpoint_path("grid", "c0")
+    bench.store.files.write(path, b"state")
+    bench.tell("c0", message(1, [0.5, 0.6]))
+    bench.collector.interrupted("c0", "killed")
+    assert bench.store.files.read(path) == b"state"
+    bench.collector.failed("c0", "killed")
+    assert bench.store.files.read(path) == b"state"
+
+
+def test_cohorts_that_overlap_in_time_do_not_mix(bench: Bench) -> None:
+    bench.collector.started("c0")
+    bench.collector.started("c1")
+    for cohort, one in [
+        ("c0", message(1, [0.1, 0.2])),
+        ("c1", message(1, [0.9])),
+        ("c1", message(2, [0.95], done=True)),
+        ("c0", message(2, [0.3, 0.4], done=True)),
+    ]:
+        bench.collector.reported(cohort, one)
+    assert bench.rows()["auroc"].to_dict() == {"a0": 0.3, "a1": 0.4, "b0": 0.95}
+    assert len(bench.history()) == 6

@@ -1,0 +1,63 @@
+import pytest
+
+from sweeper.command import parse
+from sweeper.spec import SpecError
+
+
+def test_a_name_alone_asks_for_the_defaults() -> None:
+    request = parse(["anomaly_grid"])
+    assert (request.name, request.preset, request.store, request.data) == ("anomaly_grid", None, "results", "data")
+    assert (request.cohort, request.stack, request.fraction, request.address) == (None, None, None, None)
+    assert (request.retries, request.save_every) == (3, 30.0)
+    assert not (request.fixed or request.axes or request.plan or request.json or request.fresh or request.list)
+
+
+def test_words_are_taken_as_typed() -> None:
+    words = "grid --set nu=inf --set terms=dir+rad --axis beta=0,0.5 --cohort 8 --stack 4 --gpu-fraction 0.25"
+    request = parse([*words.split(), "--axis", " normal_class = 1 , 2", "--address", "auto", "--save-every", "0.5"])
+    assert request.fixed == {"nu": "inf", "terms": "dir+rad"}
+    assert request.axes == {"beta": ("0", "0.5"), "normal_class": ("1", "2")}
+    assert (request.cohort, request.stack, request.fraction) == (8, 4, 0.25)
+    assert (request.address, request.save_every) == ("auto", 0.5)
+
+
+def test_a_value_may_hold_an_equals_sign() -> None:
+    assert parse(["grid", "--set", "terms=a=b"]).fixed == {"terms": "a=b"}
+
+
+def test_auto_is_no_number() -> None:
+    request = parse(["grid", "--cohort", "auto", "--gpu-fraction", "auto"])
+    assert request.cohort is None and request.fraction is None
+
+
+@pytest.mark.parametrize(
+    ("words", "law"),
+    [
+        ([], "a sweep's name is needed"),
+        (["grid", "more"], "unrecognized arguments: more"),
+        (["grid", "--pre", "digits"], "unrecognized arguments: --pre"),
+        (["grid", "--set", "nu"], "--set takes KEY=VALUE, but got 'nu'"),
+        (["grid", "--set", "=3"], "--set takes KEY=VALUE, but got '=3'"),
+        (["grid", "--set"], "expected one argument"),
+        (["grid", "--set", "nu=1", "--set", "nu=2"], "--set must be given once a key, but got nu=1 and nu=2"),
+        (["grid", "--axis", "nu=1", "--axis", "nu=2"], "--axis must be given once a key, but got nu=1 and nu=2"),
+        (["grid", "--axis", "nu=1,,2"], "axis nu must have at least one value and no empty one"),
+        (["grid", "--axis", "nu="], "axis nu must have at least one value and no empty one, but got 'nu='"),
+        (["grid", "--cohort", "0"], "--cohort must be a whole number of at least 1, but got 0"),
+        (["grid", "--cohort", "1.5"], "--cohort must be a whole number"),
+        (["grid", "--retries=--1"], "--retries must be a whole number of at least 0, but got --1"),
+        (["grid", "--stack", "4"], "--stack must not exceed --cohort, but got --stack 4 --cohort auto"),
+        (["grid", "--stack", "4", "--cohort", "2"], "--stack must not exceed --cohort"),
+        (["grid", "--stack", "0", "--cohort", "2"], "--stack must be a whole number of at least 1"),
+        (["grid", "--gpu-fraction", "1.5"], "`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction 1.5"),
+        (["grid", "--gpu-fraction", "nan"], "`0.0001 <= gpu-fraction <= 1` must hold"),
+        (["grid", "--save-every", "-1"], "`--save-every >= 0` must hold"),
+        (["grid", "--json"], "--json goes with --plan"),
+        (["grid", "--store", ""], "--store must name a folder"),
+        (["grid", "--data", " "], "--data must name a folder"),
+    ],
+)
+def test_words_that_make_no_request_are_refused(words: list[str], law: str) -> None:
+    with pytest.raises(SpecError, match=law) as refused:
+        parse(words)
+    assert "\n" not in str(refused.value)

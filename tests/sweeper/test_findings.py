@@ -1,0 +1,68 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sweeper import findings
+from sweeper.files import Files
+from sweeper.spec import Grid, Heatmap, Metric, Sweep
+
+SWEEP = Sweep(
+    about="",
+    presets={"paper": Grid({}, {})},
+    heatmaps=(
+        Heatmap(Metric("auroc", "maximize"), "beta", "nu", published={"paper": {(1.0, 3.0): 0.9}}),
+        Heatmap(Metric("loss", "minimize"), "beta", "nu"),
+    ),
+    over="classes",
+    breakdown="normal_class",
+    correlations=(("auroc", "loss"),),
+)
+
+
+@pytest.fixture
+def rows() -> pd.DataFrame:
+    grid = [(beta, nu, c) for beta in (0.0, 1.0) for nu in (0.5, 3.0) for c in range(3)]
+    frame = pd.DataFrame(grid, columns=["beta", "nu", "normal_class"])
+    frame["auroc"] = 0.5 + 0.2 * frame["beta"] + 0.05 * frame["nu"] + 0.01 * frame["normal_class"]
+    return frame.assign(loss=1.0 - frame["auroc"])
+
+
+def test_heatmaps_and_tables_are_in_the_store(tmp_path: Path, rows: pd.DataFrame) -> None:
+    findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows)
+    names = {path.name for path in (tmp_path / "heatmaps/grid").iterdir()}
+    figures = {f"{metric}.{kind}" for metric in ("auroc", "loss") for kind in ("parquet", "png")}
+    assert names == figures | {"breakdown.parquet", "correlations.parquet"}
+    cells = pd.read_parquet(tmp_path / "heatmaps/grid/auroc.parquet")
+    assert len(cells) == 4 and (cells["count"] == 3).all()
+    assert (tmp_path / "heatmaps/grid/auroc.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_text_has_the_best_cell_by_class_and_the_correlation(tmp_path: Path, rows: pd.DataFrame) -> None:
+    text = findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows)
+    first, second = text.split("\n\n")
+    assert first.startswith("auroc by normal_class at the best cell")
+    assert [line.split()[:4] for line in first.splitlines()[3:]] == [
+        ["1.0", "3.0", str(c), f"0.8{5 + c}0"] for c in range(3)
+    ]
+    assert second.startswith("correlation over the cells of beta x nu") and "\N{MINUS SIGN}1.000" in second
+    table = pd.read_parquet(tmp_path / "heatmaps/grid/breakdown.parquet")
+    assert table["normal_class"].tolist() == [0, 1, 2] and set(table["beta"]) == {1.0}
+
+
+def test_a_sweep_without_tables_prints_none(tmp_path: Path, rows: pd.DataFrame) -> None:
+    plain = replace(SWEEP, breakdown=None, correlations=())
+    assert findings.write(Files(tmp_path), "grid", plain, "paper", rows) == ""
+    assert not list(tmp_path.rglob("breakdown.parquet")) and not list(tmp_path.rglob("correlations.parquet"))
+
+
+def test_rows_without_a_single_value_are_no_reason_to_fall_over(tmp_path: Path, rows: pd.DataFrame) -> None:
+    failed = rows.assign(auroc=None, loss=None)
+    findings.write(Files(tmp_path), "grid", SWEEP, "paper", failed)
+    assert pd.read_parquet(tmp_path / "heatmaps/grid/auroc.parquet")["mean"].isna().all()
+
+
+def test_one_cell_is_enough(tmp_path: Path, rows: pd.DataFrame) -> None:
+    text = findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows.head(1))
+    assert "0.525" in text and (tmp_path / "heatmaps/grid/auroc.png").exists()

@@ -1,0 +1,171 @@
+"""Small real sweeps from the command line to the files, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sweeper import cohorts, run
+from sweeper.cohorts import Cohort, Cut
+from sweeper.command import parse
+from sweeper.prepare import prepare
+from sweeper.store import Store, checkpoint_path, load_history
+from tests.sweeper.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors, sweeps
+
+GRID = ["--axis", "beta=0.5,1", "--axis", "nu=0.5,inf", "--axis", "normal_class=0,1", "--set", "epochs=4"]
+GRID += ["--set", "report_every=2"]
+"""8 trials."""
+SMALL = ["--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0", "--set", "epochs=2", "--cohort", "1"]
+"""2 trials in 2 cohorts."""
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Sweeps]:
+    yield from sweeps()
+
+
+@pytest.fixture(scope="module")
+def finished(start: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A store with GRID in it, and what was printed."""
+    store = tmp_path_factory.mktemp("finished") / "a folder"
+    return store, start.run(store, *GRID)
+
+
+def plan(store: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    """What `--plan --json` says, in this process."""
+    asked = ["anomaly_grid", "--preset", "digits", "--store", str(store), *words, "--plan", "--json"]
+    assert run.main(asked) == 0
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def cohorts_of(store: Path, words: list[str], size: int) -> tuple[Cohort, ...]:
+    request = parse(["anomaly_grid", "--preset", "digits", "--store", str(store), *words])
+    made, _ = prepare(request, Store(store))
+    return cohorts.cut(made.groups, [Cut(size, size)] * len(made.groups))
+
+
+def test_a_plan_runs_nothing_and_counts_trials_and_cohorts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = plan(tmp_path, [], capsys)
+    assert (found["trials"], found["to run"], found["cohorts"]) == (560, 560, None)
+    found = plan(tmp_path, ["--cohort", "56"], capsys)
+    assert (found["cohorts"], found["cohort_sizes"]) == (10, [56])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), "--plan"]) == 0
+    out, err = capsys.readouterr()
+    assert "560: 0 finished" in out and "560 to run" in out and err == "" and list(tmp_path.iterdir()) == []
+
+
+def test_the_list_names_every_sweep_with_its_presets(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["--list"]) == 0
+    out, _ = capsys.readouterr()
+    assert "anomaly_grid: " in out and "paper (560 trials), digits (560 trials)" in out
+
+
+@pytest.mark.slow
+def test_a_sweep_ends_with_rows_history_and_figures(finished: tuple[Path, Outcome]) -> None:
+    store, outcome = finished
+    assert outcome.status == 0 and outcome.err == "", outcome
+    found = rows(store)
+    assert len(found) == 8 and set(found["status"]) == {"finished"} and set(found["epochs_run"]) == {4}
+    assert set(zip(found["beta"], found["nu"], found["normal_class"], strict=True)) == {
+        (beta, nu, c) for beta in (0.5, 1.0) for nu in (0.5, float("inf")) for c in (0, 1)
+    }
+    kinds = {
+        name: str(found[name].dtype) for name in ("beta", "nu", "normal_class", "epochs", "auroc_joint", "seconds")
+    }
+    assert kinds == {
+        **{"beta": "float64", "nu": "float64", "normal_class": "int64", "epochs": "int64"},
+        **{"auroc_joint": "float64", "seconds": "float64"},
+    }
+    assert set(found["small_stem"]) == {True} and set(found["method"]) == {"vje"}
+    assert found["auroc_joint"].between(0, 1).all() and found["loss"].notna().all()
+    history = load_history("anomaly_grid", store)
+    assert set(history["epoch"]) == {2, 4} and set(history["trial_id"]) == set(found.index)
+    last = history[(history["epoch"] == 4) & (history["metric"] == "auroc_joint")].set_index("trial_id")["value"]
+    pd.testing.assert_series_equal(last.sort_index(), found["auroc_joint"], check_names=False, check_exact=True)
+    for metric in ("auroc_joint", "auroc_dir", "auroc_rad", "auroc_variance", "auroc_entropy"):
+        assert (store / f"heatmaps/anomaly_grid/{metric}.png").read_bytes().startswith(b"\x89PNG")
+        assert len(pd.read_parquet(store / f"heatmaps/anomaly_grid/{metric}.parquet")) == 4
+    assert not list(store.glob("checkpoints/*/*")) and "8 finished of 8 trials" in outcome.out
+
+
+@pytest.mark.slow
+def test_the_same_command_again_trains_nothing(start: Sweeps, finished: tuple[Path, Outcome]) -> None:
+    store, first = finished
+    before = {path: path.stat().st_mtime_ns for path in store.glob("trials/*/*.parquet")}
+    again = start.run(store, *GRID)
+    assert again.status == 0 and again.err == "" and "starting Ray" not in again.out, again
+    assert again.out.splitlines()[-1] == first.out.splitlines()[-1] and "8 finished of 8 trials" in again.out
+    assert {path: path.stat().st_mtime_ns for path in store.glob("trials/*/*.parquet")} == before
+    print(f"first {first.seconds:.1f} s, again {again.seconds:.1f} s")
+
+
+@pytest.mark.slow
+def test_a_changed_axis_trains_only_what_is_new(
+    start: Sweeps, finished: tuple[Path, Outcome], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, _ = finished
+    before = rows(store)
+    words = [word.replace("nu=0.5,inf", "nu=0.5,3,inf") for word in GRID]
+    found = plan(store, words, capsys)
+    assert (found["trials"], found["finished"], found["to run"]) == (12, 8, 4)
+    outcome = start.run(store, *words, "--gpu-fraction", "0.5")
+    assert outcome.status == 0 and "4 of 12 trials to run" in outcome.out, outcome
+    after = rows(store)
+    assert len(after) == 12 and set(after[~after.index.isin(before.index)]["nu"]) == {3.0}
+    pd.testing.assert_frame_equal(after.loc[before.index], before, check_exact=True)
+
+
+@pytest.mark.slow
+def test_a_trial_that_fails_is_tried_again_by_the_next_run(start: Sweeps, tmp_path: Path) -> None:
+    """A folder lies where one cohort's checkpoint is to be: it cannot be read until that is put right."""
+    first, second = cohorts_of(tmp_path, SMALL, 1)
+    in_the_way = tmp_path / checkpoint_path("anomaly_grid", first.id)
+    in_the_way.mkdir(parents=True)
+    outcome = start.run(tmp_path, *SMALL, "--retries", "1")
+    found = rows(tmp_path)
+    assert outcome.status == 1, outcome
+    assert found["status"].to_dict() == {first.trials[0].id: "failed", second.trials[0].id: "finished"}
+    failed, kept = found.loc[first.trials[0].id], found.loc[second.trials[0].id]
+    assert "cannot read" in failed["error"] and "\n" not in failed["error"] and pd.isna(failed["auroc_joint"])
+    assert outcome.out.count("was cut off") == 1 and outcome.out.count("failed for good") == 1, outcome
+    assert "1 failed" in outcome.out and "Traceback" not in outcome.out + outcome.err, outcome
+    in_the_way.rmdir()
+    outcome = start.run(tmp_path, *SMALL)
+    assert outcome.status == 0 and "1 of 2 trials to run" in outcome.out, outcome
+    found = rows(tmp_path)
+    assert set(found["status"]) == {"finished"} and found["error"].isna().all()
+    pd.testing.assert_series_equal(found.loc[second.trials[0].id], kept)
+
+
+@pytest.mark.slow
+def test_a_trial_that_cannot_train_takes_no_other_with_it(start: Sweeps, tmp_path: Path) -> None:
+    """No machine has room for 10^12 hidden units, which neither the measurement nor the training survives."""
+    words = [word for word in SMALL if word not in ("--cohort", "1")]
+    outcome = start.run(tmp_path, *words, "--axis", "width=16,1000000000000", "--retries", "0")
+    found = rows(tmp_path)
+    assert outcome.status == 1 and "Traceback" not in outcome.out + outcome.err, outcome
+    assert found.groupby("width")["status"].agg(set).to_dict() == {16: {"finished"}, 10**12: {"failed"}}
+    assert found[found["status"] == "failed"]["error"].str.contains("allocate|memory").all(), found["error"].tolist()
+
+
+@pytest.mark.slow
+def test_fresh_sets_the_old_rows_aside_and_gives_the_same_again(start: Sweeps, tmp_path: Path) -> None:
+    sweep = start.start(tmp_path, *SMALL)
+    assert sweep.outcome().status == 0 and survivors(sweep) == []
+    before = rows(tmp_path)
+    outcome = start.run(tmp_path, *SMALL, "--fresh", "--gpu-fraction", "0.5")
+    assert outcome.status == 0 and "2 of 2 trials to run" in outcome.out, outcome
+    assert "4 at a time" in outcome.out or "2 cohorts, 4" in outcome.out, outcome
+    assert_same_results(rows(tmp_path), before)
+    assert (rows(tmp_path)["ended"] > before["ended"].max()).all()
+    (aside,) = (tmp_path / "_replaced").iterdir()
+    assert_same_results(rows(aside), before)

@@ -1,0 +1,114 @@
+"""What the service costs beside the training: `python -m tests.benchmarks.bench_overhead [ROUNDS]`.
+
+The whole anomaly grid on the digits, 560 trials, from the command line's own entry to rows, figures and tables, with a
+training loop that reports random numbers at once; beside it Ray Tune alone, one function trial a model, reused actors,
+its loggers off, and nothing kept. Each has a process and a Ray of its own; imports of torch and Ray count for all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from sweeper import dispatch, run
+from sweeper.cluster import connected
+
+METRICS = (*(f"auroc_{score}" for score in ("joint", "dir", "rad", "variance", "entropy")), "posterior_entropy", "loss")
+
+
+CASES = ("auto", "56", "8", "1", "tune")
+"""Members of a cohort (auto: chosen by measurement, as by default), and Tune alone."""
+TRIALS = 560
+
+
+def main(rounds: int) -> None:
+    print(f"{'':34}{'trials':>8}{'all s':>8}{'Ray s':>8}{'ms a trial':>12}{'without Ray':>13}")
+    for _ in range(rounds):
+        costs = {}
+        for case in CASES:
+            command = [sys.executable, "-m", "tests.benchmarks.bench_overhead", "--case", case]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            whole, ray_start = json.loads(done.stdout.splitlines()[-1])
+            costs[case] = 1000 * whole / TRIALS, 1000 * (whole - ray_start) / TRIALS
+            name = "Ray Tune alone, a trial a model" if case == "tune" else f"this service, cohorts of {case}"
+            print(
+                f"{name:34}{TRIALS:8}{whole:8.1f}{ray_start:8.1f}{costs[case][0]:12.1f}{costs[case][1]:13.1f}",
+                flush=True,
+            )
+        ratios = [theirs / ours for theirs, ours in zip(costs["tune"], costs["auto"], strict=True)]
+        print(f"Tune's cost of a trial over ours (auto): {ratios[0]:.2f} with Ray's start, {ratios[1]:.2f} without")
+
+
+def service(size: str) -> tuple[float, float]:
+    """Seconds in all and of Ray's start: the command line, its training replaced on the workers, cohorts of `size`."""
+    started: list[float] = []
+
+    @contextlib.contextmanager
+    def timed(address: str | None) -> Iterator[str]:
+        begun = time.perf_counter()
+        with connected(address) as scratch:
+            started.append(time.perf_counter() - begun)
+            yield scratch
+
+    run.connected, dispatch.run_cohort = timed, trivial_cohort
+    with tempfile.TemporaryDirectory() as store, contextlib.redirect_stdout(io.StringIO()):
+        begun = time.perf_counter()
+        status = run.main(["anomaly_grid", "--preset", "digits", "--store", store, "--cohort", size])
+        took = time.perf_counter() - begun
+        rows = pd.read_parquet(f"{store}/trials/sweep=anomaly_grid")
+    assert status == 0 and len(rows) == TRIALS and rows["auroc_joint"].notna().all()
+    return took, started[0]
+
+
+def trivial_cohort(task: Mapping[str, Any], **options: Any) -> None:
+    """`trainables.ray_train.run_cohort` with a loop that reports at once."""
+    from trainables import ray_train
+
+    ray_train.train = report_at_once
+    ray_train.run_cohort(task, **options)
+
+
+def report_at_once(configs: Sequence[Any], *_: object, **__: object) -> Iterator[Any]:
+    import random
+
+    from trainables.contract import Member, Report
+
+    members = tuple(Member("finished", 1, {name: random.random() for name in METRICS}) for _ in configs)
+    yield Report(1, members, 0.0, True)
+
+
+def tune_alone() -> tuple[float, float]:
+    """Seconds in all and of Ray's start."""
+    begun = time.perf_counter()
+    with connected(None) as scratch:
+        started = time.perf_counter() - begun
+        from ray import tune
+
+        def train(config: dict[str, Any]) -> None:
+            import random
+
+            tune.report({name: random.random() for name in METRICS})
+
+        tune.Tuner(
+            tune.with_resources(train, {"CPU": 1}),
+            param_space={"index": tune.grid_search(list(range(TRIALS)))},
+            tune_config=tune.TuneConfig(reuse_actors=True),
+            run_config=tune.RunConfig(storage_path=scratch, name="tune", verbose=0),
+        ).fit()
+    return time.perf_counter() - begun, started
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--case"]:
+        print(json.dumps(tune_alone() if sys.argv[2] == "tune" else service(sys.argv[2])))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 2)

@@ -95,10 +95,8 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns) -> None
     """Every trial that is left, over the cluster, into the store."""
     from sweeper.dispatch import Limits, dispatch  # here: it imports Ray, whose environment `connected` sets
 
-    print(
-        f"{plan.left} of {len(plan.trials)} trials to run; {'starting' if _address(request) is None else 'joining'} Ray",
-        flush=True,
-    )
+    verb = "starting" if _address(request) is None else "joining"
+    print(f"{plan.left} of {len(plan.trials)} trials to run; {verb} Ray", flush=True)
     with connected(_address(request)) as scratch, _stopping_on_sigterm():  # again: Ray brings a handler of its own
         place = slots(request.fraction, _address(request))
         cuts = _cuts(request, plan, store, place)

@@ -1,0 +1,47 @@
+"""Small cohorts on the digits, and what their reports and checkpoints say."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainables.checkpoint import DIGEST_SIZE
+from trainables.config import TrialConfig, Value, resolve
+from trainables.contract import Report
+
+HERE = Path()
+"""The digits need no folder."""
+
+
+def config_of(**changes: Value) -> TrialConfig:
+    given: dict[str, Value] = {
+        "method": "vje", "normal_class": 3, "width": 16, "features": 8, "bottleneck": 8, "batch_size": 60,
+        "epochs": 5, "report_every": 2, "lr": 0.02, "rotation": 10.0, "shift": 0.25,
+    }  # fmt: skip
+    return resolve({**given, **changes})
+
+
+def three(**changes: Value) -> list[TrialConfig]:
+    return [config_of(beta=beta, **{"seed": seed, **changes}) for beta, seed in ((0.5, 0), (1.0, 1), (2.0, 0))]
+
+
+def without_seconds(reports: list[Report]) -> list[Any]:
+    return [(report.epoch, report.members, report.done) for report in reports]
+
+
+def metrics_of(reports: list[Report], member: int) -> list[dict[str, float | None]]:
+    return [dict(report.members[member].metrics) for report in reports]
+
+
+def content_of(data: bytes) -> dict[str, Any]:
+    content: dict[str, Any] = torch.load(io.BytesIO(data[DIGEST_SIZE:]), weights_only=True)
+    return content
+
+
+def state_of(data: bytes) -> Any:
+    """The weights, buffers and momenta of a checkpoint as numbers."""
+    state = content_of(data)["state"]
+    return [{kind: {key: t.tolist() for key, t in stack[kind].items()} for kind in stack} for stack in state]

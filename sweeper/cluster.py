@@ -60,7 +60,7 @@ def check_address(address: str | None) -> None:
 def connected(address: str | None) -> Iterator[str]:
     """Ray, connected: to `address`, or to a local cluster of our own where it is None or `local`.
 
-    Yields a folder or URI for Ray's own scratch files. What was started here is ended here.
+    Yields a folder of this machine for Ray's own scratch files. What was started here is ended here.
     """
     os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
     import ray  # after the environment is set: Ray reads it when it is imported

@@ -27,7 +27,8 @@ def write(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame
     for shown in sweep.heatmaps:
         axes, metric = (shown.rows, shown.columns), shown.metric
         published = shown.published.get(preset)
-        heatmap.write(files, name, rows, metric.name, metric.direction, axes, over=sweep.over, published=published)
+        over = _over(sweep, rows, axes)
+        heatmap.write(files, name, rows, metric.name, metric.direction, axes, over=over, published=published)
     first = sweep.heatmaps[0]
     axes = (first.rows, first.columns)
     texts = []
@@ -40,6 +41,13 @@ def write(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame
         _store(files, name, "correlations", table)
         texts.append(f"correlation over the cells of {axes[0]} x {axes[1]}\n{summary.text(table)}")
     return "\n\n".join(texts)
+
+
+def _over(sweep: Sweep, rows: pd.DataFrame, axes: tuple[str, str]) -> str:
+    """What a cell's mean is over: the sweep's own noun, unless more varies within a cell (seeds, say) than that."""
+    if sweep.breakdown and rows.groupby(list(axes), dropna=False).size().max() > rows[sweep.breakdown].nunique():
+        return "trials"
+    return sweep.over
 
 
 def _store(files: Files, name: str, table_name: str, table: pd.DataFrame) -> None:

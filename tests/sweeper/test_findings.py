@@ -66,3 +66,15 @@ def test_rows_without_a_single_value_are_no_reason_to_fall_over(tmp_path: Path, 
 def test_one_cell_is_enough(tmp_path: Path, rows: pd.DataFrame) -> None:
     text = findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows.head(1))
     assert "0.525" in text and (tmp_path / "heatmaps/grid/auroc.png").exists()
+
+
+@pytest.mark.parametrize(("seeds", "noun"), [(1, "classes"), (2, "trials")])
+def test_a_heatmap_says_what_it_averages_over(
+    seeds: int, noun: str, tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three classes of two seeds each are six trials, not six classes."""
+    said: list[str] = []
+    monkeypatch.setattr(findings.heatmap, "write", lambda *_, over, **__: said.append(over))
+    repeated = pd.concat([rows.assign(seed=seed) for seed in range(seeds)], ignore_index=True)
+    findings.write(Files(tmp_path), "grid", SWEEP, "paper", repeated)
+    assert said == [noun, noun]

@@ -1,0 +1,191 @@
+"""Against scipy's logsumexp, loops in numpy, and limits; float64 unless a test is about less."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+from torch import Tensor
+
+from trainables.losses.contrastive import info_nce, nt_xent
+
+B, D, M, K = 5, 4, 7, 3
+TAUS = (0.07, 0.7, 5.0)
+
+
+@pytest.fixture
+def views() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    first, second = torch.randn(2, B, D, dtype=torch.float64, generator=generator) * 3
+    return first, second
+
+
+@pytest.fixture
+def queue() -> Tensor:
+    return torch.randn(M, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def _close(got: Tensor, expected: object, rtol: float = 1e-11, atol: float = 1e-12) -> None:
+    torch.testing.assert_close(got, torch.as_tensor(expected, dtype=got.dtype), rtol=rtol, atol=atol)
+
+
+def _cosine(x: np.ndarray, y: np.ndarray) -> float:
+    return float(x @ y / np.linalg.norm(x) / np.linalg.norm(y))
+
+
+def _rotation() -> Tensor:
+    orthogonal, _ = torch.linalg.qr(torch.randn(D, D, dtype=torch.float64, generator=torch.Generator().manual_seed(2)))
+    return orthogonal
+
+
+@pytest.mark.parametrize("tau", TAUS)
+def test_nt_xent_is_the_log_sum_of_all_others_less_the_positive(views: tuple[Tensor, Tensor], tau: float) -> None:
+    unit = torch.cat([view / view.norm(dim=1, keepdim=True) for view in views])
+    logits = (unit @ unit.T / tau).numpy()
+    others = logits[~np.eye(2 * B, dtype=bool)].reshape(2 * B, 2 * B - 1)
+    positive = np.concatenate([np.diag(logits, B), np.diag(logits, -B)])
+    _close(nt_xent(*views, tau), logsumexp(others, axis=1) - positive)
+
+
+@pytest.mark.parametrize("tau", TAUS)
+def test_nt_xent_is_equation_8_written_as_a_loop(views: tuple[Tensor, Tensor], tau: float) -> None:
+    vectors = [row for view in views for row in view.numpy()]
+    expected = []
+    for i, vector in enumerate(vectors):
+        weights = {k: math.exp(_cosine(vector, other) / tau) for k, other in enumerate(vectors) if k != i}
+        expected.append(-math.log(weights[(i + B) % (2 * B)] / sum(weights.values())))
+    _close(nt_xent(*views, tau), expected)
+
+
+@pytest.mark.parametrize("tau", TAUS)
+def test_info_nce_is_equation_9_written_as_a_loop(views: tuple[Tensor, Tensor], queue: Tensor, tau: float) -> None:
+    expected = []
+    for query, key in zip(views[0].numpy(), views[1].numpy(), strict=True):
+        exponents = [_cosine(query, other) / tau for other in (key, *queue.numpy())]
+        expected.append(logsumexp(exponents) - exponents[0])
+    _close(info_nce(*views, queue, tau), expected)
+
+
+@pytest.mark.parametrize("tau", [0.01, 0.5, 100.0])
+def test_where_all_are_equal_it_guesses(tau: float) -> None:
+    same = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
+    _close(nt_xent(same.expand(B, D), 2 * same.expand(B, D), tau), [math.log(2 * B - 1)] * 2 * B)
+    _close(info_nce(same.expand(B, D), 2 * same.expand(B, D), same.expand(M, D), tau), [math.log(M + 1)] * B)
+
+
+def test_where_it_is_hot_it_guesses(views: tuple[Tensor, Tensor], queue: Tensor) -> None:
+    _close(nt_xent(*views, 1e9), [math.log(2 * B - 1)] * 2 * B, atol=1e-8)
+    _close(info_nce(*views, queue, 1e9), [math.log(M + 1)] * B, atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_zero_where_the_positive_alone_is_near(dtype: torch.dtype) -> None:
+    axes = torch.eye(D, dtype=dtype)
+    _close(nt_xent(axes, 5 * axes, 0.01), [0.0] * 2 * D)
+    _close(info_nce(axes, 5 * axes, -axes, 0.01), [0.0] * D)
+    _close(nt_xent(axes, axes.roll(1, 0), 0.01), [100.0] * 2 * D, rtol=1e-6)
+    _close(info_nce(axes, -axes, axes, 0.01), [200.0] * D, rtol=1e-6)
+
+
+def test_nothing_to_tell_apart_costs_nothing(views: tuple[Tensor, Tensor], queue: Tensor) -> None:
+    first, second = views
+    _close(nt_xent(first[:1], second[:1], 0.1), [0.0, 0.0])
+    _close(info_nce(first, second, queue[:0], 0.1), [0.0] * B)
+
+
+@pytest.mark.parametrize("tau", [0.07, 2.0])
+def test_a_queue_of_the_other_vectors_makes_one_loss_of_the_two(views: tuple[Tensor, Tensor], tau: float) -> None:
+    first, second = views
+    for i in range(B):
+        rest = torch.cat([view[torch.arange(B) != i] for view in views])
+        _close(info_nce(first[i : i + 1], second[i : i + 1], rest, tau)[0], nt_xent(first, second, tau)[i])
+
+
+@pytest.mark.parametrize("tau", [0.07, 0.7])
+def test_sees_neither_length_nor_rotation(views: tuple[Tensor, Tensor], queue: Tensor, tau: float) -> None:
+    first, second = views
+    lengths = torch.linspace(0.01, 50, B, dtype=torch.float64)[:, None]
+    for one, two, many in (
+        (lengths * first, second / lengths, queue * 1e3),
+        (first @ _rotation(), second @ _rotation(), queue @ _rotation()),
+    ):
+        _close(nt_xent(one, two, tau), nt_xent(first, second, tau), rtol=1e-10)
+        _close(info_nce(one, two, many, tau), info_nce(first, second, queue, tau), rtol=1e-10)
+
+
+def test_permuting_images_permutes_losses_and_permuting_the_queue_does_nothing(
+    views: tuple[Tensor, Tensor], queue: Tensor
+) -> None:
+    (first, second), order = views, torch.tensor([3, 1, 4, 0, 2])
+    moved = nt_xent(first[order], second[order], 0.3)
+    _close(moved, nt_xent(first, second, 0.3)[torch.cat([order, order + B])])
+    _close(nt_xent(second, first, 0.3), nt_xent(first, second, 0.3).roll(B))
+    _close(info_nce(first[order], second[order], queue.flip(0), 0.3), info_nce(first, second, queue, 0.3)[order])
+    assert (nt_xent(first[order], second, 0.3) - nt_xent(first, second, 0.3)).abs().max() > 0.1
+
+
+def test_gradients_equal_finite_differences(views: tuple[Tensor, Tensor], queue: Tensor) -> None:
+    inputs = [value.clone().requires_grad_() for value in (*views, queue)]
+    tau = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(nt_xent, (*inputs[:2], tau))
+    assert torch.autograd.gradcheck(info_nce, (*inputs, tau))
+
+
+@pytest.mark.parametrize("loss", [nt_xent, info_nce])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_stacked_members_with_their_own_tau_equal_each_alone(loss, dtype: torch.dtype) -> None:
+    shapes = [(K, B, D), (K, B, D), (K, M, D)][: 2 if loss is nt_xent else 3]
+    generator = torch.Generator().manual_seed(3)
+    inputs = [torch.randn(shape, dtype=dtype, generator=generator).requires_grad_() for shape in shapes]
+    tau_K = torch.tensor([0.05, 0.5, 5.0])  # float32, as buffers are: it does not change what is computed in
+    fused = torch.vmap(loss)(*inputs, tau_K)
+    alone = torch.stack([loss(*(value[k] for value in inputs), float(tau_K[k])) for k in range(K)])
+    assert fused.dtype == alone.dtype == dtype
+    tight = 1e-5 if dtype == torch.float32 else 1e-12
+    weights = torch.linspace(-1, 1, fused.numel(), dtype=dtype).view_as(fused)
+    torch.testing.assert_close(fused, alone, rtol=tight, atol=tight)
+    pairs = (torch.autograd.grad((weights * value).sum(), inputs) for value in (fused, alone))
+    for got, expected in zip(*pairs, strict=True):
+        torch.testing.assert_close(got, expected, rtol=10 * tight, atol=10 * tight)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-12, 1e-6, 1e6, 1e30])
+@pytest.mark.parametrize("tau", [0.01, 100.0])
+def test_extreme_vectors_stay_finite_in_float32(
+    views: tuple[Tensor, Tensor], queue: Tensor, scale: float, tau: float
+) -> None:
+    first, second, many = [(scale * value.float()).requires_grad_() for value in (*views, queue)]
+    for loss, inputs in (
+        (nt_xent(first, second, tau), (first, second)),
+        (nt_xent(first, views[1].float(), tau), (first,)),
+        (nt_xent(first, first, tau), (first,)),
+        (info_nce(first, second, many, tau), (first, second, many)),
+    ):
+        assert torch.isfinite(loss).all() and (loss > -1e-4).all()
+        assert all(torch.isfinite(slope).all() for slope in torch.autograd.grad(loss.sum(), inputs))
+
+
+@pytest.mark.parametrize("tau", [0.01, torch.tensor([0.01])])
+def test_autocast_does_not_cost_precision(views: tuple[Tensor, Tensor], queue: Tensor, tau: float | Tensor) -> None:
+    """Cosines of bfloat16 are off by 0.004; divided by 0.01 that would be 0.4."""
+    first, second, many = (value.float() for value in (*views, queue))
+    expected = nt_xent(*views, float(tau)), info_nce(*views, queue, float(tau))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (first @ second.T).dtype == torch.bfloat16
+        if isinstance(tau, Tensor):
+            got = torch.vmap(nt_xent, (None, None, 0))(first, second, tau)[0]
+            many_got = torch.vmap(info_nce, (None, None, None, 0))(first, second, many, tau)[0]
+        else:
+            got, many_got = nt_xent(first, second, tau), info_nce(first, second, many, tau)
+    for value, exact in zip((got, many_got), expected, strict=True):
+        assert value.dtype == torch.float32
+        _close(value.double(), exact, rtol=1e-5, atol=1e-4)
+
+
+def test_inputs_are_left_as_they_were(views: tuple[Tensor, Tensor], queue: Tensor) -> None:
+    before = [value.clone() for value in (*views, queue)]
+    assert nt_xent(*views, 0.1).shape == (2 * B,) and info_nce(*views, queue, 0.1).shape == (B,)
+    assert all(torch.equal(value, old) for value, old in zip((*views, queue), before, strict=True))

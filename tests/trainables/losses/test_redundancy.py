@@ -1,0 +1,195 @@
+"""Against numpy's variances, covariances and correlations; float64 unless a test is about less."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from trainables.losses.redundancy import (
+    SMALLEST_DEVIATION,
+    covariance_penalty,
+    cross_correlation,
+    invariance,
+    off_diagonal,
+    on_diagonal,
+    variance_hinge,
+)
+
+B, D, K = 9, 4, 3
+Function = Callable[..., Tensor]
+
+
+def _barlow(first: Tensor, second: Tensor, weight: float | Tensor) -> Tensor:
+    correlation = cross_correlation(first, second)
+    return on_diagonal(correlation) + weight * off_diagonal(correlation)
+
+
+def _vicreg(first: Tensor, second: Tensor, weight: float | Tensor) -> Tensor:
+    """With `weight` as epsilon too, so that it reaches every term."""
+    return invariance(first, second) + variance_hinge(first, weight) + weight * covariance_penalty(second)
+
+
+both_losses = pytest.mark.parametrize("loss", [_barlow, _vicreg])
+
+
+@pytest.fixture
+def views() -> tuple[Tensor, Tensor]:
+    """Dimensions that are correlated, of unequal means and of deviations on both sides of 1."""
+    generator = torch.Generator().manual_seed(0)
+    first, noise = torch.randn(2, B, D, dtype=torch.float64, generator=generator)
+    first = first @ torch.randn(D, D, dtype=torch.float64, generator=generator) + torch.arange(D)
+    first = first * torch.tensor([0.1, 0.3, 1.0, 3.0])
+    return first, 0.8 * first + noise
+
+
+def _close(got: Tensor, expected: object, rtol: float = 1e-11, atol: float = 1e-12) -> None:
+    torch.testing.assert_close(got, torch.as_tensor(expected, dtype=got.dtype), rtol=rtol, atol=atol)
+
+
+def test_invariance_is_the_mean_squared_difference(views: tuple[Tensor, Tensor]) -> None:
+    first, second = views
+    _close(invariance(first, second), np.mean((first.numpy() - second.numpy()) ** 2))
+    _close(invariance(first, first + 3), 9.0)
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.5])
+def test_variance_hinge_equals_numpy(views: tuple[Tensor, Tensor], epsilon: float) -> None:
+    deviation = np.sqrt(views[0].numpy().var(axis=0, ddof=1) + epsilon)
+    assert 0 < (deviation < 1).sum() < D
+    _close(variance_hinge(views[0], epsilon), np.maximum(0, 1 - deviation).mean())
+
+
+def test_variance_hinge_is_one_at_collapse_and_zero_at_unit_deviation() -> None:
+    _close(variance_hinge(torch.full((B, D), 3.3, dtype=torch.float64), 1e-4), 1 - 1e-2)
+    two_points = torch.tensor([[-1.0], [1.0]], dtype=torch.float64) * math.sqrt(0.5)  # unbiased variance 1
+    assert variance_hinge(two_points, 1e-4) == 0 and variance_hinge(0.99 * two_points, 1e-4) > 0.009
+
+
+def test_covariance_penalty_equals_numpy(views: tuple[Tensor, Tensor]) -> None:
+    covariance = np.cov(views[0].numpy(), rowvar=False)
+    expected = sum(covariance[i, j] ** 2 for i in range(D) for j in range(D) if i != j) / D
+    _close(covariance_penalty(views[0]), expected)
+
+
+def test_covariance_penalty_sees_neither_shift_nor_rotation_of_an_isotropic_batch(views: tuple[Tensor, Tensor]) -> None:
+    z, _ = views
+    _close(covariance_penalty(z - 5), covariance_penalty(z), rtol=1e-10)
+    _close(covariance_penalty(3 * z), 81 * covariance_penalty(z))
+    rotation, _ = torch.linalg.qr(torch.randn(D, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1)))
+    white, _ = torch.linalg.qr(z - z.mean(0))
+    assert covariance_penalty(white @ rotation) < 1e-28 < 1e-3 < covariance_penalty(z)
+    assert covariance_penalty(z[:, :1]) == 0
+
+
+def test_small_covariances_are_not_lost_beside_large_variances() -> None:
+    """All entries minus the diagonal would be 0 here in float32."""
+    one, other = torch.tensor([1e3, -1e3, 1e3, -1e3]), torch.tensor([1e3, 1e3, -1e3, -1e3])
+    z = torch.stack([one, other + 1e-3 * one], -1)
+    assert covariance_penalty(z).item() == pytest.approx((4e6 * 1e-3 / 3) ** 2, rel=1e-3)
+
+
+def test_cross_correlation_is_a_block_of_numpys(views: tuple[Tensor, Tensor]) -> None:
+    expected = np.corrcoef(views[0].numpy(), views[1].numpy(), rowvar=False)[:D, D:]
+    _close(cross_correlation(*views), expected)
+    _close(cross_correlation(views[1], views[0]), expected.T)
+
+
+def test_cross_correlation_standardises_with_the_biased_deviation(views: tuple[Tensor, Tensor]) -> None:
+    standard = [(view.numpy() - view.numpy().mean(0)) / view.numpy().std(0) for view in views]
+    _close(cross_correlation(*views), standard[0].T @ standard[1] / B)
+    _close(cross_correlation(views[0], views[0]).diagonal(), [1.0] * D)
+
+
+def test_cross_correlation_sees_neither_shift_nor_scale_nor_order(views: tuple[Tensor, Tensor]) -> None:
+    (first, second), scale = views, torch.tensor([0.01, 1.0, 30.0, 1e4])
+    _close(cross_correlation(scale * first - 7, second / scale), cross_correlation(first, second), rtol=1e-9)
+    _close(cross_correlation(-first, second), -cross_correlation(first, second))
+    _close(cross_correlation(first.flip(0), second.flip(0)), cross_correlation(first, second))
+
+
+def test_the_parts_split_the_distance_to_the_identity(views: tuple[Tensor, Tensor]) -> None:
+    matrix = cross_correlation(*views)
+    on, off = on_diagonal(matrix), off_diagonal(matrix)
+    _close(on, sum((1 - float(matrix[i, i])) ** 2 for i in range(D)))
+    _close(on + off, (matrix - torch.eye(D)).square().sum())
+    assert on > 1e-3 and off > 1e-3
+    assert on_diagonal(torch.eye(D)) == off_diagonal(torch.eye(D)) == 0 == off_diagonal(torch.eye(D) * 3)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, -3.3, 100.0])
+def test_a_constant_dimension_correlates_with_nothing(views: tuple[Tensor, Tensor], constant: float) -> None:
+    """In float32 the mean of equal values can be off by a rounding, which must not be blown up to a correlation."""
+    first, second = (view.float() for view in views)
+    dead = first.clone()
+    dead[:, 1] = constant
+    inputs = [dead.requires_grad_(), second.requires_grad_()]
+    matrix = cross_correlation(*inputs)
+    assert matrix[1].abs().max() < 1e-5 and cross_correlation(dead, dead)[1, 1] < 0.05
+    _close(matrix[[0, 2, 3]].double(), cross_correlation(*views)[[0, 2, 3]], rtol=1e-4, atol=1e-5)
+    for slope in torch.autograd.grad(on_diagonal(matrix) + off_diagonal(matrix), inputs):
+        assert torch.isfinite(slope).all() and slope.abs().max() < 1e5
+
+
+def test_a_deviation_below_the_floor_is_divided_by_the_floor(views: tuple[Tensor, Tensor]) -> None:
+    first = (views[0] - views[0].mean(0)) / views[0].std(0, correction=0)
+    faint = first * torch.tensor([1 / SMALLEST_DEVIATION, 2.0, 0.5, 0.1], dtype=torch.float64) * SMALLEST_DEVIATION
+    _close(cross_correlation(faint, faint).diagonal(), [1.0, 1.0, 0.25, 0.01])
+
+
+@both_losses
+def test_gradients_equal_finite_differences(loss: Function, views: tuple[Tensor, Tensor]) -> None:
+    inputs = [value.clone().requires_grad_() for value in views]
+    weight = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(loss, (*inputs, weight))
+
+
+@both_losses
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_stacked_members_with_their_own_weight_equal_each_alone(loss: Function, dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(3)
+    inputs = [torch.randn(K, B, D, dtype=dtype, generator=generator).requires_grad_() for _ in range(2)]
+    weight_K = torch.tensor([1e-3, 0.25, 5.0])  # float32, as buffers are: it does not change what is computed in
+    fused = torch.vmap(loss)(*inputs, weight_K)
+    alone = torch.stack([loss(*(value[k] for value in inputs), float(weight_K[k])) for k in range(K)])
+    assert fused.dtype == dtype and fused.shape == (K,)
+    tight = 1e-5 if dtype == torch.float32 else 1e-12
+    torch.testing.assert_close(fused, alone, rtol=tight, atol=tight)
+    pairs = (torch.autograd.grad((value * torch.tensor([-1.0, 2.0, 0.5])).sum(), inputs) for value in (fused, alone))
+    for got, expected in zip(*pairs, strict=True):
+        torch.testing.assert_close(got, expected, rtol=10 * tight, atol=10 * tight)
+
+
+@both_losses
+@pytest.mark.parametrize("scale", [0.0, 1e-20, 1e-5, 1e5, 1e8])
+def test_extreme_batches_stay_finite_in_float32(loss: Function, views: tuple[Tensor, Tensor], scale: float) -> None:
+    inputs = [(scale * value.float()).requires_grad_() for value in views]
+    value = loss(*inputs, 1e-4)
+    assert torch.isfinite(value)
+    assert all(torch.isfinite(slope).all() for slope in torch.autograd.grad(value, inputs))
+
+
+@both_losses
+def test_autocast_does_not_cost_precision(loss: Function, views: tuple[Tensor, Tensor]) -> None:
+    first, second = (value.float() for value in views)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (first.T @ second).dtype == torch.bfloat16
+        alone = loss(first, second, 0.5)
+        (fused,) = torch.vmap(loss, (None, None, 0))(first, second, torch.tensor([0.5]))
+    for got in (alone, fused):
+        assert got.dtype == torch.float32
+        _close(got.double(), loss(*views, 0.5), rtol=1e-5)
+
+
+@both_losses
+def test_inputs_are_left_as_they_were(loss: Function, views: tuple[Tensor, Tensor]) -> None:
+    before = [value.clone() for value in views]
+    assert loss(*views, 0.1).shape == ()
+    assert all(torch.equal(value, old) for value, old in zip(views, before, strict=True))
+    matrix = torch.ones(D, D)
+    on_diagonal(matrix), off_diagonal(matrix)
+    assert torch.equal(matrix, torch.ones(D, D))

@@ -1,0 +1,43 @@
+"""Softmax over similarities: each vector must find its positive among negatives (SimCLR, MoCo).
+
+Shapes: B images, D dimensions, M entries of a queue. Every function returns one value per vector, never negative but
+for rounding. Vectors are scaled to unit length here, with norms floored at 1e-6. The temperature `tau > 0` is a float
+or a 0-dimensional tensor.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def nt_xent(first_BD: Tensor, second_BD: Tensor, tau: float | Tensor) -> Tensor:
+    """SimCLR (SimVAE Eq. 8), `[2B]`, the first views before the second.
+
+    The positive of a vector is the other view of its image; its negatives are the other 2B - 2 vectors.
+    """
+    both = torch.cat([first_BD, second_BD])
+    itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
+    other_view = torch.arange(len(both), device=both.device).roll(len(first_BD))
+    logits = _similarities(both, both, tau).masked_fill(itself, -math.inf)
+    return F.cross_entropy(logits, other_view, reduction="none")
+
+
+def info_nce(query_BD: Tensor, key_BD: Tensor, queue_MD: Tensor, tau: float | Tensor) -> Tensor:
+    """MoCo (SimVAE Eq. 9), `[B]`: the positive of a query is its key, its negatives are the whole queue."""
+    positive_B = (_unit(query_BD) * _unit(key_BD)).sum(-1) / tau
+    negative_BM = _similarities(query_BD, queue_MD, tau)
+    return torch.cat([positive_B[:, None], negative_BM], -1).logsumexp(-1) - positive_B
+
+
+def _unit(x_BD: Tensor) -> Tensor:
+    return F.normalize(x_BD, dim=-1, eps=1e-6)
+
+
+def _similarities(x_BD: Tensor, y_MD: Tensor, tau: float | Tensor) -> Tensor:
+    """Cosines over `tau`, `[B, M]`, in the inputs' own precision: with a small `tau`, bfloat16 is off by half a nat."""
+    with torch.autocast(x_BD.device.type, enabled=False):
+        return (_unit(x_BD) / tau) @ _unit(y_MD).mT

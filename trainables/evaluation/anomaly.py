@@ -40,9 +40,14 @@ def auroc(score_KN: Floats, outlier_KN: NDArray[np.bool_]) -> Floats:
     return np.array([_auroc(score_N, outlier_N) for score_N, outlier_N in zip(score_KN, outlier_KN, strict=True)])
 
 
+def mann_whitney(inlier_N: Floats, outlier_M: Floats) -> float:
+    """How often an outlier scores above an inlier, ties counting one half; of finite scores, some of each."""
+    inlier_N = np.sort(inlier_N)
+    below_M = np.searchsorted(inlier_N, outlier_M, side="left") + np.searchsorted(inlier_N, outlier_M, side="right")
+    return float(below_M.mean() / (2 * len(inlier_N)))
+
+
 def _auroc(score_N: Floats, outlier_N: NDArray[np.bool_]) -> float:
-    inliers, outliers = np.sort(score_N[~outlier_N]), score_N[outlier_N]
-    if not np.isfinite(score_N).all() or not len(inliers) or not len(outliers):
+    if not np.isfinite(score_N).all() or outlier_N.all() or not outlier_N.any():
         return math.nan
-    below = np.searchsorted(inliers, outliers, side="left") + np.searchsorted(inliers, outliers, side="right")
-    return float(below.mean() / (2 * len(inliers)))
+    return mann_whitney(score_N[~outlier_N], score_N[outlier_N])

@@ -1,0 +1,128 @@
+"""k nearest neighbours against scikit-learn's, in the limits of the temperature, and whatever the chunk."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.neighbors import KNeighborsClassifier
+from torch import Tensor
+
+from trainables.evaluation import knn
+from trainables.evaluation.knn import accuracies
+
+N, M, D, C, K, TEMPERATURE = 300, 90, 6, 4, 12, 0.07
+Sets = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+@pytest.fixture
+def sets() -> Sets:
+    """Overlapping classes, so that the two votes differ from each other and from k to k."""
+    source = torch.Generator().manual_seed(0)
+    centres_CD = torch.randn(C, D, generator=source)
+    bank_labels_N, test_labels_M = (torch.randint(C, (count,), generator=source) for count in (N, M))
+    bank_ND, test_MD = (
+        centres_CD[labels] + torch.randn(len(labels), D, generator=source) for labels in (bank_labels_N, test_labels_M)
+    )
+    return bank_ND, bank_labels_N, test_MD, test_labels_M
+
+
+def scikit_learn(sets: Sets, k: int, temperature: float) -> tuple[float, float]:
+    bank_ND, bank_labels_N, test_MD, test_labels_M = (tensor.numpy() for tensor in sets)
+
+    def score(weights: object) -> float:
+        voter = KNeighborsClassifier(k, weights=weights, metric="cosine", algorithm="brute")
+        accuracy: float = voter.fit(bank_ND.astype(float), bank_labels_N).score(test_MD.astype(float), test_labels_M)
+        return accuracy
+
+    return score("uniform"), score(lambda distance: np.exp((1 - distance) / temperature))
+
+
+@pytest.mark.parametrize("k", [1, 2, 12, 60, N])
+@pytest.mark.parametrize("temperature", [0.02, 1.0])
+def test_both_votes_are_those_of_scikit_learn(sets: Sets, k: int, temperature: float) -> None:
+    assert accuracies(*sets, C, k, temperature) == pytest.approx(scikit_learn(sets, k, temperature), abs=1e-12)
+
+
+def test_real_digits_as_scikit_learn_votes_on_them() -> None:
+    images, labels = (torch.from_numpy(array) for array in load_digits(return_X_y=True))
+    sets = (images[:1200].float(), labels[:1200], images[1200:].float(), labels[1200:])
+    got = accuracies(*sets, 10, 30, TEMPERATURE)
+    assert got == pytest.approx(scikit_learn(sets, 30, TEMPERATURE), abs=1e-12) and min(got) > 0.9
+
+
+@pytest.mark.parametrize(("labels", "elected"), [([3, 1], 1), ([1, 3], 1), ([2, 0], 0), ([3, 3], 3)])
+def test_the_lowest_of_classes_with_equally_many_votes_wins(labels: list[int], elected: int) -> None:
+    bank_ND, test_1D = torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 0.2]])
+    got = [
+        accuracies(bank_ND, torch.tensor(labels), test_1D, torch.tensor([it]), 4, 2, 1.0).majority for it in range(4)
+    ]
+    assert got.index(1.0) == elected and sum(got) == 1
+    weighted = accuracies(bank_ND, torch.tensor(labels), test_1D, torch.tensor([labels[0]]), 4, 2, 1.0).weighted
+    assert weighted == 1, "the nearer one has the larger vote"
+
+
+def test_the_temperatures_limits_are_the_nearest_neighbour_and_the_majority(sets: Sets) -> None:
+    nearest, warm = accuracies(*sets, C, 1, 1.0).majority, accuracies(*sets, C, K, math.inf)
+    assert accuracies(*sets, C, K, 1e-9).weighted == nearest
+    assert warm.weighted == warm.majority != nearest
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 64, 1000])
+def test_any_chunk_gives_the_same_and_stays_in_its_budget(
+    sets: Sets, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, elect, held = accuracies(*sets, C, K, TEMPERATURE), knn._elect, []
+
+    def counted(labels_Bk: Tensor, votes_Bk: Tensor, classes: int) -> Tensor:
+        held.append(len(labels_Bk))
+        return elect(labels_Bk, votes_Bk, classes)
+
+    monkeypatch.setattr(knn, "_elect", counted)
+    monkeypatch.setattr(knn, "CHUNK_BYTES", rows * N * 4 + 3)
+    assert accuracies(*sets, C, K, TEMPERATURE) == expected
+    assert sum(held) == 2 * M and max(held) - min(held) <= 1
+    assert max(held) <= max(rows, 1) and len(held) == 2 * math.ceil(M / max(rows, 1)), "as few as the budget allows"
+
+
+def test_only_directions_count_not_lengths_rotations_or_the_order(sets: Sets) -> None:
+    bank_ND, bank_labels_N, test_MD, test_labels_M = sets
+    expected = accuracies(*sets, C, K, TEMPERATURE)
+    lengths_N1 = torch.logspace(-30, 30, N)[:, None]
+    assert (
+        accuracies(bank_ND * lengths_N1, bank_labels_N, test_MD * 1e-25, test_labels_M, C, K, TEMPERATURE) == expected
+    )
+    turned_DD = torch.linalg.qr(torch.randn(D, D, generator=torch.Generator().manual_seed(1))).Q
+    turned = accuracies(bank_ND @ turned_DD, bank_labels_N, test_MD @ turned_DD, test_labels_M, C, K, TEMPERATURE)
+    assert turned == expected
+    order_N = torch.randperm(N, generator=torch.Generator().manual_seed(2))
+    assert accuracies(bank_ND[order_N], bank_labels_N[order_N], test_MD, test_labels_M, C, K, TEMPERATURE) == expected
+
+
+def test_zero_features_are_counted_and_spoil_nothing(sets: Sets) -> None:
+    bank_ND, bank_labels_N, test_MD, test_labels_M = sets
+    share = accuracies(bank_ND, bank_labels_N, test_MD[1:], test_labels_M[1:], C, 1, 1.0).majority
+    zeroed_MD = torch.cat([torch.zeros(1, D), test_MD[1:]])
+    got = accuracies(bank_ND, bank_labels_N, zeroed_MD, test_labels_M, C, 1, 1.0)
+    assert round(got.majority * M) - round(share * (M - 1)) in (0, 1) and got.weighted == got.majority
+    far_ND = torch.cat([bank_ND.abs(), torch.zeros(50, D)])
+    labels_N = torch.cat([bank_labels_N, torch.full((50,), C)])
+    assert accuracies(far_ND, labels_N, test_MD.abs(), torch.full((M,), C), C + 1, 1, 1.0) == (0, 0)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", [0, 2])
+def test_a_feature_that_is_not_finite_gives_nan(sets: Sets, where: int, bad: float) -> None:
+    sets[where][3, 2] = bad
+    assert all(math.isnan(accuracy) for accuracy in accuracies(*sets, C, K, TEMPERATURE))
+
+
+@pytest.mark.parametrize(("k", "law"), [(0, "`k >= 1` must hold"), (N + 1, "must not exceed the 300 images")])
+def test_errors_state_the_law(sets: Sets, k: int, law: str) -> None:
+    with pytest.raises(ValueError, match=f"{law}.* but got k={k}"):
+        accuracies(*sets, C, k, TEMPERATURE)
+    with pytest.raises(ValueError, match="`temperature > 0` must hold"):
+        accuracies(*sets, C, K, 0.0)

@@ -1,0 +1,128 @@
+"""AUROC, AUPR and FPR95 of all members at once, against scikit-learn's of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+
+from trainables.contract import Method
+from trainables.evaluation.ood import evaluate, fpr95, metric_names
+
+K, N, M = 5, 100, 37
+Sets = tuple[np.ndarray, np.ndarray]
+
+
+def scores(ties: int, seed: int = 0) -> Sets:
+    """`ties` many different values or so; outliers score higher, more so from member to member."""
+    source = np.random.default_rng(seed)
+    inlier_KN, outlier_KM = source.normal(size=(K, N)), source.normal(size=(K, M)) + np.arange(K)[:, None] / 2
+    return np.round(inlier_KN * ties) / ties, np.round(outlier_KM * ties) / ties
+
+
+def measured(inlier_KN: np.ndarray, outlier_KM: np.ndarray) -> dict[str, np.ndarray]:
+    return evaluate({"s": inlier_KN}, {"s": outlier_KM})
+
+
+@pytest.mark.parametrize("ties", [1, 3, 10**6])
+def test_all_three_are_those_of_scikit_learn(ties: int) -> None:
+    inlier_KN, outlier_KM = scores(ties)
+    got = measured(inlier_KN, outlier_KM)
+    assert list(got) == ["auroc_s", "aupr_s", "fpr95_s"]
+    outlier = np.repeat([False, True], [N, M])
+    for k, score in enumerate(np.concatenate([inlier_KN, outlier_KM], axis=1)):
+        false_positives, true_positives, _ = roc_curve(~outlier, -score, drop_intermediate=False)
+        expected = (
+            roc_auc_score(outlier, score),
+            average_precision_score(outlier, score),
+            false_positives[true_positives >= 0.95].min(),
+        )
+        np.testing.assert_allclose([values[k] for values in got.values()], expected, rtol=1e-12)
+
+
+def test_perfect_separation_and_its_opposite() -> None:
+    low, high = np.random.default_rng(0).random((K, N)), 2 + np.random.default_rng(1).random((K, N))
+    best, worst = measured(low, high), measured(high, low)
+    for name, limit in (("auroc_s", 1), ("aupr_s", 1), ("fpr95_s", 0)):
+        np.testing.assert_array_equal(best[name], np.full(K, limit))
+    assert (worst["auroc_s"] == 0).all() and (worst["fpr95_s"] == 1).all()
+    np.testing.assert_allclose(worst["aupr_s"], np.mean(np.arange(1, N + 1) / np.arange(N + 1, 2 * N + 1)))
+
+
+def test_equal_distributions_are_told_apart_no_better_than_by_chance() -> None:
+    """The very same scores; 95 of 100 outliers pass with the 95 inliers, and the precision is one half throughout."""
+    inlier_KN, _ = scores(10**9)
+    got = measured(inlier_KN, inlier_KN)
+    for name, chance in (("auroc_s", 0.5), ("aupr_s", 0.5), ("fpr95_s", 0.95)):
+        np.testing.assert_allclose(got[name], np.full(K, chance), rtol=1e-12)
+
+
+def test_one_score_for_all_accepts_all() -> None:
+    got = measured(np.full((1, N), 7.0), np.full((1, M), 7.0))
+    assert got["auroc_s"] == 0.5 and got["aupr_s"] == pytest.approx(M / (N + M)) and got["fpr95_s"] == 1
+
+
+@pytest.mark.parametrize(("inliers", "accepted"), [(1, 1), (19, 19), (20, 19), (21, 20), (100, 95), (10_000, 9500)])
+def test_at_least_95_percent_of_the_inliers_are_accepted_and_no_more_than_needed(inliers: int, accepted: int) -> None:
+    """An outlier on each gap between inliers: those below the last accepted one pass."""
+    inlier_N = np.random.default_rng(0).permutation(inliers).astype(float)
+    assert fpr95(inlier_N, np.arange(0.5, inliers)) == (accepted - 1) / inliers
+
+
+def test_an_outlier_at_the_threshold_passes() -> None:
+    inlier_N = np.arange(20.0)
+    assert fpr95(inlier_N, np.array([18.0])) == 1 and fpr95(inlier_N, np.array([18.0 + 1e-9])) == 0
+
+
+def test_swapping_the_sets_mirrors_the_auroc() -> None:
+    inlier_KN, outlier_KM = scores(3)
+    swapped = measured(outlier_KM, inlier_KN)["auroc_s"]
+    np.testing.assert_allclose(measured(inlier_KN, outlier_KM)["auroc_s"], 1 - swapped, rtol=1e-12)
+    mirrored = measured(-outlier_KM, -inlier_KN)["auroc_s"]
+    np.testing.assert_allclose(measured(inlier_KN, outlier_KM)["auroc_s"], mirrored, rtol=1e-12)
+
+
+@pytest.mark.parametrize("ties", [3, 10**6])
+def test_only_the_order_of_scores_counts_not_that_of_images(ties: int) -> None:
+    inlier_KN, outlier_KM = scores(ties)
+    source = np.random.default_rng(3)
+    shuffled = source.permuted(inlier_KN, axis=1), source.permuted(outlier_KM, axis=1)
+    expected = measured(inlier_KN, outlier_KM)
+    for got in (measured(*shuffled), measured(np.exp(inlier_KN), np.exp(outlier_KM))):
+        for name, values_K in got.items():
+            np.testing.assert_allclose(values_K, expected[name], rtol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", [0, 1])
+def test_a_score_that_is_not_finite_spoils_its_own_member_alone(where: int, bad: float) -> None:
+    clean, sets = measured(*scores(3)), scores(3)
+    sets[where][2, 7] = bad
+    for name, values_K in measured(*sets).items():
+        assert np.isnan(values_K[2])
+        np.testing.assert_array_equal(np.delete(values_K, 2), np.delete(clean[name], 2))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("empty", [0, 1])
+def test_without_inliers_or_outliers_nothing_is_defined(empty: int) -> None:
+    sets = list(scores(3))
+    sets[empty] = np.zeros((K, 0))
+    assert all(np.isnan(values_K).all() for values_K in measured(*sets).values())
+
+
+def test_both_sets_must_have_the_same_scores_of_the_same_members() -> None:
+    inlier_KN, outlier_KM = scores(3)
+    with pytest.raises(ValueError, match=r"must have the same scores, but got \['joint'\] and \['dir'\]"):
+        evaluate({"joint": inlier_KN}, {"dir": outlier_KM})
+    with pytest.raises(ValueError):
+        measured(inlier_KN, outlier_KM[1:])
+
+
+def test_metric_names_are_what_evaluate_returns() -> None:
+    class Scoring(Method):
+        scores = ("joint", "dir")
+
+    given = {score: np.zeros((K, N)) for score in Scoring.scores}
+    assert tuple(evaluate(given, given)) == metric_names(Scoring)
+    assert metric_names(Method) == ()

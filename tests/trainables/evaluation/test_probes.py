@@ -1,0 +1,161 @@
+"""Fused probes against a loop of autograd and torch's own SGD, scikit-learn, and each member alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from trainables.evaluation.probes import accuracies, fit
+
+K, N, M, D, C, B = 3, 130, 70, 7, 5, 32
+Sets = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def generator_of_epoch(epoch: int) -> torch.Generator:
+    return torch.Generator().manual_seed(100 + epoch)
+
+
+HOW: dict[str, Any] = {"epochs": 6, "lr": 0.3, "batch_size": B, "generator_of_epoch": generator_of_epoch}
+
+
+@pytest.fixture
+def sets() -> Sets:
+    """Members see the same classes, each in features of its own."""
+    source = torch.Generator().manual_seed(0)
+    centres_KCD = torch.randn(K, C, D, generator=source)
+    bank_labels_N, test_labels_M = (torch.randint(C, (count,), generator=source) for count in (N, M))
+    bank_KND, test_KMD = (
+        centres_KCD[:, labels] + torch.randn(K, len(labels), D, generator=source)
+        for labels in (bank_labels_N, test_labels_M)
+    )
+    return bank_KND, bank_labels_N, test_KMD, test_labels_M
+
+
+def test_training_is_that_of_autograd_and_torch_sgd(sets: Sets) -> None:
+    bank_KND, labels_N, _, _ = sets
+    weight_KCD, bias_KC1 = fit(bank_KND, labels_N, C, **HOW)
+    for bank_ND, weight_CD, bias_C1 in zip(bank_KND.double(), weight_KCD, bias_KC1, strict=True):
+        layer = torch.nn.Linear(D, C, dtype=torch.float64)
+        torch.nn.init.zeros_(layer.weight)
+        torch.nn.init.zeros_(layer.bias)
+        optimiser = torch.optim.SGD(layer.parameters(), lr=0.3, momentum=0.9)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=6 * (N // B))
+        for epoch in range(6):
+            order_N = torch.randperm(N, generator=generator_of_epoch(epoch))
+            for batch_B in order_N.split(B)[: N // B]:
+                optimiser.zero_grad()
+                torch.nn.functional.cross_entropy(layer(bank_ND[batch_B]), labels_N[batch_B]).backward()
+                optimiser.step()
+                schedule.step()
+        torch.testing.assert_close(weight_CD.double(), layer.weight.detach(), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(bias_C1[:, 0].double(), layer.bias.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_one_step_moves_each_class_by_its_share_of_the_images(sets: Sets) -> None:
+    """From zero every class has probability 1/C; a batch size beyond N is N, so one epoch is one step."""
+    bank_KND, labels_N, _, _ = sets
+    weight_KCD, bias_KC1 = fit(
+        bank_KND, labels_N, C, epochs=1, lr=0.7, batch_size=10 * N, generator_of_epoch=generator_of_epoch
+    )
+    pull_NC = torch.nn.functional.one_hot(labels_N, C) - 1 / C
+    torch.testing.assert_close(weight_KCD, 0.7 / N * pull_NC.T @ bank_KND, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(bias_KC1[..., 0], (0.7 * pull_NC.mean(0)).expand(K, C), rtol=1e-5, atol=1e-6)
+
+
+def test_real_digits_as_well_as_scikit_learns_regression() -> None:
+    images, labels = load_digits(return_X_y=True)
+    features = (images - images.mean()) / images.std()
+    bank_1ND, test_1MD = (torch.from_numpy(half[None]).float() for half in (features[:1200], features[1200:]))
+    labels_N, labels_M = torch.from_numpy(labels[:1200]), torch.from_numpy(labels[1200:])
+    how: dict[str, Any] = {"epochs": 200, "lr": 0.1, "batch_size": 128, "generator_of_epoch": generator_of_epoch}
+    got = accuracies(bank_1ND, labels_N, test_1MD, labels_M, 10, **how)[1]
+    reference = LogisticRegression(C=100, max_iter=1000).fit(features[:1200], labels[:1200])
+    assert got == pytest.approx(reference.score(features[1200:], labels[1200:]), abs=0.01)
+
+
+def test_fused_equals_alone(sets: Sets) -> None:
+    bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
+    fused = accuracies(*sets, C, **HOW, top=(1, 2))
+    weights = fit(bank_KND, bank_labels_N, C, **HOW)
+    assert len(set(fused[1])) > 1, "the members differ"
+    for k in range(K):
+        one = slice(k, k + 1)
+        alone = accuracies(bank_KND[one], bank_labels_N, test_KMD[one], test_labels_M, C, **HOW, top=(1, 2))
+        assert {top: share[0] for top, share in alone.items()} == {top: share[k] for top, share in fused.items()}
+        for got, expected in zip(fit(bank_KND[one], bank_labels_N, C, **HOW), weights, strict=True):
+            torch.testing.assert_close(got, expected[one], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", [0, 2])
+def test_a_feature_that_is_not_finite_spoils_its_own_member_alone(sets: Sets, where: int, bad: float) -> None:
+    clean = accuracies(*sets, C, **HOW)[1]
+    sets[where][1, 5, 3] = bad
+    got = accuracies(*sets, C, **HOW)[1]
+    assert np.isnan(got[1]) and got.dtype == np.float64
+    np.testing.assert_array_equal(np.delete(got, 1), np.delete(clean, 1))
+
+
+def test_renaming_the_classes_changes_no_accuracy(sets: Sets) -> None:
+    bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
+    renamed_C = torch.tensor([3, 0, 4, 1, 2])
+    got = accuracies(bank_KND, renamed_C[bank_labels_N], test_KMD, renamed_C[test_labels_M], C, **HOW, top=(1, 3))
+    expected = accuracies(*sets, C, **HOW, top=(1, 3))
+    for top in (1, 3):
+        np.testing.assert_array_equal(got[top], expected[top])
+
+
+def test_more_places_never_hit_less_and_all_of_them_always_hit(sets: Sets) -> None:
+    shares = accuracies(*sets, C, **HOW, top=range(1, C + 1))
+    assert list(shares) == list(range(1, C + 1))
+    table_CK = np.stack(list(shares.values()))
+    assert (np.diff(table_CK, axis=0) >= 0).all() and (table_CK[-1] == 1).all() and (table_CK[0] < 1).all()
+    assert table_CK[0].min() > 1.5 / C
+
+
+def test_of_equal_logits_only_one_is_right() -> None:
+    """A collapsed encoder and four classes of equal size: all logits are exactly 0, and the lowest class is guessed."""
+    labels_M = torch.arange(4).repeat(8)
+    zero_1MD = torch.zeros(1, len(labels_M), D)
+    how = HOW | {"batch_size": len(labels_M)}
+    assert not fit(zero_1MD, labels_M, 4, **how)[1].any()
+    got = accuracies(zero_1MD, labels_M, zero_1MD, labels_M, 4, **how, top=(1, 2))
+    assert {top: float(share[0]) for top, share in got.items()} == {1: 0.25, 2: 0.5}
+
+
+def test_a_feature_that_is_not_finite_counts_even_if_its_image_was_never_drawn(sets: Sets) -> None:
+    left_out = torch.randperm(N, generator=generator_of_epoch(0))[-1]
+    sets[0][1, left_out, 0] = math.nan
+    how = HOW | {"epochs": 1}
+    assert fit(sets[0], sets[1], C, **how)[0].isfinite().all()
+    assert np.isnan(accuracies(*sets, C, **how)[1]).tolist() == [False, True, False]
+
+
+def test_features_of_other_precisions_are_read_as_float32(sets: Sets) -> None:
+    bank_KND, labels_N, _, _ = sets
+    for dtype in (torch.float64, torch.bfloat16):
+        got = fit(bank_KND.to(dtype), labels_N, C, **HOW)[0]
+        assert torch.equal(got, fit(bank_KND.to(dtype).float(), labels_N, C, **HOW)[0])
+
+
+@pytest.mark.parametrize(
+    ("changed", "law"),
+    [
+        ({"epochs": 0}, "`epochs >= 1` must hold"),
+        ({"batch_size": 0}, "`batch_size >= 1` must hold"),
+        ({"lr": 0.0}, "`lr > 0` must hold"),
+        ({"top": (1, C + 1)}, "`1 <= top <= 5` must hold, but got top=6"),
+        ({"top": (0,)}, "`1 <= top <= 5` must hold, but got top=0"),
+    ],
+)
+def test_errors_state_the_law(sets: Sets, changed: dict[str, float], law: str) -> None:
+    with pytest.raises(ValueError, match=law):
+        accuracies(*sets, C, **HOW | changed)

@@ -1,4 +1,4 @@
-"""Which images of a data set are trained on, and which test images count as outliers.
+"""Which images of a data set are trained on, and which are outliers.
 
 Shapes: N images, C channels, H rows, W columns.
 """
@@ -7,29 +7,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
-from trainables.data.datasets import Dataset
+from trainables.data.dataset import UNLABELLED, Dataset, Images
+from trainables.data.folders import Folder
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
     """What one trial sees of a data set."""
 
-    train_images: Tensor
+    train_images: Images
     """uint8 `[N, C, H, W]`, pixels in 0..levels."""
 
     train_labels: Tensor
+    """int64 `[N]`, indices of `classes`, or UNLABELLED."""
+
+    labelled_images: Images
+    """The training images that have a label, which k-NN and probes learn from; `train_images` itself where all do."""
+
+    labelled_labels: Tensor
     """int64 `[N]`, indices of `classes`."""
 
-    test_images: Tensor
+    test_images: Images
     """As `train_images`."""
 
     test_labels: Tensor
-    """As `train_labels`."""
+    """int64 `[N]`, indices of `classes`."""
 
     outlier: Tensor | None
-    """bool `[N]`, True where a test image is of a class not trained on; None if all classes are."""
+    """bool `[N]`, True where a test image is of a class not trained on; None if all that are tested are."""
 
     classes: tuple[str, ...]
     """Names of all classes of the data set."""
@@ -38,17 +46,76 @@ class Split:
     """The pixel value of white."""
 
     mean: tuple[float, ...]
-    """Mean of each channel over all training images of the data set (not of one class), of pixels in [0, 1]."""
+    """Mean of each channel over all training images of the data set (whatever the split), of pixels in [0, 1]."""
 
     std: tuple[float, ...]
     """Standard deviation of each channel, likewise."""
 
+    held_out_images: Images | None = None
+    """The test images of the classes that are neither trained on nor tested; None if there are no such classes."""
+
 
 def whole(dataset: Dataset) -> Split:
     """All training images, all test images, no outliers."""
+    labelled_N = dataset.train_labels != UNLABELLED
+    return replace(
+        _trained_on(dataset, labelled_N), train_images=dataset.train_images, train_labels=dataset.train_labels
+    )
+
+
+def one_class(dataset: Dataset, normal_class: int) -> Split:
+    """The training images of `normal_class` alone and the whole test set, where every other class is an outlier.
+
+    ValueError unless `normal_class` is an index of the data set's classes.
+    """
+    _check_class("normal_class", dataset, normal_class)
+    return replace(
+        _trained_on(dataset, dataset.train_labels == normal_class), outlier=dataset.test_labels != normal_class
+    )
+
+
+def held_out(dataset: Dataset, classes: tuple[int, ...]) -> Split:
+    """Training and test images without those of `classes`, whose test images are kept apart. Labels stay as they are.
+
+    Unlabelled images are left out, since they may be of any class. ValueError unless `classes` are distinct indices of
+    the data set's classes, at least one, and at least two are left.
+    """
+    for one in classes:
+        _check_class("each held-out class", dataset, one)
+    twice = sorted({one for one in classes if classes.count(one) > 1})
+    if twice:
+        raise ValueError(f"a class must be held out once, but got {twice[0]} more than once")
+    if not 1 <= len(classes) <= len(dataset.classes) - 2:
+        raise ValueError(
+            f"at least one class must be held out and two be left of the {len(dataset.classes)} of {dataset.name}, "
+            f"but got {len(classes)} held out"
+        )
+    held = torch.tensor(classes)
+    train_N = ~torch.isin(dataset.train_labels, torch.tensor([*classes, UNLABELLED]))
+    held_N = torch.isin(dataset.test_labels, held)
+    return replace(
+        _trained_on(dataset, train_N),
+        test_images=choose(dataset.test_images, ~held_N),
+        test_labels=dataset.test_labels[~held_N],
+        held_out_images=choose(dataset.test_images, held_N),
+    )
+
+
+def choose(images: Images, mask_N: Tensor) -> Images:
+    """The images where `mask` (bool `[N]`) is True; `images` itself where all of it is."""
+    if mask_N.all():
+        return images
+    return images.only(mask_N) if isinstance(images, Folder) else images[mask_N]
+
+
+def _trained_on(dataset: Dataset, mask_N: Tensor) -> Split:
+    """The training images, all labelled, of a bool mask, and the whole test set."""
+    images, labels_N = choose(dataset.train_images, mask_N), dataset.train_labels[mask_N]
     return Split(
-        train_images=dataset.train_images,
-        train_labels=dataset.train_labels,
+        train_images=images,
+        train_labels=labels_N,
+        labelled_images=images,
+        labelled_labels=labels_N,
         test_images=dataset.test_images,
         test_labels=dataset.test_labels,
         outlier=None,
@@ -59,18 +126,7 @@ def whole(dataset: Dataset) -> Split:
     )
 
 
-def one_class(dataset: Dataset, normal_class: int) -> Split:
-    """The training images of `normal_class` alone and the whole test set, where every other class is an outlier.
-
-    ValueError unless `normal_class` is an index of the data set's classes.
-    """
+def _check_class(name: str, dataset: Dataset, index: object) -> None:
     last = len(dataset.classes) - 1
-    if isinstance(normal_class, bool) or not isinstance(normal_class, int) or not 0 <= normal_class <= last:
-        raise ValueError(f"normal_class must be one of 0..{last} for {dataset.name}, but got {normal_class!r}")
-    normal_N = dataset.train_labels == normal_class
-    return replace(
-        whole(dataset),
-        train_images=dataset.train_images[normal_N],
-        train_labels=dataset.train_labels[normal_N],
-        outlier=dataset.test_labels != normal_class,
-    )
+    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index <= last:
+        raise ValueError(f"{name} must be one of 0..{last} for {dataset.name}, but got {index!r}")

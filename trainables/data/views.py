@@ -45,6 +45,10 @@ class Parameters:
         stacked_NB = torch.stack(list(self.values.values())).to(device, non_blocking=True)
         return Parameters(dict(zip(self.values, stacked_NB.unbind(), strict=True)), self.order)
 
+    def part(self, which: slice) -> Parameters:
+        """Those of some images of the batch."""
+        return Parameters({name: value_B[which] for name, value_B in self.values.items()}, self.order)
+
 
 @dataclass(frozen=True)
 class Views:

@@ -1,0 +1,86 @@
+"""The digits' split is what it always was, and the enlarged ones are the same digits."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from trainables.data.datasets import load
+
+
+def test_digits_are_the_embedded_images(tmp_path: Path) -> None:
+    digits = load("digits", tmp_path / "absent")
+    assert digits.train_images.shape == (1260, 1, 8, 8) and digits.test_images.shape == (537, 1, 8, 8)
+    assert digits.train_images[:].dtype == torch.uint8 and digits.train_labels.dtype == torch.int64
+    assert digits.train_images[:].max() == digits.levels == 16
+    assert not (tmp_path / "absent").exists()
+
+
+def test_digits_split_is_stratified_and_loses_nothing(tmp_path: Path) -> None:
+    digits = load("digits", tmp_path)
+    train, test = digits.train_labels.bincount(), digits.test_labels.bincount()
+    assert (train + test).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert ((test / (train + test) - 0.3).abs() < 0.005).all()
+
+
+def test_digits_split_is_disjoint_and_in_file_order(tmp_path: Path) -> None:
+    from sklearn.datasets import load_digits
+
+    digits = load("digits", tmp_path)
+    images, labels = load_digits(return_X_y=True)
+    zeros = images[labels == 0]
+    test = [position for position in range(len(zeros)) if position % 10 in (2, 5, 8)]
+    train = [position for position in range(len(zeros)) if position % 10 not in (2, 5, 8)]
+    assert (digits.test_images[digits.test_labels == 0].flatten(1).numpy() == zeros[test]).all()
+    assert (digits.train_images[digits.train_labels == 0].flatten(1).numpy() == zeros[train]).all()
+
+
+def test_digits_split_never_changes(tmp_path: Path) -> None:
+    digits = load("digits", tmp_path)
+    parts = (digits.train_images[:], digits.train_labels.byte(), digits.test_images[:], digits.test_labels.byte())
+    checksum = hashlib.sha256(b"".join(part.numpy().tobytes() for part in parts)).hexdigest()
+    assert checksum == "1ea76b6cf9f3b2cdd48de46575279b9cd417827dd4ae2d285e30dea23eea4464"
+
+
+def test_digits_normalisation_is_that_of_the_training_images(tmp_path: Path) -> None:
+    digits = load("digits", tmp_path)
+    pixels = digits.train_images[:] / 16
+    assert digits.mean[0] == pytest.approx(pixels.mean().item(), abs=1e-5)
+    assert digits.std[0] == pytest.approx(pixels.std(correction=0).item(), abs=1e-5)
+
+
+def test_digits_do_not_import_torchvision(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from trainables.data.datasets import load; load('digits', Path('.'))"
+    done = subprocess.run([sys.executable, "-c", f"{code}; sys.exit('torchvision' in sys.modules)"])
+    assert done.returncode == 0
+
+
+def test_enlarged_digits_keep_split_and_labels(tmp_path: Path) -> None:
+    small, large = load("digits", tmp_path), load("digits32", tmp_path)
+    assert large.train_images.shape == (1260, 3, 32, 32) and large.test_images.shape == (537, 3, 32, 32)
+    assert large.train_images[:].dtype == torch.uint8 and large.levels == 255
+    assert (large.train_labels == small.train_labels).all() and (large.test_labels == small.test_labels).all()
+    assert (large.train_images[:] == large.train_images[:][:, :1]).all()
+
+
+def test_digits_are_enlarged_as_pil_does(tmp_path: Path) -> None:
+    """In 32-bit floating point, and then rounded."""
+    small, large = load("digits", tmp_path).test_images[:], load("digits32", tmp_path).test_images[:]
+    for i in range(0, len(small), 20):
+        image = Image.fromarray(small[i, 0].numpy().astype(np.float32) * 255 / 16)
+        wanted = np.asarray(image.resize((32, 32), Image.Resampling.BILINEAR))
+        assert np.abs(wanted - large[i, 0].numpy()).max() <= 0.5 + 1e-4
+
+
+def test_enlarged_digits_normalisation_is_that_of_the_training_images(tmp_path: Path) -> None:
+    digits = load("digits32", tmp_path)
+    pixels = digits.train_images[:].double() / 255
+    assert digits.mean == pytest.approx(pixels.mean(dim=(0, 2, 3)).tolist(), abs=1e-6)
+    assert digits.std == pytest.approx(pixels.std(dim=(0, 2, 3), correction=0).tolist(), abs=1e-6)

@@ -1,0 +1,87 @@
+"""Published sets hold what torchvision reads from their files, in its order."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from torchvision.datasets import CIFAR100, STL10, SVHN
+
+from tests.cifar_files import write_cifar10, write_cifar100
+from tests.published_files import write_stl10, write_svhn
+from trainables.data import published
+from trainables.data.datasets import UNLABELLED, load
+
+
+def test_cifar10_holds_what_the_files_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cifar10(tmp_path, 3, monkeypatch)
+    cifar = load("cifar10", tmp_path)
+    raw = pickle.loads((tmp_path / "cifar-10-batches-py/data_batch_1").read_bytes(), encoding="latin1")
+    assert cifar.train_images.shape == cifar.test_images.shape == (30, 3, 32, 32)
+    assert (cifar.train_images[:6].flatten(1).numpy() == raw["data"]).all()
+    assert cifar.train_labels[:6].tolist() == raw["labels"]
+    assert cifar.train_images[:].dtype == torch.uint8 and cifar.train_labels.dtype == torch.int64
+    assert cifar.classes[0] == "airplane" and len(cifar.classes) == 10
+
+
+def test_cifar100_has_the_fine_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_cifar100(tmp_path, 2, monkeypatch)
+    cifar, theirs = load("cifar100", tmp_path), CIFAR100(tmp_path, train=False)
+    raw = pickle.loads((folder / "train").read_bytes(), encoding="latin1")
+    assert (cifar.train_images[:].flatten(1).numpy() == raw["data"]).all()
+    assert cifar.train_labels.tolist() == raw["fine_labels"] and len(cifar.classes) == 100
+    assert (cifar.test_images[:].permute(0, 2, 3, 1).numpy() == theirs.data).all()
+    assert cifar.test_labels.tolist() == theirs.targets
+
+
+@pytest.mark.parametrize("block", [7, 20, 1000])
+def test_stl10_is_as_torchvision_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(published, "STL10_BLOCK", block)
+    write_stl10(tmp_path, monkeypatch)
+    stl, train, test = load("stl10", tmp_path), STL10(tmp_path, "train+unlabeled"), STL10(tmp_path, "test")
+    assert train.labels is not None and test.labels is not None
+    assert stl.train_images.shape == (50, 3, 96, 96) and stl.test_images.shape == (20, 3, 96, 96)
+    assert (stl.train_images[:].numpy() == train.data).all() and (stl.test_images[:].numpy() == test.data).all()
+    assert stl.train_labels.tolist() == train.labels.tolist()  # theirs are 255 or -1, by numpy's version
+    assert stl.test_labels.tolist() == test.labels.tolist()
+    assert stl.train_images[:].is_contiguous() and stl.train_labels.dtype == torch.int64
+
+
+def test_stl10_has_unlabelled_images_after_the_labelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_stl10(tmp_path, monkeypatch, labelled=20, unlabelled=30)
+    stl = load("stl10", tmp_path)
+    assert (stl.train_labels == UNLABELLED).tolist() == [False] * 20 + [True] * 30
+    assert stl.train_labels[:20].unique().tolist() == stl.test_labels.unique().tolist() == list(range(10))
+
+
+def test_stl10_pixel_is_where_it_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files run through channels, then columns, then rows."""
+    folder = write_stl10(tmp_path, monkeypatch)
+    raw = (folder / "unlabeled_X.bin").read_bytes()
+    image, channel, row, column = 3, 2, 5, 70
+    there = raw[((image * 3 + channel) * 96 + column) * 96 + row]
+    assert load("stl10", tmp_path).train_images[20:][image, channel, row, column] == there
+
+
+def test_svhn_is_as_torchvision_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_svhn(tmp_path, monkeypatch)
+    svhn = load("svhn", tmp_path)
+    parts = ((svhn.train_images, svhn.train_labels, "train"), (svhn.test_images, svhn.test_labels, "test"))
+    for images, labels, split in parts:
+        theirs = SVHN(tmp_path, split)
+        assert (images[:].numpy() == theirs.data).all() and labels.tolist() == theirs.labels.tolist()
+        assert images[:].is_contiguous() and labels.dtype == torch.int64
+        assert labels.unique().tolist() == list(range(10))
+
+
+def test_svhn_calls_a_zero_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files call it 10."""
+    from scipy.io import loadmat
+
+    write_svhn(tmp_path, monkeypatch)
+    raw = loadmat(tmp_path / "test_32x32.mat")
+    svhn = load("svhn", tmp_path)
+    assert (svhn.test_labels.numpy() == raw["y"][:, 0] % 10).all() and 10 in raw["y"]
+    assert svhn.test_images[:][4, 1, 2, 3] == raw["X"][2, 3, 1, 4]

@@ -1,0 +1,66 @@
+"""Files that others publish: fetched once, by whoever is first, and verified by their checksums."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from http.client import HTTPException
+from pathlib import Path
+
+from trainables.data.errors import DataError
+
+
+def ensure(
+    name: str,
+    root: Path,
+    files: Sequence[tuple[Path, str]],
+    archive: tuple[str, str],
+    url: str,
+    fetch: Callable[[Path], object],
+) -> None:
+    """Make sure that `files` (path below `root`, MD5) of the set `name` are there and intact; else DataError.
+
+    Absent ones are fetched by `fetch(folder)` into a folder of their own, from the `archive` (name, MD5) in `root` if
+    there is one, and renamed into place under a lock, so that no process sees a half-written set. What is there is
+    never overwritten.
+    """
+    from filelock import FileLock
+
+    if not any((root / path).exists() for path, _ in files):
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            with FileLock(root / f".{name}.lock"):
+                if not any((root / path).exists() for path, _ in files):
+                    _download(root, {path.parts[0] for path, _ in files}, archive, fetch)
+        except (OSError, RuntimeError, HTTPException) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise DataError(
+                f"{name} is absent from {root} and its download failed ({reason}); put {archive[0]} there, from {url}"
+            ) from error
+    for path, md5 in files:
+        verify(name, root / path, md5, root / path.parts[0])
+
+
+def verify(name: str, path: Path, md5: str, remove: Path) -> None:
+    """DataError unless the file at `path` has the checksum `md5`; it advises to `remove` what is corrupt."""
+    from torchvision.datasets.utils import check_integrity
+
+    if not check_integrity(path, md5):
+        state = "does not have its published checksum" if path.exists() else "is missing"
+        raise DataError(f"{name} is corrupt: {path} {state}; remove {remove} to have it downloaded again")
+
+
+def _download(root: Path, entries: set[str], archive: tuple[str, str], fetch: Callable[[Path], object]) -> None:
+    """Fetch into a temporary folder and rename `entries` of it into `root`; torchvision's progress bar is hidden."""
+    file, md5 = archive
+    with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as staging:
+        if (root / file).exists():
+            verify("the archive", root / file, md5, root / file)
+            Path(staging, file).symlink_to((root / file).resolve())
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            fetch(Path(staging))
+        for entry in entries:
+            os.replace(Path(staging, entry), root / entry)

@@ -1,0 +1,51 @@
+"""What a data set is: labelled images for training and testing.
+
+Shapes: N images, C channels, H rows, W columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch import Tensor
+
+from trainables.data.folders import Folder
+
+Images: TypeAlias = Tensor | Folder
+"""uint8 `[N, C, H, W]`, resident or decoded when asked for."""
+
+UNLABELLED = -1
+"""The label of training images of unknown class."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Labelled images for training and testing, on the CPU."""
+
+    name: str
+    """Its name in DATASETS."""
+
+    train_images: Images
+    """uint8 `[N, C, H, W]`, pixels in 0..levels."""
+
+    train_labels: Tensor
+    """int64 `[N]`, indices of `classes`, or UNLABELLED."""
+
+    test_images: Images
+    """As `train_images`."""
+
+    test_labels: Tensor
+    """int64 `[N]`, indices of `classes`."""
+
+    classes: tuple[str, ...]
+    """Names of the classes."""
+
+    levels: int
+    """The pixel value of white."""
+
+    mean: tuple[float, ...]
+    """Mean of each channel over the training images, of pixels scaled to [0, 1]."""
+
+    std: tuple[float, ...]
+    """Standard deviation of each channel, likewise."""

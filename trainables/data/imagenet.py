@@ -1,0 +1,41 @@
+"""ImageNet, or any other images in its place, as folders of files that are decoded when asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trainables.data.dataset import Dataset
+from trainables.data.errors import DataError
+from trainables.data.folders import Folder
+from trainables.data.listing import list_images, same_classes
+
+SIDE = 224
+"""Pixels along each side of an image as models see it."""
+
+
+def imagenet(root: Path) -> Dataset:
+    """ImageNet's training and validation images as 3x224x224, from `root/imagenet/{train,val}/CLASS/*`.
+
+    Classes are the sorted names of the folders. DataError where they are not as `list_images` wants them; the files
+    are not opened here.
+    """
+    folder = root / "imagenet"
+    if not folder.is_dir():
+        raise DataError(
+            f"imagenet is absent from {root} and not to be downloaded; put its images into {folder}/train/CLASS/ and "
+            f"{folder}/val/CLASS/, from https://image-net.org"
+        )
+    train_names, train_labels, classes = list_images("imagenet", folder, "train")
+    val_names, val_labels, val_classes = list_images("imagenet", folder, "val")
+    same_classes("imagenet", folder, classes, val_classes)
+    return Dataset(
+        name="imagenet",
+        train_images=Folder(folder, train_names, SIDE),
+        train_labels=train_labels,
+        test_images=Folder(folder, val_names, SIDE),
+        test_labels=val_labels,
+        classes=classes,
+        levels=255,
+        mean=(0.485, 0.456, 0.406),
+        std=(0.229, 0.224, 0.225),
+    )

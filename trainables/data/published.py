@@ -1,0 +1,131 @@
+"""The data sets that torchvision fetches and reads: verified by their published checksums, downloaded when absent.
+
+Shapes: N images, C channels, H rows, W columns.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.data.archives import ensure
+from trainables.data.dataset import UNLABELLED, Dataset
+
+STL10_CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
+STL10_SHAPE = (3, 96, 96)
+STL10_BLOCK = 1000
+"""Images read at a time: what is held beside the images themselves."""
+
+
+def cifar10(root: Path) -> Dataset:
+    """CIFAR-10: 50,000 training and 10,000 test images of 3x32x32, read from `root`, downloaded when absent."""
+    from torchvision.datasets import CIFAR10
+
+    return _cifar("cifar10", CIFAR10, root, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
+
+
+def cifar100(root: Path) -> Dataset:
+    """CIFAR-100: as CIFAR-10, of 100 classes (the fine labels)."""
+    from torchvision.datasets import CIFAR100
+
+    return _cifar("cifar100", CIFAR100, root, mean=(0.5071, 0.4865, 0.4409), std=(0.2673, 0.2564, 0.2762))
+
+
+def stl10(root: Path) -> Dataset:
+    """STL-10: 5,000 labelled, then 100,000 unlabelled training images, and 8,000 test images of 3x96x96.
+
+    torchvision would hold the training images (2.9 GB) twice; here they are read in blocks.
+    """
+    from torchvision.datasets import STL10
+
+    folder = Path(STL10.base_folder)
+    ensure(
+        "stl10", root, [(folder / file, md5) for file, md5 in (*STL10.train_list, *STL10.test_list)],
+        (STL10.filename, STL10.tgz_md5), STL10.url, fetch=lambda staging: STL10(staging, download=True),
+    )  # fmt: skip
+    images, labels, unlabelled = (root / folder / file for file, _ in STL10.train_list)
+    test_images, test_labels = (root / folder / file for file, _ in STL10.test_list)
+    train_NCHW, labels_N = _stl10_images(images, unlabelled), _stl10_labels(labels)
+    unlabelled_N = torch.full((len(train_NCHW) - len(labels_N),), UNLABELLED)
+    return Dataset(
+        name="stl10",
+        train_images=train_NCHW,
+        train_labels=torch.cat([labels_N, unlabelled_N]),
+        test_images=_stl10_images(test_images),
+        test_labels=_stl10_labels(test_labels),
+        classes=STL10_CLASSES,
+        levels=255,
+        mean=(0.4467, 0.4398, 0.4066),
+        std=(0.2603, 0.2566, 0.2713),
+    )
+
+
+def svhn(root: Path) -> Dataset:
+    """SVHN's cropped digits: 73,257 training and 26,032 test images of 3x32x32; either file is fetched if absent."""
+    from torchvision.datasets import SVHN
+
+    def read(split: str) -> tuple[Tensor, Tensor]:
+        url, file, md5 = SVHN.split_list[split]
+        ensure("svhn", root, [(Path(file), md5)], (file, md5), url, partial(SVHN, split=split, download=True))
+        part = SVHN(root, split)
+        return torch.from_numpy(part.data).contiguous(), torch.from_numpy(part.labels)
+
+    (train_NCHW, train_N), (test_NCHW, test_N) = read("train"), read("test")
+    return Dataset(
+        name="svhn",
+        train_images=train_NCHW,
+        train_labels=train_N,
+        test_images=test_NCHW,
+        test_labels=test_N,
+        classes=tuple("0123456789"),
+        levels=255,
+        mean=(0.4377, 0.4438, 0.4728),
+        std=(0.1980, 0.2010, 0.1970),
+    )
+
+
+def _cifar(name: str, source: Any, root: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
+    """A set that torchvision keeps in the format of CIFAR; `source` is its class there."""
+    folder = Path(source.base_folder)
+    checksums = [*source.train_list, *source.test_list, (source.meta["filename"], source.meta["md5"])]
+    ensure(
+        name, root, [(folder / file, md5) for file, md5 in checksums], (source.filename, source.tgz_md5), source.url,
+        fetch=lambda staging: source(staging, download=True),
+    )  # fmt: skip
+    train, test = source(root, train=True), source(root, train=False)
+    return Dataset(
+        name=name,
+        train_images=torch.from_numpy(train.data).permute(0, 3, 1, 2).contiguous(),
+        train_labels=torch.tensor(train.targets),
+        test_images=torch.from_numpy(test.data).permute(0, 3, 1, 2).contiguous(),
+        test_labels=torch.tensor(test.targets),
+        classes=tuple(train.classes),
+        levels=255,
+        mean=mean,
+        std=std,
+    )
+
+
+def _stl10_images(*paths: Path) -> Tensor:
+    """uint8 `[N, 3, 96, 96]`, one file after the other; the files hold columns before rows."""
+    size = math.prod(STL10_SHAPE)
+    images_NCHW = np.empty((sum(path.stat().st_size for path in paths) // size, *STL10_SHAPE), dtype=np.uint8)
+    done = 0
+    for path in paths:
+        with path.open("rb") as file:
+            while len(block := np.fromfile(file, dtype=np.uint8, count=STL10_BLOCK * size)):
+                block_BCWH = block.reshape(-1, *STL10_SHAPE)
+                images_NCHW[done : done + len(block_BCWH)] = block_BCWH.transpose(0, 1, 3, 2)
+                done += len(block_BCWH)
+    return torch.from_numpy(images_NCHW)
+
+
+def _stl10_labels(path: Path) -> Tensor:
+    """int64 `[N]` from 0; the file counts from 1."""
+    return torch.from_numpy(np.fromfile(path, dtype=np.uint8).astype(np.int64)) - 1

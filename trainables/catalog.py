@@ -6,6 +6,26 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from trainables.contract import Method
+from trainables.methods.barlow_twins import BarlowTwins
+from trainables.methods.byol import BYOL
+from trainables.methods.moco import MoCo
+from trainables.methods.random_encoder import RandomEncoder
+from trainables.methods.simclr import SimCLR
+from trainables.methods.simsiam import SimSiam
+from trainables.methods.swav import SwAV
+from trainables.methods.vicreg import VICReg
 from trainables.methods.vje import VJE
 
-METHODS: Mapping[str, type[Method]] = MappingProxyType({"vje": VJE})
+METHODS: Mapping[str, type[Method]] = MappingProxyType(
+    {
+        "barlow_twins": BarlowTwins,
+        "byol": BYOL,
+        "moco_v2": MoCo,
+        "random": RandomEncoder,
+        "simclr": SimCLR,
+        "simsiam": SimSiam,
+        "swav": SwAV,
+        "vicreg": VICReg,
+        "vje": VJE,
+    }
+)

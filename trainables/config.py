@@ -1,6 +1,6 @@
 """A trial's configuration: flat names and values outside, one frozen dataclass a subject inside.
 
-Every key is a field of exactly one of `Data`, `Encoder`, `Training`, `Views` or the method's own `Config`.
+Every key is a field of exactly one of `trainables.sections`, of `Views`, or of the method's own `Config`.
 """
 
 from __future__ import annotations
@@ -13,90 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainables.catalog import METHODS
-from trainables.checks import choices, nearest, positive, truth, whole
-from trainables.data.datasets import DATASETS
+from trainables.checks import choices, nearest
+from trainables.contract import Method
 from trainables.data.views import Views
-from trainables.networks.encoders import ENCODERS
+from trainables.sections import Data, Encoder, Evaluation, Training
 
 Value = bool | int | float | str | None
 
-PRECISIONS = ("float32", "bfloat16")
-
-
-@dataclass(frozen=True)
-class Data:
-    dataset: str = "digits"
-    """Name of the data set."""
-    normal_class: int | None = None
-    """The one class that is trained on, the others being outliers; None trains on all."""
-
-    def __post_init__(self) -> None:
-        choices("dataset", self.dataset, sorted(DATASETS))
-        if self.normal_class is not None:
-            whole("normal_class", self.normal_class, 0)
-
-
-@dataclass(frozen=True)
-class Encoder:
-    encoder: str = "mlp"
-    """Name of the encoder."""
-    width: int = 128
-    """Hidden units of the `mlp`; other encoders have their published widths."""
-    features: int = 64
-    """Size D of the representation of the `mlp`; other encoders have their published sizes."""
-    small_stem: bool = True
-    """ResNets: the stem for 32x32 images, a first convolution 3x3 of stride 1 and no max-pool."""
-
-    def __post_init__(self) -> None:
-        choices("encoder", self.encoder, ENCODERS)
-        whole("width", self.width, 1)
-        whole("features", self.features, 1)
-        truth("small_stem", self.small_stem)
-
-
-@dataclass(frozen=True)
-class Training:
-    seed: int = 0
-    """Initial weights, the order of images, their augmentation and all noise derive from it and the data's name."""
-    epochs: int = 100
-    """Passes over the training images; the last, incomplete batch of each is left out."""
-    batch_size: int = 64
-    """Images a step."""
-    lr: float = 0.05
-    """Peak learning rate of SGD, `lr > 0`; it falls to 0 on a half cosine over all steps after the warm-up."""
-    momentum: float = 0.9
-    """SGD's momentum, in [0, 1)."""
-    weight_decay: float = 0.0
-    """L2 penalty on every parameter, norms and biases included."""
-    warmup_epochs: int = 0
-    """Epochs over which the learning rate first rises linearly from 0."""
-    precision: str = "float32"
-    """Arithmetic of the networks: `float32`, or `bfloat16` by autocast. Likelihoods and weights are float32 always."""
-    channels_last: bool = False
-    """Keep images with their channels last, which CUDA's convolutions prefer in bfloat16."""
-    report_every: int = 1
-    """Epochs between reports, each with an evaluation; the last epoch always reports."""
-
-    def __post_init__(self) -> None:
-        whole("seed", self.seed, 0)
-        whole("epochs", self.epochs, 1)
-        whole("batch_size", self.batch_size, 2)
-        positive("lr", self.lr)
-        positive("momentum", self.momentum, zero=True)
-        if self.momentum >= 1:
-            raise ValueError(f"`momentum < 1` must hold, but got momentum={self.momentum}")
-        positive("weight_decay", self.weight_decay, zero=True)
-        whole("warmup_epochs", self.warmup_epochs, 0)
-        if self.warmup_epochs >= self.epochs:
-            raise ValueError(
-                f"`warmup_epochs < epochs` must hold, but got warmup_epochs={self.warmup_epochs}, epochs={self.epochs}"
-            )
-        choices("precision", self.precision, PRECISIONS)
-        truth("channels_last", self.channels_last)
-        whole("report_every", self.report_every, 1)
-
-
-SECTIONS = {"data": Data, "encoder": Encoder, "training": Training, "views": Views}
+SECTIONS = {"data": Data, "encoder": Encoder, "training": Training, "views": Views, "evaluation": Evaluation}
 LOOP_FUSIBLE = frozenset({"lr", "weight_decay", "seed", "normal_class"})
 """Fusible for every method; `normal_class` where the classes give equally many steps an epoch."""
 
@@ -110,12 +34,39 @@ class TrialConfig:
     encoder: Encoder
     training: Training
     views: Views
+    evaluation: Evaluation
     options: Any
     """The method's own `Config`."""
 
+    def __post_init__(self) -> None:
+        """What single sections cannot know. ValueError, one line."""
+        method, training, evaluation = METHODS[self.method], self.training, self.evaluation
+        if method.losses is Method.losses and training.epochs:
+            raise ValueError(f"{self.method} does not train, so epochs must be 0, but got epochs={training.epochs}")
+        if training.workers > 1 and not method.per_image:
+            able = [name for name, one in METHODS.items() if one.per_image]
+            raise ValueError(
+                f"{self.method} compares the images of a batch, so workers must be 1, but got workers="
+                f"{training.workers}; a batch can be split for: {', '.join(able)}"
+            )
+        if self.data.normal_class is not None:
+            for name, value, off in (
+                ("knn", evaluation.knn, 0),
+                ("probe_epochs", evaluation.probe_epochs, 0),
+                ("outliers", evaluation.outliers, ""),
+                ("held_out", self.data.held_out, ""),
+            ):
+                if value != off:
+                    raise ValueError(f"{name} needs trials on all classes, but got {name}={value} with a normal_class")
+        if evaluation.outliers and not method.scores:
+            able = [name for name, one in METHODS.items() if one.scores]
+            raise ValueError(f"{self.method} has no anomaly scores for outliers; those with are: {', '.join(able)}")
+        if "held_out" in evaluation.outlier_sets and not self.data.held_out:
+            raise ValueError("outliers=held_out needs classes that are held out, but got held_out=''")
+
     def flat(self) -> dict[str, Value]:
         """Every key and its value, defaults included; `resolve` takes it back."""
-        parts = (self.data, self.encoder, self.training, self.views, self.options)
+        parts = (self.data, self.encoder, self.training, self.views, self.evaluation, self.options)
         return {"method": self.method} | {
             key: value for part in parts for key, value in dataclasses.asdict(part).items()
         }

@@ -1,6 +1,6 @@
 """All that a method promises and all that a caller may assume.
 
-Shapes: K members of a cohort, B images of a batch, D dimensions of the representation.
+Shapes: K members of a cohort, B images of a batch, D dimensions of a representation.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 Status = Literal["running", "finished", "diverged"]
@@ -29,7 +30,7 @@ class Method(nn.Module):
     members whose weights are stacked (`trainables.fuse`). Hence three rules. A hyperparameter in `fusible` is held as
     a 0-dimensional buffer of the same name and read from there. Nothing draws random numbers: noise is an argument, of
     the shape that `noise_shape` declares. Moving averages, queues and the like are buffers, which `losses` and
-    `after_step` update in place.
+    `after_step` update in place. A method without `losses` of its own does not train.
     """
 
     Config: ClassVar[type]
@@ -42,8 +43,18 @@ class Method(nn.Module):
     view_count: ClassVar[int] = 2
     """How many augmented views of an image `losses` takes."""
 
+    per_image: ClassVar[bool] = False
+    """The loss of a batch is the mean of losses of its images, none of which sees another (BatchNorm apart), so that a
+    batch can be split over several devices."""
+
     loss_parts: ClassVar[tuple[str, ...]] = ()
     """Every name that `Losses.parts` can hold."""
+
+    representations: ClassVar[tuple[str, ...]] = ("z",)
+    """Which of the vectors of `embed` classifiers are put on."""
+
+    variance: ClassVar[str | None] = None
+    """Which of the vectors of `embed` is the variance of a posterior, if any."""
 
     scores: ClassVar[tuple[str, ...]] = ()
     """The names of the anomaly scores that `score` returns; none where the method has no such scores."""
@@ -55,6 +66,8 @@ class Method(nn.Module):
         super().__init__()
         self.config = config
         self.encoder = encoder
+        for name in sorted(self.fusible):  # in one order in every process: peers average buffers by place
+            self.register_buffer(name, torch.tensor(float(getattr(config, name))))
 
     @property
     def features(self) -> int:
@@ -65,8 +78,13 @@ class Method(nn.Module):
         """The representation, `[B, D]`, in float32 whatever the precision of the encoder."""
         return self.encoder(images_BCHW).float()
 
+    def embed(self, images_BCHW: Tensor) -> dict[str, Tensor]:
+        """Vectors `[B, D]` of each image by name, those of `representations` and `variance` among them."""
+        return {"z": self(images_BCHW)}
+
     def noise_shape(self, batch: int) -> tuple[int, ...]:
-        """Shape of the standard normal noise that one call of `losses` on `batch` images takes; `(0,)` for none."""
+        """Shape of the standard normal noise that one call of `losses` on `batch` images takes; `(0,)` for none. Its
+        last but one dimension is the batch's."""
         return (0,)
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:

@@ -9,6 +9,9 @@ import pytest
 
 from trainables.catalog import METHODS
 from trainables.config import LOOP_FUSIBLE, SECTIONS, TrialConfig, Value, fusible, keys, parse, resolve
+from trainables.contract import Method
+from trainables.data.datasets import DATASETS
+from trainables.networks.encoders import ENCODERS
 
 
 def _resolve(**given: Value) -> TrialConfig:
@@ -79,16 +82,16 @@ def test_unknown_key_names_the_nearest_and_the_choices() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("dataset", "digit", "no dataset 'digit' (did you mean 'digits'?); there are: cifar10, digits"),
+        ("dataset", "digit", f"no dataset 'digit' (did you mean 'digits'?); there are: {', '.join(sorted(DATASETS))}"),
         ("dataset", 3, "dataset must be text, but got dataset=3"),
         ("normal_class", -1, "`normal_class >= 0` must hold, but got normal_class=-1"),
         ("normal_class", 1.0, "normal_class must be a whole number, but got normal_class=1.0"),
-        ("encoder", "resnet", "no encoder 'resnet' (did you mean 'resnet50'?); there are: mlp, resnet18, resnet50"),
+        ("encoder", "resnet", f"no encoder 'resnet' (did you mean 'resnet50'?); there are: {', '.join(ENCODERS)}"),
         ("width", 0, "`width >= 1` must hold, but got width=0"),
         ("features", "9", "features must be a whole number, but got features='9'"),
         ("small_stem", 1, "small_stem must be true or false, but got small_stem=1"),
         ("seed", -1, "`seed >= 0` must hold, but got seed=-1"),
-        ("epochs", 0, "`epochs >= 1` must hold, but got epochs=0"),
+        ("epochs", -1, "`epochs >= 0` must hold, but got epochs=-1"),
         ("epochs", 2.0, "epochs must be a whole number, but got epochs=2.0"),
         ("epochs", True, "epochs must be a whole number, but got epochs=True"),
         ("epochs", None, "epochs must be a whole number, but got epochs=None"),
@@ -146,3 +149,48 @@ def test_parse_refuses_what_is_no_value_of_the_type(key: str, text: str, message
 def test_parse_refuses_an_unknown_key() -> None:
     with pytest.raises(ValueError, match=r"^no key 'bata' \(did you mean 'beta'\?\); there are: batch_size, beta, "):
         parse("bata", "1")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_only_what_trains_has_epochs(method: str) -> None:
+    assert resolve({"method": method, "epochs": 0}).training.epochs == 0
+    if METHODS[method].losses is not Method.losses:
+        assert resolve({"method": method, "epochs": 5}).training.epochs == 5
+    else:
+        with pytest.raises(ValueError) as error:
+            resolve({"method": method, "epochs": 5})
+        assert str(error.value) == f"{method} does not train, so epochs must be 0, but got epochs=5"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_only_a_loss_of_single_images_is_split_over_workers(method: str) -> None:
+    epochs: dict[str, Value] = {"epochs": 0} if METHODS[method].losses is Method.losses else {}
+    assert resolve({"method": method, "workers": 1, **epochs}).training.workers == 1
+    if METHODS[method].per_image:
+        assert resolve({"method": method, "workers": 2}).training.workers == 2
+    else:
+        with pytest.raises(ValueError) as error:
+            resolve({"method": method, "workers": 2, **epochs})
+        message, _, able = str(error.value).partition("; a batch can be split for: ")
+        assert message == f"{method} compares the images of a batch, so workers must be 1, but got workers=2"
+        assert "vje" in able.split(", ") and method not in able.split(", ")
+
+
+@pytest.mark.parametrize(("key", "value"), [("knn", 30), ("probe_epochs", 1), ("outliers", "noise"), ("held_out", "3")])
+def test_one_class_is_judged_by_its_scores_alone(key: str, value: Value) -> None:
+    assert _resolve(**{key: value}).flat()[key] == value
+    expected = f"{key} needs trials on all classes, but got {key}={value} with a normal_class"
+    assert _error(normal_class=0, **{key: value}) == expected  # class 0 is a class
+
+
+def test_outliers_need_scores() -> None:
+    for method in sorted(set(METHODS) - {"vje"}):
+        epochs: dict[str, Value] = {"epochs": 0} if METHODS[method].losses is Method.losses else {}
+        with pytest.raises(ValueError, match=rf"^{method} has no anomaly scores for outliers; those with are: vje$"):
+            resolve({"method": method, "outliers": "noise", **epochs})
+
+
+def test_outliers_that_are_held_out_need_such_classes() -> None:
+    expected = "outliers=held_out needs classes that are held out, but got held_out=''"
+    assert _error(outliers="noise+held_out") == expected
+    assert _resolve(outliers="held_out", held_out="3").evaluation.outlier_sets == ("held_out",)

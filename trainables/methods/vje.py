@@ -1,6 +1,7 @@
 """Variational Joint Embedding (VJE): an encoder and a posterior over it, trained by a symmetric conditional ELBO.
 
-Shapes: B images, D features, V = 2 views, S posterior samples. Equation numbers are the paper's (arXiv 2602.05639).
+Shapes: B images, D features (of the embedding where there is a projector), V = 2 views, S posterior samples. Equation
+numbers are the paper's (arXiv 2602.05639).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from trainables.checks import choices, positive, whole
 from trainables.contract import Losses, Method
 from trainables.losses.densities import directional_nll, gaussian_entropy, gaussian_kl, radial_nll
-from trainables.networks.heads import GaussianHead
+from trainables.networks.heads import GaussianHead, mlp
 
 TERMS = ("dir", "rad", "kl")
 
@@ -29,6 +30,8 @@ class VJEConfig:
     """Which terms of the loss are on: a non-empty subset of dir, rad, kl, joined by +."""
     bottleneck: int = 128
     """Width of the inference network."""
+    projector_width: int = 0
+    """Width of both layers of a projector (LayerNorm) between the representation and the embedding; 0 for none."""
     score_samples: int = 0
     """Posterior samples that the anomaly scores average over; 0 scores the posterior mean."""
 
@@ -40,15 +43,20 @@ class VJEConfig:
         if len(set(self.terms.split("+"))) < len(self.terms.split("+")):
             raise ValueError(f"each of terms must be there once, but got terms={self.terms}")
         whole("bottleneck", self.bottleneck, 1)
+        whole("projector_width", self.projector_width, 0)
         whole("score_samples", self.score_samples, 0)
 
 
 class VJE(Method):
-    """The encoder has no projector; the inference network gives `q(s|z)`, whose variance also scales the likelihood."""
+    """The inference network gives `q(s|z)`, whose variance also scales the likelihood of the embedding. The embedding
+    is the representation itself, as in the paper, unless a projector is asked for."""
 
     Config = VJEConfig
     fusible = frozenset({"beta", "nu"})
+    per_image = True
     loss_parts = ("dir", "rad", "kl")
+    representations = ("z", "mu")
+    variance = "var"
     scores = ("joint", "dir", "rad", "variance", "entropy")
     score_means = MappingProxyType({"posterior_entropy": "entropy", "posterior_variance": "variance"})
 
@@ -57,17 +65,24 @@ class VJE(Method):
 
     def __init__(self, config: VJEConfig, encoder: nn.Module) -> None:
         super().__init__(config, encoder)
-        self.posterior = GaussianHead(self.features, config.bottleneck)
+        width = config.projector_width
+        self.projector = mlp(self.features, width, width, norm="layer") if width else nn.Identity()
+        self.dimensions = width or self.features
+        self.posterior = GaussianHead(self.dimensions, config.bottleneck)
         self.terms = frozenset(config.terms.split("+"))
-        self.register_buffer("beta", torch.tensor(float(config.beta)))
-        self.register_buffer("nu", torch.tensor(float(config.nu)))
+
+    def embed(self, images_BCHW: Tensor) -> dict[str, Tensor]:
+        """The representation z, the mean mu and the variance var of the posterior."""
+        z_BD = self(images_BCHW)
+        mu_BD, var_BD = self.posterior(self._project(z_BD))
+        return {"z": z_BD, "mu": mu_BD, "var": var_BD}
 
     def noise_shape(self, batch: int) -> tuple[int, ...]:
-        return (2, batch, self.features)
+        return (2, batch, self.dimensions)
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
         """Eqs. 10, 38: each view's posterior explains the other's embedding, which is held fixed (stop-gradient)."""
-        z_VBD = torch.stack([self(view_BCHW) for view_BCHW in views_BCHW])
+        z_VBD = self._project(torch.stack([self(view_BCHW) for view_BCHW in views_BCHW]))
         mu_VBD, var_VBD = self.posterior(z_VBD)
         s_VBD = mu_VBD + var_VBD.sqrt() * noise
         target_VBD = z_VBD.flip(0).detach()
@@ -82,11 +97,11 @@ class VJE(Method):
         return Losses(sum((weights.get(name, 1.0) * part for name, part in parts.items()), torch.zeros(())), parts)
 
     def score_noise_shape(self, batch: int) -> tuple[int, ...]:
-        return (self.config.score_samples, batch, self.features)
+        return (self.config.score_samples, batch, self.dimensions)
 
     def score(self, images_BCHW: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """Eq. 39 and its parts, the summed variance and the entropy of the posterior; no augmentation."""
-        z_BD = self(images_BCHW)
+        z_BD = self._project(self(images_BCHW))
         mu_BD, var_BD = self.posterior(z_BD)
         s_SBD = mu_BD + var_BD.sqrt() * noise if self.config.score_samples else mu_BD[None]
         directional_B = directional_nll(z_BD, s_SBD, var_BD, self.nu).mean(0)
@@ -98,3 +113,6 @@ class VJE(Method):
             "variance": var_BD.sum(-1),
             "entropy": gaussian_entropy(var_BD),
         }
+
+    def _project(self, z_BD: Tensor) -> Tensor:
+        return self.projector(z_BD).float()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from trainables.networks.resnet import resnet
 
-ENCODERS = ("mlp", "resnet18", "resnet50")
+ENCODERS = ("convnet", "mlp", "resnet18", "resnet50")
 
 
 class MLP(nn.Module):
@@ -28,9 +28,34 @@ class MLP(nn.Module):
         return self.layers(images_BCHW)
 
 
+class ConvNet(nn.Module):
+    """Three convolutions 3x3 of `width`, `2 * width` and `features` channels with strides 1, 2 and 2, each with
+    BatchNorm and ReLU, and the mean over all places: a small network that has to learn what it sees."""
+
+    def __init__(self, channels: int, width: int, features: int) -> None:
+        super().__init__()
+        self.features = features
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels, width, 3, stride=1, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.Conv2d(width, 2 * width, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(2 * width),
+            nn.ReLU(),
+            nn.Conv2d(2 * width, features, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(features),
+            nn.ReLU(),
+        )
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.layers(images_BCHW).mean((-2, -1))
+
+
 def encoder(name: str, image_shape: tuple[int, int, int], *, width: int, features: int, small_stem: bool) -> nn.Module:
     """The encoder `name` of ENCODERS for images `(C, H, W)`, freshly initialised from torch's generator."""
     channels, height, across = image_shape
+    if name == "convnet":
+        return ConvNet(channels, width, features)
     if name == "mlp":
         return MLP(channels * height * across, width, features)
     return resnet({"resnet18": 18, "resnet50": 50}[name], channels, small_stem)

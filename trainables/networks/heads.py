@@ -1,14 +1,36 @@
-"""Small networks on top of an encoder."""
+"""Small networks on top of an encoder: projectors, predictors, posteriors."""
 
 from __future__ import annotations
 
 import itertools
+from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 SMALLEST_VARIANCE = 1e-6
 """The floor that is added to a posterior's variance (VJE, section 1)."""
+
+
+def mlp(*widths: int, norm: Literal["batch", "layer"] | None, last: bool = False, bias: bool = True) -> nn.Sequential:
+    """Linear layers from `widths[0]` to `widths[-1]`, after each but the last a norm and ReLU.
+
+    `last` adds a norm without weights of its own there, too. A layer before a BatchNorm has no bias, as that undoes it;
+    nor has the last one without `bias`, for losses that do not see it.
+    """
+    layers: list[nn.Module] = []
+    for narrow, wide in itertools.pairwise(widths[:-1]):
+        layers += [nn.Linear(narrow, wide, bias=norm != "batch"), *_normalised(norm, wide, weights=True), nn.ReLU()]
+    final = norm if last else None
+    layers += [nn.Linear(widths[-2], widths[-1], bias=bias and final != "batch")]
+    layers += _normalised(final, widths[-1], weights=False)
+    return nn.Sequential(*layers)
+
+
+def _normalised(norm: Literal["batch", "layer"] | None, width: int, weights: bool) -> list[nn.Module]:
+    if norm == "batch":
+        return [nn.BatchNorm1d(width, affine=weights)]
+    return [nn.LayerNorm(width, elementwise_affine=weights)] if norm == "layer" else []
 
 
 class GaussianHead(nn.Module):

@@ -1,0 +1,52 @@
+"""Barlow Twins: the views' cross-correlation matrix is pulled towards the identity (arXiv 2103.03230).
+
+Shapes: B images, D features, P dimensions of the projection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from trainables.checks import positive, whole
+from trainables.contract import Losses, Method
+from trainables.losses.redundancy import cross_correlation, off_diagonal, on_diagonal
+from trainables.networks.heads import mlp
+
+
+@dataclass(frozen=True)
+class BarlowTwinsConfig:
+    redundancy_weight: float = 5e-3
+    """Weight of the correlations between different dimensions, lambda in the paper, at least 0."""
+    projector_layers: int = 3
+    """Layers of the projector, at least 1."""
+    projector_width: int = 2048
+    """Width of its layers, the projection's included."""
+
+    def __post_init__(self) -> None:
+        positive("redundancy_weight", self.redundancy_weight, zero=True)
+        whole("projector_layers", self.projector_layers, 1)
+        whole("projector_width", self.projector_width, 1)
+
+
+class BarlowTwins(Method):
+    """Fusible: `redundancy_weight`. The loss takes statistics of the batch, so a batch is not split over devices."""
+
+    Config = BarlowTwinsConfig
+    fusible = frozenset({"redundancy_weight"})
+    loss_parts = ("invariance", "redundancy")
+
+    redundancy_weight: Tensor
+
+    def __init__(self, config: BarlowTwinsConfig, encoder: nn.Module) -> None:
+        super().__init__(config, encoder)
+        widths = [config.projector_width] * config.projector_layers
+        self.projector = mlp(self.features, *widths, norm="batch", bias=False)
+
+    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+        """What the diagonal lacks to one, squared, and the weighted squares beside it."""
+        first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in views_BCHW)
+        correlation_PP = cross_correlation(first_BP, second_BP)
+        parts = {"invariance": on_diagonal(correlation_PP), "redundancy": off_diagonal(correlation_PP)}
+        return Losses(parts["invariance"] + self.redundancy_weight * parts["redundancy"], parts)

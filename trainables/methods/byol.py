@@ -1,0 +1,61 @@
+"""BYOL: a view predicts the other's projection by a slowly moving target network (arXiv 2006.07733).
+
+Shapes: B images, D features, P dimensions of the projection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from trainables.checks import between, whole
+from trainables.contract import Losses, Method
+from trainables.losses.alignment import unit_squared_distance
+from trainables.networks.averaging import Averaged
+from trainables.networks.heads import mlp
+
+
+@dataclass(frozen=True)
+class BYOLConfig:
+    ema: float = 0.996
+    """Share of itself that each weight of the target network keeps in a step, in [0, 1]; constant."""
+    projector_width: int = 4096
+    """Hidden units of the projector of two layers."""
+    projection: int = 256
+    """Dimensions of the projection."""
+    predictor_width: int = 4096
+    """Hidden units of the predictor of two layers."""
+
+    def __post_init__(self) -> None:
+        between("ema", self.ema, 0, 1)
+        whole("projector_width", self.projector_width, 1)
+        whole("projection", self.projection, 1)
+        whole("predictor_width", self.predictor_width, 1)
+
+
+class BYOL(Method):
+    """Fusible: `ema`."""
+
+    Config = BYOLConfig
+    fusible = frozenset({"ema"})
+    per_image = True
+
+    ema: Tensor
+
+    def __init__(self, config: BYOLConfig, encoder: nn.Module) -> None:
+        super().__init__(config, encoder)
+        self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch", bias=False)
+        self.predictor = mlp(config.projection, config.predictor_width, config.projection, norm="batch", bias=False)
+        self.target = Averaged(nn.Sequential(self.encoder, self.projector))
+
+    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+        """Squared distance of unit vectors, both ways; no gradient reaches the target."""
+        predicted_BP = [self.predictor(self.projector(self(view_BCHW))).float() for view_BCHW in views_BCHW]
+        target_BP = [self.target(view_BCHW).float() for view_BCHW in views_BCHW]
+        loss_B = unit_squared_distance(predicted_BP[0], target_BP[1])
+        loss_B = loss_B + unit_squared_distance(predicted_BP[1], target_BP[0])
+        return Losses(loss_B.mean(), {})
+
+    def after_step(self) -> None:
+        self.target.follow(nn.Sequential(self.encoder, self.projector), self.ema)

@@ -1,0 +1,71 @@
+"""MoCo v2: a view's key among the keys of earlier batches, made by a slowly moving encoder (arXiv 2003.04297).
+
+Shapes: B images, D features, P dimensions of the projection, M keys in the queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.checks import between, positive, whole
+from trainables.contract import Losses, Method
+from trainables.losses.contrastive import info_nce
+from trainables.networks.averaging import Averaged
+from trainables.networks.heads import mlp
+
+
+@dataclass(frozen=True)
+class MoCoConfig:
+    tau: float = 0.2
+    """Temperature, `tau > 0`."""
+    ema: float = 0.99
+    """Share of itself that each weight of the key encoder keeps in a step, in [0, 1]."""
+    queue: int = 4096
+    """Keys M that are kept, those of the latest batches; at least one."""
+    projector_width: int = 512
+    """Hidden units of the projector of two layers."""
+    projection: int = 128
+    """Dimensions of the projection."""
+
+    def __post_init__(self) -> None:
+        positive("tau", self.tau)
+        between("ema", self.ema, 0, 1)
+        whole("queue", self.queue, 1)
+        whole("projector_width", self.projector_width, 1)
+        whole("projection", self.projection, 1)
+
+
+class MoCo(Method):
+    """Fusible: `tau`, `ema`. The queue is a shape, so it is not.
+
+    Queries are of the first view, keys of the second. Keys are not shuffled among devices for BatchNorm's sake: the key
+    encoder sees the whole batch, as on one GPU.
+    """
+
+    Config = MoCoConfig
+    fusible = frozenset({"tau", "ema"})
+
+    tau: Tensor
+    ema: Tensor
+    queue_MP: Tensor
+
+    def __init__(self, config: MoCoConfig, encoder: nn.Module) -> None:
+        super().__init__(config, encoder)
+        self.projector = mlp(self.features, config.projector_width, config.projection, norm=None)
+        self.keys = Averaged(nn.Sequential(self.encoder, self.projector))
+        self.register_buffer("queue_MP", F.normalize(torch.randn(config.queue, config.projection), dim=-1))
+
+    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+        """InfoNCE of the queries against their own keys and the queue, which then takes in these keys."""
+        query_BP = self.projector(self(views_BCHW[0])).float()
+        key_BP = F.normalize(self.keys(views_BCHW[1]).float(), dim=-1)
+        loss = info_nce(query_BP, key_BP, self.queue_MP.clone(), self.tau).mean()
+        self.queue_MP.copy_(torch.cat([key_BP, self.queue_MP])[: self.config.queue])
+        return Losses(loss, {})
+
+    def after_step(self) -> None:
+        self.keys.follow(nn.Sequential(self.encoder, self.projector), self.ema)

@@ -1,0 +1,48 @@
+"""SimCLR: two views of an image are each other's positive among all views of the batch (arXiv 2002.05709).
+
+Shapes: B images, D features, P dimensions of the projection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from trainables.checks import positive, whole
+from trainables.contract import Losses, Method
+from trainables.losses.contrastive import nt_xent
+from trainables.networks.heads import mlp
+
+
+@dataclass(frozen=True)
+class SimCLRConfig:
+    tau: float = 0.5
+    """Temperature, `tau > 0`."""
+    projector_width: int = 512
+    """Hidden units of the projector of two layers."""
+    projection: int = 128
+    """Dimensions of the projection."""
+
+    def __post_init__(self) -> None:
+        positive("tau", self.tau)
+        whole("projector_width", self.projector_width, 1)
+        whole("projection", self.projection, 1)
+
+
+class SimCLR(Method):
+    """Fusible: `tau`. The loss compares the images of a batch, so a batch is not split over devices."""
+
+    Config = SimCLRConfig
+    fusible = frozenset({"tau"})
+
+    tau: Tensor
+
+    def __init__(self, config: SimCLRConfig, encoder: nn.Module) -> None:
+        super().__init__(config, encoder)
+        self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch")
+
+    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+        """NT-Xent of the projections."""
+        first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in views_BCHW)
+        return Losses(nt_xent(first_BP, second_BP, self.tau).mean(), {})

@@ -1,0 +1,50 @@
+"""SimSiam: a view predicts the other's projection, which is held fixed (arXiv 2011.10566).
+
+Shapes: B images, D features, P dimensions of the projection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from trainables.checks import whole
+from trainables.contract import Losses, Method
+from trainables.losses.alignment import negative_cosine
+from trainables.networks.heads import mlp
+
+
+@dataclass(frozen=True)
+class SimSiamConfig:
+    projector_layers: int = 2
+    """Layers of the projector, at least 1."""
+    projector_width: int = 2048
+    """Width of its layers, the projection's included."""
+    predictor_width: int = 512
+    """Hidden units of the predictor of two layers."""
+
+    def __post_init__(self) -> None:
+        whole("projector_layers", self.projector_layers, 1)
+        whole("projector_width", self.projector_width, 1)
+        whole("predictor_width", self.predictor_width, 1)
+
+
+class SimSiam(Method):
+    """Nothing of its own is fusible: all its hyperparameters are shapes."""
+
+    Config = SimSiamConfig
+    per_image = True
+
+    def __init__(self, config: SimSiamConfig, encoder: nn.Module) -> None:
+        super().__init__(config, encoder)
+        width = config.projector_width
+        self.projector = mlp(self.features, *[width] * config.projector_layers, norm="batch", last=True)
+        self.predictor = mlp(width, config.predictor_width, width, norm="batch")
+
+    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+        """Negative cosine, both ways; the gradient stops at the projection that is predicted."""
+        first_BP, second_BP = (self.projector(self(view_BCHW)) for view_BCHW in views_BCHW)
+        loss_B = negative_cosine(self.predictor(first_BP).float(), second_BP.float().detach())
+        loss_B = loss_B + negative_cosine(self.predictor(second_BP).float(), first_BP.float().detach())
+        return Losses(loss_B.mean() / 2, {})

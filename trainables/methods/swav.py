@@ -1,0 +1,72 @@
+"""SwAV: a view predicts to which prototypes the other belongs, balanced over the batch (arXiv 2006.09882).
+
+Two views of full size, without multi-crop and without a queue. Shapes: B images, D features, P dimensions of the
+projection, M prototypes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.checks import positive, whole
+from trainables.contract import Losses, Method
+from trainables.losses.clustering import sinkhorn, swapped_prediction
+from trainables.networks.heads import mlp
+
+
+@dataclass(frozen=True)
+class SwAVConfig:
+    tau: float = 0.1
+    """Temperature of the prediction, `tau > 0`."""
+    epsilon: float = 0.05
+    """Entropy of the assignment, `epsilon > 0`: the smaller, the harder."""
+    sinkhorn_iterations: int = 3
+    """Normalisations of rows and columns that make an assignment."""
+    prototypes: int = 512
+    """How many prototypes M there are."""
+    projector_width: int = 2048
+    """Hidden units of the projector of two layers."""
+    projection: int = 128
+    """Dimensions of the projection."""
+
+    def __post_init__(self) -> None:
+        positive("tau", self.tau)
+        positive("epsilon", self.epsilon)
+        whole("sinkhorn_iterations", self.sinkhorn_iterations, 1)
+        whole("prototypes", self.prototypes, 2)
+        whole("projector_width", self.projector_width, 1)
+        whole("projection", self.projection, 1)
+
+
+class SwAV(Method):
+    """Fusible: `tau`, `epsilon`. Prototypes have unit length by construction and learn from the first step on."""
+
+    Config = SwAVConfig
+    fusible = frozenset({"tau", "epsilon"})
+
+    tau: Tensor
+    epsilon: Tensor
+
+    def __init__(self, config: SwAVConfig, encoder: nn.Module) -> None:
+        super().__init__(config, encoder)
+        self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch")
+        self.prototypes_MP = nn.Parameter(F.normalize(torch.randn(config.prototypes, config.projection), dim=-1))
+
+    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+        """Cross-entropy of each view's prediction with the other's assignment, which is held fixed; mean of both."""
+        first_BM, second_BM = (self._scores(self.projector(self(view_BCHW)).float()) for view_BCHW in views_BCHW)
+        loss_B = swapped_prediction(first_BM, self._assigned(second_BM), self.tau)
+        loss_B = loss_B + swapped_prediction(second_BM, self._assigned(first_BM), self.tau)
+        return Losses(loss_B.mean() / 2, {})
+
+    def _scores(self, projection_BP: Tensor) -> Tensor:
+        """Cosines with the prototypes, in float32 under autocast, too: they are divided by small numbers."""
+        with torch.autocast(projection_BP.device.type, enabled=False):
+            return F.normalize(projection_BP, dim=-1) @ F.normalize(self.prototypes_MP, dim=-1).T
+
+    def _assigned(self, scores_BM: Tensor) -> Tensor:
+        return sinkhorn(scores_BM.detach(), self.epsilon, self.config.sinkhorn_iterations)

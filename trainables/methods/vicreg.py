@@ -1,0 +1,68 @@
+"""VICReg: views agree, every dimension varies, no two dimensions covary (arXiv 2105.04906).
+
+Shapes: B images, D features, P dimensions of the projection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from trainables.checks import positive, whole
+from trainables.contract import Losses, Method
+from trainables.losses.redundancy import covariance_penalty, invariance, variance_hinge
+from trainables.networks.heads import mlp
+
+SMALLEST = 1e-4
+"""Is added to a variance before its root is taken."""
+
+
+@dataclass(frozen=True)
+class VICRegConfig:
+    invariance_weight: float = 25.0
+    """Weight of the squared difference of the views, lambda in the paper, at least 0."""
+    variance_weight: float = 25.0
+    """Weight of the hinge on each dimension's standard deviation, mu in the paper, at least 0."""
+    covariance_weight: float = 1.0
+    """Weight of the covariances between dimensions, nu in the paper, at least 0."""
+    projector_layers: int = 3
+    """Layers of the projector, at least 1."""
+    projector_width: int = 4096
+    """Width of its layers, the projection's included."""
+
+    def __post_init__(self) -> None:
+        positive("invariance_weight", self.invariance_weight, zero=True)
+        positive("variance_weight", self.variance_weight, zero=True)
+        positive("covariance_weight", self.covariance_weight, zero=True)
+        whole("projector_layers", self.projector_layers, 1)
+        whole("projector_width", self.projector_width, 1)
+
+
+class VICReg(Method):
+    """Fusible: all three weights. The loss takes statistics of the batch, so a batch is not split over devices."""
+
+    Config = VICRegConfig
+    fusible = frozenset({"invariance_weight", "variance_weight", "covariance_weight"})
+    loss_parts = ("invariance", "variance", "covariance")
+
+    invariance_weight: Tensor
+    variance_weight: Tensor
+    covariance_weight: Tensor
+
+    def __init__(self, config: VICRegConfig, encoder: nn.Module) -> None:
+        super().__init__(config, encoder)
+        widths = [config.projector_width] * config.projector_layers
+        self.projector = mlp(self.features, *widths, norm="batch", bias=False)
+
+    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+        """The weighted sum of the three terms; those of one view alone are summed over both."""
+        first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in views_BCHW)
+        parts = {
+            "invariance": invariance(first_BP, second_BP),
+            "variance": variance_hinge(first_BP, SMALLEST) + variance_hinge(second_BP, SMALLEST),
+            "covariance": covariance_penalty(first_BP) + covariance_penalty(second_BP),
+        }
+        total = self.invariance_weight * parts["invariance"]
+        total = total + self.variance_weight * parts["variance"] + self.covariance_weight * parts["covariance"]
+        return Losses(total, parts)

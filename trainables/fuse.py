@@ -16,6 +16,10 @@ from torch.utils._pytree import tree_map
 
 from trainables.contract import Losses, Method
 from trainables.optimiser import StackedSGD
+from trainables.peers import ALONE, Peers
+
+NOISY = ("losses", "score")
+"""Verbs of a method whose last argument is noise."""
 
 
 class Stack:
@@ -31,11 +35,16 @@ class Stack:
         momentum: float,
         autocast: torch.dtype | None = None,
         device: torch.device | str = "cpu",
+        peers: Peers = ALONE,
     ) -> None:
-        """`models`: one initialised model a member, all of one shape. `streams`: which data stream each reads."""
+        """`models`: one initialised model a member, all of one shape. `streams`: which data stream each reads.
+
+        With `peers`, each steps on its part of a batch, and gradients are the mean over all.
+        """
         self.size = len(models)
         self.device = torch.device(device)
         self.autocast = autocast
+        self._peers = peers
         self.parameters = _stacked([dict(model.named_parameters()) for model in models], self.device)
         self.buffers = _stacked([dict(model.named_buffers()) for model in models], self.device)
         for parameter in self.parameters.values():
@@ -66,6 +75,7 @@ class Stack:
         with self._precision():
             losses: Losses = self._each("losses", *inputs, drawn, shared=self._shared)
         gradients = torch.autograd.grad(losses.total.sum(), list(self.parameters.values()))
+        self._peers.average(gradients)
         self.optimiser.step(gradients, schedule)
         with torch.no_grad():
             self._each("after_step")
@@ -78,6 +88,18 @@ class Stack:
         with self._precision():
             scores: dict[str, Tensor] = self._each("score", images_BCHW, noise)
         return scores
+
+    @torch.no_grad()
+    def embed(self, images_BCHW: Tensor) -> dict[str, Tensor]:
+        """The vectors `[K, B, D]` of images that all members see alike, in evaluation mode."""
+        self._method.eval()
+        with self._precision():
+            vectors: dict[str, Tensor] = self._each("embed", images_BCHW)
+        return vectors
+
+    def settle(self) -> None:
+        """Make what each process has of its own, the statistics of BatchNorm, the mean over all."""
+        self._peers.average([buffer for buffer in self.buffers.values() if buffer.is_floating_point()])
 
     def state(self) -> dict[str, Any]:
         """Everything that `load_state` needs to go on bit for bit on the CPU."""
@@ -105,7 +127,7 @@ class Stack:
         return by_stream[0] if self._shared else torch.stack(list(by_stream))[self._stream_K]
 
     def _each(self, verb: str, *tensors: Tensor, shared: bool = True) -> Any:
-        """Call `verb` of every member. The tensors, noise last, are the same for all if `shared`, else `[K, ...]`."""
+        """Call `verb` of every member. The tensors (noise last) are the same for all if `shared`, else `[K, ...]`."""
         state = (self.parameters, self.buffers)
         if self.size == 1:
             own = tree_map(lambda stacked: stacked.squeeze(0), state)
@@ -127,7 +149,7 @@ class _Call(nn.Module):
 
     def forward(self, verb: str, *tensors: Tensor) -> Any:
         call = getattr(self.method, verb)
-        return call(*tensors[:-1], noise=tensors[-1]) if tensors else (call() or {})
+        return call(*tensors[:-1], noise=tensors[-1]) if verb in NOISY else call(*tensors) or {}
 
 
 def _stacked(tensors: Sequence[Mapping[str, Tensor]], device: torch.device) -> dict[str, Tensor]:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import torch
 
 from trainables.cohort import Cohort
@@ -30,8 +29,11 @@ def measure(
 ) -> list[Measurement]:
     """Widths 1, 2, 4, ... up to all of `configs` (and that), until the time is spent or a step runs out of memory.
 
-    A width is tried only while the time for it is foreseeably there; width 1 always is.
+    A width is tried only while the time for it is foreseeably there; width 1 always is. Nothing is found of configs
+    that do not train, or that several processes train together.
     """
+    if configs[0].training.epochs == 0 or configs[0].training.workers > 1:
+        return []
     device = torch.device(device)
     measured: list[Measurement] = []
     begun = time.perf_counter()
@@ -49,6 +51,8 @@ def memory_at_hand(device: torch.device | str, share: float) -> int:
     """Bytes that a process may use which has this share, in (0, 1], of the device: of a GPU, or of free memory."""
     if torch.device(device).type == "cuda":
         return int(share * torch.cuda.get_device_properties(device).total_memory)
+    import psutil  # here: a bare GPU box may lack it
+
     return int(share * psutil.virtual_memory().available)
 
 

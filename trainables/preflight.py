@@ -1,23 +1,48 @@
-"""What can be known before anything trains: the data are there, and large enough for every trial."""
+"""What can be known before anything trains: the data are there, readable, and large enough for every trial."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainables.config import TrialConfig
-from trainables.data.datasets import load
-from trainables.streams import split, steps_per_epoch, stream_key
+from trainables.data.datasets import check, load
+from trainables.data.outliers import outliers
+from trainables.evaluate import metric_names
+from trainables.streams import split, steps_per_epoch
 
 
-def steps_of(configs: Sequence[TrialConfig], data: Path) -> list[int]:
-    """Steps an epoch of each trial. DataError or ValueError, one line, for the first that the data cannot serve."""
-    images: dict[tuple[object, ...], int] = {}
-    steps = []
+@dataclass(frozen=True)
+class Prospect:
+    """What a trial will be."""
+
+    steps: int
+    """Steps an epoch."""
+    metrics: tuple[str, ...]
+    """Every metric that its reports can hold."""
+
+
+def prospects(configs: Sequence[TrialConfig], data: Path) -> list[Prospect]:
+    """Of each trial. DataError or ValueError, one line, for the first that the data cannot serve."""
     loaded = {name: load(name, data) for name in dict.fromkeys(config.data.dataset for config in configs)}
+    for dataset in loaded.values():
+        check(dataset)
+    counts: dict[object, tuple[int, int]] = {}
+    found = []
     for config in configs:
-        key = stream_key(config)[:2]
-        if key not in images:
-            images[key] = len(split(loaded[config.data.dataset], config.data.normal_class).train_images)
-        steps.append(steps_per_epoch(config, images[key]))
-    return steps
+        dataset, outside = loaded[config.data.dataset], config.evaluation.outlier_sets
+        key = (config.data, outside)
+        if key not in counts:
+            parts = split(dataset, config.data)
+            for name in outside:
+                outliers(name, dataset, parts, data)
+            counts[key] = len(parts.train_images), len(parts.labelled_labels)
+        images, labelled = counts[key]
+        if config.evaluation.knn > labelled:
+            raise ValueError(
+                f"knn must not exceed the {labelled} labelled training images of {dataset.name}, but got "
+                f"knn={config.evaluation.knn}"
+            )
+        found.append(Prospect(steps_per_epoch(config, images), metric_names(config, len(dataset.classes))))
+    return found

@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,14 +19,22 @@ from trainables.catalog import METHODS
 from trainables.config import TrialConfig
 from trainables.contract import Method
 from trainables.data.datasets import Dataset
-from trainables.data.splits import Split, one_class, whole
+from trainables.data.folders import Folder
+from trainables.data.splits import Split, held_out, one_class, whole
 from trainables.data.views import normalise, scale_pixels
 from trainables.networks.encoders import encoder
+from trainables.peers import ALONE, Peers
+from trainables.sections import Data
+
+AHEAD = 2
+"""Steps whose images are decoded before they are asked for."""
 
 
-def split(dataset: Dataset, normal_class: int | None) -> Split:
+def split(dataset: Dataset, data: Data) -> Split:
     """ValueError where the data set has no such class."""
-    return whole(dataset) if normal_class is None else one_class(dataset, normal_class)
+    if data.normal_class is not None:
+        return one_class(dataset, data.normal_class)
+    return held_out(dataset, data.held_out_classes) if data.held_out else whole(dataset)
 
 
 def steps_per_epoch(config: TrialConfig, images: int) -> int:
@@ -45,34 +55,67 @@ def generator(*key: object) -> torch.Generator:
 
 
 class Stream:
-    """The training images, views and noise that members with equal data and seed share."""
+    """The training images, views and noise that members with equal data and seed share.
 
-    def __init__(self, config: TrialConfig, split: Split, device: torch.device | str) -> None:
+    With `peers`, views and noise are drawn for the whole batch, and made for this process's part of it.
+    """
+
+    def __init__(self, config: TrialConfig, split: Split, device: torch.device | str, peers: Peers = ALONE) -> None:
         self.key = stream_key(config)
         self.steps = steps_per_epoch(config, len(split.train_images))
         self._config = config
         self._split = split
-        self._images = split.train_images.to(device)
         self._device = torch.device(device)
+        self._peers = peers
+        images = split.train_images
+        self._files = images if isinstance(images, Folder) else None
+        self._images = None if isinstance(images, Folder) else images.to(device)
+        self._views = replace(config.views, crop_scale=1.0) if self._files else config.views  # files come cropped
+        self._coming: dict[tuple[int, int], Future[list[Tensor]]] = {}
         self._layout = torch.channels_last if config.training.channels_last else torch.contiguous_format
 
     def order(self, epoch: int) -> Tensor:
-        """Indices `[steps, B]` of the images of each step."""
+        """Indices `[steps, B]` of the images of each step, on the CPU where images are files."""
         size = self._config.training.batch_size
-        shuffled = torch.randperm(len(self._images), generator=generator("order", self.key, epoch))
-        return shuffled[: self.steps * size].view(self.steps, size).to(self._device)
+        shuffled = torch.randperm(len(self._split.train_images), generator=generator("order", self.key, epoch))
+        order = shuffled[: self.steps * size].view(self.steps, size)
+        return order if self._images is None else order.to(self._device)
 
     def views(self, indices_B: Tensor, epoch: int, step: int, count: int) -> list[Tensor]:
         """`count` augmented and normalised views `[B, C, H, W]` of these images."""
-        views, source = self._config.views, generator("views", self.key, epoch, step)
-        images_BCHW = scale_pixels(self._images[indices_B], self._split.levels)
-        drawn = [views.draw(source, images_BCHW.shape) for _ in range(count)]
-        made = [normalise(views.apply(images_BCHW, one), self._split.mean, self._split.std) for one in drawn]
-        return [view.contiguous(memory_format=self._layout) for view in made]
+        source, part, views = generator("views", self.key, epoch, step), self._peers.part(len(indices_B)), self._views
+        if self._images is None:
+            coming = self._coming.pop((epoch, step), None) or self._ask(indices_B, epoch, step, count)
+            images = [scale_pixels(crop_BCHW.to(self._device), self._split.levels) for crop_BCHW in coming.result()]
+        else:
+            images = [scale_pixels(self._images[indices_B[part]], self._split.levels)] * count
+        shape = (len(indices_B), *images[0].shape[1:])
+        drawn = [views.draw(source, shape).part(part) for _ in range(count)]
+        made = [
+            normalise(views.apply(image_BCHW, one), self._split.mean, self._split.std)
+            for image_BCHW, one in zip(images, drawn, strict=True)
+        ]
+        return [view_BCHW.contiguous(memory_format=self._layout) for view_BCHW in made]
+
+    def expect(self, order: Tensor, epoch: int, step: int, count: int) -> None:
+        """Begin to decode the images of the next steps of an epoch's `order`, where images are files."""
+        if self._images is None:
+            steps = range(step, min(step + AHEAD, len(order)))
+            self._coming = {
+                (epoch, near): self._coming.get((epoch, near)) or self._ask(order[near], epoch, near, count)
+                for near in steps
+            }
 
     def noise(self, shape: Sequence[int], epoch: int, step: int) -> Tensor:
-        """Standard normal noise."""
-        return torch.randn(*shape, generator=generator("noise", self.key, epoch, step)).to(self._device)
+        """Standard normal noise, `shape` being that of a whole batch."""
+        noise = torch.randn(*shape, generator=generator("noise", self.key, epoch, step))
+        return (noise[..., self._peers.part(shape[-2]), :] if len(shape) > 1 else noise).to(self._device)
+
+    def _ask(self, indices_B: Tensor, epoch: int, step: int, count: int) -> Future[list[Tensor]]:
+        assert self._files is not None
+        part, views = self._peers.part(len(indices_B)), self._config.views
+        sources = [generator("crops", self.key, epoch, step, place) for place in range(len(indices_B))[part]]
+        return self._files.crops(indices_B[part], sources, count, views.crop_scale, views.crop_ratio)
 
 
 def models(configs: Sequence[TrialConfig], image_shape: tuple[int, int, int]) -> list[Method]:
@@ -86,7 +129,8 @@ def models(configs: Sequence[TrialConfig], image_shape: tuple[int, int, int]) ->
 
 def stream_key(config: TrialConfig) -> tuple[object, ...]:
     """Members with equal keys share their data, its order, views and noise, and their initial weights."""
-    return (config.data.dataset, config.data.normal_class, config.training.seed)
+    data = config.data
+    return (data.dataset, data.normal_class, config.training.seed, *([data.held_out] if data.held_out else []))
 
 
 def _initialised(config: TrialConfig, image_shape: tuple[int, int, int]) -> Method:

@@ -13,20 +13,13 @@ from pathlib import Path
 
 import torch
 
-from trainables.catalog import METHODS
 from trainables.checkpoint import Standing, pack, unpack
 from trainables.cohort import Cohort
 from trainables.config import Training, TrialConfig
 from trainables.contract import Member, Report
-from trainables.evaluation import anomaly
+from trainables.evaluate import MAY_BE_UNDEFINED
 from trainables.evaluation.anomaly import Floats
-
-
-def metric_names(config: TrialConfig) -> tuple[str, ...]:
-    """Every metric that the reports of such a trial can hold."""
-    method = METHODS[config.method]
-    losses = ("loss", *(f"loss_{part}" for part in method.loss_parts))
-    return losses + (anomaly.metric_names(method) if config.data.normal_class is not None else ())
+from trainables.peers import ALONE, Peers
 
 
 def train(
@@ -38,21 +31,25 @@ def train(
     resume: bytes | None = None,
     save: Callable[[bytes], None] | None = None,
     save_every: float = 30.0,
+    peers: Peers = ALONE,
 ) -> Iterator[Report]:
     """Train the members of one cohort; they agree on everything that is not fusible.
 
     `width` members are stacked at a time (all by default); 1 steps the members in turn. The results are the same.
     `save` is given a checkpoint at the end of an epoch after every `save_every` seconds of training. With it as
     `resume`, the reports made before it come again and training goes on from there, bit for bit on the CPU; one of
-    other configs is ignored. DataError or ValueError if the data cannot be had or do not serve.
+    other configs is ignored. `peers` train the same cohort and report the same. DataError or ValueError if the data
+    cannot be had or do not serve.
     """
-    cohort = Cohort(configs, data, torch.device(device), width)
+    cohort = Cohort(configs, data, torch.device(device), width, peers)
     now = Standing(epoch=0, seconds=0.0, diverged=(None,) * len(configs), reports=())
     if resume and (found := unpack(resume, configs, width)):
         now, state = found
         cohort.load_state(state)
     yield from now.reports
     training = configs[0].training
+    if training.epochs == 0:
+        yield _untrained(cohort, now)
     saved_at = now.seconds
     while now.epoch < training.epochs and not all(now.diverged):
         now = _one_epoch(cohort, now, training)
@@ -73,16 +70,25 @@ def _one_epoch(cohort: Cohort, before: Standing, training: Training) -> Standing
     now = replace(now, diverged=_judge(now, {"loss": losses["loss"]}))
     last = now.epoch == training.epochs or all(now.diverged)
     due = last or now.epoch % training.report_every == 0
-    metrics = losses | cohort.evaluate() if due else losses
+    metrics = losses | cohort.evaluate(last) if due and not all(now.diverged) else losses
     now = replace(now, diverged=_judge(now, metrics), seconds=before.seconds + time.perf_counter() - begun)
     return replace(now, reports=(*now.reports, _report(now, metrics, last or all(now.diverged)))) if due else now
+
+
+def _untrained(cohort: Cohort, now: Standing) -> Report:
+    """What the members are worth as they were initialised."""
+    begun = time.perf_counter()
+    metrics = cohort.evaluate(last=True)
+    now = replace(now, diverged=_judge(now, metrics), seconds=time.perf_counter() - begun)
+    return _report(now, metrics, last=True)
 
 
 def _judge(now: Standing, metrics: Mapping[str, Floats]) -> tuple[Member | None, ...]:
     """`now.diverged`, and in it every further member one of whose metrics is not finite."""
 
     def verdict(index: int) -> Member | None:
-        bad = [name for name, values in metrics.items() if not math.isfinite(values[index])]
+        judged = [name for name in metrics if name not in MAY_BE_UNDEFINED]
+        bad = [name for name in judged if not math.isfinite(metrics[name][index])]
         if not bad:
             return None
         return Member("diverged", now.epoch, dict.fromkeys(metrics), f"{bad[0]} was not finite in epoch {now.epoch}")
@@ -96,7 +102,7 @@ def _report(now: Standing, metrics: Mapping[str, Floats], last: bool) -> Report:
         or Member(
             "finished" if last else "running",
             now.epoch,
-            {name: float(values[index]) for name, values in metrics.items()},
+            {name: None if math.isnan(values[index]) else float(values[index]) for name, values in metrics.items()},
         )
         for index, diverged in enumerate(now.diverged)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Never
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from trainables.config import TrialConfig, Value, resolve
 from trainables.measure import Measurement, measure
 
 
-def _configs(count: int) -> list[TrialConfig]:
+def _configs(count: int, **changes: Value) -> list[TrialConfig]:
     small: dict[str, Value] = {
         "method": "vje",
         "normal_class": 3,
@@ -22,7 +23,7 @@ def _configs(count: int) -> list[TrialConfig]:
         "bottleneck": 4,
         "batch_size": 60,
     }
-    return [resolve({**small, "beta": float(index)}) for index in range(count)]
+    return [resolve({**small, "beta": float(index), **changes}) for index in range(count)]
 
 
 @pytest.mark.parametrize(("members", "widths"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
@@ -63,6 +64,24 @@ def test_a_width_that_does_not_fit_ends_it(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(module, "_measure", scarce)
     assert [one.width for one in measure(_configs(16), Path(), "cpu", seconds=60)] == [1, 2]
+
+
+@pytest.mark.parametrize("changes", [{"epochs": 0}, {"workers": 2}])
+def test_what_does_not_train_or_not_in_one_process_is_not_measured(
+    changes: dict[str, Value], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> Never:
+        raise AssertionError("no step must be taken")
+
+    monkeypatch.setattr(module, "_measure", never)
+    assert measure(_configs(4, **changes), Path(), "cpu", seconds=60) == []
+    with pytest.raises(AssertionError, match="no step"):
+        measure(_configs(4), Path(), "cpu", seconds=60)
+
+
+def test_an_untrained_encoder_is_not_measured() -> None:
+    configs = [resolve({"method": "random", "epochs": 0, "seed": seed}) for seed in range(3)]
+    assert measure(configs, Path(), "cpu") == []
 
 
 def test_the_global_generator_is_left_alone() -> None:

@@ -6,35 +6,37 @@ from pathlib import Path
 
 import pytest
 
+from tests.folder_files import write_broken, write_imagenet
 from trainables import preflight
 from trainables.config import TrialConfig, Value, resolve
 from trainables.data.datasets import DATASETS, DataError, Dataset, load
-from trainables.preflight import steps_of
+from trainables.evaluate import metric_names
+from trainables.preflight import prospects
 
 
 def _config(**changes: Value) -> TrialConfig:
     return resolve({"method": "vje", "batch_size": 60, **changes})
 
 
-def test_steps_of_each_trial_in_order(tmp_path: Path) -> None:
+def test_prospects_each_trial_in_order(tmp_path: Path) -> None:
     configs = [_config(), _config(normal_class=3), _config(normal_class=3, batch_size=100, seed=4), _config(beta=2)]
-    assert steps_of(configs, tmp_path) == [21, 2, 1, 21]
+    assert [found.steps for found in prospects(configs, tmp_path)] == [21, 2, 1, 21]
 
 
 def test_none_of_nothing(tmp_path: Path) -> None:
-    assert steps_of([], tmp_path) == []
+    assert prospects([], tmp_path) == []
 
 
 def test_a_class_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as error:
-        steps_of([_config(normal_class=3), _config(normal_class=10)], tmp_path)
+        prospects([_config(normal_class=3), _config(normal_class=10)], tmp_path)
     assert str(error.value) == "normal_class must be one of 0..9 for digits, but got 10"
 
 
 def test_a_batch_that_the_class_cannot_fill(tmp_path: Path) -> None:
     """Known although another trial of the same class fits."""
     with pytest.raises(ValueError, match=r"^batch_size must not exceed the 12\d training images of digits with "):
-        steps_of([_config(normal_class=3), _config(normal_class=3, batch_size=400)], tmp_path)
+        prospects([_config(normal_class=3), _config(normal_class=3, batch_size=400)], tmp_path)
 
 
 def test_data_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +45,7 @@ def test_data_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setitem(DATASETS, "absent", absent)
     with pytest.raises(DataError, match="gone from"):
-        steps_of([_config(), _config(dataset="absent")], tmp_path)
+        prospects([_config(), _config(dataset="absent")], tmp_path)
 
 
 def test_each_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,5 +56,66 @@ def test_each_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         return load(name, root)
 
     monkeypatch.setattr(preflight, "load", counted)
-    steps_of([_config(normal_class=digit, seed=seed) for digit in range(3) for seed in range(3)], tmp_path)
+    prospects([_config(normal_class=digit, seed=seed) for digit in range(3) for seed in range(3)], tmp_path)
     assert calls == ["digits"]
+
+
+def test_metrics_are_named_by_the_data_and_what_is_asked(tmp_path: Path) -> None:
+    write_imagenet(tmp_path)
+    files = _config(dataset="imagenet", batch_size=4, probe_epochs=1)
+    configs = [_config(knn=5), files, _config(normal_class=3), _config(held_out="3", outliers="held_out")]
+    found = prospects(configs, tmp_path)
+    expected = [metric_names(config, 3 if config is files else 10) for config in configs]
+    assert [prospect.metrics for prospect in found] == expected
+    assert found[1].steps == 3 and "probe_top5_z" not in found[1].metrics
+
+
+def test_held_out_classes_leave_fewer_steps(tmp_path: Path) -> None:
+    found = prospects([_config(), _config(held_out="3"), _config(held_out="0+1+2+3+4")], tmp_path)
+    assert [prospect.steps for prospect in found] == [21, 18, 10]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("10", "each held-out class must be one of 0..9 for digits, but got 10"),
+        ("4+4", "a class must be held out once, but got 4 more than once"),
+        ("0+1+2+3+4+5+6+7+8", "at least one class must be held out and two be left of the 10 of digits, but got 9 "),
+    ],
+)
+def test_classes_that_cannot_be_held_out(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError) as error:
+        prospects([_config(), _config(held_out=text)], tmp_path)
+    assert str(error.value).startswith(message)
+
+
+def test_neighbours_are_among_the_labelled_images(tmp_path: Path) -> None:
+    """Each trial is asked, though its data are those of one that fits."""
+    assert prospects([_config(knn=1260)], tmp_path)[0].steps == 21
+    with pytest.raises(ValueError) as error:
+        prospects([_config(knn=5), _config(knn=1261)], tmp_path)
+    message = "knn must not exceed the 1260 labelled training images of digits, but got knn=1261"
+    assert str(error.value) == message
+    with pytest.raises(ValueError, match=r"^knn must not exceed the 11\d\d labelled training images of digits, but"):
+        prospects([_config(knn=1260, held_out="3")], tmp_path)
+
+
+def test_outliers_of_its_own_set(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^outliers must come from another set than the one trained on, but got 'di"):
+        prospects([_config(outliers="noise"), _config(outliers="noise+digits")], tmp_path)
+    with pytest.raises(ValueError, match=r"^outliers must have as many channels as the images of digits, 1, but those"):
+        prospects([_config(outliers="digits32")], tmp_path)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    folder = write_imagenet(tmp_path)
+    config = _config(dataset="imagenet", batch_size=4)
+    assert prospects([config], tmp_path)[0].steps == 3
+    broken = write_broken(folder / "val/n01440764")
+    with pytest.raises(DataError) as error:
+        prospects([config], tmp_path)
+    images = 18 + len(broken)
+    assert str(error.value) == (
+        f"{len(broken)} of {images} images of imagenet cannot be read, the first is "
+        f"{folder / 'val/n01440764/cut.jpg'} (cut off); remove or replace them"
+    )

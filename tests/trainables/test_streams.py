@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from tests.folder_files import write_imagenet
 from trainables.config import TrialConfig, Value, resolve
 from trainables.data.datasets import Dataset, load
-from trainables.streams import Stream, generator, models, split, steps_per_epoch, stream_key
+from trainables.data.folders import Folder
+from trainables.peers import Peers
+from trainables.sections import Data
+from trainables.streams import AHEAD, Stream, generator, models, split, steps_per_epoch, stream_key
 
 SHAPE = (1, 8, 8)
+THREE = Data(normal_class=3)
+FILES: dict[str, Value] = {
+    "dataset": "imagenet", "normal_class": None, "batch_size": 4, "rotation": 0.0, "shift": 0.0, "crop_scale": 0.2,
+}  # fmt: skip
 
 
 @cache
@@ -28,7 +37,7 @@ def _config(**changes: Value) -> TrialConfig:
 
 def _drawn(config: TrialConfig, epoch: int = 2, step: int = 1) -> list[Tensor]:
     """Everything a trial draws: order, views, noise, weights (not biases and norms, which may begin at constants)."""
-    stream = Stream(config, split(_digits(), config.data.normal_class), "cpu")
+    stream = Stream(config, split(_digits(), config.data), "cpu")
     order = stream.order(epoch)
     views = stream.views(order[step], epoch, step, 2)
     weights = [parameter.detach() for parameter in models([config], SHAPE)[0].parameters() if parameter.dim() > 1]
@@ -56,14 +65,14 @@ def test_another_seed_or_class_differs_in_all(change: dict[str, Value]) -> None:
 
 def test_the_same_images_are_augmented_differently_by_another_seed() -> None:
     ours, other = (
-        Stream(_config(seed=seed), split(_digits(), 3), "cpu").views(torch.arange(20), 0, 0, 2) for seed in (0, 1)
+        Stream(_config(seed=seed), split(_digits(), THREE), "cpu").views(torch.arange(20), 0, 0, 2) for seed in (0, 1)
     )
     assert not any(_same(ours, other))
 
 
 def test_views_noise_and_epochs_are_all_different() -> None:
     """No draw repeats another's numbers: of another view, step, epoch or purpose."""
-    stream = Stream(_config(), split(_digits(), 3), "cpu")
+    stream = Stream(_config(), split(_digits(), THREE), "cpu")
     indices = stream.order(0)[0]
     views = [*stream.views(indices, 0, 0, 2), *stream.views(indices, 0, 1, 2), *stream.views(indices, 1, 0, 2)]
     noise = [stream.noise((20, 4), epoch, step) for epoch in (0, 1) for step in (0, 1)]
@@ -73,8 +82,8 @@ def test_views_noise_and_epochs_are_all_different() -> None:
 
 def test_order_has_no_repeats_and_drops_the_incomplete_batch() -> None:
     config = _config(batch_size=50)
-    stream = Stream(config, split(_digits(), 3), "cpu")
-    images = len(split(_digits(), 3).train_images)
+    stream = Stream(config, split(_digits(), THREE), "cpu")
+    images = len(split(_digits(), THREE).train_images)
     assert 100 < images < 150 and stream.steps == 2
     seen = set()
     for epoch in range(8):
@@ -85,9 +94,9 @@ def test_order_has_no_repeats_and_drops_the_incomplete_batch() -> None:
 
 
 def test_without_augmentation_a_view_is_the_normalised_image() -> None:
-    stream = Stream(_config(rotation=0.0, shift=0.0), split(_digits(), 3), "cpu")
+    stream = Stream(_config(rotation=0.0, shift=0.0), split(_digits(), THREE), "cpu")
     (view,) = stream.views(torch.arange(20), 0, 0, 1)
-    pixels = split(_digits(), 3).train_images[:20] / 16
+    pixels = split(_digits(), THREE).train_images[:20] / 16
     torch.testing.assert_close(view, (pixels - 0.305470) / 0.376049)
 
 
@@ -117,7 +126,7 @@ def test_members_of_one_stream_begin_alike_but_for_their_hyperparameters() -> No
 
 def test_channels_last_is_only_a_layout() -> None:
     plain, last = (
-        Stream(_config(channels_last=flag), split(_digits(), 3), "cpu").views(torch.arange(20), 0, 0, 2)
+        Stream(_config(channels_last=flag), split(_digits(), THREE), "cpu").views(torch.arange(20), 0, 0, 2)
         for flag in (False, True)
     )
     assert all(
@@ -127,7 +136,7 @@ def test_channels_last_is_only_a_layout() -> None:
 
 
 def test_a_batch_must_fit() -> None:
-    images = len(split(_digits(), 3).train_images)
+    images = len(split(_digits(), THREE).train_images)
     assert steps_per_epoch(_config(batch_size=images), images) == 1
     with pytest.raises(ValueError) as error:
         steps_per_epoch(_config(batch_size=images + 1), images)
@@ -135,3 +144,78 @@ def test_a_batch_must_fit() -> None:
         f"batch_size must not exceed the {images} training images of digits with normal_class=3, "
         f"but got batch_size={images + 1}"
     )
+
+
+def test_a_split_is_of_one_class_of_all_or_of_all_but_some() -> None:
+    one, whole, others = (split(_digits(), data) for data in (THREE, Data(), Data(held_out="3+5")))
+    assert set(one.train_labels.tolist()) == {3} and one.outlier is not None and len(one.test_images) == 537
+    assert set(whole.train_labels.tolist()) == set(range(10)) and whole.held_out_images is None
+    assert set(others.train_labels.tolist()) == set(others.test_labels.tolist()) == set(range(10)) - {3, 5}
+    assert others.held_out_images is not None and len(others.held_out_images) + len(others.test_images) == 537
+
+
+def test_holding_out_other_classes_is_another_stream() -> None:
+    """And holding out none is what it always was."""
+    keys = [stream_key(_config(normal_class=None, held_out=held_out)) for held_out in ("", "3", "5", "3+5")]
+    assert len(set(keys)) == 4 and keys[0] == ("digits", None, 0)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_processes_together_draw_what_one_draws(size: int, tmp_path: Path) -> None:
+    """Of resident images and of files: views and noise of the parts, side by side, are the whole's."""
+    write_imagenet(tmp_path)
+    digits, files = _config(crop_scale=0.3), _config(**FILES)
+    for config, dataset in ((digits, _digits()), (files, load("imagenet", tmp_path))):
+        parts = split(dataset, config.data)
+        peers = (Peers(), *(Peers(rank, size) for rank in range(size)))
+        whole, *ranks = (Stream(config, parts, "cpu", one) for one in peers)
+        (indices, *_), batch = whole.order(1), config.training.batch_size
+        made = [torch.cat(views) for views in zip(*(one.views(indices, 1, 0, 2) for one in ranks), strict=True)]
+        assert all(_same(made, whole.views(indices, 1, 0, 2)))
+        noise = torch.cat([one.noise((2, batch, 4), 1, 0) for one in ranks], dim=1)
+        assert torch.equal(noise, whole.noise((2, batch, 4), 1, 0))
+        assert ranks[0].noise((0,), 1, 0).shape == (0,)
+
+
+def _files(tmp_path: Path, **changes: Value) -> Stream:
+    """Three steps of four of twelve images."""
+    write_imagenet(tmp_path)
+    config = _config(**{**FILES, **changes})
+    return Stream(config, split(load("imagenet", tmp_path), config.data), "cpu")
+
+
+def test_decoding_ahead_changes_no_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each image is asked for once, AHEAD steps before it is due, whatever is expected in between."""
+    stream = _files(tmp_path)
+    asked: list[list[int]] = []
+    real = Folder.crops
+
+    def crops(self: Folder, indices: Tensor, *others: Any) -> Any:
+        asked.append(indices.tolist())
+        return real(self, indices, *others)
+
+    order = stream.order(0)
+    assert order.shape == (3, 4) and sorted(order.flatten().tolist()) == list(range(12))
+    alone = [stream.views(order[step], 0, step, 2) for step in range(3)]
+    monkeypatch.setattr(Folder, "crops", crops)
+    for step in range(3):
+        assert all(_same(stream.views(order[step], 0, step, 2), alone[step]))
+        stream.expect(order, 0, step + 1, 2)
+        assert asked == order[: min(3, step + 1 + AHEAD)].tolist()
+    stream.expect(order, 0, 0, 2)  # what is expected and never fetched is forgotten
+    stream.expect(order, 0, 2, 2)
+    assert list(stream._coming) == [(0, 2)]
+
+
+def test_files_are_cropped_once_and_each_view_by_itself(tmp_path: Path) -> None:
+    """A crop depends on the image's place in the batch, not on its neighbours; without crops all views are central."""
+    stream, indices = _files(tmp_path), torch.tensor([0, 5, 7, 9])
+    first, second = stream.views(indices, 0, 0, 2)
+    assert first.shape == (4, 3, 224, 224) and not torch.equal(first, second)
+    swapped, _ = stream.views(torch.tensor([0, 7, 5, 9]), 0, 0, 2)
+    assert torch.equal(first[[0, 3]], swapped[[0, 3]]) and not torch.equal(first[[1, 2]], swapped[[2, 1]])
+    central = Stream(_config(**{**FILES, "crop_scale": 1.0}), stream._split, "cpu").views(indices, 0, 0, 2)
+    pixels = stream._split.train_images[indices] / 255
+    mean, std = (torch.tensor(of).view(3, 1, 1) for of in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    for view in central:
+        torch.testing.assert_close(view, (pixels - mean) / std)

@@ -14,8 +14,9 @@ from tests.trainables.small import HERE, config_of, content_of, metrics_of, thre
 from trainables.cohort import Cohort
 from trainables.config import TrialConfig
 from trainables.contract import Losses
+from trainables.evaluate import metric_names
 from trainables.methods.vje import VJE
-from trainables.train import metric_names, train
+from trainables.train import train
 
 
 @pytest.mark.parametrize(("every", "epochs"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (5, [5]), (9, [5])])
@@ -37,8 +38,8 @@ def test_how_often_is_reported_changes_no_metric() -> None:
 def test_every_metric_is_named_beforehand(normal_class: int | None) -> None:
     config = config_of(normal_class=normal_class, epochs=1)
     (report,) = train([config], HERE)
-    assert tuple(report.members[0].metrics) == metric_names(config)
-    assert any("auroc" in name for name in metric_names(config)) == (normal_class is not None)
+    assert tuple(report.members[0].metrics) == metric_names(config, 10)
+    assert any("auroc" in name for name in metric_names(config, 10)) == (normal_class is not None)
     assert all(isinstance(value, float) for value in report.members[0].metrics.values())
 
 
@@ -77,7 +78,7 @@ def test_a_loss_that_is_not_finite_diverges_that_member_alone(
     for report in reports:
         bad = report.members[1]
         assert (bad.status, bad.epochs_run, bad.error) == ("diverged", 1, "loss was not finite in epoch 1")
-        assert set(bad.metrics.values()) == {None} and set(bad.metrics) <= set(metric_names(config_of()))
+        assert set(bad.metrics.values()) == {None} and set(bad.metrics) <= set(metric_names(config_of(), 10))
     assert [report.epoch for report in reports] == [2, 4, 5]
 
 
@@ -124,7 +125,7 @@ def test_a_score_that_is_not_finite_diverges(monkeypatch: pytest.MonkeyPatch) ->
     reports = list(train(_neighbours(), HERE))
     bad = reports[-1].members[1]
     assert (bad.status, bad.epochs_run, bad.error) == ("diverged", 2, "auroc_rad was not finite in epoch 2")
-    assert bad.metrics == dict.fromkeys(metric_names(config_of()))
+    assert bad.metrics == dict.fromkeys(metric_names(config_of(), 10))
     assert metrics_of(reports, 0) == metrics_of(clean, 0) and metrics_of(reports, 2) == metrics_of(clean, 2)
 
 
@@ -136,6 +137,59 @@ def test_when_all_have_diverged_it_stops(
     (report,) = train([config_of(beta=7.0), config_of(beta=7.0, seed=1)], HERE)
     assert report.done and report.epoch == epoch
     assert [member.status for member in report.members] == ["diverged"] * 2
+
+
+def test_members_that_all_have_diverged_are_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the images of a large set that takes longer than an epoch, and nothing comes of it."""
+    evaluated: list[bool] = []
+    real = Cohort.evaluate
+
+    def evaluate(self: Cohort, last: bool) -> dict[str, np.ndarray]:
+        evaluated.append(last)
+        return real(self, last)
+
+    monkeypatch.setattr(Cohort, "evaluate", evaluate)
+    list(train(_neighbours(), HERE))
+    assert evaluated == [False, False, True]
+    _spoil(monkeypatch, "losses", _nan_loss)
+    (report,) = train([config_of(beta=7.0)], HERE)
+    assert evaluated == [False, False, True] and report.members[0].metrics == {"loss": None}
+
+
+def test_no_epochs_are_one_report_of_the_untrained() -> None:
+    saved: list[bytes] = []
+    (report,) = train(three(epochs=0), HERE, save=saved.append, save_every=0.0)
+    assert (report.epoch, report.done) == (0, True) and report.seconds > 0 and not saved
+    for member in report.members:
+        assert (member.status, member.epochs_run, member.error) == ("finished", 0, None)
+        assert tuple(member.metrics) == tuple(name for name in metric_names(config_of(), 10) if "loss" not in name)
+    alone = [next(train([config], HERE)).members[0].metrics for config in three(epochs=0)]
+    assert [dict(member.metrics) for member in report.members] == [pytest.approx(dict(one)) for one in alone]
+    assert alone[0] != alone[1]
+
+
+def test_the_untrained_diverge_where_a_score_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    _spoil(monkeypatch, "score", _infinite_score)
+    (report,) = train([config_of(beta=0.5, epochs=0), config_of(beta=7.0, epochs=0)], HERE)
+    sound, bad = report.members
+    assert sound.status == "finished" and None not in sound.metrics.values()
+    assert (bad.status, bad.epochs_run, bad.error) == ("diverged", 0, "auroc_rad was not finite in epoch 0")
+    assert set(bad.metrics.values()) == {None} and report.done
+
+
+@pytest.mark.parametrize(("name", "status"), [("var_cv", "finished"), ("var_mean", "diverged"), ("other", "diverged")])
+def test_only_what_may_be_undefined_is_null_in_a_sound_member(
+    name: str, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def evaluate(self: Cohort, last: bool) -> dict[str, np.ndarray]:
+        return {"known": np.array([1.0, 2.0]), name: np.array([np.nan, 4.0])}
+
+    monkeypatch.setattr(Cohort, "evaluate", evaluate)
+    reports = list(train([config_of(beta=0.5), config_of(beta=1.0)], HERE))
+    first, second = reports[-1].members
+    assert first.status == status and first.metrics[name] is None and second.metrics[name] == 4
+    assert first.metrics["known"] == (1 if status == "finished" else None)
+    assert second.status == "finished" and len(reports) == 3
 
 
 @pytest.mark.parametrize("width", [None, 1])

@@ -1,0 +1,119 @@
+"""Several processes that train one cohort: the same result as one process with the whole batch.
+
+Shapes: K members, B images.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from tests.folder_files import write_imagenet
+from tests.trainables.small import content_of
+from trainables.config import TrialConfig, Value, resolve
+from trainables.peers import ALONE, Peers
+from trainables.train import train
+
+SIZE = 2
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 256])
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_parts_are_disjoint_whole_and_even(count: int, size: int) -> None:
+    parts = [range(count)[Peers(rank, size).part(count)] for rank in range(size)]
+    assert [place for part in parts for place in part] == list(range(count))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_alone_nothing_is_sent() -> None:
+    whole = torch.randn(2, 5, 3)
+    before = whole.clone()
+    ALONE.average([whole])
+    assert torch.equal(whole, before) and ALONE.gather(whole, 5) is whole
+
+
+def _config(**changes: Value) -> TrialConfig:
+    """Without BatchNorm, which sees the part of a batch that its own process has."""
+    return resolve(
+        {
+            "method": "vje", "dataset": "imagenet", "encoder": "mlp", "width": 8, "features": 6, "bottleneck": 8,
+            "batch_size": 12, "epochs": 3, "lr": 0.01, "crop_scale": 0.2, "flip": 0.5, "jitter": 0.8, "brightness": 0.4,
+            "greyscale": 0.2, "blur": 0.5, "knn": 3, "probe_epochs": 3, **changes,
+        }
+    )  # fmt: skip
+
+
+CASES: dict[str, dict[str, Value]] = {
+    "files": {},
+    "files, warm-up, decay, outliers": {"warmup_epochs": 1, "weight_decay": 0.01, "outliers": "inverted"},
+    "resident images": {"dataset": "digits", "batch_size": 60, "blur": 0.0},
+    "BatchNorm": {"dataset": "digits", "batch_size": 60, "blur": 0.0, "encoder": "convnet"},
+}
+
+
+def _given(case: str, **changes: Value) -> list[TrialConfig]:
+    """Two members of different seeds."""
+    return [_config(**{**CASES[case], **changes, "seed": seed}) for seed in (0, 1)]
+
+
+@dataclass
+class Outcome:
+    """What a process reported, and the weights and buffers of its last checkpoint."""
+
+    metrics: list[list[dict[str, float | None]]]
+    tensors: dict[str, Tensor]
+
+
+def _outcome(configs: list[TrialConfig], data: str, peers: Peers) -> Outcome:
+    saved: list[bytes] = []
+    reports = list(train(configs, Path(data), width=1, save=saved.append, save_every=0.0, peers=peers))
+    metrics = [[dict(member.metrics) for member in report.members] for report in reports]
+    state = content_of(saved[-1])["state"]
+    tensors = {f"{k} {kind} {name}": t for k, one in enumerate(state) for kind in one for name, t in one[kind].items()}
+    return Outcome(metrics, tensors)
+
+
+def _work(rank: int, data: str, out: str, case: str) -> None:
+    """One of the processes."""
+    torch.set_num_threads(1)
+    meeting, peers = f"file://{out}/meeting", Peers(rank, SIZE)
+    dist.init_process_group("gloo", meeting, timedelta(seconds=60), world_size=SIZE, rank=rank)
+    outcome = _outcome(_given(case, workers=SIZE), data, peers)
+    gathered = peers.gather(torch.arange(7.0)[None, peers.part(7), None], 7)
+    torch.save((outcome.metrics, outcome.tensors, gathered), f"{out}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_are_one_with_the_whole_batch(tmp_path: Path, case: str) -> None:
+    """Losses, weights and momenta of both members; gloo on the CPU, images of a folder decoded by each."""
+    data = str(tmp_path / "data")
+    write_imagenet(tmp_path / "data")
+    spawn = multiprocessing.get_context("spawn")
+    processes = [spawn.Process(target=_work, args=(rank, data, str(tmp_path), case)) for rank in range(SIZE)]
+    for process in processes:
+        process.start()
+    alone = _outcome(_given(case), data, ALONE)
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+    (metrics, tensors, gathered), (others, also, _) = (torch.load(tmp_path / f"{rank}.pt") for rank in range(SIZE))
+    assert metrics == others and all(torch.equal(also[name], tensor) for name, tensor in tensors.items())
+    assert gathered.flatten().tolist() == list(range(7))
+    differing = [name for name, tensor in tensors.items() if not _close(tensor, alone.tensors[name])]
+    assert bool(differing) == (case == "BatchNorm"), differing  # its statistics are of half the batch
+    if not differing:
+        for mine, theirs in zip(metrics, alone.metrics, strict=True):
+            assert [one["loss"] for one in mine] == pytest.approx([one["loss"] for one in theirs], rel=1e-4)
+
+
+def _close(left: Tensor, right: Tensor) -> bool:
+    return torch.allclose(left.double(), right.double(), rtol=1e-3, atol=1e-5)

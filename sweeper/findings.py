@@ -1,46 +1,80 @@
-"""What a sweep's rows say: heatmaps and tables into the store, and as text for the terminal."""
+"""What a sweep's rows say: heatmaps, tables and trajectories into the store, and as text for the terminal."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Collection
+from collections.abc import Sequence
 
 import pandas as pd
 
-from sweeper import heatmap, summary
+from sweeper import heatmap, summary, tables, trajectory
 from sweeper.files import Files
 from sweeper.spec import Sweep
-from sweeper.store import load
+from sweeper.store import SUFFIX, load, load_history
 
 
-def rows_of(files: Files, name: str, trials: Collection[str]) -> pd.DataFrame:
-    """The rows of these trials; the sweep may have others, of other presets and axes."""
+def rows_of(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:
+    """The rows of these trials, in their order, as far as there are any; the sweep may have others, of other presets
+    and axes."""
+    order = {trial: place for place, trial in enumerate(trials)}
     rows = load(name, files)
-    return rows[rows["trial_id"].isin(trials)]
+    rows = rows[rows["trial_id"].isin(order)]
+    return rows.iloc[rows["trial_id"].map(order).argsort()].reset_index(drop=True)
 
 
 def write(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame) -> str:
-    """Write `heatmaps/NAME/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` there.
+    """Write `heatmaps/NAME/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` there,
+    `tables/NAME/TABLE.parquet` and `.md`, and `trajectories/NAME/TRAJECTORY.parquet` and `.png`.
 
-    `rows` are those of the plan. Returns what to print: the best cell by class, and the correlations.
+    `rows` are those of the plan, in its order; a metric or hyperparameter that none of them has is null. Returns what
+    to print: the best cell by class, the correlations, and the tables.
     """
+    rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
+    texts = _write_heatmaps(files, name, sweep, preset, rows)
+    for table in sweep.tables:
+        cells = tables.write(files, name, rows, table, preset)
+        texts.append(tables.text(cells, table))
+    if sweep.trajectories:
+        history = _history(files, name)
+        for shown in sweep.trajectories:
+            trajectory.write(files, name, history, rows, shown)
+    return "\n\n".join(texts)
+
+
+def _write_heatmaps(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame) -> list[str]:
+    """The heatmaps and what stands beside the first; returns the texts of the latter."""
     for shown in sweep.heatmaps:
         axes, metric = (shown.rows, shown.columns), shown.metric
         published = shown.published.get(preset)
         over = _over(sweep, rows, axes)
-        heatmap.write(files, name, rows, metric.name, metric.direction, axes, over=over, published=published)
-    first = sweep.heatmaps[0]
+        heatmap.write(files, name, rows, metric.name, metric.better, axes, over=over, published=published)
+    if not sweep.heatmaps:
+        return []
+    first, texts = sweep.heatmaps[0], []
     axes = (first.rows, first.columns)
-    texts = []
     if sweep.breakdown:
-        table = summary.breakdown(rows, first.metric.name, first.metric.direction, axes, sweep.breakdown)
+        table = summary.breakdown(rows, first.metric.name, first.metric.better, axes, sweep.breakdown)
         _store(files, name, "breakdown", table)
         texts.append(f"{first.metric.name} by {sweep.breakdown} at the best cell\n{summary.text(table)}")
     if sweep.correlations:
         table = summary.correlations(rows, sweep.correlations, axes)
         _store(files, name, "correlations", table)
         texts.append(f"correlation over the cells of {axes[0]} x {axes[1]}\n{summary.text(table)}")
-    return "\n\n".join(texts)
+    return texts
+
+
+def _needed(sweep: Sweep) -> list[str]:
+    """Every column that a view reads."""
+    shown = [column for metric, axes in sweep.shown.items() for column in (metric, *axes)]
+    paired = [metric for pair in sweep.correlations for metric in pair]
+    return [*shown, *paired, *([sweep.breakdown] if sweep.breakdown else [])]
+
+
+def _history(files: Files, name: str) -> pd.DataFrame:
+    """All reports of the sweep; none where no cohort has written any."""
+    if any(file.endswith(SUFFIX) for file in files.list(f"history/sweep={name}")):
+        return load_history(name, files)
+    return pd.DataFrame({"trial_id": [], "epoch": [], "metric": [], "value": []})
 
 
 def _over(sweep: Sweep, rows: pd.DataFrame, axes: tuple[str, str]) -> str:

@@ -30,9 +30,9 @@ class Plan:
     """trial_id -> status, of every trial of the sweep that has a row."""
 
     @property
-    def ids(self) -> frozenset[str]:
-        """Of all its trials."""
-        return frozenset(trial.id for trial in self.trials)
+    def ids(self) -> tuple[str, ...]:
+        """Of all its trials, in their order."""
+        return tuple(trial.id for trial in self.trials)
 
     @property
     def id(self) -> str:

@@ -1,63 +1,38 @@
-"""What a search_spaces file may say: a Sweep of presets, each a Grid, and how to show its rows."""
+"""What a search_spaces file may say: a Sweep of presets, each a Grid or several, and how to show its rows."""
 
 from __future__ import annotations
 
-import difflib
 import importlib
-import itertools
 import pkgutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-Value = bool | int | float | str | None
+from sweeper.grid import Grid, Grids, Space, SpecError, Value, unknown
+
+__all__ = [
+    "Direction", "Grid", "Grids", "Heatmap", "Metric", "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
+    "find", "names",
+]  # fmt: skip
+
 Direction = Literal["maximize", "minimize"]
-
-
-class SpecError(Exception):
-    """A request that no sweep can serve: one line that states the law, the offender and the choices."""
 
 
 @dataclass(frozen=True)
 class Metric:
     name: str
     """As in the rows, e.g. `auroc_joint`."""
-    direction: Direction
-    """Which way is better."""
+    direction: Direction | None = None
+    """Which way is better; None for what is neither, which no heatmap shows and no table begins with."""
+    percent: bool = False
+    """A share in [0, 1] that tables and figures show in percent, as papers print accuracies."""
 
-
-@dataclass(frozen=True)
-class Grid:
-    """The product of its axes, each combination joined with what is fixed."""
-
-    fixed: Mapping[str, Value]
-    """Key -> value for every trial."""
-    axes: Mapping[str, tuple[Value, ...]]
-    """Key -> its values, in the order of the paper; the last axis varies fastest."""
-
-    def __post_init__(self) -> None:
-        for key, values in self.axes.items():
-            if not values:
-                raise SpecError(f"axis {key} must have at least one value, but it is empty")
-            for value in values:
-                if values.count(value) > 1:
-                    raise SpecError(f"the values of axis {key} must differ, but {value} is there twice")
-            if key in self.fixed:
-                raise SpecError(f"{key} must be either fixed or an axis, but it is both")
-
-    def changed(self, fixed: Mapping[str, Value], axes: Mapping[str, tuple[Value, ...]]) -> Grid:
-        """This grid with these keys fixed or varied instead of what it says of them."""
-        for key in fixed:
-            if key in axes:
-                raise SpecError(f"{key} must be either set or an axis, but it is asked to be both")
-        kept_fixed = {key: value for key, value in self.fixed.items() if key not in axes}
-        kept_axes = {key: values for key, values in self.axes.items() if key not in fixed}
-        return Grid({**kept_fixed, **fixed}, {**kept_axes, **axes})
-
-    def combinations(self) -> Iterator[dict[str, Value]]:
-        """Key -> value for each trial."""
-        for values in itertools.product(*self.axes.values()):
-            yield {**self.fixed, **dict(zip(self.axes, values, strict=True))}
+    @property
+    def better(self) -> Direction:
+        """Its direction. SpecError where it has none."""
+        if self.direction is None:
+            raise SpecError(f"what a heatmap shows or comes first has a direction, but {self.name} has none")
+        return self.direction
 
 
 @dataclass(frozen=True)
@@ -72,15 +47,67 @@ class Heatmap:
 
 
 @dataclass(frozen=True)
+class Table:
+    """Metrics by rows and columns, the mean and the spread over all else (seeds), as a paper prints them."""
+
+    name: str
+    """Its files are `tables/SWEEP/NAME.parquet` and `.md`."""
+    rows: tuple[str, ...]
+    """Hyperparameters that make a row, in the order of the trials."""
+    metrics: tuple[Metric, ...]
+    columns: str | None = None
+    """A hyperparameter, each value of which has a column of its own for each metric; None: a column a metric."""
+    listed: bool = False
+    """Metrics stand below each other, a row each, instead of side by side."""
+    presets: tuple[str, ...] = ()
+    """The presets that it is of; none for all."""
+    published: Mapping[str, Mapping[tuple[Any, ...], Mapping[str, float]]] = field(default_factory=dict)
+    """Preset -> (row values, then the column's where there are columns) -> metric -> the paper's figure, as it prints
+    it: in percent where the metric is `percent`. Rows that only the paper has are shown, too."""
+
+    def __post_init__(self) -> None:
+        if not self.rows or not self.metrics:
+            raise SpecError(f"table {self.name} must have rows and metrics, but lacks one")
+        metrics, axes = [metric.name for metric in self.metrics], len(self.rows) + bool(self.columns)
+        for cells in self.published.values():
+            for place, figures in cells.items():
+                if not isinstance(place, tuple) or len(place) != axes:
+                    raise SpecError(f"a published cell of table {self.name} has {axes} values, but got {place!r}")
+                for metric in figures:
+                    if metric not in metrics:
+                        has = ", ".join(metrics)
+                        raise SpecError(f"table {self.name} has no {metric} published for {place!r}; it has: {has}")
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Metrics over the epochs, a line for each value of `by`, the spread over all else shaded."""
+
+    name: str
+    """Its files are `trajectories/SWEEP/NAME.parquet` and `.png`."""
+    metrics: tuple[Metric, ...]
+    """A panel each."""
+    by: tuple[str, ...]
+    """Hyperparameters."""
+
+    @property
+    def key(self) -> str:
+        """What the lines are told apart by."""
+        return ", ".join(self.by)
+
+
+@dataclass(frozen=True)
 class Sweep:
     """A named experiment."""
 
     about: str
     """One line."""
-    presets: Mapping[str, Grid]
+    presets: Mapping[str, Space]
     """By name; the first is the paper's, and the default."""
-    heatmaps: tuple[Heatmap, ...]
-    """The first one's metric says which trial is best."""
+    heatmaps: tuple[Heatmap, ...] = ()
+    tables: tuple[Table, ...] = ()
+    """At least one heatmap or table; the metric of the first says which trial is best."""
+    trajectories: tuple[Trajectory, ...] = ()
     over: str = "trials"
     """What a heatmap's cells average over, as a plural noun."""
     breakdown: str | None = None
@@ -89,32 +116,63 @@ class Sweep:
     """Pairs of metrics: their correlation over the cells of the first heatmap."""
 
     def __post_init__(self) -> None:
-        if not self.presets or not self.heatmaps:
-            raise SpecError("a sweep must have at least one preset and one heatmap")
+        if not self.presets or not (self.heatmaps or self.tables):
+            raise SpecError("a sweep must have at least one preset and one heatmap or table")
+        if (self.breakdown or self.correlations) and not self.heatmaps:
+            raise SpecError("a breakdown and correlations are of the first heatmap, but there is none")
+        for metric in (*(heatmap.metric for heatmap in self.heatmaps), self.headline):
+            _ = metric.better
+        for kind, shown in (("table", self.tables), ("trajectory", self.trajectories)):
+            found = [one.name for one in shown]
+            if len(set(found)) < len(found):
+                raise SpecError(f"the names of a sweep's {kind} views must differ, but got {', '.join(found)}")
 
-    def preset(self, name: str | None) -> tuple[str, Grid]:
+    def of(self, preset: str) -> Sweep:
+        """This sweep with the tables of that preset alone."""
+        return replace(self, tables=tuple(one for one in self.tables if not one.presets or preset in one.presets))
+
+    @property
+    def headline(self) -> Metric:
+        """The metric that says which trial is best."""
+        return self.heatmaps[0].metric if self.heatmaps else self.tables[0].metrics[0]
+
+    @property
+    def views(self) -> dict[str, tuple[Heatmap | Table | Trajectory, ...]]:
+        """By the folder of the store that they are written to."""
+        return {"heatmaps": self.heatmaps, "tables": self.tables, "trajectories": self.trajectories}
+
+    @property
+    def shown(self) -> dict[str, tuple[str, ...]]:
+        """Every metric that a view shows, and the hyperparameters over which one does."""
+        over: dict[str, tuple[str, ...]] = {}
+        for heatmap in self.heatmaps:
+            over[heatmap.metric.name] = (*over.get(heatmap.metric.name, ()), heatmap.rows, heatmap.columns)
+        for table in self.tables:
+            axes = (*table.rows, *([table.columns] if table.columns else []))
+            for metric in table.metrics:
+                over[metric.name] = (*over.get(metric.name, ()), *axes)
+        for trajectory in self.trajectories:
+            for metric in trajectory.metrics:
+                over[metric.name] = (*over.get(metric.name, ()), *trajectory.by)
+        return over
+
+    def preset(self, name: str | None) -> tuple[str, Space]:
         """The preset of that name, or the first. SpecError if there is none of that name."""
         name = next(iter(self.presets)) if name is None else name
         if name not in self.presets:
-            raise SpecError(_unknown("preset", name, self.presets))
+            raise SpecError(unknown("preset", name, self.presets))
         return name, self.presets[name]
 
 
 def names() -> list[str]:
-    """All sweeps there are: the modules of `search_spaces`."""
+    """All sweeps there are: the modules of `search_spaces`, but for those that begin with `_`."""
     folder = importlib.import_module("search_spaces")
-    return sorted(module.name for module in pkgutil.iter_modules(folder.__path__))
+    return sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if module.name[0] != "_")
 
 
 def find(name: str) -> Sweep:
     """The sweep of that name. SpecError if there is none."""
     if name not in names():
-        raise SpecError(_unknown("sweep", name, names()))
+        raise SpecError(unknown("sweep", name, names()))
     sweep: Sweep = importlib.import_module(f"search_spaces.{name}").SWEEP
     return sweep
-
-
-def _unknown(noun: str, name: str, known: Mapping[str, object] | list[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f" (did you mean '{near[0]}'?)" if near else ""
-    return f"no {noun} '{name}'{hint}; there are: {', '.join(known)}"

@@ -32,7 +32,10 @@ from sweeper.rows import (
 )
 from sweeper.schema import Columns, SchemaError, columns_of
 
-OWNED = ("trials/sweep={}", "history/sweep={}", "checkpoints/sweep={}", "cuts/sweep={}", "heatmaps/{}")
+OWNED = (
+    *("trials/sweep={}", "history/sweep={}", "checkpoints/sweep={}", "cuts/sweep={}"),
+    *("heatmaps/{}", "tables/{}", "trajectories/{}"),
+)
 """All folders of one sweep in the store."""
 SUFFIX = ".parquet"
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)

@@ -6,7 +6,9 @@ import pytest
 
 from sweeper import findings
 from sweeper.files import Files
-from sweeper.spec import Grid, Heatmap, Metric, Sweep
+from sweeper.schema import Columns
+from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table, Trajectory
+from sweeper.store import Store
 
 SWEEP = Sweep(
     about="",
@@ -78,3 +80,58 @@ def test_a_heatmap_says_what_it_averages_over(
     repeated = pd.concat([rows.assign(seed=seed) for seed in range(seeds)], ignore_index=True)
     findings.write(Files(tmp_path), "grid", SWEEP, "paper", repeated)
     assert said == [noun, noun]
+
+
+KNN = Metric("knn", "maximize", percent=True)
+TABLES = Sweep(
+    about="",
+    presets={"paper": Grid({}, {})},
+    tables=(
+        Table("probe", ("method", "k"), (KNN,), published={"paper": {("vje", 30): {"knn": 90.0}}}),
+        Table("posterior", ("method",), (Metric("entropy", "minimize"),)),
+    ),
+    trajectories=(Trajectory("training", (KNN,), by=("method",)),),
+)
+METHODS = pd.DataFrame({"trial_id": ["a", "b"], "method": ["vje", "simclr"], "k": [30.0, None], "knn": [0.91, 0.7]})
+
+
+def test_a_sweep_may_have_tables_and_trajectories_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.write_history("grid", "c0", [(trial, epoch, "knn", 0.1 * epoch) for trial in "abz" for epoch in (1, 2)])
+    probe, posterior = findings.write(store.files, "grid", TABLES, "paper", METHODS).split("\n\nposterior\n")
+    assert probe.startswith("probe\n") and "91.00 (paper 90.00, +1.00)" in probe
+    assert posterior.splitlines()[-2:] == ["vje     \N{EN DASH}", "simclr  \N{EN DASH}"]
+    files = {
+        str(path.relative_to(tmp_path))
+        for kind in ("tables", "trajectories")
+        for path in tmp_path.glob(f"{kind}/grid/*")
+    }
+    assert files == {
+        *(f"tables/grid/{name}.{kind}" for name in ("probe", "posterior") for kind in ("parquet", "md")),
+        *(f"trajectories/grid/training.{kind}" for kind in ("parquet", "png")),
+    }
+    points = pd.read_parquet(tmp_path / "trajectories/grid/training.parquet")
+    assert points["method"].tolist() == ["vje"] * 2 + ["simclr"] * 2 and (points["count"] == 1).all()
+    assert not (tmp_path / "heatmaps").exists()
+
+
+def test_a_trajectory_without_any_history_is_drawn_empty(tmp_path: Path) -> None:
+    findings.write(Files(tmp_path), "grid", TABLES, "paper", METHODS)
+    assert pd.read_parquet(tmp_path / "trajectories/grid/training.parquet").empty
+
+
+def test_heatmaps_come_before_tables_and_what_no_row_has_is_null(tmp_path: Path, rows: pd.DataFrame) -> None:
+    both = replace(SWEEP, tables=(Table("all", ("beta", "width"), (Metric("auroc", "maximize"),)),))
+    text = findings.write(Files(tmp_path), "grid", both, "paper", rows.drop(columns=["loss", "nu"]))
+    assert [part.split()[0] for part in text.split("\n\n")[:3]] == ["auroc", "correlation", "all"]
+    assert pd.read_parquet(tmp_path / "heatmaps/grid/loss.parquet")["mean"].isna().all()
+    assert pd.read_parquet(tmp_path / "tables/grid/all.parquet")["width"].isna().all()
+
+
+def test_rows_are_in_the_order_asked_for_as_far_as_there_are_any(tmp_path: Path) -> None:
+    store, columns = Store(tmp_path), Columns({"k": int}, ("knn",))
+    for cohort, trials in {"x": "da", "y": "cb"}.items():
+        store.write("grid", cohort, [{"trial_id": t, "status": "finished", "k": ord(t)} for t in trials], columns)
+    found = findings.rows_of(store.files, "grid", ("c", "missing", "a", "d"))
+    assert found["trial_id"].tolist() == ["c", "a", "d"] and found["k"].tolist() == [ord(t) for t in "cad"]
+    assert found.index.tolist() == [0, 1, 2]

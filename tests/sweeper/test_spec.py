@@ -1,77 +1,135 @@
-import math
+"""What a search_spaces file may say, and what it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import search_spaces
 from sweeper import spec
-from sweeper.spec import Grid, Heatmap, Metric, SpecError, Sweep
+from sweeper.grid import SpecError
+from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table, Trajectory
 
-GRID = Grid(fixed={"method": "vje", "epochs": 5}, axes={"beta": (0.0, 1.0), "nu": (0.5, 3.0, math.inf)})
-
-
-def test_a_grid_is_the_product_of_its_axes_and_the_last_varies_fastest() -> None:
-    found = list(GRID.combinations())
-    assert len(found) == 6 and len({tuple(one.items()) for one in found}) == 6
-    assert [one["nu"] for one in found] == [0.5, 3.0, math.inf] * 2
-    assert [one["beta"] for one in found] == [0.0] * 3 + [1.0] * 3
-    assert all(one["epochs"] == 5 and one["method"] == "vje" for one in found)
+GRID = Grid(fixed={"method": "vje"}, axes={"beta": (0.0, 1.0)})
+AUROC, KNN, LOSS = Metric("auroc", "maximize"), Metric("knn_z", "maximize", percent=True), Metric("loss", "minimize")
+HEATMAP = Heatmap(AUROC, "beta", "nu")
+TABLE = Table("accuracy", ("method",), (KNN, LOSS))
 
 
-def test_a_grid_without_axes_is_one_trial() -> None:
-    assert list(Grid({"epochs": 5}, {}).combinations()) == [{"epochs": 5}]
-
-
-def test_what_is_set_replaces_an_axis_and_what_is_varied_replaces_a_constant() -> None:
-    changed = GRID.changed({"nu": 2.0, "lr": 0.1}, {"epochs": (1, 2)})
-    assert changed.fixed == {"method": "vje", "nu": 2.0, "lr": 0.1}
-    assert changed.axes == {"beta": (0.0, 1.0), "epochs": (1, 2)}
-    assert GRID.axes["nu"] == (0.5, 3.0, math.inf) and GRID.fixed["epochs"] == 5
-
-
-def test_an_axis_keeps_its_place_when_its_values_change() -> None:
-    assert list(GRID.changed({}, {"beta": (2.0,)}).axes) == ["beta", "nu"]
-
-
-@pytest.mark.parametrize(
-    ("fixed", "axes", "law"),
-    [
-        ({}, {"nu": ()}, "axis nu must have at least one value"),
-        ({}, {"nu": (1.0, 2.0, 1.0)}, "axis nu must differ, but 1.0 is there twice"),
-        ({}, {"nu": (1, 1.0)}, "axis nu must differ"),
-        ({"nu": 1.0}, {"nu": (1.0,)}, "nu must be either fixed or an axis"),
-    ],
-)
-def test_a_grid_that_makes_no_sense_is_refused(
-    fixed: dict[str, spec.Value], axes: dict[str, tuple[spec.Value, ...]], law: str
-) -> None:
-    with pytest.raises(SpecError, match=law):
-        Grid(fixed, axes)
-
-
-def test_a_key_cannot_be_set_and_varied() -> None:
-    with pytest.raises(SpecError, match="nu must be either set or an axis"):
-        GRID.changed({"nu": 1.0}, {"nu": (1.0, 2.0)})
+def sweep(**parts: Any) -> Sweep:
+    return Sweep("about", **{"presets": {"paper": GRID, "digits": GRID}, "heatmaps": (HEATMAP,), **parts})
 
 
 def test_the_first_preset_is_the_default_and_others_go_by_name() -> None:
-    heatmap = Heatmap(Metric("auroc", "maximize"), "beta", "nu")
-    small = Grid({}, {})
-    sweep = Sweep("about", presets={"paper": GRID, "digits": small}, heatmaps=(heatmap,))
-    assert sweep.preset(None) == ("paper", GRID) and sweep.preset("digits") == ("digits", small)
+    small = Grids((GRID, GRID))
+    made = sweep(presets={"paper": GRID, "digits": small})
+    assert made.preset(None) == ("paper", GRID) and made.preset("digits") == ("digits", small)
     with pytest.raises(SpecError, match=r"no preset 'digit' \(did you mean 'digits'\?\); there are: paper, digits"):
-        sweep.preset("digit")
-    with pytest.raises(SpecError, match="at least one preset and one heatmap"):
-        Sweep("about", presets={"paper": GRID}, heatmaps=())
+        made.preset("digit")
+
+
+@pytest.mark.parametrize("parts", [{"presets": {}}, {"heatmaps": ()}, {"presets": {}, "heatmaps": ()}])
+def test_a_sweep_has_presets_and_shows_something(parts: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match="must have at least one preset and one heatmap or table"):
+        sweep(**parts)
+    assert sweep(heatmaps=(), tables=(TABLE,)).headline == KNN
+
+
+@pytest.mark.parametrize("parts", [{"breakdown": "seed"}, {"correlations": (("auroc", "loss"),)}])
+def test_breakdown_and_correlations_are_of_a_heatmap(parts: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match="a breakdown and correlations are of the first heatmap, but there is none"):
+        sweep(heatmaps=(), tables=(TABLE,), **parts)
+    assert sweep(**parts).heatmaps == (HEATMAP,)
+
+
+def test_views_of_one_kind_have_different_names() -> None:
+    """Their files would be one file."""
+    line = Trajectory("accuracy", (KNN,), ("method",))
+    assert sweep(tables=(TABLE,), trajectories=(line,)).trajectories == (line,)
+    for parts, kind in (({"tables": (TABLE, TABLE)}, "table"), ({"trajectories": (line, line)}, "trajectory")):
+        message = f"the names of a sweep's {kind} views must differ, but got accuracy, accuracy"
+        with pytest.raises(SpecError, match=message):
+            sweep(**parts)
+
+
+@pytest.mark.parametrize("empty", [{"rows": ()}, {"metrics": ()}])
+def test_a_table_has_rows_and_metrics(empty: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match=r"^table t must have rows and metrics, but lacks one$"):
+        Table(**{"name": "t", "rows": ("nu",), "metrics": (KNN,), **empty})
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "message"),
+    [
+        (None, {(3.0, "a"): {"knn_z": 1.0}}, r"a published cell of table t has 1 values, but got \(3.0, 'a'\)"),
+        (None, {3.0: {"knn_z": 1.0}}, "a published cell of table t has 1 values, but got 3.0"),
+        (None, {"3": {"knn_z": 1.0}}, "a published cell of table t has 1 values, but got '3'"),
+        ("dataset", {(3.0,): {"knn_z": 1.0}}, r"a published cell of table t has 2 values, but got \(3.0,\)"),
+        (None, {(3.0,): {"knn_mu": 1.0}}, r"table t has no knn_mu published for \(3.0,\); it has: knn_z, loss"),
+    ],
+)
+def test_published_figures_have_a_place(columns: str | None, cells: dict[Any, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=f"^{message}$"):
+        Table("t", ("nu",), (KNN, LOSS), columns=columns, published={"paper": cells})
+
+
+def test_published_figures_that_have_a_place() -> None:
+    Table("t", ("nu",), (KNN, LOSS), published={"paper": {(3.0,): {"knn_z": 1.0}, (1.0,): {}}})
+    Table("t", ("nu", "terms"), (KNN,), columns="dataset", published={"paper": {(3.0, "kl", "a"): {"knn_z": 1.0}}})
+
+
+def test_a_preset_has_the_tables_of_its_own_and_those_of_all() -> None:
+    tables = (Table("all", ("nu",), (KNN,)), Table("far", ("nu",), (KNN,), presets=("paper",)))
+    of_both = sweep(tables=tables)
+    assert of_both.of("paper") == of_both
+    assert [table.name for table in of_both.of("digits").tables] == ["all"]
+    assert of_both.of("digits").heatmaps == (HEATMAP,)
+    only = sweep(heatmaps=(), tables=tables[1:])
+    with pytest.raises(SpecError, match="at least one preset and one heatmap or table"):
+        only.of("digits")
+
+
+def test_the_first_view_says_which_trial_is_best() -> None:
+    assert sweep(tables=(TABLE,)).headline == AUROC
+    assert sweep(heatmaps=(), tables=(Table("t", ("nu",), (LOSS, KNN)), TABLE)).headline == LOSS
+
+
+def test_all_that_is_shown_and_over_what() -> None:
+    shown = sweep(
+        heatmaps=(HEATMAP, Heatmap(LOSS, "beta", "seed")),
+        tables=(TABLE, Table("t", ("nu",), (KNN,), columns="dataset")),
+        trajectories=(Trajectory("lines", (LOSS, Metric("knn_mu", "maximize")), ("method", "width")),),
+    ).shown
+    assert {name: set(axes) for name, axes in shown.items()} == {
+        "auroc": {"beta", "nu"},
+        "loss": {"beta", "seed", "method", "width"},
+        "knn_z": {"method", "nu", "dataset"},
+        "knn_mu": {"method", "width"},
+    }
+
+
+def test_views_go_to_folders_of_their_kind() -> None:
+    line = Trajectory("lines", (KNN,), ("method", "width"))
+    made = sweep(tables=(TABLE,), trajectories=(line,))
+    assert made.views == {"heatmaps": (HEATMAP,), "tables": (TABLE,), "trajectories": (line,)}
+    assert line.key == "method, width"
+
+
+def test_modules_that_begin_with_an_underscore_are_no_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_shared", "__hidden", "mine"):
+        (tmp_path / f"{name}.py").write_text("raise AssertionError('a name is not read')")
+    monkeypatch.setattr(search_spaces, "__path__", [str(tmp_path)])
+    assert spec.names() == ["mine"]
+    with pytest.raises(SpecError, match=r"^no sweep '_shared'; there are: mine$"):
+        spec.find("_shared")
 
 
 def test_every_sweep_that_ships_is_found_by_its_name() -> None:
     assert "anomaly_grid" in spec.names()
     for name in spec.names():
         assert isinstance(spec.find(name), Sweep)
-
-
-def test_the_anomaly_grid_is_560_models_in_both_presets() -> None:
-    sweep = spec.find("anomaly_grid")
-    assert [len(list(grid.combinations())) for grid in sweep.presets.values()] == [560, 560]
 
 
 def test_an_unknown_sweep_is_refused_with_the_nearest_and_all() -> None:

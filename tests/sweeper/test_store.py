@@ -230,9 +230,12 @@ def test_history_overlays_by_trial_metric_and_epoch(store):
 def test_set_aside_loses_nothing_and_is_not_read(store):
     store.write("grid", "c0", [row("a")], COLUMNS)
     store.write_history("grid", "c0", [("a", 1, "auroc", 0.1)])
-    store.files.write("heatmaps/grid/auroc.png", b"png")
+    shown = ["heatmaps/grid/auroc.png", "tables/grid/probe.md", "trajectories/grid/probe.png"]
+    for path in shown:
+        store.files.write(path, b"png")
     target = store.set_aside("grid")
-    assert store.statuses("grid") == {} and store.files.read(f"{target}/heatmaps/grid/auroc.png") == b"png"
+    assert store.statuses("grid") == {} and not any(store.files.read(path) for path in shown)
+    assert [store.files.read(f"{target}/{path}") for path in shown] == [b"png"] * 3
     assert len(pq.read_table(store.files.local / target / "trials/sweep=grid/c0.parquet")) == 1
     store.write("grid", "c1", [row("a")], COLUMNS)
     assert len(load("grid", store.files)) == 1 and store.set_aside("none") is None

@@ -1,0 +1,185 @@
+"""Trials as products of axes, and what a command line changes of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+
+from sweeper.grid import Grid, Grids, SpecError, Value
+
+GRID = Grid(fixed={"method": "vje", "epochs": 5}, axes={"beta": (0.0, 1.0), "nu": (0.5, 3.0, math.inf)})
+
+METHODS: Mapping[str, set[str]] = {
+    "vje": {"method", "seed", "lr", "beta", "nu"},
+    "simclr": {"method", "seed", "lr", "tau"},
+    "random": {"method", "seed", "lr"},
+}
+SEVERAL = Grids(
+    (
+        Grid({"method": "vje", "lr": 0.1}, {"beta": (0.0, 1.0), "seed": (0, 1)}),
+        Grid({"method": "vje", "lr": 0.2, "nu": 9.0}, {"seed": (0, 1)}),
+        Grid({"method": "simclr", "lr": 0.1, "tau": 0.5}, {"seed": (0, 1)}),
+        Grid({"method": "random", "lr": 0.1}, {"seed": (0, 1)}),
+    )
+)
+
+
+def changed(fixed: Mapping[str, Value] | None = None, axes: Mapping[str, tuple[Value, ...]] | None = None) -> Grids:
+    return SEVERAL.changed(fixed or {}, axes or {}, METHODS.__getitem__)
+
+
+def methods(grids: Grids) -> list[Value]:
+    return [grid.fixed["method"] for grid in grids.grids]
+
+
+def test_a_grid_is_the_product_of_its_axes_and_the_last_varies_fastest() -> None:
+    found = list(GRID.combinations())
+    assert len(found) == 6 and len({tuple(one.items()) for one in found}) == 6
+    assert [one["nu"] for one in found] == [0.5, 3.0, math.inf] * 2
+    assert [one["beta"] for one in found] == [0.0] * 3 + [1.0] * 3
+    assert all(one["epochs"] == 5 and one["method"] == "vje" for one in found)
+
+
+def test_a_grid_without_axes_is_one_trial() -> None:
+    assert list(Grid({"epochs": 5}, {}).combinations()) == [{"epochs": 5}]
+
+
+def test_what_is_set_replaces_an_axis_and_what_is_varied_replaces_a_constant() -> None:
+    changed = GRID.changed({"nu": 2.0, "lr": 0.1}, {"epochs": (1, 2)})
+    assert changed.fixed == {"method": "vje", "nu": 2.0, "lr": 0.1}
+    assert changed.axes == {"beta": (0.0, 1.0), "epochs": (1, 2)}
+    assert GRID.axes["nu"] == (0.5, 3.0, math.inf) and GRID.fixed["epochs"] == 5
+
+
+def test_an_axis_keeps_its_place_when_its_values_change() -> None:
+    assert list(GRID.changed({}, {"beta": (2.0,)}).axes) == ["beta", "nu"]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "axes", "law"),
+    [
+        ({}, {"nu": ()}, "axis nu must have at least one value"),
+        ({}, {"nu": (1.0, 2.0, 1.0)}, "axis nu must differ, but 1.0 is there twice"),
+        ({}, {"nu": (1, 1.0)}, "axis nu must differ"),
+        ({"nu": 1.0}, {"nu": (1.0,)}, "nu must be either fixed or an axis"),
+    ],
+)
+def test_a_grid_that_makes_no_sense_is_refused(
+    fixed: dict[str, Value], axes: dict[str, tuple[Value, ...]], law: str
+) -> None:
+    with pytest.raises(SpecError, match=law):
+        Grid(fixed, axes)
+
+
+def test_a_key_cannot_be_set_and_varied() -> None:
+    with pytest.raises(SpecError, match="nu must be either set or an axis"):
+        GRID.changed({"nu": 1.0}, {"nu": (1.0, 2.0)})
+
+
+def test_several_grids_come_one_after_the_other() -> None:
+    found = list(SEVERAL.combinations())
+    assert found == [one for grid in SEVERAL.grids for one in grid.combinations()] and len(found) == 10
+
+
+def test_several_grids_are_of_one_method_each() -> None:
+    with pytest.raises(SpecError, match="there must be at least one grid, but there is none"):
+        Grids(())
+    for grid in (Grid({"lr": 0.1}, {}), Grid({}, {"method": ("vje", "simclr")})):
+        with pytest.raises(SpecError, match="each of several grids must fix its method"):
+            Grids((SEVERAL.grids[0], grid))
+
+
+def test_nothing_changed_is_the_same() -> None:
+    assert changed() == SEVERAL
+
+
+def test_a_key_is_set_where_a_method_has_it() -> None:
+    found = changed({"nu": 3.0})
+    assert [grid.fixed.get("nu") for grid in found.grids] == [3.0, 3.0, None, None]
+    found = changed({"tau": 0.2, "lr": 1.0})
+    assert [grid.fixed.get("tau") for grid in found.grids] == [None, None, 0.2, None]
+    assert [grid.fixed["lr"] for grid in found.grids] == [1.0] * 4
+    assert [grid.axes for grid in found.grids] == [grid.axes for grid in SEVERAL.grids]
+
+
+def test_a_key_is_varied_where_a_method_has_it() -> None:
+    found = changed({"seed": 7}, {"nu": (1.0, 2.0)})
+    assert [grid.axes for grid in found.grids] == [
+        {"beta": (0.0, 1.0), "nu": (1.0, 2.0)}, {"nu": (1.0, 2.0)}, {}, {},
+    ]  # fmt: skip
+    assert [grid.fixed["seed"] for grid in found.grids] == [7] * 4 and "nu" not in found.grids[1].fixed
+    assert SEVERAL.grids[1].fixed["nu"] == 9.0
+
+
+def test_a_method_chooses_its_grids() -> None:
+    assert changed({"method": "vje"}).grids == SEVERAL.grids[:2]
+    assert changed({}, {"method": ("random", "simclr")}).grids == SEVERAL.grids[2:]
+    chosen = changed({"method": "simclr", "tau": 0.2})
+    assert methods(chosen) == ["simclr"] and chosen.grids[0].fixed["tau"] == 0.2
+    assert all("method" not in grid.axes for grid in changed({}, {"method": ("vje", "random")}).grids)
+
+
+SETS = Grids(
+    (
+        Grid({"method": "vje"}, {"dataset": ("cifar10", "cifar100"), "seed": (0, 1)}),
+        Grid({"method": "vje", "dataset": "stl10", "blur": 0.5}, {"seed": (0, 1)}),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kept"),
+    [(("cifar10",), (0,)), (("stl10",), (1,)), (("stl10", "cifar100"), (0, 1)), (("cifar100", "cifar10"), (0,))],
+)
+def test_a_data_set_chooses_among_grids_that_differ_in_it(wanted: tuple[str, ...], kept: tuple[int, ...]) -> None:
+    """Else CIFAR would be trained again with what is meant for STL-10, and both taken for seeds of one cell."""
+    known = {"dataset", "seed", "lr"}
+    found = SETS.changed({"lr": 0.5}, {"dataset": wanted}, lambda _: known)
+    assert [grid.fixed.get("blur") for grid in found.grids] == [SETS.grids[place].fixed.get("blur") for place in kept]
+    assert {one["dataset"] for one in found.combinations()} == set(wanted)
+    assert all(one["lr"] == 0.5 for one in found.combinations())
+    if len(wanted) == 1:
+        assert SETS.changed({"lr": 0.5, "dataset": wanted[0]}, {}, lambda _: known) == found
+
+
+def test_a_data_set_replaces_that_of_grids_that_have_it_in_common() -> None:
+    both = Grids(tuple(Grid({"method": method, "dataset": "cifar10"}, {}) for method in ("vje", "simclr")))
+    found = both.changed({"dataset": "svhn"}, {}, lambda _: {"dataset"})
+    assert [one["dataset"] for one in found.combinations()] == ["svhn", "svhn"]
+    with pytest.raises(SpecError, match=r"^no dataset in this sweep 'svhn'; there are: cifar10, cifar100, stl10$"):
+        SETS.changed({"dataset": "svhn"}, {}, lambda _: {"dataset"})
+
+
+def test_what_is_pinned_stays() -> None:
+    grids = Grids((Grid({"method": "vje"}, {}), Grid({"method": "random", "lr": 0.0}, {}, pinned=frozenset({"lr"}))))
+    found = grids.changed({"lr": 1.0, "seed": 3}, {}, METHODS.__getitem__)
+    assert [grid.fixed for grid in found.grids] == [
+        {"method": "vje", "lr": 1.0, "seed": 3}, {"method": "random", "lr": 0.0, "seed": 3},
+    ]  # fmt: skip
+    with pytest.raises(SpecError, match=r"^no method of these trials has the key 'lr' to change$"):
+        grids.changed({"lr": 1.0, "method": "random"}, {}, METHODS.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "axes", "message"),
+    [
+        ({"method": "vja"}, {}, "no method in this sweep 'vja' (did you mean 'vje'?); there are: vje, simclr, random"),
+        ({}, {"method": ("vje", "byol")}, "no method in this sweep 'byol'; there are: vje, simclr, random"),
+        ({"gamma": 1.0}, {}, "no method of these trials has the key 'gamma'"),
+        ({}, {"gamma": (1.0, 2.0)}, "no method of these trials has the key 'gamma'"),
+        ({"tau": 0.2, "method": "vje"}, {}, "no method of these trials has the key 'tau'"),
+        ({"tau": 0.2}, {"method": ("vje", "random")}, "no method of these trials has the key 'tau'"),
+        ({"lr": 1.0}, {"lr": (1.0, 2.0)}, "lr must be either set or an axis, but it is asked to be both"),
+        ({"method": "vje"}, {"method": ("vje", "random")}, "method must be either set or an axis, but it is asked to"),
+        ({}, {"method": ("vje", "vje")}, "the values of axis method must differ, but vje is there twice"),
+        ({}, {"tau": (0.2, 0.2)}, "the values of axis tau must differ, but 0.2 is there twice"),
+    ],
+)
+def test_a_change_that_serves_no_grid_is_refused(
+    fixed: dict[str, Value], axes: dict[str, tuple[Value, ...]], message: str
+) -> None:
+    with pytest.raises(SpecError) as error:
+        changed(fixed, axes)
+    assert str(error.value).startswith(message) and "\n" not in str(error.value)

@@ -1,0 +1,216 @@
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeper.files import Files
+from sweeper.spec import Metric, SpecError, Table
+from sweeper.tables import caption, labels, markdown, tabulate, text, write
+
+KNN, NLL = Metric("knn", "maximize", percent=True), Metric("nll", "minimize")
+TABLE = Table("probe", rows=("method", "nu"), metrics=(KNN, NLL), columns="dataset")
+DASH = "\N{EN DASH}"
+
+
+@pytest.fixture
+def rows() -> pd.DataFrame:
+    methods = (("vje", 3.0), ("vje", math.inf), ("simclr", None))
+    grid = [(*m, d, s) for m in methods for d in ("svhn", "cifar10") for s in range(3)]
+    frame = pd.DataFrame(grid, columns=["method", "nu", "dataset", "seed"])
+    draws = np.random.default_rng(0).normal(size=(len(frame), 2))
+    return frame.assign(knn=0.8 + 0.02 * draws[:, 0], nll=-150 + 30 * draws[:, 1])
+
+
+def published(figures: dict) -> Table:
+    return replace(TABLE, published={"paper": figures})
+
+
+def parsed(source: str) -> list[list[str]]:
+    """The cells of a GitHub table, heading first, as a reader sees them."""
+    lines = [line for line in source.splitlines() if line.startswith("|")]
+    cells = [re.split(r"(?<!\\)(?:\\\\)*\|", line)[1:-1] for line in lines]
+    assert set("".join(cells.pop(1))) <= set("- ")
+    return [[re.sub(r"\\(.)", r"\1", cell.strip()) for cell in line] for line in cells]
+
+
+def numbers(cell: str) -> list[float]:
+    plain = cell.replace("\N{MINUS SIGN}", "-").replace("∞", "inf")
+    return [float(found) for found in re.findall(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf)", plain)]
+
+
+def test_a_cell_is_the_mean_and_the_sample_deviation_over_the_rest(rows):
+    cells = tabulate(rows, TABLE, "paper")
+    assert cells.columns.tolist() == [
+        *("method", "nu", "dataset", "metric", "mean", "std", "count", "missing", "published", "difference")
+    ]
+    assert len(cells) == 3 * 2 * 2 and (cells["count"] == 3).all() and (cells["missing"] == 0).all()
+    for cell in cells.to_dict("records"):
+        nu = rows["nu"].isna() if math.isnan(cell["nu"]) else rows["nu"] == cell["nu"]
+        here = rows[(rows["method"] == cell["method"]) & nu & (rows["dataset"] == cell["dataset"])][cell["metric"]]
+        assert cell["mean"] == pytest.approx(sum(here) / 3)
+        assert cell["std"] ** 2 == pytest.approx(sum((here - sum(here) / 3) ** 2) / 2)
+
+
+def test_rows_and_columns_are_in_the_order_of_the_trials_and_the_papers_own_come_last(rows):
+    table = published({("byol", None, "stl10"): {"knn": 90.0}, ("vje", 3, "svhn"): {"knn": 86.0}})
+    cells = tabulate(rows, table, "paper")
+    assert list(dict.fromkeys(cells["method"])) == ["vje", "simclr", "byol"]
+    assert cells["dataset"][::2].tolist() == ["svhn", "cifar10", "stl10"] * 4
+    assert cells["metric"].tolist() == ["knn", "nll"] * 12
+    alone = cells[cells["method"] == "byol"]
+    assert (alone["count"] == 0).all() and alone["mean"].isna().all() and alone["published"].notna().sum() == 1
+    backwards = tabulate(rows[::-1], table, "paper")
+    assert list(dict.fromkeys(backwards["method"])) == ["simclr", "vje", "byol"]
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        *[([1.0, 2.0], 1), ([1, 2], 1.0), ([math.inf, 1.0], math.inf), ([True, False], True), (["a", "b"], "a")],
+        *[
+            ([None, 1.0], None),
+            ([None, 1.0], math.nan),
+            ([None, "a"], None),
+            ([True, None], True),
+            ([-math.inf], -math.inf),
+        ],
+    ],
+)
+def test_a_published_key_finds_its_row_whatever_its_type(values, key):
+    """The first of the values is the one that the paper has."""
+    rows = pd.DataFrame({"k": values, "m": 0.5})
+    table = Table("t", ("k",), (Metric("m", "maximize", percent=True),), published={"paper": {(key,): {"m": 40.0}}})
+    cells = tabulate(rows, table, "paper")
+    assert len(cells) == len(values) and cells["published"].notna().tolist() == [True, *[False] * (len(values) - 1)]
+    assert cells["difference"][0] == pytest.approx(0.1) and cells["k"].dtype == rows["k"].dtype
+    assert tabulate(rows, table, "other")["published"].isna().all()
+
+
+def test_missing_is_counted_and_one_value_has_no_deviation(rows):
+    rows.loc[[0, 1], "knn"] = np.nan
+    rows.loc[6:8, "knn"] = math.inf
+    cells = tabulate(rows, TABLE, "paper")
+    one = cells.iloc[0]
+    assert (one["count"], one["missing"]) == (1, 2) and one["mean"] == rows["knn"][2] and math.isnan(one["std"])
+    infinite = cells[(cells["nu"] == math.inf) & (cells["metric"] == "knn")].iloc[0]
+    assert infinite["mean"] == math.inf and math.isnan(infinite["std"])
+    shown = parsed(markdown(cells, TABLE))
+    assert shown[1][2] == f"{100 * rows['knn'][2]:.2f}, 1 of 3" and shown[2][2] == "∞"
+
+
+def test_what_no_row_has_is_null(rows):
+    table = Table("t", ("method", "eta"), (KNN, Metric("entropy", "minimize")), "width")
+    cells = tabulate(rows, table, "paper")
+    assert cells[["eta", "width"]].isna().all(axis=None) and len(cells) == 4
+    entropy = cells[cells["metric"] == "entropy"]
+    assert entropy["mean"].isna().all() and (entropy["count"] == 0).all() and entropy["missing"].tolist() == [12, 6]
+    assert parsed(markdown(cells, table))[1][3] == DASH
+    nothing = tabulate(rows[:0], TABLE, "paper")
+    assert nothing.empty and caption(nothing) == "no value yet" and text(nothing, TABLE)
+
+
+@pytest.mark.parametrize(
+    ("figures", "law"),
+    [
+        ({("vje", "svhn"): {"knn": 1.0}}, r"table probe has 3 values, but got \('vje', 'svhn'\)"),
+        ({"vje": {"knn": 1.0}}, "has 3 values, but got 'vje'"),
+        ({("vje", 3.0, "svhn"): {"knm": 1.0}}, "table probe has no knm published for .*; it has: knn, nll"),
+    ],
+)
+def test_a_published_figure_for_no_cell_is_refused(figures, law):
+    with pytest.raises(SpecError, match=law):
+        published(figures)
+
+
+def test_listed_metrics_have_a_row_each_of_the_same_cells(rows):
+    across, listed = TABLE, replace(TABLE, listed=True)
+    cells = tabulate(rows, across, "paper")
+    assert tabulate(rows, listed, "paper").equals(cells)
+    wide, long = parsed(markdown(cells, across)), parsed(markdown(cells, listed))
+    assert long[0] == ["method", "nu", "metric", "svhn", "cifar10"] and len(long) == 1 + 2 * (len(wide) - 1)
+    for row, line in enumerate(wide[1:]):
+        for offset, metric in enumerate(("knn (%)", "nll")):
+            assert long[1 + 2 * row + offset] == [*line[:2], metric, line[2 + offset], line[4 + offset]]
+
+
+def test_markdown_reads_back_as_the_numbers(rows):
+    """To the digits that it shows: 2 decimals of a percentage, 3 figures of all else."""
+    rows["nll"] *= np.repeat([1.0, 1e-4, 3e7], 6)
+    rows.loc[rows["nu"] == math.inf, "nll"] += 0.02
+    figures: dict = {("vje", math.inf, "svhn"): {"knn": 78.93, "nll": 0.0131}, ("byol", 1, "svhn"): {"knn": 91.2}}
+    table = published(figures)
+    cells = tabulate(rows, table, "paper")
+    heading, *lines = parsed(markdown(cells, table))
+    assert heading == ["method", "nu", *(f"{d}: {m}" for d in ("svhn", "cifar10") for m in ("knn (%)", "nll"))]
+    assert [line[:2] for line in lines] == [["vje", "3.0"], ["vje", "∞"], ["simclr", DASH], ["byol", "1.0"]]
+    shown = [cell for line in lines for cell in line[2:]]
+    for cell, found in zip(cells.to_dict("records"), map(numbers, shown), strict=True):
+        true = [cell[name] for name in ("mean", "std", "published", "difference") if not math.isnan(cell[name])]
+        if cell["metric"] == "knn":
+            assert found == pytest.approx([100 * value for value in true], abs=0.00501)
+        else:
+            assert found == pytest.approx(true, rel=0.00501)
+    mean = 100 * cells["mean"][4]
+    assert lines[1][2].endswith(f"(paper 78.93, {mean - 78.93:+.2f})".replace("-", "\N{MINUS SIGN}"))
+    assert lines[3][2:] == [f"{DASH} (paper 91.20)", DASH, DASH, DASH]
+
+
+def test_the_source_of_the_markdown_is_aligned_and_escaped(rows):
+    rows["method"] = rows["method"].map({"vje": "a|b\\|c", "simclr": "x*y <z>`"})
+    cells = tabulate(rows, TABLE, "paper")
+    source = markdown(cells, TABLE)
+    title, _, said, _, *lines = source.splitlines()
+    assert title == "# probe" and said == "mean ± standard deviation of 3 trials"
+    assert len({len(line) for line in lines}) == 1
+    assert [line[0] for line in parsed(source)[1:]] == ["a|b\\|c", "a|b\\|c", "x*y <z>`"]
+
+
+def test_what_rounds_to_nothing_is_written_as_zero():
+    rows = pd.DataFrame({"k": [1, 2], "knn": [0.80000001, 0.5]})
+    table = Table("t", ("k",), (KNN,), published={"paper": {(1,): {"knn": 80.0}, (2,): {"knn": 50.001}}})
+    shown = parsed(markdown(tabulate(rows, table, "paper"), table))
+    assert shown[1][1] == "80.00 (paper 80.00, +0.00)" and numbers(shown[2][1]) == [50.0, 50.0, 0.0]
+    below = pd.DataFrame({"k": [1], "knn": [-1e-7]})
+    assert parsed(markdown(tabulate(below, table, "other"), table))[1][1] == "0.00"
+
+
+def test_text_is_one_aligned_block_where_it_fits(rows):
+    table = replace(TABLE, columns=None)
+    said, block = text(tabulate(rows, table, "paper"), table).split("\n\n")
+    assert said == "probe\nmean ± standard deviation of 6 trials"
+    heading, rule, *lines = block.splitlines()
+    assert heading.split() == ["method", "nu", "knn", "(%)", "nll"] and set(rule) == {DASH} and len(lines) == 3
+    assert len({line.index("±") for line in lines}) == 1 and "|" not in block
+
+
+@pytest.mark.parametrize("width", [100, 60, 40])
+def test_wide_text_is_cut_into_blocks_that_repeat_the_row_keys(rows, width):
+    many = pd.concat([rows.assign(dataset=rows["dataset"] + str(i)) for i in range(4)], ignore_index=True)
+    cells = tabulate(many, TABLE, "paper")
+    _, *blocks = text(cells, TABLE, width).split("\n\n")
+    assert len(blocks) > 1 and all(len(line) <= width for block in blocks for line in block.splitlines())
+    assert all(block.startswith("method  nu") for block in blocks)
+    headings = [part for block in blocks for part in re.findall(r"\w+\d: \w+", block.splitlines()[0])]
+    assert headings == [f"{d}: {m}" for d in dict.fromkeys(many["dataset"]) for m in ("knn", "nll")]
+    if width > 40:  # a dataset is never torn apart where its metrics fit beside each other
+        assert all(len(re.findall(": knn", block)) == len(re.findall(": nll", block)) for block in blocks)
+
+
+def test_labels_show_whole_numbers_that_nulls_made_floats():
+    assert labels(pd.Series([30.0, None])) == ["30", DASH] and labels(pd.Series([30.0, 1.0])) == ["30.0", "1.0"]
+    assert labels(pd.Series([3.0, None, math.inf])) == ["3.0", DASH, "∞"]
+    assert labels(pd.Series([True, None, "a"], dtype=object)) == ["True", DASH, "a"]
+
+
+def test_written_files_are_a_table_and_its_markdown(tmp_path: Path, rows):
+    table = published({("vje", 3, "svhn"): {"knn": 86.18}, ("other", "none", "svhn"): {"knn": 50}})
+    cells = write(Files(tmp_path), "grid", rows, table, "paper")
+    stored = pd.read_parquet(tmp_path / "tables/grid/probe.parquet")
+    pd.testing.assert_frame_equal(stored, cells)
+    assert stored["published"][0] == pytest.approx(0.8618) and stored[stored["metric"] == "knn"]["mean"].max() < 1
+    assert stored["nu"].dropna().unique().tolist() == ["3.0", "∞", "none"]  # text, as the paper's is
+    assert (tmp_path / "tables/grid/probe.md").read_text() == markdown(cells, table)

@@ -75,8 +75,11 @@ def choose(measured: Sequence[Measured], members: Group, steps: int, slots: int,
     """The cut that trains a group for `steps` steps soonest on `slots` cohorts at a time.
 
     `memory` is what one cohort may use in bytes. Smaller cohorts win where they cost little. Members that could not be
-    measured train alone, so that one that cannot train takes no other with it.
+    measured train alone, so that one that cannot train takes no other with it. Members that several workers train share
+    a group of workers, which takes long to start, and are stepped in turn.
     """
+    if workers(members) > 1:
+        return Cut(math.ceil(sum(map(len, members)) / slots), 1)
     if not measured:
         return Cut(1, 1)
     fitting = [m for m in measured if m.bytes <= memory * MEMORY_MARGIN] or list(measured[:1])
@@ -131,3 +134,16 @@ def remaining(cohorts: Sequence[Cohort], statuses: Mapping[str, str]) -> list[Co
         if trials:
             left.append(replace(cohort, trials=trials, width=min(cohort.width, len(trials))))
     return left
+
+
+def workers(members: Group) -> int:
+    """How many processes train each of them."""
+    return int(members[0][0].config.get("workers") or 1)
+
+
+def by_workers(cohorts: Sequence[Cohort]) -> dict[int, list[Cohort]]:
+    """The cohorts by how many workers train each; fewest first."""
+    found: dict[int, list[Cohort]] = {}
+    for cohort in cohorts:
+        found.setdefault(workers([cohort.trials]), []).append(cohort)
+    return dict(sorted(found.items()))

@@ -19,7 +19,11 @@ from sweeper.cluster import Slots
 from sweeper.cohorts import Cohort
 from sweeper.files import Files, StoreError
 from trainables.measure import Measurement
-from trainables.ray_train import measure_configs, run_cohort
+from trainables.ray_train import Place, measure_configs, run_cohort
+
+WAITING = {"memory": 1.0}
+"""What the function takes that starts a group of workers and awaits it: a byte, for Tune refuses nothing at all. The
+workers take their own."""
 
 
 class Listener(Protocol):
@@ -59,7 +63,8 @@ def dispatch(
 ) -> None:
     """Run all cohorts; returns when each has finished or failed for good.
 
-    `checkpoint` says where in `checkpoints` a cohort of that id keeps its own.
+    `checkpoint` says where in `checkpoints` a cohort of that id keeps its own. `slots` are of one cohort, whose trials
+    each take as many workers as `slots` says.
     """
     tasks = {
         cohort.id: {
@@ -69,13 +74,22 @@ def dispatch(
         }
         for cohort in cohorts
     }
-    train = partial(run_cohort, data=data, checkpoints=_Checkpoints(checkpoints), save_every=limits.save_every)
+    place = Place(
+        data=data,
+        checkpoints=_Checkpoints(checkpoints),
+        save_every=limits.save_every,
+        resources=slots.resources,
+        storage=scratch if slots.here else f"{checkpoints.uri}/_ray",
+    )
+    train = partial(run_cohort, place=place)
+    resources = slots.resources if slots.workers == 1 else WAITING
     watcher = _Watcher(listener)
     tune.Tuner(
-        tune.with_resources(tune.with_parameters(_of_cohort(train), tasks=tasks), slots.resources),
+        tune.with_resources(tune.with_parameters(_of_cohort(train), tasks=tasks), resources),
         param_space={"cohort": tune.grid_search(list(tasks))},  # ids alone: Tune copies and logs what stands here
         tune_config=tune.TuneConfig(
             reuse_actors=True,
+            max_concurrent_trials=None if slots.workers == 1 else slots.count,
             trial_name_creator=lambda trial: trial.config["cohort"],
             trial_dirname_creator=lambda trial: trial.config["cohort"],
         ),

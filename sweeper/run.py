@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Never
@@ -87,7 +87,10 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     print(findings.write(store.files, plan.name, plan.sweep, plan.preset, rows))
     counts = rows["status"].value_counts().to_dict()
     print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {len(plan.trials)} trials")
-    print(f"rows: {store.files.shown}/trials/sweep={plan.name}   figures: {store.files.shown}/heatmaps/{plan.name}")
+    print(f"rows: {store.files.shown}/trials/sweep={plan.name}")
+    for kind, shown in plan.sweep.views.items():
+        if shown:
+            print(f"{kind}: {store.files.shown}/{kind}/{plan.name}")
     return EXIT_OK if len(rows) == len(plan.trials) and "failed" not in counts else EXIT_FAILED
 
 
@@ -99,37 +102,44 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns) -> None
     print(f"{plan.left} of {len(plan.trials)} trials to run; {verb} Ray", flush=True)
     with connected(_address(request)) as scratch, _stopping_on_sigterm():  # again: Ray brings a handler of its own
         place = slots(request.fraction, _address(request))
-        cuts = _cuts(request, plan, store, place)
+        places = {workers: place.of(workers) for workers in map(cohorts.workers, plan.groups)}
+        cuts = _cuts(request, plan, store, places)
         whole = cohorts.cut(plan.groups, cuts)
         left = cohorts.remaining(whole, plan.statuses)
-        print(f"{len(left)} cohorts, {place.count} at a time, {' or '.join(_widths(cuts))}", flush=True)
-        first = plan.sweep.heatmaps[0]
+        by_workers = cohorts.by_workers(left)
+        at_a_time = " or ".join(str(places[workers].count) for workers in by_workers)
+        print(f"{len(left)} cohorts, {at_a_time} at a time, {' or '.join(_widths(cuts))}", flush=True)
+        headline = plan.sweep.headline
         progress = Progress(
             total=len(plan.trials),
             done=len(plan.trials) - plan.left,
-            metric=first.metric.name,
-            direction=first.metric.direction,
+            metric=headline.name,
+            direction=headline.better,
             label=f"{plan.name} ({plan.preset})",
-            where=[name for name in (first.rows, first.columns, plan.sweep.breakdown) if name],
+            where=list(dict.fromkeys(filter(None, (*plan.sweep.shown[headline.name], plan.sweep.breakdown)))),
             cohorts=len(left),
         )
         with progress:
             if plan.left < len(plan.trials):
                 progress.seen(findings.rows_of(store.files, plan.name, plan.ids).to_dict("records"))
-            dispatch(
-                left,
-                data=os.path.abspath(request.data),
-                checkpoints=store.files,
-                checkpoint=partial(checkpoint_path, plan.name),
-                slots=place,
-                limits=Limits(request.retries, request.save_every),
-                scratch=scratch,
-                listener=Collector(store, plan.name, columns, left, progress, code_version()),
-            )
+            for workers, some in by_workers.items():
+                dispatch(
+                    some,
+                    data=os.path.abspath(request.data),
+                    checkpoints=store.files,
+                    checkpoint=partial(checkpoint_path, plan.name),
+                    slots=places[workers],
+                    limits=Limits(request.retries, request.save_every),
+                    scratch=scratch,
+                    listener=Collector(store, plan.name, columns, some, progress, code_version()),
+                )
 
 
-def _cuts(request: Request, plan: Plan, store: Store, place: Slots) -> list[Cut]:
-    """How to cut each group: as asked, else as it was begun, else as is fastest by measurement; and keep it."""
+def _cuts(request: Request, plan: Plan, store: Store, places: Mapping[int, Slots]) -> list[Cut]:
+    """How to cut each group: as asked, else as it was begun, else as is fastest by measurement; and keep it.
+
+    `places`: by how many workers train a trial.
+    """
     if request.cohort:
         cuts, measured = [Cut(request.cohort, request.stack or request.cohort)] * len(plan.groups), None
     elif recorded := recorded_cut(store.files, plan):
@@ -138,11 +148,11 @@ def _cuts(request: Request, plan: Plan, store: Store, place: Slots) -> list[Cut]
         from sweeper.dispatch import measure
 
         samples = [[trial.config for stream in group for trial in stream][:MEASURED] for group in plan.groups]
-        measured = measure(samples, os.path.abspath(request.data), place)
+        measured = measure(samples, os.path.abspath(request.data), next(iter(places.values())))
         if recorded := recorded_cut(store.files, plan):  # the same sweep begun twice at once: one cut for both
             return recorded
         cuts = [
-            cohorts.choose(speeds, group, steps, place.count, memory)
+            cohorts.choose(speeds, group, steps, places[cohorts.workers(group)].count, memory)
             for (speeds, memory), group, steps in zip(measured, plan.groups, plan.steps, strict=True)
         ]
     record_cut(store.files, plan, cuts, measured and [[asdict(speed) for speed in speeds] for speeds, _ in measured])
@@ -207,7 +217,9 @@ def _show(request: Request, plan: Plan, store: Store) -> int:
     """`--plan`: what would run."""
     asked = [Cut(request.cohort, request.stack or request.cohort)] * len(plan.groups) if request.cohort else None
     share = "one" if request.fraction is None else f"{request.fraction:g} of a"
-    plain = describe(plan, asked or recorded_cut(store.files, plan), f"{share} GPU (without GPUs: CPU core) a cohort")
+    workers = sorted({cohorts.workers(group) for group in plan.groups})
+    each = "a cohort" if workers == [1] else f"for each of {' or '.join(map(str, workers))} workers a cohort"
+    plain = describe(plan, asked or recorded_cut(store.files, plan), f"{share} GPU (without GPUs: CPU core) {each}")
     print(json.dumps(plain) if request.json else text(plain))
     return EXIT_OK
 

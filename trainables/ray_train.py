@@ -1,27 +1,32 @@
 """The loop inside a Ray Train TorchTrainer, itself inside a Ray Tune function.
 
 A cohort on one device, or a fraction of one, runs in TorchTrainer's in-process mode (`num_workers=0`), which costs
-tenths of a second where a worker group costs tens. There the loop reports through Tune.
+tenths of a second where a worker group costs tens. There the loop reports through Tune. A cohort whose trials ask for
+several `workers` gets a worker group, a device for each; its first worker's reports are passed on to Tune.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
-from dataclasses import asdict
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 import ray
+import ray.train
 import torch
 from ray import tune
-from ray.train import ScalingConfig
-from ray.train.torch import TorchTrainer
+from ray.train import RunConfig, ScalingConfig
+from ray.train.torch import TorchConfig, TorchTrainer, get_device
+from ray.tune.integration.ray_train import TuneReportCallback
 
 from trainables.config import resolve
 from trainables.measure import Measurement, measure, memory_at_hand
+from trainables.peers import ALONE, Peers
 from trainables.train import train
 
 
@@ -33,31 +38,81 @@ class Checkpoints(Protocol):
     def write(self, path: str, data: bytes) -> None: ...
 
 
-def run_cohort(task: Mapping[str, Any], *, data: str, checkpoints: Checkpoints, save_every: float) -> None:
+@dataclass(frozen=True)
+class Place:
+    """Where cohorts run."""
+
+    data: str
+    """Folder of the data sets."""
+    checkpoints: Checkpoints
+    save_every: float
+    """Seconds between a cohort's checkpoints."""
+    resources: Mapping[str, float]
+    """Ray resources of each of a cohort's workers."""
+    storage: str
+    """A folder or URI for Ray Train's own scratch files, reachable from every node that works for one cohort."""
+
+
+def run_cohort(task: Mapping[str, Any], *, place: Place) -> None:
     """A Ray Tune function: train the cohort `task` (`configs`, `width`, `checkpoint`: its path), report as it goes.
 
     Each report is a dict: `report` (a `contract.Report` as a dict), `device`, `host`, `pid`, `started`. A checkpoint
     that is there is gone on from.
     """
-    configs = [resolve(config) for config in task["configs"]]
-    where = {"device": _device_name(), "host": socket.gethostname(), "pid": os.getpid()}
+    workers = resolve(task["configs"][0]).training.workers
+    if workers == 1:
+
+        def alone(_: dict[str, Any]) -> None:
+            _use_cores(ray.get_runtime_context().get_assigned_resources().get("CPU", 1.0))
+            _train(task, place, _device(), ALONE, tune.report)
+
+        TorchTrainer(alone, train_loop_config={}, scaling_config=ScalingConfig(num_workers=0)).fit()
+        return
+
+    def together(_: dict[str, Any]) -> None:
+        _use_cores(place.resources.get("CPU", 1.0))
+        context = ray.train.get_context()
+        peers = Peers(context.get_world_rank(), context.get_world_size())
+        _train(task, place, get_device(), peers, ray.train.report)
+
+    gpu = place.resources.get("GPU", 0) > 0
+    TorchTrainer(
+        together,
+        train_loop_config={},
+        scaling_config=ScalingConfig(
+            num_workers=workers, use_gpu=gpu, resources_per_worker=dict(place.resources), placement_strategy="PACK"
+        ),
+        torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
+        run_config=RunConfig(
+            storage_path=place.storage,
+            name=uuid.uuid4().hex,
+            callbacks=[TuneReportCallback()],  # type: ignore[list-item]  # Ray's own, of a class beside the declared one
+        ),
+    ).fit()
+
+
+def _train(
+    task: Mapping[str, Any],
+    place: Place,
+    device: torch.device,
+    peers: Peers,
+    report: Callable[[dict[str, Any]], None],
+) -> None:
+    """The loop in this process, each report passed on; of peers the first alone writes checkpoints."""
     started = datetime.now(UTC).isoformat()
-
-    def loop(_: dict[str, Any]) -> None:
-        _use_cores(ray.get_runtime_context().get_assigned_resources().get("CPU", 1.0))
-        reports = train(
-            configs,
-            Path(data),
-            device=_device(),
-            width=task["width"],
-            resume=checkpoints.read(task["checkpoint"]),
-            save=lambda content: checkpoints.write(task["checkpoint"], content),
-            save_every=save_every,
-        )
-        for report in reports:
-            tune.report({"report": asdict(report), "started": started, **where})
-
-    TorchTrainer(loop, train_loop_config={}, scaling_config=ScalingConfig(num_workers=0)).fit()
+    where = {"device": _device_name(device), "host": socket.gethostname(), "pid": os.getpid(), "started": started}
+    reports = train(
+        [resolve(config) for config in task["configs"]],
+        Path(place.data),
+        device=device,
+        width=task["width"],
+        resume=place.checkpoints.read(task["checkpoint"]),
+        save=(lambda content: place.checkpoints.write(task["checkpoint"], content)) if peers.rank == 0 else None,
+        save_every=place.save_every,
+        peers=peers,
+    )
+    for one in reports:
+        report({"report": asdict(one), **where})
 
 
 def measure_configs(
@@ -78,8 +133,8 @@ def _device() -> torch.device:
     return torch.device("cuda" if ray.get_gpu_ids() and torch.cuda.is_available() else "cpu")
 
 
-def _device_name() -> str:
-    return torch.cuda.get_device_name() if _device().type == "cuda" else "cpu"
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
 def _use_cores(cores: float) -> None:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sweeper.cohorts import Cohort, Cut, Group, choose, cut, group, remaining
+from sweeper.cohorts import Cohort, Cut, Group, by_workers, choose, cut, group, remaining, workers
 from sweeper.trials import Trial, content_hash
 
 MIB = 2**20
@@ -17,7 +17,7 @@ class Measured(NamedTuple):
     bytes: int = MIB
 
 
-def trial(**config: int) -> Trial:
+def trial(**config: int | None) -> Trial:
     return Trial(content_hash(config), config)
 
 
@@ -145,3 +145,30 @@ def test_what_could_not_be_measured_trains_alone() -> None:
 def test_one_measurement_is_enough() -> None:
     (streams,) = groups_of(trials(1, 1))
     assert choose([Measured(1, 1e-3)], streams, steps=1, slots=8, memory=PLENTY) == Cut(1, 1)
+
+
+def test_members_say_how_many_train_them() -> None:
+    assert [workers([[trial(**config)]]) for config in ({}, {"workers": None}, {"workers": 1}, {"workers": 8})] == [
+        1, 1, 1, 8,
+    ]  # fmt: skip
+
+
+def test_cohorts_by_their_workers_fewest_first() -> None:
+    shapes = [4, 1, 2, 4]
+    mixed = [trial(shape=shape, workers=count, stream=0) for shape, count in enumerate(shapes)]
+    whole = cut(groups_of(mixed), [Cut(1, 1)] * 4)
+    found = by_workers(whole)
+    assert list(found) == [1, 2, 4]
+    assert found == {1: [whole[1]], 2: [whole[2]], 4: [whole[0], whole[3]]}
+    assert by_workers([]) == {}
+
+
+@pytest.mark.parametrize(("slots", "size"), [(1, 6), (2, 3), (4, 2), (6, 1), (100, 1)])
+def test_a_group_of_workers_is_started_as_seldom_as_can_be(slots: int, size: int) -> None:
+    """Whatever was measured: once for each place, where its members are stepped in turn."""
+    members = [[trial(workers=2, seed=seed)] for seed in range(6)]
+    for measured in ([], STACKING_PAYS):
+        chosen = choose(measured, members, steps=10, slots=slots, memory=PLENTY)
+        assert chosen == Cut(size, 1)
+        cohorts = cut([members], [chosen])
+        assert len(cohorts) <= slots and {cohort.width for cohort in cohorts} == {1}

@@ -18,6 +18,8 @@ import psutil
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds after which a sweep that should have done something is given up."""
+TRAINERS = ("ray::ImplicitFunc.train", "ray::RayTrainWorker")
+"""How the titles of processes that train begin: a cohort alone, or one of a group of workers."""
 VOLATILE = ["seconds", "started", "ended", "host", "code_version"]
 """Columns in which two runs of one sweep may differ."""
 
@@ -34,13 +36,13 @@ class Outcome:
 
 
 class Sweep:
-    """`python -m sweeper.run anomaly_grid --preset digits WORDS`, leading a process group of its own."""
+    """`python -m sweeper.run NAME --preset PRESET WORDS`, leading a process group of its own."""
 
-    def __init__(self, store: Path, words: Sequence[str]) -> None:
+    def __init__(self, store: Path, words: Sequence[str], name: str, preset: str) -> None:
         self.store, self._begun = store, time.monotonic()
-        command = [sys.executable, "-m", "sweeper.run", "anomaly_grid", "--preset", "digits", "--store", str(store)]
+        command = [sys.executable, "-m", "sweeper.run", name, "--preset", preset, "--store", str(store), *words]
         self._process = subprocess.Popen(
-            [*command, *words],
+            command,
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -64,7 +66,7 @@ class Sweep:
 
     def trainers(self) -> list[psutil.Process]:
         """Its processes that train a cohort at this moment."""
-        return [process for process in self.processes() if _title(process).startswith("ray::ImplicitFunc.train")]
+        return [process for process in self.processes() if title(process).startswith(TRAINERS)]
 
     def wait_until(self, there: Callable[[], object], what: str) -> None:
         """Until `there()` is true; an AssertionError if the sweep ends before, or patience does."""
@@ -111,12 +113,12 @@ class Sweeps:
     def __init__(self) -> None:
         self._all: list[Sweep] = []
 
-    def start(self, store: Path, *words: str) -> Sweep:
-        self._all.append(Sweep(store, words))
+    def start(self, store: Path, *words: str, name: str = "anomaly_grid", preset: str = "digits") -> Sweep:
+        self._all.append(Sweep(store, words, name, preset))
         return self._all[-1]
 
-    def run(self, store: Path, *words: str) -> Outcome:
-        return self.start(store, *words).outcome()
+    def run(self, store: Path, *words: str, name: str = "anomaly_grid", preset: str = "digits") -> Outcome:
+        return self.start(store, *words, name=name, preset=preset).outcome()
 
     def clean_up(self) -> None:
         for sweep in self._all:
@@ -132,9 +134,9 @@ def sweeps() -> Iterator[Sweeps]:
         made.clean_up()
 
 
-def rows(store: Path) -> pd.DataFrame:
+def rows(store: Path, name: str = "anomaly_grid") -> pd.DataFrame:
     """What plain pandas reads, by trial; an AssertionError where a trial is there twice."""
-    frame = pd.read_parquet(store / "trials/sweep=anomaly_grid")
+    frame = pd.read_parquet(store / f"trials/sweep={name}")
     assert frame["trial_id"].is_unique, frame["trial_id"].value_counts().head()
     return frame.set_index("trial_id").sort_index()
 
@@ -153,7 +155,7 @@ def survivors(sweep: Sweep, seconds: float = 10.0, but: tuple[str, ...] = ()) ->
     """What still lives of it after it has had this long to go, apart from processes whose titles begin with `but`."""
     deadline = time.monotonic() + seconds
     while True:
-        titles = [title for title in map(_title, sweep.processes()) if not (but and title.startswith(but))]
+        titles = [title for title in map(title, sweep.processes()) if not (but and title.startswith(but))]
         if not titles or time.monotonic() > deadline:
             return titles
         time.sleep(0.1)
@@ -166,7 +168,8 @@ def _lives(process: psutil.Process) -> bool:
         return False
 
 
-def _title(process: psutil.Process) -> str:
+def title(process: psutil.Process) -> str:
+    """Its command line; what Ray's workers do stands there."""
     try:
         return " ".join(process.cmdline())
     except (psutil.NoSuchProcess, psutil.AccessDenied):

@@ -18,6 +18,7 @@ from sweeper import cluster, run
 from sweeper.schema import Columns
 from sweeper.store import Store
 from tests.cifar_files import write_cifar10
+from tests.folder_files import write_imagenet
 
 
 class Refused(NamedTuple):
@@ -95,11 +96,11 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
         ("--set small_stem=maybe", "small_stem must be true or false, but got small_stem=maybe"),
         ("--set normal_class=10", "normal_class must be one of 0..9 for digits, but got 10"),
         ("--axis normal_class=0,-1", "`normal_class >= 0` must hold, but got normal_class=-1"),
-        ("--set epochs=0", "`epochs >= 1` must hold, but got epochs=0"),
+        ("--set epochs=-1", "`epochs >= 0` must hold, but got epochs=-1"),
         ("--set momentum=1", "`momentum < 1` must hold, but got momentum=1"),
         ("--set batch_size=200", "batch_size must not exceed the 12"),
-        ("--set method=vja", "no method 'vja' (did you mean 'vje'?); there are: vje"),
-        ("--set dataset=digit", "no dataset 'digit' (did you mean 'digits'?); there are: cifar10, digits"),
+        ("--set method=vja", "no method 'vja' (did you mean 'vje'?); there are: barlow_twins, byol, "),
+        ("--set dataset=digit", "no dataset 'digit' (did you mean 'digits'?); there are: cifar10, cifar100, digits, "),
         ("--set encoder=resnet19", "no encoder 'resnet19' (did you mean 'resnet18'?); there are: "),
         ("--axis nu=", "axis nu must have at least one value and no empty one, but got 'nu='"),
         ("--axis nu=1,,2", "axis nu must have at least one value and no empty one, but got 'nu=1,,2'"),
@@ -108,6 +109,21 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
         ("--set nu=1 --set nu=2", "--set must be given once a key, but got nu=1 and nu=2"),
         ("--axis nu", "--axis takes KEY=VALUE, but got 'nu'"),
         ("--set normal_class=none", "these trials do not report auroc_joint; they report: loss, "),
+        ("--set knn=30", "knn needs trials on all classes, but got knn=30 with a normal_class"),
+        ("--set probe_epochs=1", "probe_epochs needs trials on all classes, but got probe_epochs=1 with a "),
+        ("nu_ablation --set knn=2000", "knn must not exceed the 1260 labelled training images of digits, but got knn="),
+        ("nu_ablation --set knn=0", "these trials do not report knn_z; they report: loss, "),
+        ("nu_ablation --set outliers=fog", "no outliers 'fog'; there are: blurred, cifar10, cifar100, digits, "),
+        ("nu_ablation --set held_out=10", "each held-out class must be one of 0..9 for digits, but got 10"),
+        ("nu_ablation --set workers=7", "batch_size must be a multiple of workers, at least 2 for each, but got "),
+        ("nu_ablation --set tau=0.2", "no key 'tau'; vje has: batch_size, beta, "),
+        ("nu_ablation --set method=simclr", "no key 'bottleneck'; simclr has: batch_size, "),
+        ("nu_ablation --preset paper --set tau=0.2", "no method of these trials has the key 'tau'"),
+        ("nu_ablation --preset paper --set method=simclr", "no method in this sweep 'simclr'; there are: vje"),
+        ("ssl_cifar10 --set method=random --set epochs=5", "no method of these trials has the key 'epochs' to change"),
+        ("ssl_cifar10 --set method=simclr --set outliers=noise", "simclr has no anomaly scores for outliers; those "),
+        ("ssl_cifar10 --set method=simclr --set workers=2", "simclr compares the images of a batch, so workers must "),
+        ("ssl_cifar10 --axis method=vje,vje", "the values of axis method must differ, but vje is there twice"),
         ("--gpu-fraction 1.5", "`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction 1.5"),
         ("--gpu-fraction 0", "`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction 0"),
         ("--gpu-fraction 0.00001", "`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction 0.00001"),
@@ -123,7 +139,8 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
     ],
 )
 def test_a_wrong_word(bench: Bench, words: str, law: str) -> None:
-    assert bench.refuse(*words.split()).error.startswith(law)
+    name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split()
+    assert bench.refuse(*more, name=name).error.startswith(law)
 
 
 def test_a_wrong_value_is_refused_in_a_plan_too(bench: Bench) -> None:
@@ -163,6 +180,21 @@ def test_data_that_are_truncated(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
     )
     file.unlink()
     assert "data_batch_3 is missing" in bench.refuse("--data", str(bench.folder / "data"), preset="paper").error
+
+
+def test_images_in_folders_that_are_missing_or_broken(bench: Bench) -> None:
+    data, folder = str(bench.folder / "data"), bench.folder / "data/imagenet"
+
+    def error() -> str:
+        return bench.refuse("--data", data, name="imagenet_linear", preset="paper").error
+
+    assert error().startswith(f"imagenet is absent from {data} and not to be downloaded; put its images into {folder}/")
+    write_imagenet(bench.folder / "data")
+    (broken := folder / "train/n01440764/n01440764_0.JPEG").write_bytes(b"\xff\xd8\xff")
+    message = f"1 of 18 images of imagenet cannot be read, the first is {broken} (not an image); remove or replace them"
+    assert error() == message
+    (folder / "val").rename(folder / "validation")
+    assert error().startswith(f"imagenet is without the split 'val': there is no folder {folder / 'val'}; ")
 
 
 def test_a_class_smaller_than_the_batch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,57 @@
+"""What several of the paper's experiments train with: settings that their grids share (vje.md 3.4 and 4)."""
+
+from collections.abc import Mapping
+
+from sweeper.spec import Value
+
+SEEDS = (0, 1, 2)
+
+MOCO_V2_VIEWS: Mapping[str, Value] = {
+    "crop_scale": 0.2,
+    "flip": 0.5,
+    "brightness": 0.4,
+    "contrast": 0.4,
+    "saturation": 0.4,
+    "hue": 0.1,
+    "jitter": 0.8,
+    "greyscale": 0.2,
+}
+"""MoCo v2's augmentation without blur, as for images of 32 pixels."""
+
+CLASSIFIED: Mapping[str, Value] = {"knn": 30, "probe_epochs": 100, "probe_lr": 0.1, "probe_batch_size": 256}
+"""How representations are judged."""
+
+SMALL_IMAGES: Mapping[str, Value] = {
+    "encoder": "resnet18",
+    "small_stem": True,
+    "batch_size": 256,
+    "lr": 0.05,
+    "momentum": 0.9,
+    "weight_decay": 5e-6,
+    "report_every": 20,
+    **MOCO_V2_VIEWS,
+    **CLASSIFIED,
+}
+"""CIFAR-10 and CIFAR-100; data set and epochs are the experiment's."""
+
+STL10: Mapping[str, Value] = {**SMALL_IMAGES, "dataset": "stl10", "small_stem": False, "blur": 0.5}
+"""Images of 96 pixels: the usual stem, and blur."""
+
+DIGITS: Mapping[str, Value] = {
+    "dataset": "digits",
+    "encoder": "convnet",
+    "width": 16,
+    "features": 64,
+    "epochs": 80,
+    "batch_size": 60,
+    "lr": 0.01,
+    "momentum": 0.9,
+    "weight_decay": 5e-6,
+    "rotation": 10.0,
+    "shift": 1.0,
+    "report_every": 10,
+    **CLASSIFIED,
+}
+"""The embedded digits, in minutes on two cores."""
+
+VJE_DIGITS: Mapping[str, Value] = {**DIGITS, "method": "vje", "bottleneck": 64}

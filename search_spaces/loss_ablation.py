@@ -1,0 +1,66 @@
+"""Which terms of VJE's loss do what (vje.md 3.3: Tables 6 and 7)."""
+
+from collections.abc import Mapping
+
+from search_spaces._protocols import SEEDS, SMALL_IMAGES, STL10, VJE_DIGITS
+from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Trajectory, Value
+
+TERMS = ("dir+rad+kl", "dir+kl", "dir+rad", "rad+kl", "rad", "dir")
+VJE: Mapping[str, Value] = {"method": "vje", "bottleneck": 128, "beta": 1.0, "nu": 3.0, "epochs": 200}
+
+PAPER = Grids(
+    (
+        Grid({**SMALL_IMAGES, **VJE}, {"dataset": ("cifar10", "cifar100"), "terms": TERMS, "seed": SEEDS}),
+        Grid({**STL10, **VJE}, {"terms": TERMS, "seed": SEEDS}),
+    )
+)
+DIGITS = Grid({**VJE_DIGITS, "beta": 1.0, "nu": 3.0}, {"terms": TERMS, "seed": SEEDS})
+
+KNN, PROBE = Metric("knn_z", "maximize", percent=True), Metric("probe_z", "maximize", percent=True)
+TABLE_6 = {
+    "dir+rad+kl": (86.18, 88.91, 53.65, 62.70, 79.74, 85.11),
+    "dir+kl": (86.08, 88.97, 53.34, 62.00, 79.41, 84.40),
+    "dir+rad": (19.86, 22.68, 3.69, 6.30, 10.10, 10.01),
+    "rad+kl": (25.41, 31.63, 4.53, 9.38, 23.58, 27.83),
+    "rad": (18.19, 19.13, 4.58, 9.67, 18.66, 23.48),
+    "dir": (13.44, 15.66, 3.90, 5.52, 9.78, 10.00),
+}
+TABLE_7 = {
+    "dir+rad+kl": ((0.32, 0.78), (0.33, 0.73), (0.28, 0.70)),
+    "dir+kl": ((0.32, 0.77), (0.33, 0.74), (0.27, 0.70)),
+    "dir+rad": ((0.00,), (0.00,), (0.00,)),
+    "rad+kl": ((0.99, 0.00), (0.99, 0.00), (0.99, 0.00)),
+    "rad": ((0.07, 0.06), (0.32, 0.11), (0.21, 0.07)),
+    "dir": ((0.00,), (0.00,), (0.00,)),
+}
+"""Mean, and the coefficient of variation where it is defined."""
+SETS = ("cifar10", "cifar100", "stl10")
+ACCURACIES = {
+    (terms, dataset): {"knn_z": figures[2 * place], "probe_z": figures[2 * place + 1]}
+    for terms, figures in TABLE_6.items()
+    for place, dataset in enumerate(SETS)
+}
+VARIANCES = {
+    (terms, dataset): dict(zip(("var_mean", "var_cv"), figures[place], strict=False))
+    for terms, figures in TABLE_7.items()
+    for place, dataset in enumerate(SETS)
+}
+
+SWEEP = Sweep(
+    about="VJE without some of its loss terms: accuracy, and the posterior's variance in its three regimes",
+    presets={"paper": PAPER, "digits": DIGITS},
+    tables=(
+        Table("accuracy", ("terms",), (KNN, PROBE), columns="dataset", published={"paper": ACCURACIES}),
+        Table(
+            "variance",
+            ("terms",),
+            (Metric("var_mean"), Metric("var_cv")),
+            columns="dataset",
+            published={"paper": VARIANCES},
+        ),
+    ),
+    trajectories=(
+        Trajectory("knn", (KNN, Metric("knn_mu", "maximize", percent=True)), by=("terms",)),
+        Trajectory("variance", (Metric("var_mean"), Metric("var_cv")), by=("terms",)),
+    ),
+)

@@ -1,0 +1,53 @@
+"""Degrees of freedom of VJE's likelihood, up to the Gaussian (vje.md 3.2: Table 5)."""
+
+import math
+from collections.abc import Mapping
+
+from search_spaces._protocols import SEEDS, SMALL_IMAGES, STL10, VJE_DIGITS
+from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Trajectory, Value
+
+NU = (1.0, 3.0, 7.0, 20.0, 50.0, math.inf)
+VJE: Mapping[str, Value] = {"method": "vje", "bottleneck": 128, "beta": 1.0, "epochs": 200}
+
+PAPER = Grids(
+    (
+        Grid({**SMALL_IMAGES, **VJE}, {"dataset": ("cifar10", "cifar100"), "nu": NU, "seed": SEEDS}),
+        Grid({**STL10, **VJE}, {"nu": NU, "seed": SEEDS}),
+    )
+)
+DIGITS = Grid({**VJE_DIGITS, "beta": 1.0}, {"nu": NU, "seed": SEEDS})
+
+KNN, PROBE = Metric("knn_z", "maximize", percent=True), Metric("probe_z", "maximize", percent=True)
+TABLE_5 = {
+    1.0: (86.18, 89.23, 54.17, 63.05, 78.71, 84.23),
+    3.0: (86.2, 88.9, 53.7, 62.7, 79.7, 85.1),
+    7.0: (86.02, 88.71, 53.26, 62.08, 79.4, 84.58),
+    20.0: (85.82, 88.5, 53.42, 62.29, 79.35, 84.93),
+    50.0: (85.4, 88.08, 51.93, 61.53, 78.91, 84.68),
+    math.inf: (29.0, 62.0, 3.3, 23.4, 37.8, 55.7),
+}
+PUBLISHED = {
+    (nu, dataset): {"knn_z": figures[2 * place], "probe_z": figures[2 * place + 1]}
+    for nu, figures in TABLE_5.items()
+    for place, dataset in enumerate(("cifar10", "cifar100", "stl10"))
+}
+
+SWEEP = Sweep(
+    about="k-NN and linear probe of VJE over the degrees of freedom nu, the Gaussian limit included",
+    presets={"paper": PAPER, "digits": DIGITS},
+    tables=(
+        Table("accuracy", ("nu",), (KNN, PROBE), columns="dataset", published={"paper": PUBLISHED}),
+        Table(
+            "posterior",
+            ("nu",),
+            (
+                Metric("knn_mu", "maximize", percent=True),
+                Metric("probe_mu", "maximize", percent=True),
+                Metric("var_mean"),
+                Metric("var_cv"),
+            ),
+            columns="dataset",
+        ),
+    ),
+    trajectories=(Trajectory("knn", (KNN, Metric("knn_mu", "maximize", percent=True)), by=("nu",)),),
+)

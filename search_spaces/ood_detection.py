@@ -1,0 +1,40 @@
+"""Telling other images from those of the data set trained on, all its classes normal (vje.md 3.6)."""
+
+from collections.abc import Mapping
+
+from search_spaces._protocols import SEEDS, SMALL_IMAGES, VJE_DIGITS
+from sweeper.spec import Direction, Grid, Grids, Metric, Sweep, Table, Value
+
+VJE: Mapping[str, Value] = {"method": "vje", "bottleneck": 128, "beta": 1.0, "nu": 3.0, "epochs": 800}
+SCORES = ("joint", "dir", "rad", "variance", "entropy")
+MEASURES: tuple[tuple[str, Direction], ...] = (("auroc", "maximize"), ("aupr", "maximize"), ("fpr95", "minimize"))
+FAR = ("svhn", "cifar10", "cifar100", "stl10")
+NEAR = ("held_out", "noise", "inverted", "shuffled", "blurred")
+
+PAPER = Grids(
+    tuple(
+        Grid({**SMALL_IMAGES, **VJE, "dataset": dataset, "outliers": f"svhn+{other}+stl10"}, {"seed": SEEDS})
+        for dataset, other in (("cifar10", "cifar100"), ("cifar100", "cifar10"))
+    )
+)
+DIGITS = Grid(
+    {**VJE_DIGITS, "beta": 1.0, "nu": 3.0, "outliers": "+".join(NEAR)},
+    {"held_out": tuple(str(digit) for digit in range(10)), "seed": SEEDS},
+)
+
+
+def _tables(preset: str, sets: tuple[str, ...]) -> tuple[Table, ...]:
+    """Every measure of the joint score, and every score's AUROC."""
+    joint = tuple(Metric(f"{measure}_joint_{name}", direction) for name in sets for measure, direction in MEASURES)
+    every = tuple(Metric(f"auroc_{score}_{name}", "maximize") for name in sets for score in SCORES)
+    return (
+        Table(f"joint_{preset}", ("method",), joint, columns="dataset", listed=True, presets=(preset,)),
+        Table(f"auroc_{preset}", ("method",), every, columns="dataset", listed=True, presets=(preset,)),
+    )
+
+
+SWEEP = Sweep(
+    about="AUROC, AUPR and FPR95 of VJE's scores against other data sets; on the digits held-out classes, corruptions",
+    presets={"paper": PAPER, "digits": DIGITS},
+    tables=(*_tables("paper", FAR), *_tables("digits", NEAR)),
+)

@@ -1,0 +1,145 @@
+"""Who may import whom: the table of the design, a row for each module or pattern of modules, kept by `test_imports`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the modules of one row import besides the standard library."""
+
+    may: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+
+
+LAUNCHERS = ("ray", "pandas", "pyarrow", "optuna", "sweeper", "search_spaces")
+"""What trainables run without."""
+PLANNING = ("torch", "ray", "pandas", "pyarrow", "trainables")
+"""What a plan is made without."""
+STORAGE = ("sweeper.files", "sweeper.schema", "sweeper.rows", "sweeper.store", "sweeper.heatmap", "sweeper.summary")
+PLAN = ("sweeper.spec", "sweeper.trials", "sweeper.cohorts", "sweeper.packing")
+METHOD = ("trainables.methods", "trainables.losses", "trainables.networks")
+LOOP = (
+    "torch", "numpy", "psutil", "trainables.contract", "trainables.checks", "trainables.config", "trainables.streams",
+    "trainables.sections", "trainables.peers", "trainables.evaluate",
+    "trainables.optimiser", "trainables.fuse", "trainables.measure", "trainables.data", "trainables.evaluation",
+    "trainables.cohort", "trainables.checkpoint", "trainables.schedule",
+    "trainables.catalog", "trainables.networks",
+)  # fmt: skip
+
+TABLE: Mapping[str, Rule] = {
+    "search_spaces": Rule(),
+    "search_spaces.*": Rule(
+        may=("sweeper.spec", "optuna.distributions", "search_spaces._protocols"), never=("torch", "ray")
+    ),
+    "sweeper": Rule(),
+    "sweeper.grid": Rule(never=PLANNING),
+    "sweeper.spec": Rule(may=("search_spaces", "sweeper.grid"), never=PLANNING),
+    "sweeper.trials": Rule(may=PLAN[:1], never=PLANNING),
+    "sweeper.cohorts": Rule(may=PLAN[:2], never=PLANNING),
+    "sweeper.packing": Rule(may=PLAN[:3], never=PLANNING),
+    "sweeper.search": Rule(may=("optuna", *PLAN[:2]), never=("ray", "torch", "trainables")),
+    "sweeper.files": Rule(may=("pyarrow",), never=("ray", "torch", "trainables")),
+    "sweeper.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
+    "sweeper.rows": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:2]), never=("ray", "torch", "trainables")),
+    "sweeper.store": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:3]), never=("ray", "torch", "trainables")),
+    "sweeper.heatmap": Rule(
+        may=("pandas", "numpy", "matplotlib", "sweeper.spec", *STORAGE[:4]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.summary": Rule(
+        may=("pandas", "numpy", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.tables": Rule(may=("pandas", "numpy", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")),
+    "sweeper.curves": Rule(
+        may=("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.tables", *STORAGE[:5]),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.trajectory": Rule(
+        may=("pandas", "sweeper.spec", "sweeper.tables", "sweeper.curves", *STORAGE[:5]),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.progress": Rule(may=("rich", "sweeper.spec"), never=("ray", "torch", "trainables")),
+    "sweeper.dispatch": Rule(
+        may=("ray", "sweeper.cluster", "sweeper.files", "trainables.ray_train", "trainables.measure", *PLAN),
+        never=("optuna", "pandas", *METHOD),
+    ),
+    "sweeper.cluster": Rule(may=("ray", *PLAN), never=("optuna", "torch", "pandas", *METHOD)),
+    "sweeper.command": Rule(may=PLAN[:1], never=PLANNING),
+    "sweeper.version": Rule(never=PLANNING),
+    "sweeper.plan": Rule(may=(*PLAN, *STORAGE[:1]), never=("torch", "ray", "trainables")),
+    "sweeper.prepare": Rule(
+        may=(
+            "sweeper",
+            *(f"trainables.{it}" for it in ("config", "preflight", "streams", "train", "data.datasets")),
+        ),
+        never=("ray", *METHOD),
+    ),
+    "sweeper.collect": Rule(
+        may=("sweeper.progress", *PLAN, *STORAGE[:4]), never=("ray", "torch", "optuna", "trainables")
+    ),
+    "sweeper.findings": Rule(
+        may=("pandas", "sweeper.tables", "sweeper.trajectory", *PLAN[:1], *STORAGE),
+        never=("ray", "torch", "optuna", "trainables"),
+    ),
+    "sweeper.run": Rule(may=("sweeper", "trainables"), never=("torch", "optuna", *METHOD)),
+    "trainables": Rule(),
+    "trainables.methods": Rule(),
+    "trainables.losses": Rule(),
+    "trainables.networks": Rule(),
+    "trainables.data": Rule(),
+    "trainables.evaluation": Rule(),
+    "trainables.checks": Rule(never=LAUNCHERS),
+    "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
+    "trainables.optimiser": Rule(may=("torch",), never=LAUNCHERS),
+    "trainables.catalog": Rule(
+        may=("torch", "trainables.contract", "trainables.checks", "trainables.methods", "trainables.networks"),
+        never=(*LAUNCHERS, "trainables.train"),
+    ),
+    "trainables.config": Rule(
+        may=(
+            "torch",
+            *(f"trainables.{it}" for it in ("contract", "checks", "catalog", "sections", "data", "networks")),
+        ),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.train"),
+    ),
+    "trainables.sections": Rule(
+        may=("torch", *(f"trainables.{it}" for it in ("checks", "data", "networks"))),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.train"),
+    ),
+    "trainables.peers": Rule(may=("torch",), never=LAUNCHERS),
+    "trainables.fuse": Rule(
+        may=("torch", "trainables.contract", "trainables.optimiser", "trainables.peers"), never=(*LAUNCHERS, *METHOD)
+    ),
+    "trainables.evaluate": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.schedule": Rule(may=("torch", "trainables.checks"), never=LAUNCHERS),
+    "trainables.checkpoint": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.preflight": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.cohort": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.streams": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.measure": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.train": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods")),
+    "trainables.ray_train": Rule(
+        may=("ray", "torch", *(f"trainables.{it}" for it in ("train", "measure", "config", "contract", "peers"))),
+        never=("sweeper", "search_spaces", "optuna", "pandas", "pyarrow", *METHOD),
+    ),
+    "trainables.methods.*": Rule(
+        may=("torch", "trainables.contract", "trainables.checks", "trainables.losses", "trainables.networks"),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.data", "trainables.evaluation", "trainables.train"),
+    ),
+    "trainables.losses.*": Rule(may=("torch",), never=(*LAUNCHERS, "torch.distributed", "trainables")),
+    "trainables.networks.*": Rule(
+        may=("torch", "torchvision", "trainables.checks", "trainables.networks"),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.losses", "trainables.data", "trainables.train"),
+    ),
+    "trainables.data.*": Rule(
+        may=("torch", "torchvision", "numpy", "sklearn", "filelock", "PIL", "trainables.checks", "trainables.data"),
+        never=(*LAUNCHERS, *METHOD, "trainables.train"),
+    ),
+    "trainables.evaluation.*": Rule(
+        may=("torch", "numpy", "scipy", "sklearn", "trainables.checks", "trainables.contract", "trainables.evaluation"),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.train"),
+    ),
+}
+"""Pattern of a module's name -> its rule; a module's own name goes before a pattern. New modules need a row."""

@@ -1,0 +1,1 @@
+"""Small truths about search_spaces."""

@@ -1,0 +1,184 @@
+"""The sweeps that ship: every preset expands into trials that can run, as many and as long as the paper's."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from sweeper import spec
+from sweeper.spec import Sweep, Table
+from sweeper.trials import enumerate_trials
+from trainables.config import TrialConfig, keys, resolve
+from trainables.evaluate import metric_names
+from trainables.preflight import prospects
+
+COUNTS = {
+    ("anomaly_grid", "paper"): 560,
+    ("anomaly_grid", "digits"): 560,
+    ("imagenet_linear", "paper"): 3,
+    ("imagenet_linear", "digits"): 3,
+    ("loss_ablation", "paper"): 54,
+    ("loss_ablation", "digits"): 18,
+    ("nu_ablation", "paper"): 54,
+    ("nu_ablation", "digits"): 18,
+    ("ood_detection", "paper"): 6,
+    ("ood_detection", "digits"): 30,
+    ("ssl_cifar10", "paper"): 30,
+    ("ssl_cifar10", "digits"): 30,
+}
+CLASSES = {"cifar10": 10, "cifar100": 100, "digits": 10, "imagenet": 1000, "stl10": 10}
+CHANNELS = {"digits": 1}
+"""Other sets have three."""
+
+each_preset = pytest.mark.parametrize(("name", "preset"), COUNTS)
+
+
+@cache
+def configs_of(name: str, preset: str) -> tuple[TrialConfig, ...]:
+    _, space = spec.find(name).preset(preset)
+    trials = enumerate_trials(space.combinations(), lambda combination: resolve(combination).flat())
+    return tuple(resolve(trial.config) for trial in trials)
+
+
+def metrics_of(name: str, preset: str) -> set[str]:
+    configs = configs_of(name, preset)
+    return {metric for config in configs for metric in metric_names(config, CLASSES[config.data.dataset])}
+
+
+def test_these_are_all_the_sweeps_and_the_first_preset_is_the_papers() -> None:
+    assert [(name, preset) for name in spec.names() for preset in spec.find(name).presets] == list(COUNTS)
+
+
+@each_preset
+def test_every_trial_resolves_and_none_is_there_twice(name: str, preset: str) -> None:
+    configs = configs_of(name, preset)
+    assert len(configs) == len(set(configs)) == COUNTS[name, preset]
+    assert all(resolve(config.flat()) == config for config in configs)
+
+
+@pytest.mark.parametrize("name", spec.names())
+def test_the_digits_can_serve_every_trial(name: str) -> None:
+    configs = configs_of(name, "digits")
+    assert {config.data.dataset for config in configs} == {"digits"}
+    assert all(prospect.steps >= 2 for prospect in prospects(configs, Path()))
+
+
+@each_preset
+def test_everything_that_is_shown_is_reported(name: str, preset: str) -> None:
+    sweep, reported = spec.find(name).of(preset), metrics_of(name, preset)
+    known = {key for config in configs_of(name, preset) for key in keys(config.method)}
+    assert set(sweep.shown) <= reported, set(sweep.shown) - reported
+    assert {axis for axes in sweep.shown.values() for axis in axes} <= known
+    assert {metric for pair in sweep.correlations for metric in pair} <= reported
+    assert sweep.breakdown is None or sweep.breakdown in known
+    assert sweep.headline.name in reported and sweep.headline.direction == "maximize"
+
+
+@each_preset
+def test_what_varies_is_shown_or_averaged_on_purpose(name: str, preset: str) -> None:
+    """Means are over seeds or classes; everything else that differs between trials tells their rows apart.
+
+    What methods differ in by their own nature, or STL-10 by the size of its images, goes with its method or data set.
+    """
+    sweep, flats = spec.find(name).of(preset), [config.flat() for config in configs_of(name, preset)]
+    for table in sweep.tables:
+        axes = (*table.rows, *([table.columns] if table.columns else []))
+        cells: dict[object, list[Mapping[str, object]]] = {}
+        for flat in flats:
+            cells.setdefault(tuple(flat.get(axis) for axis in axes), []).append(flat)
+        for cell in cells.values():
+            differing = {key for flat in cell for key in flat if flat[key] != cell[0].get(key)}
+            assert differing <= {"seed", "held_out"}, (table.name, differing)
+
+
+@each_preset
+def test_outliers_are_of_other_sets_of_as_many_channels(name: str, preset: str) -> None:
+    for config in configs_of(name, preset):
+        inside = config.data.dataset
+        assert inside not in config.evaluation.outlier_sets
+        for outside in set(config.evaluation.outlier_sets) & {"svhn", *CLASSES}:
+            assert CHANNELS.get(outside, 3) == CHANNELS.get(inside, 3)
+
+
+def tables() -> list[tuple[str, Sweep, Table]]:
+    return [(name, sweep, table) for name in spec.names() for sweep in [spec.find(name)] for table in sweep.tables]
+
+
+@pytest.mark.parametrize(("name", "sweep", "table"), tables(), ids=lambda one: getattr(one, "name", None))
+def test_published_figures_stand_beside_what_is_measured(name: str, sweep: Sweep, table: Table) -> None:
+    """All but the methods that only ImageNet's table has; accuracies in percent, as papers print them."""
+    assert set(table.published) <= set(sweep.presets) and set(table.presets) <= set(sweep.presets)
+    axes = (*table.rows, *([table.columns] if table.columns else []))
+    percent = {metric.name: metric.percent for metric in table.metrics}
+    for preset, cells in table.published.items():
+        measured = {tuple(config.flat().get(axis) for axis in axes) for config in configs_of(name, preset)}
+        alone = {place for place in cells if place not in measured}
+        others = ("simclr", "byol", "swav", "simsiam", "vicreg")
+        assert alone == ({(method,) for method in others} if name == "imagenet_linear" else set())
+        for metric, figure in itertools.chain.from_iterable(figures.items() for figures in cells.values()):
+            assert (0 if percent[metric] else -1) < figure <= (100 if percent[metric] else 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "place", "figures"),
+    [
+        ("nu_ablation", "accuracy", (1.0, "cifar10"), {"knn_z": 86.18, "probe_z": 89.23}),
+        ("nu_ablation", "accuracy", (20.0, "cifar100"), {"knn_z": 53.42, "probe_z": 62.29}),
+        ("nu_ablation", "accuracy", (math.inf, "stl10"), {"knn_z": 37.8, "probe_z": 55.7}),
+        ("loss_ablation", "accuracy", ("dir+kl", "cifar100"), {"knn_z": 53.34, "probe_z": 62.0}),
+        ("loss_ablation", "accuracy", ("dir", "stl10"), {"knn_z": 9.78, "probe_z": 10.0}),
+        ("loss_ablation", "variance", ("dir+rad+kl", "cifar10"), {"var_mean": 0.32, "var_cv": 0.78}),
+        ("loss_ablation", "variance", ("rad", "cifar100"), {"var_mean": 0.32, "var_cv": 0.11}),
+        ("loss_ablation", "variance", ("dir+rad", "stl10"), {"var_mean": 0.0}),
+        ("ssl_cifar10", "accuracy", ("vje", 0), {"knn_z": 89.98, "probe_z": 92.1, "knn_mu": 89.02, "probe_mu": 90.8}),
+        ("ssl_cifar10", "accuracy", ("simsiam", 2048), {"knn_z": 90.6, "probe_z": 91.8}),
+        ("ssl_cifar10", "accuracy", ("vicreg", 4096), {"knn_z": 86.37, "probe_z": 89.4}),
+        ("imagenet_linear", "accuracy", ("vje",), {"probe_z": 65.6, "probe_top5_z": 86.8}),
+        ("imagenet_linear", "accuracy", ("vicreg",), {"probe_z": 68.6}),
+    ],
+)
+def test_published_figures_are_the_papers(name: str, table: str, place: object, figures: dict[str, float]) -> None:
+    (found,) = [one for one in spec.find(name).tables if one.name == table]
+    assert {cell: dict(values) for cell, values in found.published["paper"].items()}[place] == figures  # type: ignore[index]
+
+
+def test_the_published_heatmap_is_the_papers() -> None:
+    heatmaps = {heatmap.metric.name: heatmap for heatmap in spec.find("anomaly_grid").heatmaps}
+    assert heatmaps["auroc_joint"].published["paper"] == {(1.0, 0.5): 0.903, (1.0, 1.0): 0.899, (1.0, 0.25): 0.897}
+    at_optimum = [heatmaps[f"auroc_{score}"].published["paper"][1.0, 0.5] for score in ("variance", "entropy")]
+    assert at_optimum == [0.867, 0.852]
+
+
+EPOCHS = {
+    "anomaly_grid": 800, "imagenet_linear": 100, "loss_ablation": 200, "nu_ablation": 200, "ood_detection": 800,
+    "ssl_cifar10": 800,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", spec.names())
+def test_the_papers_protocol(name: str) -> None:
+    """What vje.md, sections 3 and 4, says of all trials but the untrained encoder's."""
+    for config in configs_of(name, "paper"):
+        training, views, small = config.training, config.views, config.data.dataset.startswith("cifar")
+        one_class = name == "anomaly_grid"
+        assert training.epochs == (0 if config.method == "random" else EPOCHS[name])
+        assert (training.batch_size, training.lr) == ((64, 5e-6) if one_class else (256, 0.05))
+        assert (training.momentum, training.weight_decay) == (0.9, 5e-6)
+        assert training.warmup_epochs == (10 if name == "imagenet_linear" else 0)
+        assert training.workers == (8 if name == "imagenet_linear" else 1)
+        assert (views.crop_scale, views.flip, views.jitter, views.greyscale) == (0.2, 0.5, 0.8, 0.2)
+        assert (views.brightness, views.contrast, views.saturation, views.hue) == (0.4, 0.4, 0.4, 0.1)
+        assert views.blur == (0.0 if small else 0.5)
+        assert config.encoder.small_stem == small
+        assert config.encoder.encoder == ("resnet50" if name == "imagenet_linear" else "resnet18")
+        assert config.evaluation.probe_epochs == (0 if one_class else 100)
+        assert config.evaluation.knn == (0 if name in ("anomaly_grid", "imagenet_linear") else 30)
+        if config.method == "vje":
+            assert config.options.bottleneck == (512 if name == "imagenet_linear" else 128)
+            assert one_class or config.options.beta == 1
+            assert name in ("anomaly_grid", "nu_ablation") or config.options.nu == 3

@@ -1,0 +1,84 @@
+"""Whole sweeps that end in tables: many methods in one, and trials that several workers train together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeper.store import load_history
+from tests.folder_files import write_imagenet
+from tests.sweeper.sweeps import Sweeps, rows, sweeps, title
+from trainables.catalog import METHODS
+
+pytestmark = pytest.mark.slow
+
+EPOCHS = 12
+GROUP = ["--set", "encoder=mlp", "--set", "width=8", "--set", "features=6", "--set", "bottleneck=8"]
+GROUP += ["--set", "batch_size=12", "--set", "warmup_epochs=1", "--set", "report_every=2", "--set", "probe_epochs=3"]
+GROUP += ["--axis", "seed=0", "--save-every", "0", "--set", f"epochs={EPOCHS}"]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Sweeps]:
+    yield from sweeps()
+
+
+def test_every_method_in_one_sweep(run: Sweeps, tmp_path: Path) -> None:
+    """A part of it first: what that has done is not done again."""
+    words = ["--set", "epochs=2", "--set", "report_every=1", "--set", "probe_epochs=2", "--axis", "seed=0,1"]
+    words += ["--cohort", "2"]
+    part = run.run(tmp_path, *words, "--axis", "method=random,simclr", name="ssl_cifar10")
+    assert part.status == 0 and "4 finished of 4 trials" in part.out, str(part)
+    whole = run.run(tmp_path, *words, name="ssl_cifar10")
+    assert whole.status == 0 and "16 of 20 trials to run" in whole.out, str(whole)
+    frame = rows(tmp_path, "ssl_cifar10")
+    assert set(frame["method"]) == set(METHODS) and (frame["status"] == "finished").all() and len(frame) == 20
+    untrained = frame["method"] == "random"
+    assert (frame["epochs_run"] == np.where(untrained, 0, 2)).all() and frame["loss"].isna().eq(untrained).all()
+    assert frame[["knn_z", "knn_weighted_z", "probe_z", "probe_top5_z"]].notna().all(axis=None)
+    assert frame["probe_mu"].notna().eq(frame["method"] == "vje").all()
+    table = pd.read_parquet(tmp_path / "tables/ssl_cifar10/accuracy.parquet")
+    for cell in table[table["metric"] == "probe_z"].to_dict("records"):
+        width = frame["projector_width"]
+        here = (width == cell["projector_width"]) | (width.isna() & pd.isna(cell["projector_width"]))
+        trials = frame[(frame["method"] == cell["method"]) & here]
+        assert len(trials) == cell["count"] == 2 and cell["mean"] == pytest.approx(trials["probe_z"].mean())
+    assert (tmp_path / "tables/ssl_cifar10/accuracy.md").read_text().count("\n| ") == 2 + 10
+    points = pd.read_parquet(tmp_path / "trajectories/ssl_cifar10/knn.parquet")
+    assert set(points["epoch"]) == {0, 1, 2} and (tmp_path / "trajectories/ssl_cifar10/knn.png").exists()
+
+
+def test_a_group_of_workers_on_files(run: Sweeps, tmp_path: Path) -> None:
+    """Two workers over gloo train what one would; one of them is killed, and the group goes on from its checkpoint."""
+    paper = {"name": "imagenet_linear", "preset": "paper"}
+    words = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=2"]
+    write_imagenet(tmp_path / "data", train=8, val=2)
+    store, alone = tmp_path / "group", tmp_path / "alone"
+    sweep = run.start(store, *words, **paper)
+    sweep.wait_until(lambda: list(store.glob("checkpoints/sweep=imagenet_linear/*.pt")), "checkpoint")
+    [worker for worker in sweep.trainers() if "RayTrainWorker" in title(worker)][-1].kill()
+    outcome = sweep.outcome()
+    assert outcome.status == 0 and "goes on from its checkpoint" in outcome.out, str(outcome)
+    assert run.run(alone, *words, "--set", "workers=1", **paper).status == 2  # a key is set once
+    assert run.run(alone, *words[:-1], "workers=1", **paper).status == 0
+    left, right = (load_history("imagenet_linear", one) for one in (alone, store))
+    losses, others = (frame[frame["metric"] == "loss"]["value"].to_numpy() for frame in (left, right))
+    assert len(losses) == EPOCHS / 2 and losses == pytest.approx(others, rel=1e-4)
+    table = pd.read_parquet(store / "tables/imagenet_linear/accuracy.parquet")
+    assert table["published"].notna().sum() == 7 and table["mean"].notna().sum() == 1
+
+
+def test_a_file_that_cannot_be_decoded_is_named(run: Sweeps, tmp_path: Path) -> None:
+    """Its ends are those of a JPEG, so it shows in training alone: the trial fails, and its row says which it is."""
+    (folder,) = (write_imagenet(tmp_path / "data", train=8, val=2) / "train").glob("n01440764")
+    hollow = folder / "n01440764_0.JPEG"
+    hollow.write_bytes(hollow.read_bytes()[:200] + bytes(300) + b"\xff\xd9")
+    words = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=1", "--retries", "0"]
+    outcome = run.run(tmp_path, *words, name="imagenet_linear", preset="paper")
+    (row,) = rows(tmp_path, "imagenet_linear").to_dict("records")
+    assert outcome.status == 1 and row["status"] == "failed", str(outcome)
+    assert hollow.name in row["error"] and "cannot be decoded" in row["error"]

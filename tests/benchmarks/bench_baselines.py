@@ -24,9 +24,8 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import OneClassSVM
-from torch import Tensor
 
-from trainables.data.datasets import load
+from trainables.data.datasets import Images, load
 from trainables.data.splits import Split, one_class
 
 Array = NDArray[np.float64]
@@ -61,9 +60,9 @@ HEADLINES: Mapping[str, tuple[Scorer, ...]] = {
 """Name -> scorers whose AUROCs are averaged."""
 
 
-def pixels(images_NCHW: Tensor, levels: int) -> Array:
+def pixels(images: Images, levels: int) -> Array:
     """`[N, P]` in [0, 1]."""
-    return images_NCHW.flatten(1).numpy().astype(np.float64) / levels
+    return images[:].flatten(1).numpy().astype(np.float64) / levels
 
 
 def auroc(split: Split, scorer: Scorer) -> float:

@@ -17,20 +17,19 @@ from pathlib import Path
 from typing import cast
 
 import torch
-from torch import Tensor
 
 from search_spaces.anomaly_grid import DIGITS, PAPER
+from tests.benchmarks.loops import RANDOM, now, plain_step, register_random_images
 from trainables.cohort import Cohort
 from trainables.config import TrialConfig, Value, resolve
-from trainables.data.datasets import DATASETS, Dataset
+from trainables.data.datasets import DATASETS
 from trainables.measure import peak_bytes
-from trainables.streams import Stream, models, split
+from trainables.streams import Stream, split
 from trainables.train import train
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 56)
 PAPER_STEPS = 560 * 800 * 78
 """Models x epochs x steps of one-class CIFAR-10 (vje.md 3.1)."""
-RANDOM = "random32"
 
 
 @dataclass(frozen=True)
@@ -122,53 +121,25 @@ def _stepping(cohort: Cohort) -> Callable[[], object]:
 def plain_speed(config: TrialConfig, device: torch.device, seconds: float) -> float:
     """Model-steps per second of a plain loop on views that are there already."""
     dataset = DATASETS[config.data.dataset](Path())
-    training = config.training
-    stream = Stream(config, split(dataset, config.data.normal_class), device)
+    stream = Stream(config, split(dataset, config.data), device)
     views = stream.views(stream.order(0)[0], 0, 0, 2)
-    model = models([config], cast(tuple[int, int, int], tuple(dataset.train_images.shape[1:])))[0].to(device)
-    if training.channels_last:
-        model = model.to(memory_format=torch.channels_last)
-    noise = stream.noise(model.noise_shape(training.batch_size), 0, 0)
-    optimiser = torch.optim.SGD(
-        model.parameters(), lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay
-    )
-
-    def step() -> None:
-        with torch.autocast(device.type, torch.bfloat16, enabled=training.precision == "bfloat16"):
-            loss: Tensor = model.losses(*views, noise=noise).total
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-
-    return speed(step, device, seconds)
+    model, train_step = plain_step(config, cast(tuple[int, int, int], tuple(dataset.train_images.shape[1:])), device)
+    noise = stream.noise(model.noise_shape(config.training.batch_size), 0, 0)
+    return speed(lambda: train_step(views, noise), device, seconds)
 
 
 def speed(step: Callable[[], object], device: torch.device, seconds: float) -> float:
     """Steps per second after a warm-up, of at least two steps."""
-    wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
 
     def timed(steps: int) -> float:
-        wait()
-        begun = time.perf_counter()
+        begun = now(device)
         for _ in range(steps):
             step()
-        wait()
-        return time.perf_counter() - begun
+        return now(device) - begun
 
     timed(3 if device.type == "cuda" else 1)
     steps = max(2, int(seconds / max(timed(1), 1e-4)))
     return steps / timed(steps)
-
-
-def register_random_images(count: int) -> Dataset:
-    """A data set of `count` random images of CIFAR-10's shape, under the name RANDOM in DATASETS."""
-    source = torch.Generator().manual_seed(0)
-    images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=source)
-    labels = torch.arange(count) % 10
-    classes = tuple("0123456789")
-    dataset = Dataset(RANDOM, images, labels, images[:64], labels[:64], classes, 255, (0.5,) * 3, (0.25,) * 3)
-    cast(dict[str, Callable[[Path], Dataset]], DATASETS)[RANDOM] = lambda root: dataset
-    return dataset
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ class Method(nn.Module):
     """How many augmented views of an image `losses` takes."""
 
     per_image: ClassVar[bool] = False
-    """The loss of a batch is the mean of losses of its images, none of which sees another (BatchNorm apart), so that a
-    batch can be split over several devices."""
+    """The loss of a batch is the mean of losses of its images, none of which sees another or leaves a trace in a buffer
+    (BatchNorm apart), so that a batch can be split over several devices."""
 
     loss_parts: ClassVar[tuple[str, ...]] = ()
     """Every name that `Losses.parts` can hold."""

@@ -1,113 +1,56 @@
-"""What every method promises (`trainables.contract`), once, over every entry of METHODS.
+"""What every method promises (`trainables.contract`), once, over every entry of METHODS: a model and one batch.
 
-A new method gets all of this by its entry in the catalog; OVERRIDES is for one that the defaults below do not suit.
-Shapes: K members, B images, N test images.
+What takes training is in `test_methods_fused`. Shapes: B images.
 """
 
 from __future__ import annotations
 
+import ast
+import copy
 import dataclasses
+import inspect
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from tests.trainables.method_configs import TRAINED, UNTRAINED, B, config_of, images_of_tests, inputs, model_of
 from trainables.catalog import METHODS
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig, Value, fusible, keys, resolve
+from trainables.config import fusible, keys
 from trainables.contract import Losses, Method
-from trainables.data.datasets import load
-from trainables.data.views import normalise, scale_pixels
-from trainables.streams import Stream, models, split
 
-B, EPOCHS = 60, 10
-"""The images of one class of the digits make two batches of 60, so this is 20 steps."""
-CPU = torch.device("cpu")
-
-COMMON: Mapping[str, Value] = {
-    "dataset": "digits", "normal_class": 3, "encoder": "mlp", "width": 32, "features": 16,
-    "batch_size": B, "epochs": EPOCHS, "lr": 0.02, "rotation": 10.0, "shift": 0.25,
-}  # fmt: skip
-OVERRIDES: Mapping[str, Mapping[str, Value]] = {"vje": {"bottleneck": 16}}
-"""Method -> what its small digits trial needs beyond COMMON and its own defaults."""
-
-FACTORS = (1.0, 0.5, 0.8, 0.25)
-"""Members of a cohort differ in each fusible hyperparameter by these factors of its default."""
-
-
-def _config(name: str, **changes: Value) -> TrialConfig:
-    return resolve({"method": name, **COMMON, **OVERRIDES.get(name, {}), **changes})
-
-
-def _members(name: str) -> list[TrialConfig]:
-    """Members that differ in everything in which the members of one cohort may; the last shares the first's stream."""
-    first = _config(name)
-    own = {key: getattr(first.options, key) or 0.1 for key in METHODS[name].fusible}
-    loop = [
-        {"lr": 0.02, "weight_decay": 0.0, "seed": 0, "normal_class": 3},
-        {"lr": 0.01, "weight_decay": 0.01, "seed": 1, "normal_class": 3},
-        {"lr": 0.03, "weight_decay": 0.1, "seed": 0, "normal_class": 8},
-        {"lr": 0.015, "weight_decay": 0.05, "seed": 0, "normal_class": 3},
-    ]
-    return [
-        _config(name, **{key: value * factor for key, value in own.items()}, **changes)
-        for factor, changes in zip(FACTORS, loop, strict=True)
-    ]
-
-
-@pytest.fixture(params=sorted(METHODS))
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def _model(name: str) -> Method:
-    return models([_config(name)], (1, 8, 8))[0]
-
-
-def _inputs(name: str) -> tuple[list[Tensor], Tensor]:
-    """One batch of views and the noise of its shape, as training gives them."""
-    config = _config(name)
-    stream = Stream(config, split(load("digits", Path()), 3), CPU)
-    views = stream.views(stream.order(0)[0], 0, 0, METHODS[name].view_count)
-    return views, stream.noise(_model(name).noise_shape(B), 0, 0)
+every_method = pytest.mark.parametrize("name", sorted(METHODS))
+every_trained = pytest.mark.parametrize("name", TRAINED)
 
 
 def _losses(name: str, noise: Tensor | None = None) -> Losses:
-    views, drawn = _inputs(name)
-    losses: Losses = _model(name).losses(*views, noise=drawn if noise is None else noise)
+    views, drawn = inputs(name)
+    losses: Losses = model_of(name).losses(*views, noise=drawn if noise is None else noise)
     return losses
 
 
-def _test_images() -> Tensor:
-    digits = load("digits", Path())
-    return normalise(scale_pixels(digits.test_images, digits.levels), digits.mean, digits.std)
+def _buffers(model: Method) -> dict[str, Tensor]:
+    return {key: buffer.clone() for key, buffer in model.named_buffers()}
 
 
-def test_loss_falls_on_all_digits_and_everything_stays_finite(name: str) -> None:
-    cohort = Cohort([_config(name, normal_class=None)], Path(), CPU, None)
-    history = [cohort.epoch(epoch)["loss"].item() for epoch in range(EPOCHS)]
-    assert history[-1] < history[0] - 0.05 * abs(history[0])
-    for tensors in cohort.state()[0].values():
-        assert all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point())
+def _equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(tensor, other[key]) for key, tensor in one.items())
 
 
-def test_training_moves_every_parameter(name: str) -> None:
-    cohort = Cohort([_config(name)], Path(), CPU, None)
-    before = cohort.state()[0]["parameters"]
-    cohort.epoch(0)
-    after = cohort.state()[0]["parameters"]
-    assert [key for key in before if torch.equal(before[key], after[key])] == []
+def test_all_but_the_random_encoder_train() -> None:
+    assert UNTRAINED == ["random"] and len(TRAINED) == len(METHODS) - 1
 
 
+@every_method
 def test_fusible_hyperparameters_are_scalar_buffers_and_fields(name: str) -> None:
     fields = {field.name for field in dataclasses.fields(METHODS[name].Config)}
-    model = _model(name)
+    model = model_of(name)
     for hyperparameter in METHODS[name].fusible:
         buffer = model.get_buffer(hyperparameter)
         assert hyperparameter in fields and buffer.shape == () and buffer.is_floating_point()
@@ -115,57 +58,65 @@ def test_fusible_hyperparameters_are_scalar_buffers_and_fields(name: str) -> Non
     assert fusible(name) >= METHODS[name].fusible and fusible(name) <= set(keys(name))
 
 
+@every_method
+def test_buffers_come_in_one_order_in_every_process(name: str) -> None:
+    """The order of a set of names is another in every process, and peers average buffers by place."""
+    own = [key for key, _ in model_of(name).named_buffers() if key in METHODS[name].fusible]
+    assert own == sorted(METHODS[name].fusible)
+
+
+@every_method
 def test_config_is_frozen_and_documents_every_field(name: str) -> None:
-    config = METHODS[name].Config()
-    field = dataclasses.fields(config)[0].name
     with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(config, field, getattr(config, field))
+        METHODS[name].Config().anything = 1
+    (body,) = [node.body for node in ast.walk(_source(METHODS[name].Config)) if isinstance(node, ast.ClassDef)]
+    for place, node in enumerate(body):
+        if isinstance(node, ast.AnnAssign):
+            said = body[place + 1]
+            assert isinstance(said, ast.Expr) and isinstance(said.value, ast.Constant), ast.unparse(node)
+            assert str(said.value.value).strip().endswith("."), ast.unparse(node)
 
 
-def test_losses_are_scalars_with_declared_parts(name: str) -> None:
-    losses = _losses(name)
-    assert losses.total.shape == () and losses.total.dtype == torch.float32 and losses.total.isfinite()
-    assert set(losses.parts) <= set(METHODS[name].loss_parts)
-    assert all(part.shape == () and part.isfinite() for part in losses.parts.values())
+def _source(cls: type) -> ast.Module:
+    return ast.parse(textwrap.dedent(inspect.getsource(cls)))
 
 
-def test_representation_is_float32_of_the_declared_size(name: str) -> None:
-    model = _model(name).eval()
-    z_BD = model(_test_images()[:B])
-    assert z_BD.shape == (B, model.features) and z_BD.dtype == torch.float32
+@every_method
+def test_embed_gives_every_declared_vector(name: str) -> None:
+    """Float32 `[B, D]` in any precision of the encoder; z is what `forward` returns, of the declared size."""
+    method, model, images = METHODS[name], model_of(name).eval(), images_of_tests()[:B]
+    with torch.no_grad():
+        vectors = model.embed(images)
+        with torch.autocast("cpu", torch.bfloat16):
+            rough = model.embed(images)
+    declared = {*method.representations, *([method.variance] if method.variance else [])}
+    assert set(vectors) >= declared >= {"z"}
+    assert torch.equal(vectors["z"], model(images)) and vectors["z"].shape == (B, model.features)
+    for key in vectors:
+        assert vectors[key].dtype == rough[key].dtype == torch.float32
+        assert vectors[key].shape[0] == B and vectors[key].dim() == 2 and vectors[key].isfinite().all()
+        torch.testing.assert_close(rough[key], vectors[key], rtol=0.1, atol=0.1)
+    if method.variance:
+        assert (vectors[method.variance] > 0).all()
 
 
-def test_noise_is_the_only_source_of_chance(name: str) -> None:
-    _, noise = _inputs(name)
-    assert noise.shape == _model(name).noise_shape(B)
-    first = _losses(name, noise).total
-    assert torch.equal(first, _losses(name, noise).total)
-    if noise.numel():
-        assert not torch.equal(first, _losses(name, noise.flip(-1)).total)
+@every_method
+def test_evaluation_sees_each_image_alone_and_leaves_no_trace(name: str) -> None:
+    model, images = model_of(name), images_of_tests()[:B]
+    model.train()(images + 1)  # statistics of BatchNorm other than the initial ones
+    model.eval()
+    before = _buffers(model)
+    with torch.no_grad():
+        together, alone = model.embed(images), model.embed(images[2:3])
+    for key, vectors in together.items():
+        torch.testing.assert_close(alone[key], vectors[2:3], rtol=1e-4, atol=1e-5)
+        assert (vectors - vectors[2:3]).abs().amax(1).gt(1e-3).sum() == B - 1  # images are told apart
+    assert _equal(before, _buffers(model))
 
 
-def test_nothing_draws_random_numbers(name: str) -> None:
-    views, noise = _inputs(name)
-    model, images = _model(name), _test_images()[:B]
-    before = (torch.get_rng_state(), random.getstate(), repr(np.random.get_state()))
-    model.losses(*views, noise=noise)
-    model.after_step()
-    if model.scores:
-        model.eval().score(images, torch.zeros(model.score_noise_shape(B)))
-    assert torch.equal(before[0], torch.get_rng_state())
-    assert before[1:] == (random.getstate(), repr(np.random.get_state()))
-
-
-def test_losses_leave_parameters_and_inputs_alone(name: str) -> None:
-    views, noise = _inputs(name)
-    model = _model(name)
-    given = [tensor.clone() for tensor in (*views, noise, *model.parameters())]
-    model.losses(*views, noise=noise)
-    assert all(torch.equal(a, b) for a, b in zip(given, (*views, noise, *model.parameters()), strict=True))
-
-
+@every_method
 def test_score_gives_exactly_the_declared_scores_one_an_image(name: str) -> None:
-    model, images = _model(name).eval(), _test_images()[:7]
+    model, images = model_of(name).eval(), images_of_tests()[:7]
     assert set(model.score_means.values()) <= set(model.scores)
     if not model.scores:
         return
@@ -178,60 +129,117 @@ def test_score_gives_exactly_the_declared_scores_one_an_image(name: str) -> None
         torch.testing.assert_close(alone[key], score[2:3], rtol=1e-4, atol=1e-5)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What training left: losses `[epochs, K]` by name, and weights, buffers, momenta and scores `[K, ...]`."""
-
-    losses: dict[str, Tensor]
-    tensors: dict[str, Tensor]
-
-
-def _train(configs: list[TrialConfig], width: int | None) -> Outcome:
-    cohort = Cohort(configs, Path(), CPU, width)
-    epochs = [cohort.epoch(epoch) for epoch in range(EPOCHS)]
-    losses = {name: torch.stack([torch.from_numpy(epoch[name]) for epoch in epochs]) for name in epochs[0]}
-    states = cohort.state()
-    tensors = {
-        f"{kind}.{key}": torch.cat([state[kind][key] for state in states])
-        for kind in states[0]
-        for key in states[0][kind]
-    }
-    scores = cohort._scores() if cohort.method.scores else {}
-    return Outcome(losses, tensors | {f"score.{key}": torch.from_numpy(value) for key, value in scores.items()})
+@every_method
+def test_noise_has_the_batch_as_its_last_dimension_but_one(name: str) -> None:
+    one, other = model_of(name).noise_shape(B), model_of(name).noise_shape(B + 7)
+    if len(one) > 1:
+        assert one[-2] == B and other == (*one[:-2], B + 7, one[-1])
+    else:
+        assert one == other == (0,)
 
 
-@cache
-def _alone(name: str) -> Outcome:
-    """Each member trained in a cohort of one, side by side."""
-    outcomes = [_train([config], None) for config in _members(name)]
-    return Outcome(
-        {key: torch.cat([one.losses[key] for one in outcomes], dim=1) for key in outcomes[0].losses},
-        {key: torch.cat([one.tensors[key] for one in outcomes]) for key in outcomes[0].tensors},
-    )
+@every_method
+def test_nothing_draws_random_numbers(name: str) -> None:
+    views, noise = inputs(name)
+    model, images = model_of(name), images_of_tests()[:B]
+    before = (torch.get_rng_state(), random.getstate(), repr(np.random.get_state()))
+    if name in TRAINED:
+        model.losses(*views, noise=noise)
+    model.after_step()
+    model.eval().embed(images)
+    if model.scores:
+        model.score(images, torch.zeros(model.score_noise_shape(B)))
+    assert torch.equal(before[0], torch.get_rng_state())
+    assert before[1:] == (random.getstate(), repr(np.random.get_state()))
 
 
-@pytest.mark.parametrize("width", [None, 3, 2, 1])
-def test_fused_equals_solo(name: str, width: int | None) -> None:
-    """Members that differ in all that is fusible, 20 steps in float32: losses, weights, buffers, momenta, scores."""
-    fused, alone = _train(_members(name), width), _alone(name)
-    for got, expected in ((fused.losses, alone.losses), (fused.tensors, alone.tensors)):
-        assert got.keys() == expected.keys()
-        for key, value in got.items():
-            difference = (value - expected[key]).abs().max().item()
-            assert torch.allclose(value, expected[key], rtol=1e-4, atol=1e-4), f"{key} differs by {difference}"
+@every_trained
+def test_losses_are_scalars_with_declared_parts(name: str) -> None:
+    losses = _losses(name)
+    assert losses.total.shape == () and losses.total.dtype == torch.float32 and losses.total.isfinite()
+    assert set(losses.parts) <= set(METHODS[name].loss_parts)
+    assert all(part.shape == () and part.isfinite() for part in losses.parts.values())
 
 
-def test_members_of_that_cohort_truly_differ(name: str) -> None:
-    """Else the test above would compare equal things with equal things."""
-    losses_K = _alone(name).losses["loss"][-1]
-    assert len({round(loss, 3) for loss in losses_K.tolist()}) == len(FACTORS)
+@every_trained
+def test_in_bfloat16_networks_alone_are_rounded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the functions of `trainables.losses` are given and return is float32; the loss is near the exact one."""
+    seen: list[torch.dtype] = []
+    for key, value in vars(sys.modules[METHODS[name].__module__]).items():
+        if callable(value) and value.__module__.startswith("trainables.losses"):
+            monkeypatch.setattr(f"{METHODS[name].__module__}.{key}", _watched(value, seen))
+    exact = _losses(name).total
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = _losses(name).total
+    assert set(seen) == {torch.float32} and rough.dtype == torch.float32
+    assert not torch.equal(rough, exact)
+    torch.testing.assert_close(rough, exact, rtol=0.02, atol=0.02)
 
 
-def test_every_fusible_hyperparameter_matters(name: str) -> None:
-    """Members that differ in it alone part within the training."""
-    default = _config(name)
-    for hyperparameter in METHODS[name].fusible:
-        value = getattr(default.options, hyperparameter) or 0.1
-        pair = _train([default, _config(name, **{hyperparameter: 0.5 * value})], None)
-        weights = [tensor for key, tensor in pair.tensors.items() if key.startswith("parameters.")]
-        assert any(not torch.allclose(tensor[0], tensor[1], rtol=1e-3, atol=1e-4) for tensor in weights), hyperparameter
+def _watched(function: Callable[..., Tensor], seen: list[torch.dtype]) -> Callable[..., Tensor]:
+    def watched(*given: Any) -> Tensor:
+        made = function(*given)
+        seen.extend(tensor.dtype for tensor in (*given, made) if isinstance(tensor, Tensor))
+        return made
+
+    return watched
+
+
+@every_trained
+def test_noise_is_the_only_source_of_chance(name: str) -> None:
+    _, noise = inputs(name)
+    assert noise.shape == model_of(name).noise_shape(B)
+    first = _losses(name, noise).total
+    assert torch.equal(first, _losses(name, noise).total)
+    if noise.numel():
+        assert not torch.equal(first, _losses(name, noise.flip(-1)).total)
+
+
+@every_trained
+def test_the_order_of_images_does_not_matter(name: str) -> None:
+    views, noise = inputs(name)
+    flipped = noise.flip(-2) if noise.numel() else noise
+    got = model_of(name).losses(*(view.flip(0) for view in views), noise=flipped).total
+    torch.testing.assert_close(got, _losses(name).total, rtol=1e-4, atol=1e-5)
+
+
+@every_trained
+def test_losses_and_after_step_leave_parameters_and_inputs_alone(name: str) -> None:
+    views, noise = inputs(name)
+    model = model_of(name)
+    given = [tensor.clone() for tensor in (*views, noise, *model.parameters())]
+    model.losses(*views, noise=noise)
+    model.after_step()
+    assert all(torch.equal(a, b) for a, b in zip(given, (*views, noise, *model.parameters()), strict=True))
+
+
+@every_trained
+def test_a_batch_can_be_split_exactly_where_the_method_says_so(name: str) -> None:
+    """Split: the loss is the mean over both halves, and each half leaves what the whole leaves (BatchNorm apart)."""
+    views, noise = inputs(name)
+    start = model_of(name)
+    for module in start.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.momentum = 1.0  # one batch sets the statistics, which evaluation mode then takes for every part
+    start.losses(*views, noise=noise)
+    start.eval()
+
+    def outcome(part: slice) -> tuple[Losses, dict[str, Tensor]]:
+        model = copy.deepcopy(start)
+        drawn = noise[..., part, :] if noise.numel() else noise
+        return model.losses(*(view[part] for view in views), noise=drawn), _buffers(model)
+
+    (whole, left), *halves = (outcome(part) for part in (slice(0, B), slice(0, B // 2), slice(B // 2, B)))
+    mean = torch.stack([losses.total for losses, _ in halves]).mean()
+    splits = torch.allclose(whole.total, mean, rtol=1e-4, atol=1e-5) and all(_equal(left, other) for _, other in halves)
+    assert splits == METHODS[name].per_image
+
+
+@pytest.mark.parametrize("name", UNTRAINED)
+def test_what_does_not_train_says_so(name: str) -> None:
+    model = model_of(name)
+    assert not model.fusible and not model.loss_parts and not model.per_image
+    with pytest.raises(NotImplementedError):
+        model.losses(images_of_tests()[:B], images_of_tests()[:B], noise=torch.zeros(0))
+    with pytest.raises(ValueError, match="does not train, so epochs must be 0, but got epochs=3"):
+        config_of(name, epochs=3)

@@ -230,6 +230,7 @@ def test_noise_is_the_only_source_of_chance(noise: Tensor) -> None:
         ("terms", "dir+kl+dir", "each of terms must be there once, but got terms=dir+kl+dir"),
         ("bottleneck", 0, "`bottleneck >= 1` must hold, but got bottleneck=0"),
         ("bottleneck", 1.5, "bottleneck must be a whole number, but got bottleneck=1.5"),
+        ("projector_width", -1, "`projector_width >= 0` must hold, but got projector_width=-1"),
         ("score_samples", -1, "`score_samples >= 0` must hold, but got score_samples=-1"),
     ],
 )
@@ -240,5 +241,5 @@ def test_config_states_the_law_and_the_offender(field: str, value: object, messa
 
 
 def test_edges_of_the_ranges_are_allowed() -> None:
-    config = Config(beta=0.0, nu=math.inf, bottleneck=1, score_samples=0)
+    config = Config(beta=0.0, nu=math.inf, bottleneck=1, projector_width=0, score_samples=0)
     assert (config.beta, config.nu) == (0.0, math.inf)

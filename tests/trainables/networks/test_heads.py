@@ -1,8 +1,10 @@
+from typing import Literal
+
 import pytest
 import torch
 from torch import nn
 
-from trainables.networks.heads import SMALLEST_VARIANCE, GaussianHead
+from trainables.networks.heads import SMALLEST_VARIANCE, GaussianHead, mlp
 
 D, WIDTH = 6, 4
 
@@ -62,3 +64,44 @@ def test_three_normalised_layers_then_two_heads(head: GaussianHead) -> None:
     assert sum(parameter.numel() for parameter in head.parameters()) == trunk + 2 * (WIDTH * D + D)
     kinds = [type(module).__name__ for layer in head.trunk.children() for module in layer.children()]
     assert kinds == ["Linear", "LayerNorm", "ReLU"] * 3
+
+
+def _kinds(network: nn.Sequential) -> list[str]:
+    return [type(layer).__name__ for layer in network]
+
+
+@pytest.mark.parametrize(("norm", "name"), [("batch", ["BatchNorm1d"]), ("layer", ["LayerNorm"]), (None, [])])
+def test_mlp_norms_every_layer_but_the_last(norm: Literal["batch", "layer"] | None, name: list[str]) -> None:
+    hidden = ["Linear", *name, "ReLU"]
+    assert _kinds(mlp(3, 2, norm=norm)) == ["Linear"]
+    assert _kinds(mlp(3, 4, 5, 2, norm=norm)) == [*hidden, *hidden, "Linear"]
+    assert _kinds(mlp(3, 4, 2, norm=norm, last=True)) == [*hidden, "Linear", *name]
+    network = mlp(3, 4, 5, 2, norm=norm)
+    assert network(torch.randn(6, 3)).shape == (6, 2)
+    widths = [(layer.in_features, layer.out_features) for layer in network if isinstance(layer, nn.Linear)]
+    assert widths == [(3, 4), (4, 5), (5, 2)]
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+def test_a_last_norm_has_no_weights(norm: Literal["batch", "layer"]) -> None:
+    network = mlp(3, 4, 2, norm=norm, last=True)
+    assert not list(network[-1].parameters()) and list(network[1].parameters())
+    out_BD, axis = network(torch.randn(50, 3)), 0 if norm == "batch" else 1
+    torch.testing.assert_close(out_BD.mean(axis), torch.zeros(out_BD.shape[1 - axis]), rtol=0, atol=1e-5)
+    assert (out_BD.var(axis, correction=0) - 1).abs().median() < 1e-2
+
+
+def _biases(network: nn.Sequential) -> list[bool]:
+    return [layer.bias is not None for layer in network if isinstance(layer, nn.Linear)]
+
+
+def test_only_a_batchnorm_undoes_a_bias() -> None:
+    """It takes each dimension's mean over the batch away; a LayerNorm takes the mean over dimensions."""
+    assert _biases(mlp(3, 4, 5, 2, norm="batch")) == [False, False, True]
+    assert _biases(mlp(3, 4, 2, norm="batch", last=True)) == [False, False]
+    assert _biases(mlp(3, 4, 2, norm="layer", last=True)) == _biases(mlp(3, 4, 2, norm=None)) == [True, True]
+    assert _biases(mlp(3, 4, 2, norm="batch", bias=False)) == [False, False]
+    assert _biases(mlp(3, 4, 2, norm="layer", bias=False)) == [True, False]
+    x_BD, bias_D = torch.randn(8, 4), torch.randn(4)
+    torch.testing.assert_close(nn.BatchNorm1d(4)(x_BD + bias_D), nn.BatchNorm1d(4)(x_BD), rtol=1e-4, atol=1e-5)
+    assert (nn.LayerNorm(4)(x_BD + bias_D) - nn.LayerNorm(4)(x_BD)).abs().max() > 0.1

@@ -1,0 +1,113 @@
+"""What the tests of methods share: encoders small enough to see through, and their heads again in numpy, float64.
+
+Shapes: B images, D features, P dimensions of a projection.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trainables.contract import Method
+
+B, D = 5, 4
+Array = np.ndarray[Any, np.dtype[np.float64]]
+M = TypeVar("M", bound=Method)
+
+
+class Table(nn.Module):
+    """An encoder that looks an image up: the image holds its row, so that embeddings are parameters, one a view."""
+
+    features = D
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(torch.randn(2 * B, D) * 1.5)
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.rows[images_BCHW.flatten().long()]
+
+
+class Normed(nn.Module):
+    """An encoder with BatchNorm; images have one pixel."""
+
+    features = D
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(1, D), nn.BatchNorm1d(D)
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.norm(self.linear(images_BCHW.flatten(1)))
+
+
+class Constant(nn.Module):
+    """An encoder that has collapsed: each image gives one and the same vector."""
+
+    features = D
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.vector = nn.Parameter(torch.randn(D))
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.vector.expand(len(images_BCHW), D)
+
+
+VIEWS = torch.arange(2.0 * B).view(2, B, 1, 1, 1)
+"""Two views of B images, each image another row of a Table."""
+NO_NOISE = torch.zeros(0)
+
+
+def built(method: type[M], config: Any, encoder: type[nn.Module] = Table) -> M:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return method(config, encoder())
+
+
+def loss_of(model: Method, first: int = 0, second: int = 1) -> Tensor:
+    return model.losses(VIEWS[first], VIEWS[second], noise=NO_NOISE).total
+
+
+def rows_of(model: Method) -> Array:
+    """The Table's embeddings of both views, `[2, B, D]`."""
+    return model.encoder.get_parameter("rows").detach().view(2, B, D).double().numpy()
+
+
+def gradient_of_rows(model: Method, loss: Tensor) -> Tensor:
+    """`[2, B, D]`; zero where no gradient arrives."""
+    rows = model.encoder.get_parameter("rows")
+    (gradient,) = torch.autograd.grad(loss, rows, retain_graph=True, materialize_grads=True)
+    return gradient.view(2, B, D)
+
+
+def through(network: nn.Module, x_BD: Array) -> Array:
+    """The output of linear layers, norms and ReLU in training mode."""
+    assert isinstance(network, nn.Sequential)
+    for layer in network:
+        weights = {name: weight.detach().double().numpy() for name, weight in layer.named_parameters()}
+        weights |= {f"own_{name}": weight.double().numpy() for name, weight in layer.named_buffers()}
+        weight, bias = (weights.get(name, weights.get(f"own_{name}")) for name in ("weight", "bias"))
+        if isinstance(layer, nn.Linear):
+            assert weight is not None
+            x_BD = x_BD @ weight.T + (0 if bias is None else bias)
+        elif isinstance(layer, nn.BatchNorm1d | nn.LayerNorm):
+            axis = 0 if isinstance(layer, nn.BatchNorm1d) else 1
+            x_BD = (x_BD - x_BD.mean(axis, keepdims=True)) / np.sqrt(x_BD.var(axis, keepdims=True) + layer.eps)
+            x_BD = x_BD * (1 if weight is None else weight) + (0 if bias is None else bias)
+        else:
+            assert isinstance(layer, nn.ReLU)
+            x_BD = np.maximum(x_BD, 0)
+    return x_BD
+
+
+def unit(x_BD: Array) -> Array:
+    return x_BD / np.linalg.norm(x_BD, axis=-1, keepdims=True)
+
+
+def cosines(x_BD: Array, y_BD: Array) -> Array:
+    """Of equal rows, `[B]`."""
+    return (unit(x_BD) * unit(y_BD)).sum(-1)

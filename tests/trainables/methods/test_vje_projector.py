@@ -1,0 +1,108 @@
+"""VJE on the output of a projector, and the vectors that classifiers are put on.
+
+Shapes: B images, D features of the representation, W dimensions of the embedding.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainables.methods.plain import VIEWS, B, D, built, gradient_of_rows, rows_of, through
+from trainables.losses.densities import directional_nll, gaussian_kl, radial_nll
+from trainables.methods import vje
+from trainables.methods.vje import VJE
+from trainables.methods.vje import VJEConfig as Config
+
+W = 7
+NOISE = torch.randn(2, B, W, generator=torch.Generator().manual_seed(1))
+
+
+def _projected() -> VJE:
+    return built(VJE, Config(beta=0.5, nu=2.0, bottleneck=8, projector_width=W))
+
+
+def test_projector_is_two_layers_of_its_width_with_layernorm() -> None:
+    """So an embedding does not depend on its batch: no statistics of BatchNorm, no other buffers."""
+    model = _projected()
+    assert isinstance(model.projector, nn.Sequential)
+    assert [type(layer).__name__ for layer in model.projector] == ["Linear", "LayerNorm", "ReLU", "Linear"]
+    assert [(layer.in_features, layer.out_features) for layer in model.projector[::3]] == [(D, W), (W, W)]
+    assert {name for name, _ in model.named_buffers()} == VJE.fusible
+    assert model.noise_shape(B) == (2, B, W) and model.score_noise_shape(B) == (0, B, W)
+
+
+def test_without_a_projector_the_embedding_is_the_representation() -> None:
+    model = built(VJE, Config(bottleneck=8))
+    assert isinstance(model.projector, nn.Identity) and model.noise_shape(B) == (2, B, D)
+    names = {name.split(".")[0] for name, _ in model.named_parameters()}
+    assert names == {"encoder", "posterior"}
+
+
+def test_loss_is_equation_38_of_the_embeddings() -> None:
+    model = _projected()
+    total, parts = model.losses(*VIEWS, noise=NOISE)
+    embedded = [torch.from_numpy(through(model.projector, view)).float() for view in rows_of(model)]
+    expected = dict.fromkeys(parts, 0.0)
+    for i in (0, 1):
+        mu, var = model.posterior(embedded[i])
+        s = mu + var.sqrt() * NOISE[i]
+        expected["dir"] += directional_nll(embedded[1 - i], s, var, 2.0).mean().item() / 2
+        expected["rad"] += radial_nll(embedded[1 - i], s, 2.0).mean().item() / 2
+        expected["kl"] += gaussian_kl(mu, var).mean().item() / 2
+    assert {name: part.item() for name, part in parts.items()} == pytest.approx(expected, rel=1e-4)
+    assert total.item() == pytest.approx(expected["dir"] + expected["rad"] + 0.5 * expected["kl"], rel=1e-4)
+
+
+def test_no_gradient_reaches_projector_or_encoder_through_the_target() -> None:
+    """With a posterior that ignores its input, the target is the only road back to them."""
+    model = _projected()
+    assert gradient_of_rows(model, model.losses(*VIEWS, noise=NOISE).total).abs().amax((1, 2)).min() > 1e-4
+    for head in (model.posterior.mu, model.posterior.raw_var):
+        nn.init.zeros_(head.weight)
+        nn.init.ones_(head.bias)
+    total, parts = model.losses(*VIEWS, noise=NOISE)
+    assert torch.equal(gradient_of_rows(model, parts["dir"] + parts["rad"]), torch.zeros(2, B, D))
+    weights = list(model.projector.parameters())
+    gradients = torch.autograd.grad(total, weights, materialize_grads=True)
+    assert all(torch.equal(one, torch.zeros_like(one)) for one in gradients)
+
+
+@pytest.mark.parametrize("width", [0, W])
+def test_embed_gives_the_representation_and_its_posterior(width: int) -> None:
+    """z comes before the projector; mu and var are what the loss takes of the embedding."""
+    model = built(VJE, Config(bottleneck=8, projector_width=width)).eval()
+    vectors = model.embed(VIEWS[0])
+    assert list(vectors) == ["z", "mu", "var"] and VJE.representations == ("z", "mu") and VJE.variance == "var"
+    torch.testing.assert_close(vectors["z"], torch.from_numpy(rows_of(model)[0]).float())
+    mu, var = model.posterior(model.projector(vectors["z"]))
+    assert torch.equal(vectors["mu"], mu) and torch.equal(vectors["var"], var)
+    assert mu.shape == var.shape == (B, width or D)
+
+
+def test_scores_are_of_the_embedding() -> None:
+    """Of the posterior mean: Eq. 39 on the projected representation."""
+    model = _projected().eval()
+    scores = model.score(VIEWS[0], torch.zeros(model.score_noise_shape(B)))
+    vectors = model.embed(VIEWS[0])
+    embedded = model.projector(vectors["z"])
+    torch.testing.assert_close(scores["dir"], directional_nll(embedded, vectors["mu"], vectors["var"], 2.0))
+    torch.testing.assert_close(scores["rad"], radial_nll(embedded, vectors["mu"], 2.0))
+    torch.testing.assert_close(scores["variance"], vectors["var"].sum(-1))
+
+
+def test_half_precision_layers_give_a_float32_embedding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is explained is as exact as the posterior that explains it."""
+    seen = []
+
+    def spy(z: Tensor, s: Tensor, var: Tensor, nu: Tensor) -> Tensor:
+        seen.append((z.dtype, s.dtype, var.dtype))
+        return directional_nll(z, s, var, nu)
+
+    monkeypatch.setattr(vje, "directional_nll", spy)
+    model = _projected()
+    with torch.autocast("cpu", torch.bfloat16):
+        model.losses(*VIEWS, noise=NOISE)
+        model.score(VIEWS[0], torch.zeros(model.score_noise_shape(B)))
+    assert seen == [(torch.float32,) * 3] * 2

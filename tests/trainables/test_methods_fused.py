@@ -1,0 +1,126 @@
+"""What every method that trains promises (`trainables.contract`) of a training: it learns, and fused equals solo.
+
+Shapes: K members of a cohort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainables.method_configs import CPU, EPOCHS, FACTORS, HERE, TRAINED, config_of, members
+from trainables.catalog import METHODS
+from trainables.cohort import Cohort
+from trainables.config import TrialConfig, Value
+
+SMOOTH: Mapping[str, Value] = {"encoder": "mlp", "width": 32}
+"""An encoder without ReLU and BatchNorm; the projectors have them."""
+
+pytestmark = pytest.mark.parametrize("name", TRAINED)
+
+
+def test_learns_from_all_digits_and_everything_stays_finite(name: str) -> None:
+    """The loss falls, and neighbours tell the class of an image better than at the start."""
+    cohort = Cohort([config_of(name, normal_class=None, knn=20, epochs=2 * EPOCHS)], HERE, CPU, None)
+    untrained = cohort.evaluate(last=False)["knn_z"].item()
+    history = [cohort.epoch(epoch)["loss"].item() for epoch in range(2 * EPOCHS)]
+    assert history[-1] < history[0] - 0.05 * abs(history[0])
+    assert cohort.evaluate(last=False)["knn_z"].item() > untrained + 0.02
+    for tensors in cohort.state()[0].values():
+        assert all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point())
+
+
+def test_training_moves_every_parameter(name: str) -> None:
+    """Beyond rounding: a bias that the loss does not see would move by that."""
+    cohort = Cohort([config_of(name)], HERE, CPU, None)
+    before = cohort.state()[0]["parameters"]
+    cohort.epoch(0)
+    after = cohort.state()[0]["parameters"]
+    assert [key for key in before if (after[key] - before[key]).abs().max() < 1e-5] == []
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What training left: losses `[epochs, K]` by name, and weights, buffers, momenta and scores `[K, ...]`."""
+
+    losses: dict[str, Tensor]
+    tensors: dict[str, Tensor]
+
+
+def _train(configs: list[TrialConfig], width: int | None) -> Outcome:
+    cohort = Cohort(configs, HERE, CPU, width)
+    epochs = [cohort.epoch(epoch) for epoch in range(EPOCHS)]
+    losses = {name: torch.stack([torch.from_numpy(epoch[name]) for epoch in epochs]) for name in epochs[0]}
+    states = cohort.state()
+    tensors = {
+        f"{kind}.{key}": torch.cat([state[kind][key] for state in states])
+        for kind in states[0]
+        for key in states[0][kind]
+    }
+    scores = cohort.scores() if cohort.method.scores else {}
+    return Outcome(losses, tensors | {f"score.{key}": torch.from_numpy(value) for key, value in scores.items()})
+
+
+def _each_alone(configs: list[TrialConfig]) -> Outcome:
+    """Each member trained in a cohort of one, side by side."""
+    outcomes = [_train([config], None) for config in configs]
+    return Outcome(
+        {key: torch.cat([one.losses[key] for one in outcomes], dim=1) for key in outcomes[0].losses},
+        {key: torch.cat([one.tensors[key] for one in outcomes]) for key in outcomes[0].tensors},
+    )
+
+
+@cache
+def _alone(name: str) -> Outcome:
+    return _each_alone(members(name, **SMOOTH))
+
+
+def _assert_equal(got: Outcome, expected: Outcome, tolerance: float) -> None:
+    for ours, theirs in ((got.losses, expected.losses), (got.tensors, expected.tensors)):
+        assert ours.keys() == theirs.keys()
+        for key, value in ours.items():
+            difference = (value - theirs[key]).abs().max().item()
+            assert torch.allclose(value, theirs[key], rtol=tolerance, atol=tolerance), f"{key} differs by {difference}"
+
+
+@pytest.mark.parametrize("width", [None, 3, 1])
+def test_fused_equals_solo(name: str, width: int | None) -> None:
+    """Members that differ in all that is fusible, 10 steps in float32: losses, weights, buffers (queues, averaged
+    weights), momenta, scores."""
+    _assert_equal(_train(members(name, **SMOOTH), width), _alone(name), 1e-4)
+
+
+def test_fused_equals_solo_in_float64(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With convolutions and ReLU, which turn the rounding of float32 into other gradients where a unit is near zero.
+
+    Learning rates are float32, hence no finer tolerance.
+    """
+    monkeypatch.setattr(Tensor, "float", Tensor.double)
+    torch.set_default_dtype(torch.float64)
+    try:
+        fused = _train(members(name), None)
+        assert {tensor.dtype for key, tensor in fused.tensors.items() if key.startswith("par")} == {torch.float64}
+        _assert_equal(fused, _each_alone(members(name)), 3e-5)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_members_of_that_cohort_truly_differ(name: str) -> None:
+    """Else the test above would compare equal things with equal things."""
+    losses_K = _alone(name).losses["loss"][-1]
+    assert len({round(loss, 3) for loss in losses_K.tolist()}) == len(FACTORS)
+
+
+def test_every_fusible_hyperparameter_matters(name: str) -> None:
+    """Members that differ in it alone part within the training."""
+    default = config_of(name)
+    for hyperparameter in METHODS[name].fusible:
+        value = getattr(default.options, hyperparameter) or 0.1
+        pair = _train([default, config_of(name, **{hyperparameter: 0.5 * value})], None)
+        weights = [tensor for key, tensor in pair.tensors.items() if key.startswith("parameters.")]
+        assert any(not torch.allclose(tensor[0], tensor[1], rtol=1e-3, atol=1e-4) for tensor in weights), hyperparameter

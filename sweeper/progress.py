@@ -87,7 +87,7 @@ class Progress:
         for row in rows:
             value = row.get(self.metric)
             if isinstance(value, int | float) and math.isfinite(value) and self._better(float(value)):
-                names = self.where or ("trial_id",)
+                names = [name for name in self.where if row.get(name) is not None] or ["trial_id"]
                 self._best = float(value), ", ".join(f"{name}={_short(row.get(name))}" for name in names)
 
     def update(self, *, total: int | None = None, cohorts: int | None = None) -> None:

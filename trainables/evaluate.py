@@ -7,7 +7,9 @@ Shapes: K members, N images, D dimensions.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -146,13 +148,14 @@ class Evaluator:
 
     def _embedded(self, stack: Stack, images: Images, names: Collection[str | None]) -> dict[str, Tensor]:
         """These vectors `[K, N, D]` by name; each process makes those of its part, and gets all."""
-        part = self._peers.part(len(images))
+        few = len(images) < self._peers.size  # then each makes all of them
+        part, gather = (slice(None), ALONE.gather) if few else (self._peers.part(len(images)), self._peers.gather)
         made: dict[str, list[Tensor]] = {}
         for batch, _ in self._batches(images, range(len(images))[part]):
             for name, vector_KBD in stack.embed(batch).items():
                 if name in names:
                     made.setdefault(name, []).append(vector_KBD)
-        return {name: self._peers.gather(torch.cat(parts, dim=1), len(images)) for name, parts in made.items()}
+        return {name: gather(torch.cat(parts, dim=1), len(images)) for name, parts in made.items()}
 
     def scores(self, stacks: Sequence[Stack], images: Images | None = None) -> dict[str, Floats]:
         """Anomaly scores `[K, N]` by name, of the test images or others."""
@@ -168,9 +171,24 @@ class Evaluator:
 
     def _batches(self, images: Images, of: range) -> Iterator[tuple[Tensor, int]]:
         """Normalised images `[B, C, H, W]` on the device, and where they begin."""
-        for start in range(of.start, of.stop, BATCH):
-            pixels = images[start : min(start + BATCH, of.stop)].to(self._device)
-            yield normalise(scale_pixels(pixels, self._split.levels), self._split.mean, self._split.std), start
+        parts = [slice(start, min(start + BATCH, of.stop)) for start in range(of.start, of.stop, BATCH)]
+        for part, pixels in zip(parts, _ahead(images, parts), strict=True):
+            scaled_BCHW = scale_pixels(pixels.to(self._device), self._split.levels)
+            yield normalise(scaled_BCHW, self._split.mean, self._split.std), part.start
+
+
+def _ahead(images: Images, parts: Sequence[slice]) -> Iterator[Tensor]:
+    """The images of each part; files of the next one are decoded while the one before is worked on."""
+    if isinstance(images, Tensor):
+        yield from (images[part] for part in parts)
+        return
+    with ThreadPoolExecutor(1) as reader:
+        coming = deque(reader.submit(images.__getitem__, part) for part in parts[:1])
+        for part in [*parts[1:], None]:
+            now = coming.popleft().result()
+            if part is not None:
+                coming.append(reader.submit(images.__getitem__, part))
+            yield now
 
 
 def _tops(classes: int) -> list[tuple[int, str]]:

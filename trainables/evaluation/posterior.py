@@ -12,9 +12,6 @@ from trainables.evaluation.anomaly import Floats
 
 METRICS = ("var_mean", "var_cv")
 """What `statistics` returns."""
-METRICS = ("var_mean", "var_cv")
-"""What `statistics` returns."""
-
 SMALLEST_MEAN = 0.01
 """Below this mean the posterior has collapsed (the paper prints 0.00), and its coefficient of variation is noise."""
 

@@ -1,5 +1,6 @@
 """One-class anomaly detection with VJE over beta x nu x class (vje.md 3.1: Fig. 4, Tables 3 and 4)."""
 
+from search_spaces._protocols import MOCO_V2_VIEWS
 from sweeper.spec import Grid, Heatmap, Metric, Sweep
 
 AXES = {
@@ -20,14 +21,7 @@ PAPER = Grid(
         "lr": 5e-6,
         "momentum": 0.9,
         "weight_decay": 5e-6,
-        "crop_scale": 0.2,
-        "flip": 0.5,
-        "brightness": 0.4,
-        "contrast": 0.4,
-        "saturation": 0.4,
-        "hue": 0.1,
-        "jitter": 0.8,
-        "greyscale": 0.2,
+        **MOCO_V2_VIEWS,
         "report_every": 20,
     },
     axes=AXES,

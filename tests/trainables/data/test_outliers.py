@@ -11,22 +11,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from tests.cifar_files import write_cifar10, write_cifar100
 from tests.folder_files import write_imagenet
-from tests.published_files import write_stl10, write_svhn
 from trainables.data import outliers as module
 from trainables.data.datasets import DataError, Dataset, load
 from trainables.data.outliers import CORRUPTIONS, NOISE, OUTLIERS, outliers
 from trainables.data.splits import Split, held_out, one_class, whole
-
-
-@pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    write_cifar10(tmp_path, 2, monkeypatch)
-    write_cifar100(tmp_path, 1, monkeypatch)
-    write_stl10(tmp_path, monkeypatch)
-    write_svhn(tmp_path, monkeypatch)
-    return tmp_path
 
 
 @pytest.fixture(scope="module")

@@ -15,28 +15,13 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
+from tests.trainables.methods.plain import VIEWS, B, D, Table
 from trainables.losses.densities import directional_nll, gaussian_kl, radial_nll
 from trainables.methods.vje import TERMS, VJE
 from trainables.methods.vje import VJEConfig as Config
 
-B, D, S = 3, 4, 5
+S = 5
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
-
-
-class Table(nn.Module):
-    """An encoder that looks an image up: the image holds its row, so that embeddings are parameters, one a view."""
-
-    features = D
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows = nn.Parameter(torch.randn(2 * B, D) * 1.5)
-
-    def forward(self, images_BCHW: Tensor) -> Tensor:
-        return self.rows[images_BCHW.flatten().long()]
-
-
-VIEWS = torch.arange(2 * B).view(2, B, 1, 1, 1)
 
 
 def _vje(config: Config) -> VJE:

@@ -1,0 +1,18 @@
+from pathlib import Path
+
+import pytest
+
+from tests.cifar_files import write_cifar10, write_cifar100
+from tests.folder_files import write_imagenet
+from tests.published_files import write_stl10, write_svhn
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a small version of every set."""
+    write_cifar10(tmp_path, 2, monkeypatch)
+    write_cifar100(tmp_path, 1, monkeypatch)
+    write_stl10(tmp_path, monkeypatch)
+    write_svhn(tmp_path, monkeypatch)
+    write_imagenet(tmp_path)
+    return tmp_path

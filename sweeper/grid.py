@@ -74,8 +74,8 @@ class Grids:
     ) -> Grids:
         """The grids with these keys fixed or varied, each where its method (whose `keys` are given) has them.
 
-        A `method` among them chooses the grids of that method, as does every key in whose values the grids differ by
-        design (`dataset`). SpecError where nothing is left, or no grid has a key.
+        A `method` among them chooses the grids of that method, and so does a `dataset` where the grids differ in it.
+        SpecError for a value that no grid has, or a key that none of their methods has.
         """
         Grid({}, {}).changed(fixed, axes)  # refuses what makes no sense in any grid
         kept = self.grids

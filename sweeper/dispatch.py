@@ -21,6 +21,8 @@ from sweeper.files import Files, StoreError
 from trainables.measure import Measurement
 from trainables.ray_train import Place, measure_configs, run_cohort
 
+LONGEST_MEASURED, ALL_MEASURED = 3.0, 12.0
+"""Seconds for the measurement of one group of trials, and of all of them."""
 WAITING = {"memory": 1.0}
 """What the function takes that starts a group of workers and awaits it: a byte, for Tune refuses nothing at all. The
 workers take their own."""
@@ -112,10 +114,12 @@ def measure(
     """For each group of configs its speed and memory at several stack widths, and the bytes that a cohort may use.
 
     Measured where it will train: in this process if that is on these cores, which spares a worker's start, else on a
-    worker. Nothing is found where that fails, as training then may, too.
+    worker. Nothing is found where that fails, as training then may, too. Many groups get less time each.
     """
+    seconds = min(LONGEST_MEASURED, ALL_MEASURED / len(groups))
     tasks = [
-        partial(measure_configs, [dict(config) for config in configs], data, slots.resources) for configs in groups
+        partial(measure_configs, [dict(config) for config in configs], data, slots.resources, seconds)
+        for configs in groups
     ]
     if slots.here:
         return [_or_nothing(task) for task in tasks]

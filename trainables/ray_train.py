@@ -116,16 +116,17 @@ def _train(
 
 
 def measure_configs(
-    configs: list[dict[str, Any]], data: str, resources: Mapping[str, float]
+    configs: list[dict[str, Any]], data: str, resources: Mapping[str, float], seconds: float
 ) -> tuple[list[Measurement], int]:
-    """`trainables.measure` in this process, and the bytes of memory that are its share of the device.
+    """`trainables.measure` in this process, for so many seconds, and the bytes that are its share of the device.
 
     `resources` are those of Ray that a cohort takes.
     """
     cores, device = resources.get("CPU", 1.0), _device()
     share = resources["GPU"] if device.type == "cuda" else cores / (os.cpu_count() or 1)
     _use_cores(cores)
-    return measure([resolve(config) for config in configs], Path(data), device), memory_at_hand(device, min(share, 1.0))
+    found = measure([resolve(config) for config in configs], Path(data), device, seconds)
+    return found, memory_at_hand(device, min(share, 1.0))
 
 
 def _device() -> torch.device:

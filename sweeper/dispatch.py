@@ -6,6 +6,7 @@ Tune schedules: resources, retries, concurrency. Its own state is scratch; the t
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from ray import tune
 from sweeper.cluster import Slots
 from sweeper.cohorts import Cohort
 from sweeper.files import Files, StoreError
+from sweeper.stopping import Stopping
 from trainables.measure import Measurement
 from trainables.ray_train import Place, measure_configs, run_cohort
 
@@ -61,9 +63,10 @@ def dispatch(
     slots: Slots,
     limits: Limits,
     scratch: str,
+    stopping: Stopping,
     listener: Listener,
 ) -> None:
-    """Run all cohorts; returns when each has finished or failed for good.
+    """Run all cohorts; returns when each has finished or failed for good. KeyboardInterrupt when asked to stop.
 
     `checkpoint` says where in `checkpoints` a cohort of that id keeps its own. `slots` are of one cohort, whose trials
     each take as many workers as `slots` says.
@@ -76,17 +79,18 @@ def dispatch(
         }
         for cohort in cohorts
     }
+    shared = None if slots.here or slots.workers == 1 else checkpoint(f"ray-{uuid.uuid4().hex}")
     place = Place(
         data=data,
         checkpoints=_Checkpoints(checkpoints),
         save_every=limits.save_every,
         resources=slots.resources,
-        storage=scratch if slots.here else f"{checkpoints.uri}/_ray",
+        storage=checkpoints.address(shared) if shared else scratch,
     )
     train = partial(run_cohort, place=place)
     resources = slots.resources if slots.workers == 1 else WAITING
-    watcher = _Watcher(listener)
-    tune.Tuner(
+    watcher = _Watcher(listener, stopping)
+    tuner = tune.Tuner(
         tune.with_resources(tune.with_parameters(_of_cohort(train), tasks=tasks), resources),
         param_space={"cohort": tune.grid_search(list(tasks))},  # ids alone: Tune copies and logs what stands here
         tune_config=tune.TuneConfig(
@@ -103,7 +107,13 @@ def dispatch(
             stop=watcher.stopper,
             failure_config=tune.FailureConfig(max_failures=limits.retries),
         ),
-    ).fit()
+    )
+    try:
+        tuner.fit()
+    finally:
+        if shared:
+            checkpoints.delete_folder(shared)
+    stopping.check()
     if watcher.error:
         raise watcher.error
 
@@ -154,10 +164,11 @@ class _Checkpoints:
 
 
 class _Watcher(tune.Callback):
-    """Passes Tune's events on; keeps the first exception of the listener and then stops everything."""
+    """Passes Tune's events on; keeps the listener's first exception and then stops everything, as when asked to."""
 
-    def __init__(self, listener: Listener | None = None) -> None:
+    def __init__(self, listener: Listener | None = None, stopping: Stopping | None = None) -> None:
         self.error: BaseException | None = None
+        self.stopping = stopping or Stopping()
         self.stopper = _Stopper(self)
         self._listener = listener
 
@@ -196,7 +207,7 @@ class _Stopper(tune.Stopper):
         return False
 
     def stop_all(self) -> bool:
-        return self._watcher.error is not None
+        return self._watcher.error is not None or self._watcher.stopping.asked
 
 
 def _of_cohort(train: Callable[[Mapping[str, Any]], None]) -> Any:

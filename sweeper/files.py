@@ -77,6 +77,18 @@ class Files:
         with self._failures("delete", path), contextlib.suppress(FileNotFoundError):
             filesystem.delete_file(target)
 
+    def delete_folder(self, path: str) -> None:
+        """Remove the folder at `path` with all that is in it, if there is one."""
+        filesystem, target = self._at(path)
+        with self._failures("delete", path), contextlib.suppress(FileNotFoundError):
+            filesystem.delete_dir(target)
+
+    def address(self, path: str) -> str:
+        """The URI, or the absolute path, of `path`: for those who open it themselves."""
+        self._at(path)
+        base, mark, options = self.uri.partition("?") if "://" in self.uri else (self.uri, "", "")
+        return f"{base.rstrip('/')}/{path}{mark}{options}"
+
     def list(self, folder: str = "") -> list[str]:
         """The names in `folder`, files and folders, sorted, none hidden; empty where there is no such folder."""
         filesystem, target = self._at(folder)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Never
 
 from sweeper import cohorts, findings, spec
 from sweeper.cluster import ClusterError, Slots, check_address, connected, slots
@@ -22,6 +19,7 @@ from sweeper.plan import Plan, describe, record_cut, recorded_cut, text
 from sweeper.progress import Progress
 from sweeper.schema import Columns
 from sweeper.spec import SpecError
+from sweeper.stopping import Stopping
 from sweeper.store import Store, checkpoint_path
 from sweeper.version import code_version
 
@@ -50,8 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if request.fresh:
             store.set_aside(plan.name)
         columns = store.prepare(plan.name, columns)
-        with _stopping_on_sigterm():
-            return _run(request, plan, store, columns)
+        stopping = Stopping()
+        with stopping.on_signals():
+            return _run(request, plan, store, columns, stopping)
     except (SpecError, ClusterError, StoreError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_WRONG
@@ -63,11 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
 
 
-def _run(request: Request, plan: Plan, store: Store, columns: Columns) -> int:
+def _run(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> int:
     """Train what is left of the plan and show what all its rows say; where that is cut short, say how to go on."""
     try:
         if plan.left:
-            _train(request, plan, store, columns)
+            _train(request, plan, store, columns, stopping)
         return _finish(plan, store, columns)
     except KeyboardInterrupt:
         _say_how_to_go_on(plan, store)
@@ -94,13 +93,13 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     return EXIT_OK if len(rows) == len(plan.trials) and "failed" not in counts else EXIT_FAILED
 
 
-def _train(request: Request, plan: Plan, store: Store, columns: Columns) -> None:
+def _train(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> None:
     """Every trial that is left, over the cluster, into the store."""
     from sweeper.dispatch import Limits, dispatch  # here: it imports Ray, whose environment `connected` sets
 
     verb = "starting" if _address(request) is None else "joining"
     print(f"{plan.left} of {len(plan.trials)} trials to run; {verb} Ray", flush=True)
-    with connected(_address(request)) as scratch, _stopping_on_sigterm():  # again: Ray brings a handler of its own
+    with connected(_address(request)) as scratch, stopping.on_signals():  # again: Ray brings a handler of its own
         place = slots(request.fraction, _address(request))
         places = {workers: place.of(workers) for workers in map(cohorts.workers, plan.groups)}
         cuts = _cuts(request, plan, store, places)
@@ -123,6 +122,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns) -> None
             if plan.left < len(plan.trials):
                 progress.seen(findings.rows_of(store.files, plan.name, plan.ids).to_dict("records"))
             for workers, some in by_workers.items():
+                stopping.check()
                 dispatch(
                     some,
                     data=os.path.abspath(request.data),
@@ -131,6 +131,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns) -> None
                     slots=places[workers],
                     limits=Limits(request.retries, request.save_every),
                     scratch=scratch,
+                    stopping=stopping,
                     listener=Collector(store, plan.name, columns, some, progress, code_version()),
                 )
 
@@ -187,20 +188,6 @@ def _say_how_to_go_on(plan: Plan, store: Store) -> None:
     statuses = store.statuses(plan.name)
     done = sum(statuses.get(trial.id, "failed") != "failed" for trial in plan.trials)
     print(f"stopped: {done} of {len(plan.trials)} trials are in {store.files.shown}; the same command continues")
-
-
-@contextlib.contextmanager
-def _stopping_on_sigterm() -> Iterator[None]:
-    """SIGTERM (a stopped Ray job, a shut-down machine) stops a sweep as Ctrl-C does."""
-
-    def stop(*_: object) -> Never:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _list() -> int:

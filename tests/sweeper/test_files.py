@@ -46,6 +46,27 @@ def test_move_a_folder(tmp_path):
     assert not files.move("a", "_old/y")
 
 
+def test_a_folder_goes_with_all_that_is_in_it(tmp_path):
+    files = Files(tmp_path)
+    files.write("a/b/c", b"1")
+    files.write("a/d", b"2")
+    files.delete_folder("a/b")
+    files.delete_folder("a/b")
+    assert files.list("a") == ["d"] and files.read("a/d") == b"2"
+
+
+@pytest.mark.parametrize(
+    ("uri", "address"),
+    [
+        ("/store/", "/store/a/b"),
+        ("s3://key:word@bucket/x?scheme=http&region=r", "s3://key:word@bucket/x/a/b?scheme=http&region=r"),
+        ("file:///store", "file:///store/a/b"),
+    ],
+)
+def test_others_are_told_where_to_find_a_file(uri, address):
+    assert Files(uri).address("a/b") == address
+
+
 def test_a_relative_folder_survives_another_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = Files("results")

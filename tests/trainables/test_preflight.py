@@ -79,7 +79,7 @@ def test_held_out_classes_leave_fewer_steps(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("10", "each held-out class must be one of 0..9 for digits, but got 10"),
-        ("4+4", "a class must be held out once, but got 4 more than once"),
+        ("4+4", "held_out must be ascending class indices joined by +, but got held_out=4+4"),
         ("0+1+2+3+4+5+6+7+8", "at least one class must be held out and two be left of the 10 of digits, but got 9 "),
     ],
 )

@@ -1,6 +1,7 @@
 """What several of the paper's experiments train with: settings that their grids share (vje.md 3.4 and 4)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sweeper.spec import Value
 
@@ -55,3 +56,15 @@ DIGITS: Mapping[str, Value] = {
 """The embedded digits, in minutes on two cores."""
 
 VJE_DIGITS: Mapping[str, Value] = {**DIGITS, "method": "vje", "bottleneck": 64}
+
+SETS = ("cifar10", "cifar100", "stl10")
+"""The data sets of the ablations, in the order of the paper's tables."""
+
+
+def accuracies(rows: Mapping[Any, Sequence[float]]) -> dict[tuple[Any, str], dict[str, float]]:
+    """A paper's rows of k-NN and probe on z, data set after data set, as what a `Table` has as published."""
+    return {
+        (row, dataset): {"knn_z": figures[2 * place], "probe_z": figures[2 * place + 1]}
+        for row, figures in rows.items()
+        for place, dataset in enumerate(SETS)
+    }

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from search_spaces._protocols import SEEDS, SMALL_IMAGES, STL10, VJE_DIGITS
+from search_spaces._protocols import SEEDS, SETS, SMALL_IMAGES, STL10, VJE_DIGITS, accuracies
 from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Trajectory, Value
 
 TERMS = ("dir+rad+kl", "dir+kl", "dir+rad", "rad+kl", "rad", "dir")
@@ -34,12 +34,6 @@ TABLE_7 = {
     "dir": ((0.00,), (0.00,), (0.00,)),
 }
 """Mean, and the coefficient of variation where it is defined."""
-SETS = ("cifar10", "cifar100", "stl10")
-ACCURACIES = {
-    (terms, dataset): {"knn_z": figures[2 * place], "probe_z": figures[2 * place + 1]}
-    for terms, figures in TABLE_6.items()
-    for place, dataset in enumerate(SETS)
-}
 VARIANCES = {
     (terms, dataset): dict(zip(("var_mean", "var_cv"), figures[place], strict=False))
     for terms, figures in TABLE_7.items()
@@ -50,7 +44,7 @@ SWEEP = Sweep(
     about="VJE without some of its loss terms: accuracy, and the posterior's variance in its three regimes",
     presets={"paper": PAPER, "digits": DIGITS},
     tables=(
-        Table("accuracy", ("terms",), (KNN, PROBE), columns="dataset", published={"paper": ACCURACIES}),
+        Table("accuracy", ("terms",), (KNN, PROBE), columns="dataset", published={"paper": accuracies(TABLE_6)}),
         Table(
             "variance",
             ("terms",),

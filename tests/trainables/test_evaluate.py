@@ -28,10 +28,8 @@ from trainables.streams import models
 from trainables.train import train
 
 SMALL: dict[str, dict[str, Value]] = {
-    "vje": {"bottleneck": 8},
-    "random": {"epochs": 0},
-    "simsiam": {"projector_width": 8, "predictor_width": 4},
-}
+    "vje": {"bottleneck": 8}, "random": {"epochs": 0}, "simsiam": {"projector_width": 8, "predictor_width": 4},
+}  # fmt: skip
 EVERYTHING: dict[str, Value] = {"knn": 5, "probe_epochs": 3, "outliers": "inverted+noise"}
 
 

@@ -12,22 +12,19 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from tests.trainables.losses.samples import B, D, Inputs, close
 from trainables.losses.densities import (
     directional_log_density,
     directional_nll,
-    gaussian_entropy,
-    gaussian_kl,
     radial_log_density,
     radial_nll,
     unit,
 )
 
-B, D = 6, 5
 INF = math.inf
 NUS = (0.25, 1.0, 3.7, 20.0, INF)
 
 Function = Callable[..., Tensor]
-Inputs = tuple[Tensor, Tensor, Tensor]
 
 
 def _radial_nll(z: Tensor, s: Tensor, var: Tensor, nu: float | Tensor) -> Tensor:
@@ -42,18 +39,6 @@ FACTORS: tuple[Function, ...] = (directional_nll, _radial_nll, directional_log_d
 every_factor = pytest.mark.parametrize("factor", FACTORS)
 
 
-@pytest.fixture
-def zsv() -> Inputs:
-    """Embedding, sample and variance, `[B, D]` each."""
-    generator = torch.Generator().manual_seed(0)
-    z, s, raw = torch.randn(3, B, D, dtype=torch.float64, generator=generator) * 2
-    return z, s, raw.exp()
-
-
-def _close(got: Tensor, expected: object, rtol: float = 1e-11) -> None:
-    torch.testing.assert_close(got, torch.as_tensor(expected, dtype=got.dtype), rtol=rtol, atol=1e-12)
-
-
 @pytest.mark.parametrize("nu", NUS)
 def test_directional_log_density_is_a_multivariate_student_of_unit_vectors(zsv: Inputs, nu: float) -> None:
     z, s, var = zsv
@@ -64,7 +49,7 @@ def test_directional_log_density_is_a_multivariate_student_of_unit_vectors(zsv: 
             expected.append(stats.multivariate_normal(mean, np.diag(var_D)).logpdf(at))
         else:
             expected.append(stats.multivariate_t(mean, np.diag(var_D), df=nu).logpdf(at))
-    _close(directional_log_density(z, s, var, nu), np.array(expected))
+    close(directional_log_density(z, s, var, nu), np.array(expected))
 
 
 @pytest.mark.parametrize("nu", NUS)
@@ -72,7 +57,7 @@ def test_radial_log_density_is_a_student_of_the_difference_of_norms(zsv: Inputs,
     z, s, _ = zsv
     difference = np.linalg.norm(z, axis=1) - np.linalg.norm(s, axis=1)
     expected = stats.norm.logpdf(difference) if math.isinf(nu) else stats.t.logpdf(difference, nu)
-    _close(radial_log_density(z, s, nu), expected)
+    close(radial_log_density(z, s, nu), expected)
 
 
 @pytest.mark.parametrize("nu", NUS)
@@ -83,7 +68,7 @@ def test_losses_leave_out_what_depends_on_nu_alone(zsv: Inputs, nu: float) -> No
         directional_nll(z, s, var, nu) + directional_log_density(z, s, var, nu),
         radial_nll(z, s, nu) + radial_log_density(z, s, nu),
     ):
-        _close(constant, constant[0].expand(B))
+        close(constant, constant[0].expand(B))
     assert directional_nll(z, 3 * z, torch.ones_like(z), nu).abs().max() < 1e-12
     assert radial_nll(z, -z, nu).abs().max() < 1e-12
 
@@ -95,49 +80,21 @@ def test_log_constant_keeps_its_precision_in_float32(zsv: Inputs) -> None:
         for given in (nu, torch.tensor(nu), torch.full((B,), nu)):
             got = directional_log_density(z.float(), s.float(), var.float(), given)
             assert got.dtype == torch.float32
-            _close(got.double(), directional_log_density(z, s, var, nu), rtol=1e-5)
-
-
-def test_kl_equals_torch_distributions_and_is_zero_at_the_prior(zsv: Inputs) -> None:
-    mu, _, var = zsv
-    posterior = torch.distributions.Normal(mu, var.sqrt())
-    prior = torch.distributions.Normal(torch.zeros_like(mu), torch.ones_like(mu))
-    _close(gaussian_kl(mu, var), torch.distributions.kl_divergence(posterior, prior).sum(-1))
-    assert torch.equal(gaussian_kl(torch.zeros_like(mu), torch.ones_like(mu)), torch.zeros(B, dtype=torch.float64))
-    assert (gaussian_kl(mu, var) > 0).all()
-
-
-def test_kl_and_entropy_equal_their_monte_carlo_means(zsv: Inputs) -> None:
-    mu, _, var = (value[0].numpy() for value in zsv)
-    mean, deviation = mu / 4, np.sqrt(var)
-    draws = np.random.default_rng(0).normal(mean, deviation, (200_000, D))
-    log_q = stats.norm.logpdf(draws, mean, deviation).sum(1)
-    log_p = stats.norm.logpdf(draws).sum(1)
-    for values, got in (
-        (log_q - log_p, gaussian_kl(torch.tensor(mean)[None], torch.tensor(var)[None])),
-        (-log_q, gaussian_entropy(torch.tensor(var)[None])),
-    ):
-        assert abs(float(got) - values.mean()) < 4 * values.std() / math.sqrt(len(values))
-
-
-def test_entropy_equals_scipy(zsv: Inputs) -> None:
-    mu, _, var = zsv
-    expected = [stats.multivariate_normal(mu_D, np.diag(var_D)).entropy() for mu_D, var_D in zip(mu, var, strict=True)]
-    _close(gaussian_entropy(var), expected)
+            close(got.double(), directional_log_density(z, s, var, nu), rtol=1e-5)
 
 
 def test_cosine_distance_is_a_boundary_case(zsv: Inputs) -> None:
     """Appendix B.4: var = 1, nu = inf, s = mu."""
     z, mu, _ = zsv
     cosine = torch.nn.functional.cosine_similarity(mu, z)
-    _close(directional_nll(z, mu, torch.ones_like(z), INF), 1 - cosine)
+    close(directional_nll(z, mu, torch.ones_like(z), INF), 1 - cosine)
 
 
 def test_squared_error_is_a_boundary_case(zsv: Inputs) -> None:
     """Appendix B.4, lambda = 1: on one ray the radial Gaussian is the squared error of the raw embeddings, halved."""
     z, _, _ = zsv
     length = torch.linspace(0.1, 3, B, dtype=torch.float64)[:, None]
-    _close(radial_nll(z, length * z, INF), (z - length * z).square().sum(-1) / 2)
+    close(radial_nll(z, length * z, INF), (z - length * z).square().sum(-1) / 2)
 
 
 def test_infinite_nu_is_the_gaussian_and_not_a_large_nu(zsv: Inputs) -> None:
@@ -146,8 +103,8 @@ def test_infinite_nu_is_the_gaussian_and_not_a_large_nu(zsv: Inputs) -> None:
     q = ((unit(s) - unit(z)).square() / var).sum(-1)
     dr = torch.linalg.vector_norm(z, dim=-1) - torch.linalg.vector_norm(s, dim=-1)
     for nu in (INF, torch.tensor(INF), torch.full((B,), INF)):
-        _close(directional_nll(z, s, var, nu), q / 2 + var.log().sum(-1) / 2, rtol=1e-15)
-        _close(radial_nll(z, s, nu), dr.square() / 2, rtol=1e-15)
+        close(directional_nll(z, s, var, nu), q / 2 + var.log().sum(-1) / 2, rtol=1e-15)
+        close(radial_nll(z, s, nu), dr.square() / 2, rtol=1e-15)
     assert ((radial_nll(z, s, 1e9) / radial_nll(z, s, INF) - 1).abs() > 1e-5).all()
 
 
@@ -164,8 +121,8 @@ def test_continuous_as_nu_grows(zsv: Inputs, factor: Function) -> None:
 @pytest.mark.parametrize("nu", [0.7, 3.0, INF])
 def test_float_scalar_and_vector_nu_agree(zsv: Inputs, factor: Function, nu: float) -> None:
     by_float = factor(*zsv, nu)
-    _close(factor(*zsv, torch.tensor(nu, dtype=torch.float64)), by_float, rtol=1e-14)
-    _close(factor(*zsv, torch.full((B,), nu, dtype=torch.float64)), by_float, rtol=1e-14)
+    close(factor(*zsv, torch.tensor(nu, dtype=torch.float64)), by_float, rtol=1e-14)
+    close(factor(*zsv, torch.full((B,), nu, dtype=torch.float64)), by_float, rtol=1e-14)
 
 
 @every_factor
@@ -179,10 +136,10 @@ def test_mixed_nu_equals_each_alone_with_finite_gradients(zsv: Inputs, factor: F
     for b, alone_nu in enumerate(nus):
         row = [value[b : b + 1].clone().requires_grad_() for value in zsv]
         alone = factor(*row, alone_nu)
-        _close(mixed[b : b + 1].detach(), alone.detach(), rtol=1e-13)
+        close(mixed[b : b + 1].detach(), alone.detach(), rtol=1e-13)
         for slope, expected in zip(slopes, torch.autograd.grad(alone.sum(), row, materialize_grads=True), strict=True):
             assert torch.isfinite(expected).all()
-            _close(slope[b : b + 1], expected, rtol=1e-12)
+            close(slope[b : b + 1], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("nu", [0.25, 1.0, 3.0, 20.0])
@@ -206,29 +163,23 @@ def test_gradients_equal_finite_differences(zsv: Inputs, factor: Function, nu: f
     assert torch.autograd.gradcheck(lambda z, s, var: factor(z, s, var, nu) + 0 * var.sum(), inputs)
 
 
-def test_gaussian_gradients_equal_finite_differences(zsv: Inputs) -> None:
-    mu, _, var = (value.clone().requires_grad_() for value in zsv)
-    assert torch.autograd.gradcheck(gaussian_kl, (mu, var))
-    assert torch.autograd.gradcheck(gaussian_entropy, (var,))
-
-
 @pytest.mark.parametrize("factor", [directional_nll, directional_log_density])
 @pytest.mark.parametrize("scale", [1e-3, 0.5, 1e6])
 def test_direction_does_not_see_length(zsv: Inputs, factor: Function, scale: float) -> None:
     z, s, var = zsv
-    _close(factor(scale * z, s, var, 3.0), factor(z, s, var, 3.0), rtol=1e-9)
-    _close(factor(z, scale * s, var, 3.0), factor(z, s, var, 3.0), rtol=1e-9)
+    close(factor(scale * z, s, var, 3.0), factor(z, s, var, 3.0), rtol=1e-9)
+    close(factor(z, scale * s, var, 3.0), factor(z, s, var, 3.0), rtol=1e-9)
 
 
 def test_length_does_not_see_direction(zsv: Inputs) -> None:
     z, s, _ = zsv
-    _close(radial_nll(z.flip(-1), -s, 3.0), radial_nll(z, s, 3.0))
+    close(radial_nll(z.flip(-1), -s, 3.0), radial_nll(z, s, 3.0))
     assert ((radial_nll(2 * z, s, 3.0) - radial_nll(z, s, 3.0)).abs() > 1e-3).all()
 
 
 def test_unit_floors_the_norm() -> None:
     x = torch.tensor([[3.0, 4.0], [3e-7, 4e-7], [0.0, 0.0]], dtype=torch.float64)
-    _close(unit(x), [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]])
+    close(unit(x), [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]])
 
 
 @every_factor
@@ -252,17 +203,10 @@ def test_one_value_a_sample_and_inputs_untouched(zsv: Inputs, factor: Function) 
         assert all(torch.equal(value, old) for value, old in zip(zsv, before, strict=True))
 
 
-def test_gaussian_functions_return_one_value_a_sample_and_leave_inputs(zsv: Inputs) -> None:
-    mu, _, var = zsv
-    before = mu.clone(), var.clone()
-    assert gaussian_kl(mu, var).shape == gaussian_entropy(var).shape == (B,)
-    assert torch.equal(mu, before[0]) and torch.equal(var, before[1])
-
-
 def test_nu_of_a_member_broadcasts_over_samples(zsv: Inputs) -> None:
     """`s` may be `[S, B, D]`: posterior samples of the scores."""
     z, s, var = zsv
     s_SBD, nu = torch.stack([s, 2 * s + 1]), torch.tensor([0.5, 1, 2, INF, 3, 4])
     for k in (0, 1):
-        _close(directional_nll(z, s_SBD, var, nu)[k], directional_nll(z, s_SBD[k], var, nu), rtol=1e-14)
-        _close(radial_nll(z, s_SBD, nu)[k], radial_nll(z, s_SBD[k], nu), rtol=1e-14)
+        close(directional_nll(z, s_SBD, var, nu)[k], directional_nll(z, s_SBD[k], var, nu), rtol=1e-14)
+        close(radial_nll(z, s_SBD, nu)[k], radial_nll(z, s_SBD[k], nu), rtol=1e-14)

@@ -1,0 +1,13 @@
+"""Random inputs of the densities, and what counts as equal in float64."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+B, D = 6, 5
+Inputs = tuple[Tensor, Tensor, Tensor]
+
+
+def close(got: Tensor, expected: object, rtol: float = 1e-11) -> None:
+    torch.testing.assert_close(got, torch.as_tensor(expected, dtype=got.dtype), rtol=rtol, atol=1e-12)

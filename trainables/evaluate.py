@@ -7,9 +7,8 @@ Shapes: K members, N images, D dimensions.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -102,13 +101,12 @@ class Evaluator:
         probing = last and asked.probe_epochs > 0
         if not (asked.knn or probing or method.variance):
             return {}
-        classified = asked.knn > 0 or probing
         test = self._embedded(stack, self._test, (*method.representations, method.variance))
-        bank = (
-            self._embedded(stack, self._bank, method.representations) if classified and self._bank is not None else {}
-        )
+        bank: dict[str, Tensor] = {}
+        if self._bank is not None and (asked.knn or probing):
+            bank = self._embedded(stack, self._bank, method.representations)
         found: dict[str, Floats] = {}
-        for name in method.representations if bank else ():
+        for name in bank:
             if asked.knn:
                 found |= self._neighbours(name, bank[name], test[name])
             if probing:
@@ -148,14 +146,13 @@ class Evaluator:
 
     def _embedded(self, stack: Stack, images: Images, names: Collection[str | None]) -> dict[str, Tensor]:
         """These vectors `[K, N, D]` by name; each process makes those of its part, and gets all."""
-        few = len(images) < self._peers.size  # then each makes all of them
-        part, gather = (slice(None), ALONE.gather) if few else (self._peers.part(len(images)), self._peers.gather)
+        peers = self._peers if len(images) >= self._peers.size else ALONE  # of too few images each makes all
         made: dict[str, list[Tensor]] = {}
-        for batch, _ in self._batches(images, range(len(images))[part]):
+        for batch, _ in self._batches(images, range(len(images))[peers.part(len(images))]):
             for name, vector_KBD in stack.embed(batch).items():
                 if name in names:
                     made.setdefault(name, []).append(vector_KBD)
-        return {name: gather(torch.cat(parts, dim=1), len(images)) for name, parts in made.items()}
+        return {name: peers.gather(torch.cat(parts, dim=1), len(images)) for name, parts in made.items()}
 
     def scores(self, stacks: Sequence[Stack], images: Images | None = None) -> dict[str, Floats]:
         """Anomaly scores `[K, N]` by name, of the test images or others."""
@@ -183,12 +180,14 @@ def _ahead(images: Images, parts: Sequence[slice]) -> Iterator[Tensor]:
         yield from (images[part] for part in parts)
         return
     with ThreadPoolExecutor(1) as reader:
-        coming = deque(reader.submit(images.__getitem__, part) for part in parts[:1])
-        for part in [*parts[1:], None]:
-            now = coming.popleft().result()
-            if part is not None:
-                coming.append(reader.submit(images.__getitem__, part))
-            yield now
+        before: Future[Tensor] | None = None
+        for part in parts:
+            here = reader.submit(images.__getitem__, part)
+            if before:
+                yield before.result()
+            before = here
+        if before:
+            yield before.result()
 
 
 def _tops(classes: int) -> list[tuple[int, str]]:

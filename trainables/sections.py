@@ -27,9 +27,7 @@ class Data:
             whole("normal_class", self.normal_class, 0)
         if self.held_out:
             names = self.held_out.split("+")
-            if not all(name.isdecimal() for name in names) or names != [
-                str(one) for one in sorted(set(map(int, names)))
-            ]:
+            if names != [str(one) for one in sorted({int(name) for name in names if name.isdecimal()})]:
                 raise ValueError(
                     f"held_out must be ascending class indices joined by +, but got held_out={self.held_out}"
                 )

@@ -13,7 +13,7 @@ import pytest
 
 from search_spaces._protocols import MOCO_V2_VIEWS
 from sweeper import spec
-from sweeper.spec import Sweep, Table
+from sweeper.spec import Sweep, Table, Value
 from sweeper.trials import enumerate_trials
 from trainables.config import TrialConfig, keys, resolve
 from trainables.data.views import MOCO_V2
@@ -149,9 +149,11 @@ def test_published_figures_stand_beside_what_is_measured(name: str, sweep: Sweep
         ("imagenet_linear", "accuracy", ("vicreg",), {"probe_z": 68.6}),
     ],
 )
-def test_published_figures_are_the_papers(name: str, table: str, place: object, figures: dict[str, float]) -> None:
+def test_published_figures_are_the_papers(
+    name: str, table: str, place: tuple[Value, ...], figures: dict[str, float]
+) -> None:
     (found,) = [one for one in spec.find(name).tables if one.name == table]
-    assert {cell: dict(values) for cell, values in found.published["paper"].items()}[place] == figures  # type: ignore[index]
+    assert found.published["paper"][place] == figures
 
 
 def test_the_published_heatmap_is_the_papers() -> None:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 
 from trainables.config import TrialConfig
 from trainables.contract import Member, Report
 
-FORMAT = 2
+FORMAT = 3
 DIGEST_SIZE = 32
 
 
@@ -30,10 +30,24 @@ class Standing:
     """Epochs completed."""
     seconds: float
     """Training seconds so far."""
-    diverged: tuple[Member | None, ...]
-    """Of each member that has diverged what is to be reported, else None."""
+    shares: tuple[float, ...]
+    """Of each member its share of these."""
+    ended: tuple[Member | None, ...]
+    """Of each member that has diverged or was pruned what is to be reported, else None."""
+    schedules: tuple[tuple[Mapping[str, float], ...], ...]
+    """Of each member its moves: at which `epoch`, `from` which member, and its hyperparameters from then on."""
     reports: tuple[Report, ...]
     """Every report so far."""
+
+    @classmethod
+    def at_start(cls, count: int) -> Self:
+        """Of so many members."""
+        return cls(0, 0.0, (0.0,) * count, (None,) * count, ((),) * count, ())
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Indices of the members that have not ended."""
+        return tuple(index for index, member in enumerate(self.ended) if member is None)
 
 
 def pack(configs: Sequence[TrialConfig], width: int | None, standing: Standing, state: Any) -> bytes:
@@ -65,11 +79,11 @@ def unpack(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> tu
     reports = [
         report | {"members": tuple(Member(**member) for member in report["members"])} for report in standing["reports"]
     ]
-    diverged = tuple(member and Member(**member) for member in standing["diverged"])
-    return (
-        Standing(standing["epoch"], standing["seconds"], diverged, tuple(Report(**report) for report in reports)),
-        content["state"],
-    )
+    parsed = {
+        "ended": tuple(member and Member(**member) for member in standing["ended"]),
+        "reports": tuple(Report(**report) for report in reports),
+    }
+    return Standing(**{**standing, **parsed}), content["state"]
 
 
 def _identity(configs: Sequence[TrialConfig], width: int | None) -> list[Any]:

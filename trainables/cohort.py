@@ -1,11 +1,11 @@
 """The members of one cohort and what they read: trained an epoch at a time, stacked or in turn, and evaluated.
 
-Shapes: K members, B images a step.
+Shapes: K members that are still there, B images a step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 
 from trainables.catalog import METHODS
 from trainables.config import TrialConfig
+from trainables.contract import Move
 from trainables.data.datasets import Dataset, load
 from trainables.evaluate import Evaluator
 from trainables.evaluation.anomaly import Floats
@@ -42,28 +43,31 @@ class Cohort:
         dataset = _load(configs[0].data.dataset, data)
         splits = {stream_key(config): split(dataset, config.data) for config in configs}
         by_stream = {stream_key(config): config for config in configs}
-        self._streams = [Stream(config, splits[key], device, peers) for key, config in by_stream.items()]
+        streams = {key: Stream(config, splits[key], device, peers) for key, config in by_stream.items()}
+        self._streams = list(streams.values())
         if len({stream.steps for stream in self._streams}) > 1:
             raise ValueError("the members of a cohort must have equally many steps an epoch, but these differ")
-        reads = [list(by_stream).index(stream_key(config)) for config in configs]
+        self._read_by = [streams[stream_key(config)] for config in configs]
         self._evaluator = Evaluator(
             configs, [splits[stream_key(config)] for config in configs], dataset, data, device, peers
         )
         _, channels, height, across = dataset.train_images.shape
-        members = models(configs, (channels, height, across))
-        width = width or len(configs)
+        initial = models(configs, (channels, height, across))
+        self._width = width or len(configs)
+        self.members = tuple(range(len(configs)))
+        """Indices of the configs whose members are still there, ascending; what is returned is in this order."""
         self._stacks = [
             Stack(
-                members[start : start + width],
-                streams=reads[start : start + width],
-                lr=[config.training.lr for config in configs[start : start + width]],
-                weight_decay=[config.training.weight_decay for config in configs[start : start + width]],
+                [initial[index] for index in part],
+                streams=self._stream_indices(part),
+                lr=[configs[index].training.lr for index in part],
+                weight_decay=[configs[index].training.weight_decay for index in part],
                 momentum=self._training.momentum,
                 autocast=torch.bfloat16 if self._training.precision == "bfloat16" else None,
                 device=device,
                 peers=peers,
             )
-            for start in range(0, len(configs), width)
+            for part in self._parts()
         ]
 
     def epoch(self, number: int) -> dict[str, Floats]:
@@ -98,20 +102,63 @@ class Cohort:
 
     def evaluate(self, last: bool) -> dict[str, Floats]:
         """Metrics `[K]`; `last` adds those of the end of a training. NaN where undefined."""
-        return self._evaluator.metrics(self._stacks, last)
+        return self._evaluator.metrics(self._stacks, self.members, last)
 
     def scores(self) -> dict[str, Floats]:
         """Anomaly scores `[K, N]` of the test images by name."""
         return self._evaluator.scores(self._stacks)
+
+    def keep(self, members: Collection[int]) -> None:
+        """All others leave. Those that stay close ranks in as few stacks as there can be, and what none of them reads
+        is drawn no longer."""
+        if set(members) == set(self.members):
+            return
+        places = self._places()
+        self.members = tuple(index for index in self.members if index in members)
+        self._streams = list(dict.fromkeys(self._read_by[index] for index in self.members))
+        self._stacks = [
+            Stack.of([places[index] for index in part], self._stream_indices(part)) for part in self._parts()
+        ]
+
+    def move(self, moves: Mapping[int, Move]) -> None:
+        """Each of these members takes over what its source is now, before any of the moves. ValueError where one of the
+        two is not there, or has no such hyperparameter."""
+        places = self._places()
+        for index, move in moves.items():
+            if not {index, move.source} <= set(self.members):
+                there = ", ".join(map(str, self.members))
+                raise ValueError(f"a member moves to another that runs, but got {index} to {move.source} of {there}")
+        taken = {}
+        for source in {move.source for move in moves.values()}:
+            stack, place = places[source]
+            taken[source] = stack.take(place)
+        for index, move in moves.items():
+            stack, place = places[index]
+            stack.give(place, taken[move.source], move.hyperparameters)
 
     def state(self) -> list[dict[str, Any]]:
         """Everything that training changes, on the CPU."""
         return [stack.state() for stack in self._stacks]
 
     def load_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Take up what `state` returned in a cohort of the same configs and width."""
+        """Take up what `state` returned in a cohort of the same configs, width and members."""
         for stack, saved in zip(self._stacks, state, strict=True):
             stack.load_state(saved)
+
+    def _parts(self) -> list[tuple[int, ...]]:
+        """The members of each stack."""
+        return [self.members[start : start + self._width] for start in range(0, len(self.members), self._width)]
+
+    def _places(self) -> dict[int, tuple[Stack, int]]:
+        """Where each member is."""
+        return {
+            index: (stack, place)
+            for stack, part in zip(self._stacks, self._parts(), strict=True)
+            for place, index in enumerate(part)
+        }
+
+    def _stream_indices(self, members: Sequence[int]) -> list[int]:
+        return [self._streams.index(self._read_by[index]) for index in members]
 
 
 @lru_cache(maxsize=1)

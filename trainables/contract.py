@@ -5,15 +5,15 @@ Shapes: K members of a cohort, B images of a batch, D dimensions of a representa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-Status = Literal["running", "finished", "diverged"]
+Status = Literal["running", "finished", "diverged", "pruned"]
 
 
 class Losses(NamedTuple):
@@ -108,13 +108,17 @@ class Member:
     """What one member of a cohort has reached."""
 
     status: Status
-    """`diverged` is a result: a loss or score was not finite."""
+    """`diverged` is a result: a loss or score was not finite. `pruned` is one, too: it was dropped at a rung."""
     epochs_run: int
     """Epochs completed; for a diverged member the epoch, counted from 1, in which it diverged."""
     metrics: Mapping[str, float | None]
-    """By name; None where undefined or not finite."""
+    """By name; None where undefined or not finite. Of a pruned member its last."""
     error: str | None = None
-    """One line: where and why it diverged."""
+    """One line: where and why it diverged or was pruned."""
+    seconds: float = 0.0
+    """Its share of the cohort's training seconds: those of an epoch are shared by who trained in it."""
+    schedule: str | None = None
+    """Of a member of a population: its hyperparameters over the epochs, as JSON (`population.schedule`)."""
 
 
 @dataclass(frozen=True)
@@ -127,3 +131,27 @@ class Report:
     """Training seconds of the whole cohort so far, those before a resume included."""
     done: bool
     """True for the last report."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A member takes over the weights of another one, with hyperparameters of its own."""
+
+    source: int
+    """Index of the member whose weights, buffers and momentum it copies, as they were before any move."""
+    hyperparameters: Mapping[str, float]
+    """Fusible key -> its value from now on, for every key that the population adapts."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of running members after a report."""
+
+    pruned: Mapping[int, str] = field(default_factory=dict)
+    """Index -> why, in one line. A pruned member leaves the stack."""
+    moves: Mapping[int, Move] = field(default_factory=dict)
+    """Index -> what it becomes."""
+
+
+Judge = Callable[[Report], Verdict]
+"""Is shown each report but the last and says what becomes of the members. The same report gets the same verdict."""

@@ -36,15 +36,16 @@ TOP = 5
 """A probe's guesses beside the first, where there are more classes."""
 
 
-def metric_names(config: TrialConfig, classes: int) -> tuple[str, ...]:
-    """Every metric that the reports of such a trial, on data of so many classes, can hold."""
+def metric_names(config: TrialConfig, classes: int, last: bool = True) -> tuple[str, ...]:
+    """Every metric that the reports of such a trial, on data of so many classes, can hold; those before the last one
+    where not `last`."""
     method, asked = METHODS[config.method], config.evaluation
     names = ["loss", *(f"loss_{part}" for part in method.loss_parts)]
     if config.data.normal_class is not None:
         return (*names, *anomaly.metric_names(method))
     for vector in method.representations:
         names += [f"knn_{vector}", f"knn_weighted_{vector}"] if asked.knn else []
-        names += [f"probe{suffix}_{vector}" for _, suffix in _tops(classes)] if asked.probe_epochs else []
+        names += [f"probe{suffix}_{vector}" for _, suffix in _tops(classes)] if last and asked.probe_epochs else []
     names += posterior.METRICS if method.variance else []
     return (*names, *(f"{name}_{outside}" for outside in asked.outlier_sets for name in ood.metric_names(method)))
 
@@ -72,16 +73,19 @@ class Evaluator:
         self._bank = _resident(self._split.labelled_images, device) if asked.knn or asked.probe_epochs else None
         self._is_outlier_KN = np.array([split.outlier.numpy() for split in splits if split.outlier is not None])
 
-    def metrics(self, stacks: Sequence[Stack], last: bool) -> dict[str, Floats]:
-        """Metrics `[K]` of all members, NaN where undefined; `last` adds those of the end of a training."""
+    def metrics(self, stacks: Sequence[Stack], members: Sequence[int], last: bool) -> dict[str, Floats]:
+        """Metrics `[K]` of the members in the stacks, NaN where undefined; `last` adds those of the end of a training.
+
+        `members`: the places of these K among the configs.
+        """
         if self._config.data.normal_class is not None:
-            return self._anomalies(stacks)
+            return self._anomalies(stacks, members)
         return self._classified(stacks, last) | self._outside(stacks)
 
-    def _anomalies(self, stacks: Sequence[Stack]) -> dict[str, Floats]:
+    def _anomalies(self, stacks: Sequence[Stack], members: Sequence[int]) -> dict[str, Floats]:
         if not self._method.scores:
             return {}
-        return anomaly.evaluate(self.scores(stacks), self._is_outlier_KN, self._method.score_means)
+        return anomaly.evaluate(self.scores(stacks), self._is_outlier_KN[list(members)], self._method.score_means)
 
     def _outside(self, stacks: Sequence[Stack]) -> dict[str, Floats]:
         inside = self.scores(stacks) if self._outliers else {}

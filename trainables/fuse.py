@@ -56,6 +56,52 @@ class Stack:
         self._shared = len(self._streams) == 1
         self._stream_K = torch.tensor([self._streams.index(stream) for stream in streams], device=self.device)
 
+    @classmethod
+    def of(cls, members: Sequence[tuple[Stack, int]], streams: Sequence[int]) -> Stack:
+        """Copies of these members, each given by its stack and its place there, in a stack of their own.
+
+        They go on as they would have gone on where they were; `streams` are numbered anew.
+        """
+        first, _ = members[0]
+        made = cls(
+            [first._method] * len(members),
+            streams=streams,
+            lr=[stack.optimiser.lr[place] for stack, place in members],
+            weight_decay=[stack.optimiser.weight_decay[place] for stack, place in members],
+            momentum=first.optimiser.momentum,
+            autocast=first.autocast,
+            device=first.device,
+            peers=first._peers,
+        )
+        for place, (stack, before) in enumerate(members):
+            made._write(place, stack._read(before))
+        return made
+
+    def take(self, place: int) -> dict[str, dict[str, Tensor]]:
+        """A copy of what training has made of the member at this place: all but its hyperparameters."""
+        own = {f"method.{name}" for name in self._method.fusible}
+        return {
+            kind: {name: tensor.clone() for name, tensor in tensors.items() if name not in own}
+            for kind, tensors in self._read(place).items()
+        }
+
+    def give(self, place: int, taken: Mapping[str, Mapping[str, Tensor]], hyperparameters: Mapping[str, float]) -> None:
+        """The member at this place becomes what was taken of another, and gets these hyperparameters of its own.
+
+        ValueError where one of them is no rate of the optimiser and not fusible.
+        """
+        self._write(place, taken)
+        rates = {name: list(values) for name, values in self._rates().items()}
+        for name, value in hyperparameters.items():
+            if name in rates:
+                rates[name][place] = value
+            elif name in self._method.fusible:
+                self.buffers[f"method.{name}"][place] = value
+            else:
+                able = ", ".join([*rates, *sorted(self._method.fusible)])
+                raise ValueError(f"a member changes its {able}, but got {name}={value}")
+        self.optimiser.set_rates(**rates)
+
     def noise_shape(self, batch: int) -> tuple[int, ...]:
         """Shape of the noise that `step` takes for each stream."""
         return self._method.noise_shape(batch)
@@ -103,21 +149,37 @@ class Stack:
 
     def state(self) -> dict[str, Any]:
         """Everything that `load_state` needs to go on bit for bit on the CPU."""
-        velocity = dict(zip(self.parameters, self.optimiser.velocity, strict=True))
-        return {
-            "parameters": _copied(self.parameters),
-            "buffers": _copied(self.buffers),
-            "velocity": _copied(velocity),
-        }
+        rates = {name: torch.tensor(values, dtype=torch.float64) for name, values in self._rates().items()}
+        return {kind: _copied(tensors) for kind, tensors in self._tensors().items()} | {"rates": rates}
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
-        for name, parameter in self.parameters.items():
-            parameter.copy_(state["parameters"][name])
-        for name, buffer in self.buffers.items():
-            buffer.copy_(state["buffers"][name])
-        for name, velocity in zip(self.parameters, self.optimiser.velocity, strict=True):
-            velocity.copy_(state["velocity"][name])
+        for kind, tensors in self._tensors().items():
+            for name, tensor in tensors.items():
+                tensor.copy_(state[kind][name])
+        self.optimiser.set_rates(**{name: values.tolist() for name, values in state["rates"].items()})
+
+    def _tensors(self) -> dict[str, dict[str, Tensor]]:
+        """All that training changes, `[K, ...]`."""
+        velocity = dict(zip(self.parameters, self.optimiser.velocity, strict=True))
+        return {"parameters": self.parameters, "buffers": self.buffers, "velocity": velocity}
+
+    def _rates(self) -> dict[str, tuple[float, ...]]:
+        """What the optimiser is told of each member, by hyperparameter."""
+        return {"lr": self.optimiser.lr, "weight_decay": self.optimiser.weight_decay}
+
+    def _read(self, place: int) -> dict[str, dict[str, Tensor]]:
+        """One member's slices of the tensors."""
+        return {
+            kind: {name: tensor.detach()[place] for name, tensor in tensors.items()}
+            for kind, tensors in self._tensors().items()
+        }
+
+    @torch.no_grad()
+    def _write(self, place: int, slices: Mapping[str, Mapping[str, Tensor]]) -> None:
+        for kind, tensors in self._tensors().items():
+            for name, tensor in slices[kind].items():
+                tensors[name][place].copy_(tensor)
 
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)

@@ -24,8 +24,12 @@ class StackedSGD:
         self.parameters = list(parameters)
         self.momentum = momentum
         self.velocity = [torch.zeros_like(parameter) for parameter in self.parameters]
-        self._lr = self._per_parameter(lr)
-        self._decay = self._per_parameter(weight_decay)
+        self.set_rates(lr, weight_decay)
+
+    def set_rates(self, lr: Sequence[float], weight_decay: Sequence[float]) -> None:
+        """Each member's learning rate and weight decay from now on."""
+        self.lr, self.weight_decay = tuple(lr), tuple(weight_decay)
+        self._lr, self._decay = self._per_parameter(lr), self._per_parameter(weight_decay)
         self._decays = any(weight_decay)
 
     @torch.no_grad()
@@ -53,5 +57,6 @@ class StackedSGD:
         """One number where all members agree, else a `[K, 1, ...]` tensor for each parameter."""
         if len(set(values)) == 1:
             return float(values[0])
-        stacked_K = torch.tensor(values, dtype=torch.float32, device=self.parameters[0].device)
+        like = self.parameters[0]
+        stacked_K = torch.tensor(values, dtype=like.dtype, device=like.device)
         return [stacked_K.view(-1, *[1] * (parameter.dim() - 1)) for parameter in self.parameters]

@@ -5,6 +5,7 @@ It knows no Ray, no pandas and no store: whoever calls it decides where reports 
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ import torch
 from trainables.checkpoint import Standing, pack, unpack
 from trainables.cohort import Cohort
 from trainables.config import Training, TrialConfig
-from trainables.contract import Member, Report
+from trainables.contract import Judge, Member, Report, Verdict
 from trainables.evaluate import MAY_BE_UNDEFINED
 from trainables.evaluation.anomaly import Floats
 from trainables.peers import ALONE, Peers
@@ -32,78 +33,128 @@ def train(
     save: Callable[[bytes], None] | None = None,
     save_every: float = 30.0,
     peers: Peers = ALONE,
+    judge: Judge | None = None,
 ) -> Iterator[Report]:
     """Train the members of one cohort; they agree on everything that is not fusible.
 
     `width` members are stacked at a time (all by default); 1 steps the members in turn. The results are the same.
     `save` is given a checkpoint at the end of an epoch after every `save_every` seconds of training. With it as
     `resume`, the reports made before it come again and training goes on from there, bit for bit on the CPU; one of
-    other configs is ignored. `peers` train the same cohort and report the same. DataError or ValueError if the data
-    cannot be had or do not serve.
+    other configs is ignored. `peers` train the same cohort and report the same. `judge` says after each report but the
+    last which members are pruned and which move, and what is yielded says so, too; training ends with the last member.
+    Whoever is pruned or diverges leaves the stack. DataError or ValueError if the data cannot be had or do not serve.
     """
     cohort = Cohort(configs, data, torch.device(device), width, peers)
-    now = Standing(epoch=0, seconds=0.0, diverged=(None,) * len(configs), reports=())
+    now = Standing.at_start(len(configs))
     if resume and (found := unpack(resume, configs, width)):
         now, state = found
+        cohort.keep(now.running)
         cohort.load_state(state)
     yield from now.reports
     training = configs[0].training
     if training.epochs == 0:
         yield _untrained(cohort, now)
     saved_at = now.seconds
-    while now.epoch < training.epochs and not all(now.diverged):
+    while now.epoch < training.epochs and now.running:
         now = _one_epoch(cohort, now, training)
         if now.reports and now.reports[-1].epoch == now.epoch:
+            if judge and not now.reports[-1].done:
+                now = _heed(judge(now.reports[-1]), cohort, now)
             yield now.reports[-1]
             if now.reports[-1].done:
                 return
+        cohort.keep(now.running)
         if save and now.seconds - saved_at >= save_every:
             save(pack(configs, width, now, cohort.state()))
             saved_at = now.seconds
 
 
 def _one_epoch(cohort: Cohort, before: Standing, training: Training) -> Standing:
-    """Train an epoch, and evaluate and report where one is due."""
+    """Train an epoch, and evaluate and report where one is due. Who diverges is still in its stack."""
     begun = time.perf_counter()
-    losses = cohort.epoch(before.epoch)
-    now = replace(before, epoch=before.epoch + 1)
-    now = replace(now, diverged=_judge(now, {"loss": losses["loss"]}))
-    last = now.epoch == training.epochs or all(now.diverged)
-    due = last or now.epoch % training.report_every == 0
-    metrics = losses | cohort.evaluate(last) if due and not all(now.diverged) else losses
-    now = replace(now, diverged=_judge(now, metrics), seconds=before.seconds + time.perf_counter() - begun)
-    return replace(now, reports=(*now.reports, _report(now, metrics, last or all(now.diverged)))) if due else now
+    losses, epoch = cohort.epoch(before.epoch), before.epoch + 1
+    diverged = _diverged({"loss": losses["loss"]}, before.running, epoch)
+    lost = len(diverged) == len(before.running)
+    last = lost or epoch == training.epochs
+    due = last or epoch % training.report_every == 0
+    metrics = losses | cohort.evaluate(last) if due and not lost else losses
+    diverged = _diverged(metrics, before.running, epoch) | diverged
+    now = _ended(_later(before, epoch, time.perf_counter() - begun), diverged)
+    if not due:
+        return now
+    done = last or not now.running
+    return replace(now, reports=(*now.reports, _report(now, metrics, before.running, done)))
 
 
-def _untrained(cohort: Cohort, now: Standing) -> Report:
+def _untrained(cohort: Cohort, before: Standing) -> Report:
     """What the members are worth as they were initialised."""
     begun = time.perf_counter()
     metrics = cohort.evaluate(last=True)
-    now = replace(now, diverged=_judge(now, metrics), seconds=time.perf_counter() - begun)
-    return _report(now, metrics, last=True)
+    now = _later(before, 0, time.perf_counter() - begun)
+    return _report(_ended(now, _diverged(metrics, now.running, 0)), metrics, now.running, done=True)
 
 
-def _judge(now: Standing, metrics: Mapping[str, Floats]) -> tuple[Member | None, ...]:
-    """`now.diverged`, and in it every further member one of whose metrics is not finite."""
-
-    def verdict(index: int) -> Member | None:
-        judged = [name for name in metrics if name not in MAY_BE_UNDEFINED]
-        bad = [name for name in judged if not math.isfinite(metrics[name][index])]
-        if not bad:
-            return None
-        return Member("diverged", now.epoch, dict.fromkeys(metrics), f"{bad[0]} was not finite in epoch {now.epoch}")
-
-    return tuple(before or verdict(index) for index, before in enumerate(now.diverged))
+def _later(before: Standing, epoch: int, seconds: float) -> Standing:
+    """So many seconds later, which those who run share."""
+    share, shares = seconds / len(before.running), list(before.shares)
+    for index in before.running:
+        shares[index] += share
+    return replace(before, epoch=epoch, seconds=before.seconds + seconds, shares=tuple(shares))
 
 
-def _report(now: Standing, metrics: Mapping[str, Floats], last: bool) -> Report:
-    members = tuple(
-        diverged
-        or Member(
-            "finished" if last else "running",
-            now.epoch,
-            {name: None if math.isnan(values[index]) else float(values[index]) for name, values in metrics.items()},
-        )
-        for index, diverged in enumerate(now.diverged)
-    )
-    return Report(now.epoch, members, now.seconds, last)
+def _diverged(metrics: Mapping[str, Floats], members: Sequence[int], epoch: int) -> dict[int, Member]:
+    """By index, each of these members, in the order of the metrics, one of whose metrics is not finite."""
+    judged = [name for name in metrics if name not in MAY_BE_UNDEFINED]
+    found = {}
+    for place, index in enumerate(members):
+        bad = [name for name in judged if not math.isfinite(metrics[name][place])]
+        if bad:
+            error = f"{bad[0]} was not finite in epoch {epoch}"
+            found[index] = Member("diverged", epoch, dict.fromkeys(metrics), error)
+    return found
+
+
+def _ended(now: Standing, members: Mapping[int, Member]) -> Standing:
+    """These members, by index, have ended."""
+    ended = list(now.ended)
+    for index, member in members.items():
+        ended[index] = _with_course(now, index, member)
+    return replace(now, ended=tuple(ended))
+
+
+def _with_course(now: Standing, index: int, member: Member) -> Member:
+    """The member with what it has cost and how it has moved."""
+    moves = now.schedules[index]
+    return replace(member, seconds=now.shares[index], schedule=json.dumps(moves) if moves else None)
+
+
+def _report(now: Standing, metrics: Mapping[str, Floats], members: Sequence[int], done: bool) -> Report:
+    """`members`: who was evaluated, in the order of the metrics."""
+
+    def reached(index: int) -> Member:
+        place = members.index(index)
+        found = {name: None if math.isnan(of[place]) else float(of[place]) for name, of in metrics.items()}
+        return _with_course(now, index, Member("finished" if done else "running", now.epoch, found))
+
+    everyone = tuple(ended or reached(index) for index, ended in enumerate(now.ended))
+    return Report(now.epoch, everyone, now.seconds, done)
+
+
+def _heed(verdict: Verdict, cohort: Cohort, now: Standing) -> Standing:
+    """What becomes of the members after the last report, and the report as it then is.
+
+    A verdict that is repeated after a resume may prune a member that has diverged since: it stays as it ended.
+    """
+    cohort.move(verdict.moves)
+    schedules = list(now.schedules)
+    for index, move in verdict.moves.items():
+        schedules[index] += ({"epoch": now.epoch, "from": move.source, **move.hyperparameters},)
+    now, report = replace(now, schedules=tuple(schedules)), now.reports[-1]
+    pruned = {
+        index: replace(report.members[index], status="pruned", error=reason)
+        for index, reason in verdict.pruned.items()
+        if index in now.running
+    }
+    now = _ended(now, pruned)
+    members = tuple(ended or _with_course(now, index, report.members[index]) for index, ended in enumerate(now.ended))
+    return replace(now, reports=(*now.reports[:-1], replace(report, members=members, done=not now.running)))

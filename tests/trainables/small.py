@@ -28,10 +28,6 @@ def three(**changes: Value) -> list[TrialConfig]:
     return [config_of(beta=beta, **{"seed": seed, **changes}) for beta, seed in ((0.5, 0), (1.0, 1), (2.0, 0))]
 
 
-def without_seconds(reports: list[Report]) -> list[Any]:
-    return [(report.epoch, report.members, report.done) for report in reports]
-
-
 def metrics_of(reports: list[Report], member: int) -> list[dict[str, float | None]]:
     return [dict(report.members[member].metrics) for report in reports]
 

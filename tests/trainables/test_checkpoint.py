@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.trainables.small import HERE, config_of, content_of, state_of, three, without_seconds
+from tests.trainables.judged import without_seconds
+from tests.trainables.small import HERE, config_of, content_of, state_of, three
 from trainables.checkpoint import sealed
 from trainables.cohort import Cohort
 from trainables.config import TrialConfig

@@ -84,3 +84,30 @@ def test_a_cohort_of_equal_rates_may_be_cut_differently() -> None:
     for value, reference in zip(different, equal, strict=True):
         torch.testing.assert_close(value[:2], reference[:2], rtol=1e-5, atol=1e-6)
         assert not torch.allclose(value[2], reference[2])
+
+
+@pytest.mark.parametrize("later", [((0.1, 0.1, 0.1), (0.0, 0.0, 0.0)), ((0.05, 0.3, 0.1), (0.0, 0.2, 0.05))])
+def test_rates_that_change_midway_are_torchs_with_the_momentum_kept(later: tuple[tuple[float, ...], ...]) -> None:
+    parameters, first = _start(), ((0.2, 0.01, 0.1), (0.1, 0.0, 0.0))
+    optimiser = StackedSGD(parameters, *first, 0.9)
+    for step in range(STEPS):
+        if step == 8:
+            optimiser.set_rates(*later)
+        optimiser.step(_gradients(step), 1.0)
+    for member in range(K):
+        alone = [value[member].clone().requires_grad_() for value in _start()]
+        sgd = torch.optim.SGD(alone, lr=1.0, momentum=0.9)
+        for step in range(STEPS):
+            lr, decay = later if step >= 8 else first
+            sgd.param_groups[0].update(lr=lr[member], weight_decay=decay[member])
+            for parameter, gradient in zip(alone, _gradients(step), strict=True):
+                parameter.grad = gradient[member].clone()
+            sgd.step()
+        for value, reference in zip(parameters, alone, strict=True):
+            torch.testing.assert_close(value[member], reference.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_rates_of_double_precision_parameters_are_not_rounded() -> None:
+    parameters = [torch.zeros(2, 1, dtype=torch.float64)]
+    StackedSGD(parameters, (0.1, 0.3), (0.0, 0.0), 0.0).step([torch.ones(2, 1, dtype=torch.float64)], 1.0)
+    assert parameters[0].flatten().tolist() == [-0.1, -0.3]

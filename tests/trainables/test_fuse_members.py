@@ -1,0 +1,128 @@
+"""Members that change their stack, or what they are in it: against plain models with torch's own SGD.
+
+Shapes: K members.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainables.awkward import DECAY, LR, STEPS, Awkward, K, batch, models, one_step, plain, schedule, stack_of
+from trainables.fuse import Stack
+
+STREAMS = (0, 1, 2)
+HALF = STEPS // 2
+
+
+def _halfway() -> list[Stack]:
+    """Members 0 and 1 in one stack, member 2 alone in another, after half of the steps."""
+    stacks = [stack_of(models(), STREAMS, part) for part in (slice(0, 2), slice(2, 3))]
+    for step in range(HALF):
+        for stack in stacks:
+            one_step(stack, step)
+    return stacks
+
+
+def _tensors(stack: Stack) -> dict[str, Tensor]:
+    return {name: tensor.detach() for name, tensor in {**stack.parameters, **stack.buffers}.items()}
+
+
+def _assert_plain(stack: Stack, place: int, model: Awkward) -> None:
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    for name, tensor in named.items():
+        got = _tensors(stack)[f"method.{name}"][place]
+        torch.testing.assert_close(got, tensor.detach(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("chosen", [(0, 1, 2), (2, 0), (1, 2), (0, 1), (1,), (2,)])
+def test_members_go_on_in_a_new_stack_as_the_plain_models_they_are(chosen: tuple[int, ...]) -> None:
+    """Whole stacks merged, slices of two, of one, a lone one that was stacked, and one that was not."""
+    stacks = _halfway()
+    places = {0: (stacks[0], 0), 1: (stacks[0], 1), 2: (stacks[1], 0)}
+    made = Stack.of([places[index] for index in chosen], streams=[STREAMS[index] for index in chosen])
+    assert made.size == len(chosen) and made.optimiser.lr == tuple(LR[index] for index in chosen)
+    losses = [one_step(made, step).total for step in range(HALF, STEPS)]
+    for place, index in enumerate(chosen):
+        model = models()[index]
+        expected = plain(model, LR[index], DECAY[index], STREAMS[index])[HALF:]
+        torch.testing.assert_close(torch.stack(losses)[:, place], torch.stack(expected), rtol=1e-4, atol=1e-5)
+        _assert_plain(made, place, model)
+
+
+def test_streams_are_numbered_anew() -> None:
+    stacks = _halfway()
+    made = Stack.of([(stacks[0], 1), (stacks[1], 0)], streams=(0, 1))
+    batches = [batch(HALF, stream) for stream in (1, 2)]
+    got = made.step([views for views, _ in batches], [noise for _, noise in batches], schedule(HALF)).total
+    for stack, place, member in ((stacks[0], 1, 0), (stacks[1], 0, 1)):
+        torch.testing.assert_close(got[member], one_step(stack, HALF).total[place], rtol=1e-4, atol=1e-5)
+
+
+def test_a_new_stack_holds_copies() -> None:
+    stacks = _halfway()
+    before = copy.deepcopy(stacks[0].state())
+    made = Stack.of([(stacks[0], 0), (stacks[0], 1)], streams=(0, 1))
+    assert all(torch.equal(made.state()[kind][name], before[kind][name]) for kind in before for name in before[kind])
+    one_step(made, HALF, streams=2)
+    after = stacks[0].state()
+    assert all(torch.equal(after[kind][name], before[kind][name]) for kind in before for name in before[kind])
+
+
+def test_a_member_that_is_alone_runs_without_vmap(monkeypatch: pytest.MonkeyPatch) -> None:
+    stacks = _halfway()
+    alone = Stack.of([(stacks[0], 1)], streams=(1,))
+    monkeypatch.delattr(torch, "vmap")
+    assert one_step(alone, HALF).total.isfinite().all()
+    with pytest.raises(AttributeError, match="vmap"):
+        one_step(stacks[0], HALF)
+
+
+def test_a_member_takes_over_another_across_stacks_and_goes_on_with_its_own_hyperparameters() -> None:
+    """Member 0 becomes what member 2 is, with a tau, a learning rate and a weight decay that neither had."""
+    stacks = _halfway()
+    untouched = {name: tensor[1].clone() for name, tensor in _tensors(stacks[0]).items()}
+    stacks[0].give(0, stacks[1].take(0), {"tau": 0.7, "lr": 0.03, "weight_decay": 0.2})
+    assert all(torch.equal(tensor[1], untouched[name]) for name, tensor in _tensors(stacks[0]).items())
+    for name, tensor in _tensors(stacks[0]).items():
+        if name == "method.tau":
+            torch.testing.assert_close(tensor, torch.tensor([0.7, 0.5]))
+        else:
+            assert torch.equal(tensor[0], _tensors(stacks[1])[name][0])
+    for mine, theirs in zip(stacks[0].optimiser.velocity, stacks[1].optimiser.velocity, strict=True):
+        assert torch.equal(mine[0], theirs[0]) and mine[0].abs().max() > 0
+    assert stacks[0].optimiser.lr == (0.03, LR[1]) and stacks[0].optimiser.weight_decay == (0.2, DECAY[1])
+
+    model = models(taus=(0.7,) * K)[2]  # its tau has no say in a plain step's gradients, but in its average
+    sgd = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
+    source = {**_tensors(stacks[1]), "method.tau": torch.tensor([0.7])}
+    model.load_state_dict({name.removeprefix("method."): tensor[0] for name, tensor in source.items()})
+    for parameter, velocity in zip(model.parameters(), stacks[1].optimiser.velocity, strict=True):
+        sgd.state[parameter]["momentum_buffer"] = velocity[0].clone()
+    for step in range(HALF, STEPS):
+        views, noise = batch(step, 0)
+        sgd.zero_grad()
+        model.train().losses(*views, noise=noise).total.backward()
+        sgd.param_groups[0].update(lr=0.03 * schedule(step), weight_decay=0.2)
+        sgd.step()
+        model.after_step()
+        one_step(stacks[0], step)
+    _assert_plain(stacks[0], 0, model)
+
+
+def test_what_was_taken_stays_as_it_was() -> None:
+    stack = _halfway()[0]
+    taken = stack.take(1)
+    kept = copy.deepcopy(taken)
+    one_step(stack, HALF)
+    assert all(torch.equal(taken[kind][name], kept[kind][name]) for kind in kept for name in kept[kind])
+    assert "method.tau" not in taken["buffers"] and "method.queue" in taken["buffers"]
+
+
+def test_what_is_not_fusible_cannot_change() -> None:
+    stack = _halfway()[0]
+    with pytest.raises(ValueError, match=r"^a member changes its lr, weight_decay, tau, but got width=8$"):
+        stack.give(0, stack.take(1), {"width": 8})

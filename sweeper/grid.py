@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
 
 Value = bool | int | float | str | None
 
@@ -48,6 +50,11 @@ class Grid:
         """What the key is in this grid; none where it says nothing of it."""
         return self.axes.get(key, (self.fixed[key],) if key in self.fixed else ())
 
+    @property
+    def count(self) -> int:
+        """Trials."""
+        return math.prod(map(len, self.axes.values()))
+
     def combinations(self) -> Iterator[dict[str, Value]]:
         """Key -> value for each trial."""
         for values in itertools.product(*self.axes.values()):
@@ -72,31 +79,13 @@ class Grids:
         axes: Mapping[str, tuple[Value, ...]],
         keys: Callable[[str], Collection[str]],
     ) -> Grids:
-        """The grids with these keys fixed or varied, each where its method (whose `keys` are given) has them.
+        """The grids with these keys fixed or varied, as `change_each` does it."""
+        return Grids(change_each(self.grids, fixed, axes, keys))
 
-        A `method` among them chooses the grids of that method, and so does a `dataset` where the grids differ in it.
-        SpecError for a value that no grid has, or a key that none of their methods has.
-        """
-        Grid({}, {}).changed(fixed, axes)  # refuses what makes no sense in any grid
-        kept = self.grids
-        for key in ("method", "dataset"):
-            wanted = axes.get(key, (fixed[key],) if key in fixed else ())
-            if wanted and (key == "method" or len({grid.values(key) for grid in kept}) > 1):
-                kept = _choose(kept, key, wanted)
-                fixed = {name: value for name, value in fixed.items() if name != key}
-                axes = {name: values for name, values in axes.items() if name != key}
-        own = [set(keys(str(grid.fixed["method"]))) - grid.pinned for grid in kept]
-        for key in {**fixed, **axes}:
-            if not any(key in known for known in own):
-                raise SpecError(f"no method of these trials has the key '{key}' to change")
-        changed = [
-            grid.changed(
-                {key: value for key, value in fixed.items() if key in known},
-                {key: values for key, values in axes.items() if key in known},
-            )
-            for grid, known in zip(kept, own, strict=True)
-        ]
-        return Grids(tuple(changed))
+    @property
+    def count(self) -> int:
+        """Trials of all."""
+        return sum(grid.count for grid in self.grids)
 
     def combinations(self) -> Iterator[dict[str, Value]]:
         """Key -> value for each trial."""
@@ -104,21 +93,65 @@ class Grids:
             yield from grid.combinations()
 
 
-Space = Grid | Grids
-"""What a preset holds."""
+class Part(Protocol):
+    """One of several grids, or of several searches."""
+
+    @property
+    def fixed(self) -> Mapping[str, Value]: ...
+    @property
+    def axes(self) -> Mapping[str, tuple[Value, ...]]: ...
+    @property
+    def pinned(self) -> frozenset[str]: ...
+    def values(self, key: str) -> tuple[Value, ...]: ...
+    def changed(self, fixed: Mapping[str, Value], axes: Mapping[str, tuple[Value, ...]]) -> Self: ...
 
 
-def _choose(grids: Sequence[Grid], key: str, wanted: Sequence[Value]) -> tuple[Grid, ...]:
-    """The grids that have any of these values, and of an axis these alone. SpecError for a value that none has."""
-    there = dict.fromkeys(value for grid in grids for value in grid.values(key))
+P = TypeVar("P", bound=Part)
+
+
+def change_each(
+    parts: Sequence[P],
+    fixed: Mapping[str, Value],
+    axes: Mapping[str, tuple[Value, ...]],
+    keys: Callable[[str], Collection[str]],
+) -> tuple[P, ...]:
+    """The parts with these keys fixed or varied, each where its method (whose `keys` are given) has them.
+
+    A `method` among them chooses the parts of that method, and so does a `dataset` where the parts differ in it.
+    SpecError for a value that no part has, or a key that none of their methods has.
+    """
+    Grid({}, {}).changed(fixed, axes)  # refuses what makes no sense in any part
+    kept = tuple(parts)
+    for key in ("method", "dataset"):
+        wanted = axes.get(key, (fixed[key],) if key in fixed else ())
+        if wanted and (key == "method" or len({part.values(key) for part in kept}) > 1):
+            kept = _choose(kept, key, wanted)
+            fixed = {name: value for name, value in fixed.items() if name != key}
+            axes = {name: values for name, values in axes.items() if name != key}
+    own = [set(keys(str(part.fixed["method"]))) - part.pinned for part in kept]
+    for key in {**fixed, **axes}:
+        if not any(key in known for known in own):
+            raise SpecError(f"no method of these trials has the key '{key}' to change")
+    return tuple(
+        part.changed(
+            {key: value for key, value in fixed.items() if key in known},
+            {key: values for key, values in axes.items() if key in known},
+        )
+        for part, known in zip(kept, own, strict=True)
+    )
+
+
+def _choose(parts: Sequence[P], key: str, wanted: Sequence[Value]) -> tuple[P, ...]:
+    """The parts that have any of these values, and of an axis these alone. SpecError for a value that none has."""
+    there = dict.fromkeys(value for part in parts for value in part.values(key))
     for value in wanted:
         if value not in there:
             raise SpecError(unknown(f"{key} in this sweep", str(value), [str(one) for one in there]))
     kept = []
-    for grid in grids:
-        here = tuple(value for value in grid.values(key) if value in wanted)
+    for part in parts:
+        here = tuple(value for value in part.values(key) if value in wanted)
         if here:
-            kept.append(grid.changed({}, {key: here}) if key in grid.axes else grid)
+            kept.append(part.changed({}, {key: here}) if key in part.axes else part)
     return tuple(kept)
 
 

@@ -1,4 +1,4 @@
-"""What a search_spaces file may say: a Sweep of presets, each a Grid or several, and how to show its rows."""
+"""What a search_spaces file may say: a Sweep of presets, each of grids or of searches, and how to show its rows."""
 
 from __future__ import annotations
 
@@ -6,33 +6,20 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
-from sweeper.grid import Grid, Grids, Space, SpecError, Value, unknown
+from sweeper.grid import Grid, Grids, SpecError, Value, unknown
+from sweeper.metric import Direction, Metric
+from sweeper.rules import Halving, Population
+from sweeper.study import Search, Searches
 
 __all__ = [
-    "Direction", "Grid", "Grids", "Heatmap", "Metric", "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
-    "find", "names",
+    "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population", "Search", "Searches", "Space",
+    "SpecError", "Sweep", "Table", "Trajectory", "Value", "find", "names",
 ]  # fmt: skip
 
-Direction = Literal["maximize", "minimize"]
-
-
-@dataclass(frozen=True)
-class Metric:
-    name: str
-    """As in the rows, e.g. `auroc_joint`."""
-    direction: Direction | None = None
-    """Which way is better; None for what is neither, which no heatmap shows and no table begins with."""
-    percent: bool = False
-    """A share in [0, 1] that tables and figures show in percent, as papers print accuracies."""
-
-    @property
-    def better(self) -> Direction:
-        """Its direction. SpecError where it has none."""
-        if self.direction is None:
-            raise SpecError(f"what a heatmap shows or comes first has a direction, but {self.name} has none")
-        return self.direction
+Space = Grid | Grids | Search | Searches
+"""What a preset holds."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +93,8 @@ class Sweep:
     """By name; the first is the paper's, and the default."""
     heatmaps: tuple[Heatmap, ...] = ()
     tables: tuple[Table, ...] = ()
-    """At least one heatmap or table; the metric of the first says which trial is best."""
+    """At least one heatmap or table where presets are grids; the metric of the first says which trial is best. Of a
+    search its first objective does."""
     trajectories: tuple[Trajectory, ...] = ()
     over: str = "trials"
     """What a heatmap's cells average over, as a plural noun."""
@@ -114,14 +102,20 @@ class Sweep:
     """An axis: a table of the first heatmap's best cell by its values."""
     correlations: tuple[tuple[str, str], ...] = ()
     """Pairs of metrics: their correlation over the cells of the first heatmap."""
+    contours: tuple[tuple[str, str], ...] = ()
+    """Pairs of searched keys: the objective of a search over them."""
 
     def __post_init__(self) -> None:
-        if not self.presets or not (self.heatmaps or self.tables):
-            raise SpecError("a sweep must have at least one preset and one heatmap or table")
+        grids = any(isinstance(space, Grid | Grids) for space in self.presets.values())
+        if not self.presets or (grids and not (self.heatmaps or self.tables)):
+            raise SpecError("a sweep must have at least one preset, and for grids one heatmap or table")
         if (self.breakdown or self.correlations) and not self.heatmaps:
             raise SpecError("a breakdown and correlations are of the first heatmap, but there is none")
-        for metric in (*(heatmap.metric for heatmap in self.heatmaps), self.headline):
+        for metric in self._ranked:
             _ = metric.better
+            ways = {other.direction for other in self._ranked if other.name == metric.name}
+            if len(ways) > 1:
+                raise SpecError(f"a metric has one direction, but {metric.name} is both maximized and minimized")
         for kind, shown in (("table", self.tables), ("trajectory", self.trajectories)):
             found = [one.name for one in shown]
             if len(set(found)) < len(found):
@@ -132,8 +126,20 @@ class Sweep:
         return replace(self, tables=tuple(one for one in self.tables if not one.presets or preset in one.presets))
 
     @property
-    def headline(self) -> Metric:
+    def _ranked(self) -> tuple[Metric, ...]:
+        """Every metric that something is ranked by."""
+        searches = (space for space in self.presets.values() if isinstance(space, Search | Searches))
+        return (
+            *(heatmap.metric for heatmap in self.heatmaps),
+            *(table.metrics[0] for table in self.tables[:1]),
+            *(metric for search in searches for metric in search.objectives),
+        )
+
+    def headline(self, preset: str) -> Metric:
         """The metric that says which trial is best."""
+        space = self.presets[preset]
+        if isinstance(space, Search | Searches):
+            return space.objectives[0]
         return self.heatmaps[0].metric if self.heatmaps else self.tables[0].metrics[0]
 
     @property

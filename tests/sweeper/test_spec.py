@@ -32,9 +32,9 @@ def test_the_first_preset_is_the_default_and_others_go_by_name() -> None:
 
 @pytest.mark.parametrize("parts", [{"presets": {}}, {"heatmaps": ()}, {"presets": {}, "heatmaps": ()}])
 def test_a_sweep_has_presets_and_shows_something(parts: dict[str, Any]) -> None:
-    with pytest.raises(SpecError, match="must have at least one preset and one heatmap or table"):
+    with pytest.raises(SpecError, match="must have at least one preset, and for grids one heatmap or table"):
         sweep(**parts)
-    assert sweep(heatmaps=(), tables=(TABLE,)).headline == KNN
+    assert sweep(heatmaps=(), tables=(TABLE,)).headline("paper") == KNN
 
 
 @pytest.mark.parametrize("parts", [{"breakdown": "seed"}, {"correlations": (("auroc", "loss"),)}])
@@ -87,13 +87,13 @@ def test_a_preset_has_the_tables_of_its_own_and_those_of_all() -> None:
     assert [table.name for table in of_both.of("digits").tables] == ["all"]
     assert of_both.of("digits").heatmaps == (HEATMAP,)
     only = sweep(heatmaps=(), tables=tables[1:])
-    with pytest.raises(SpecError, match="at least one preset and one heatmap or table"):
+    with pytest.raises(SpecError, match="at least one preset, and for grids one heatmap or table"):
         only.of("digits")
 
 
 def test_the_first_view_says_which_trial_is_best() -> None:
-    assert sweep(tables=(TABLE,)).headline == AUROC
-    assert sweep(heatmaps=(), tables=(Table("t", ("nu",), (LOSS, KNN)), TABLE)).headline == LOSS
+    assert sweep(tables=(TABLE,)).headline("paper") == AUROC
+    assert sweep(heatmaps=(), tables=(Table("t", ("nu",), (LOSS, KNN)), TABLE)).headline("paper") == LOSS
 
 
 def test_all_that_is_shown_and_over_what() -> None:

@@ -1,0 +1,80 @@
+"""Searches of functions that cost nothing, for the tests of what proposes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from sweeper.grid import Value
+from sweeper.metric import Metric
+from sweeper.search import Engine, Told
+from sweeper.study import Search, Study
+
+LOSS, AUROC = Metric("loss", "minimize"), Metric("auroc", "maximize")
+NUMBERS: Mapping[str, BaseDistribution] = {
+    "lr": FloatDistribution(1e-4, 1.0, log=True),
+    "depth": IntDistribution(1, 9, step=2),
+    "beta": FloatDistribution(0.0, 2.0),
+}
+MIXED = {
+    **NUMBERS,
+    "kernel": CategoricalDistribution(("imq", None, 2)),
+    "whiten": CategoricalDistribution((True, False)),
+    "width": FloatDistribution(0.5, 0.5),
+}
+WAVE = 6
+CUBE: Mapping[str, BaseDistribution] = {key: FloatDistribution(0.0, 1.0) for key in "vwxy"}
+SQUARE = {key: CUBE[key] for key in "xy"}
+
+Params = Mapping[str, Any]
+Outcome = Callable[[Any], Told]
+"""Of an `Asked`; Any, here and below, because its values are what the space says."""
+
+
+def study(sampler: Any, space: Mapping[str, BaseDistribution] | None = None, **rules: Any) -> Study:
+    """The one study of a search; MIXED is its space unless said, or what of it the sampler takes."""
+    space = space or (NUMBERS if sampler == "cmaes" else MIXED)
+    said: dict[str, Any] = {"metric": LOSS, "wave": WAVE, "trials": 600} | rules
+    return next(Search(space, {"method": "vje"}, sampler=sampler, **said).studies())
+
+
+def loss(params: Params) -> float:
+    return math.log10(params["lr"] / 0.01) ** 2 + (params["beta"] - 1.5) ** 2 + params["depth"] / 10
+
+
+def eventful(asked: Any) -> Told:
+    """Most trials finish; some are pruned, some diverge, some fail."""
+    value, number = loss(asked.params), asked.number
+    if number % 7 == 3:
+        return Told(number, "pruned", (None,), {2: value + 1, 4: value + 0.5})
+    if number % 7 == 5:
+        return Told(number, "diverged", (math.nan,))
+    if number % 11 == 6:
+        return Told(number, "failed", (None,))
+    return Told(number, "finished", (value,), {2: value + 1, 8: value})
+
+
+def two(asked: Any) -> Told:
+    """Two objectives of opposite directions, in the order LOSS, AUROC."""
+    if asked.number % 7 == 5:
+        return Told(asked.number, "diverged", (None, None))
+    return Told(asked.number, "finished", (loss(asked.params), 1 - abs(asked.params["beta"] - 0.5)))
+
+
+def waves(
+    engine: Engine,
+    count: int,
+    outcome: Outcome,
+    known: Mapping[int, Mapping[str, Value]] | None = None,
+    size: int = WAVE,
+) -> list[Any]:
+    """Ask and tell `count` waves."""
+    found: list[Any] = []
+    for _ in range(count):
+        asked = engine.ask(size, known or {})
+        engine.tell([outcome(one) for one in asked])
+        found += asked
+    return found

@@ -1,0 +1,145 @@
+"""The board in this process: who waits, for what, and in which order the driver's word counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from sweeper.board import Board, Rule
+
+RULE = Rule("auroc", "maximize", 2, ((1, 3), (3,)))
+
+
+def board(patience: float = 5.0) -> Board:
+    return Board({"one": RULE, "other": RULE}, patience)
+
+
+async def settled(*waiting: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
+    """The calls, as far as they come without anybody else."""
+    tasks = [asyncio.ensure_future(one) for one in waiting]
+    for _ in range(50):
+        await asyncio.sleep(0)
+    return tasks
+
+
+def test_a_cohort_waits_for_the_lower_ones_of_its_own_study() -> None:
+    async def scene() -> None:
+        made = board()
+        await made.expect(0, "one", 0, "low", [0, 0])
+        await made.expect(1, "one", 1, "high", [0, 0])
+        await made.expect(2, "other", 0, "elsewhere", [0, 0])
+        (high,) = await settled(made.judge("high", 1, {0: 5.0, 1: 3.0}))
+        assert await made.judge("elsewhere", 1, {0: 1.0, 1: 0.0}) == {
+            1: "0 at epoch 1 was not among the best 1 of 2 (1 or better)"
+        }
+        assert not high.done()
+        assert set(await made.judge("low", 1, {0: 4.0, 1: 6.0})) == {0}
+        assert set(await high) == {1}
+
+    asyncio.run(asyncio.wait_for(scene(), 5))
+
+
+def test_the_end_of_a_lower_cohort_is_worth_its_report() -> None:
+    async def scene() -> None:
+        made = board()
+        await made.expect(0, "one", 0, "low", [0])
+        await made.expect(1, "one", 1, "high", [0, 0])
+        (high,) = await settled(made.judge("high", 1, {0: 5.0, 1: 3.0}))
+        assert not high.done()
+        await made.end(2, "low")
+        assert set(await high) == {1}
+
+    asyncio.run(asyncio.wait_for(scene(), 5))
+
+
+def test_a_cohort_that_is_pruned_whole_is_not_waited_for_at_the_next_rung() -> None:
+    async def scene() -> None:
+        made = board()
+        for place, cohort in enumerate(("best", "worst", "good")):
+            await made.expect(place, "one", place, cohort, [0])
+        await made.judge("best", 1, {0: 9.0})
+        await made.post(3, "good", 1, {0: 8.0})
+        await made.judge("best", 3, {0: 9.0})
+        (good,) = await settled(made.judge("good", 3, {0: 10.0}))
+        assert not good.done()
+        assert set(await made.judge("worst", 1, {0: 1.0})) == {0}
+        assert await good == {}
+
+    asyncio.run(asyncio.wait_for(scene(), 5))
+
+
+def test_a_cohort_is_answered_as_soon_as_what_it_waits_for_is_known() -> None:
+    async def scene() -> None:
+        made = board()
+        for place, brackets in enumerate(([0], [0, 1], [1])):
+            await made.expect(place, "one", place, ["low", "middle", "high"][place], brackets)
+        (high,) = await settled(made.judge("high", 3, {0: 5.0}))
+        assert not high.done()
+        (middle,) = await settled(made.judge("middle", 3, {0: 4.0, 1: 6.0}))
+        assert set(await high) == {0}, "it shares no bracket with the lowest"
+        assert not middle.done()
+
+        made = board()
+        for place, cohort in enumerate(("low", "middle", "high")):
+            await made.expect(place, "one", place, cohort, [0])
+        (middle,) = await settled(made.judge("middle", 1, {0: -1.0}))
+        (high,) = await settled(made.judge("high", 3, {0: 5.0}))
+        (low,) = await settled(made.judge("low", 3, {0: 7.0}))
+        assert not middle.done() and await low == {}
+        assert await made.judge("low", 1, {0: 7.0}) == {}
+        assert set(await middle) == {0}
+        assert set(await high) == {0}, "the one between was pruned"
+
+    asyncio.run(asyncio.wait_for(scene(), 5))
+
+
+def test_a_call_that_waited_for_a_worker_that_died_hinders_nobody() -> None:
+    async def scene() -> None:
+        made = board()
+        await made.expect(0, "one", 0, "low", [0])
+        await made.expect(1, "one", 1, "high", [0, 0])
+        dead, cancelled = await settled(*[made.judge("high", 1, {0: 5.0, 1: 6.0}) for _ in range(2)])
+        cancelled.cancel()
+        (again,) = await settled(made.judge("high", 1, {0: 5.0, 1: 6.0}))
+        await made.judge("low", 1, {0: 1.0})
+        assert set(await again) == set(await dead) == {0}
+
+    asyncio.run(asyncio.wait_for(scene(), 5))
+
+
+def test_the_drivers_calls_count_in_their_order_however_they_arrive() -> None:
+    async def scene() -> None:
+        made = board()
+        late = await settled(
+            made.end(2, "low"),
+            made.expect(1, "one", 1, "high", [0, 0]),
+            made.judge("high", 1, {0: 5.0, 1: 3.0}),
+        )
+        assert not any(task.done() for task in late)
+        await made.seed(0, "one", 0, [0, 0], {1: {0: 9.0, 1: 4.0}})
+        with pytest.raises(KeyError, match="low"):
+            await late[0]
+        assert set(await late[2]) == {1}, "compared with what was seeded before"
+        await made.end(3, "high")
+
+    asyncio.run(asyncio.wait_for(scene(), 5))
+
+
+def test_a_cohort_that_the_driver_never_speaks_of_is_refused_in_one_line() -> None:
+    async def scene() -> None:
+        made = board(patience=0.05)
+        await made.expect(0, "one", 0, "low", [0])
+        with pytest.raises(LookupError, match="no cohort 'stray' is expected at any rung; there are: low"):
+            await made.judge("stray", 1, {0: 1.0})
+        assert await made.rule("low") == RULE
+
+    asyncio.run(asyncio.wait_for(scene(), 5))
+
+
+def test_a_rule_deals_brackets_by_its_ladders() -> None:
+    assert RULE.epochs == {1, 3}
+    assert set(RULE.brackets(range(100))) == {0, 1}
+    assert Rule("auroc", "maximize", 3, ((2, 6),)).brackets(range(5)) == (0,) * 5

@@ -1,0 +1,198 @@
+"""Who goes on at a rung, for whom it is waited, and which trials start in which bracket."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+
+import pytest
+
+from sweeper.rungs import Rungs, deal
+
+
+def test_the_best_share_goes_on_and_the_others_are_told_why() -> None:
+    rungs = Rungs("maximize", 3, [(6,)])
+    rungs.expect(0, [0] * 12)
+    rungs.expect(1, [0] * 4)
+    rungs.post(0, 6, {index: 0.90 + 0.001 * index for index in range(12)})
+    rungs.post(1, 6, {0: 0.83, 1: 0.95, 2: None, 3: 0.9085})
+    assert rungs.verdict(1, 6) == {
+        0: "0.83 at epoch 6 was not among the best 5 of 15 (0.9085 or better)",
+        2: "no value at epoch 6 was not among the best 5 of 15 (0.9085 or better)",
+    }
+
+
+def test_the_first_of_equals_goes_on() -> None:
+    rungs = Rungs("minimize", 2, [(1,)])
+    for place in range(2):
+        rungs.expect(place, [0, 0])
+        rungs.post(place, 1, {0: 0.5, 1: 0.5})
+    assert set(rungs.verdict(0, 1)) == {1}
+    assert rungs.verdict(1, 1) == {
+        index: "0.5 at epoch 1 was not among the best 2 of 4 (0.5, first of equals)" for index in range(2)
+    }
+
+
+def test_where_nobody_has_a_value_one_of_a_cohort_goes_on() -> None:
+    rungs = Rungs("maximize", 2, [(1,)])
+    rungs.expect(0, [0, 0])
+    rungs.post(0, 1, {0: math.nan, 1: None})
+    assert rungs.verdict(0, 1) == {1: "no value at epoch 1, where nobody had one and the first went on"}
+
+
+def test_an_infinite_value_is_no_value() -> None:
+    rungs = Rungs("maximize", 2, [(1,)])
+    rungs.expect(0, [0, 0])
+    rungs.post(0, 1, {0: math.inf, 1: -3.0})
+    assert set(rungs.verdict(0, 1)) == {0}
+
+
+def test_of_what_is_posted_twice_the_first_counts() -> None:
+    rungs = Rungs("maximize", 2, [(1,)])
+    rungs.expect(0, [0, 0])
+    rungs.post(0, 1, {0: 1.0, 1: 2.0})
+    rungs.post(0, 1, {0: 5.0, 1: 0.0})
+    assert set(rungs.verdict(0, 1)) == {0}
+
+
+def test_a_verdict_never_changes() -> None:
+    rungs = Rungs("maximize", 2, [(1, 2)])
+    for place, values in enumerate(({0: 1.0, 1: 2.0}, {0: 0.1}, {0: 1.5, 1: 1.6, 2: 1.7})):
+        rungs.expect(place, [0] * len(values))
+        rungs.post(place, 1, values)
+    assert [set(rungs.verdict(place, 1)) for place in range(3)] == [{0}, {0}, {0}]
+    rungs.post(0, 2, {1: 0.3})
+    rungs.post(2, 2, {1: 0.2, 2: 0.1})
+    first = rungs.verdict(2, 2)
+    rungs.post(1, 2, {0: -9.0})  # of one that was pruned: it would make room for another of four
+    assert rungs.verdict(2, 2) == first and set(first) == {1, 2}
+    first.clear()
+    assert rungs.verdict(2, 2)
+
+
+def test_a_lower_cohort_is_waited_for_until_it_reports_or_ends() -> None:
+    rungs = Rungs("maximize", 2, [(1, 2), (2,)])
+    for place, brackets in enumerate(([0], [0], [1], [0])):
+        rungs.expect(place, brackets)
+    rungs.post(3, 1, {0: 1.0})
+    assert not rungs.ready(3, 1)
+    rungs.post(0, 1, {0: 2.0})
+    assert not rungs.ready(3, 1)
+    rungs.end(1)
+    assert rungs.ready(3, 1), "a cohort whose bracket has no such rung is not waited for"
+    assert rungs.ready(0, 1), "a higher one is not waited for"
+    assert not rungs.ready(3, 2), "it has not reported there itself"
+    with pytest.raises(ValueError, match="place 3 at epoch 2 is not ready"):
+        rungs.verdict(3, 2)
+
+
+def test_a_cohort_whose_members_were_all_pruned_is_not_waited_for() -> None:
+    rungs = Rungs("maximize", 2, [(1, 2)])
+    for place, value in enumerate((2.0, 1.0, 3.0)):
+        rungs.expect(place, [0])
+        rungs.post(place, 1, {0: value})
+    rungs.post(0, 2, {0: 2.0})
+    rungs.post(2, 2, {0: 3.0})
+    assert not rungs.ready(2, 2)
+    assert set(rungs.verdict(1, 1)) == {0}
+    assert rungs.ready(2, 2)
+
+
+def test_an_epoch_that_is_no_rung_of_a_members_bracket_prunes_nothing() -> None:
+    rungs = Rungs("maximize", 2, [(1, 2), (2,)])
+    rungs.expect(0, [0, 1, 0, 1])
+    values = {index: float(index) for index in range(4)}
+    for epoch, pruned in ((1, {0}), (2, {1}), (3, set())):
+        rungs.post(0, epoch, {index: value for index, value in values.items() if epoch == 1 or index})
+        assert set(rungs.verdict(0, epoch)) == pruned
+
+
+def test_what_is_posted_after_the_end_is_not_counted() -> None:
+    rungs = Rungs("maximize", 2, [(1,)])
+    rungs.expect(0, [0])
+    rungs.expect(1, [0])
+    rungs.end(0)
+    rungs.post(0, 1, {0: 9.0})
+    rungs.post(1, 1, {0: 1.0})
+    assert rungs.verdict(1, 1) == {}
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    rungs = Rungs("maximize", 2, [(1,)])
+    rungs.expect(3, [0, 0])
+    rungs.expect(3, [0, 0])
+    with pytest.raises(ValueError, match="place 3 is expected with other brackets again"):
+        rungs.expect(3, [0])
+    with pytest.raises(ValueError, match="places must be expected in order, but got place 2 after 3"):
+        rungs.expect(2, [0])
+    with pytest.raises(ValueError, match="`0 <= bracket < 1` must hold, but got bracket=1"):
+        rungs.expect(4, [1])
+    with pytest.raises(ValueError, match="has 2 members, but got member 2"):
+        rungs.post(3, 1, {2: 0.5})
+    with pytest.raises(ValueError, match="no cohort is expected at place 5; places are: 3"):
+        rungs.post(5, 1, {0: 0.5})
+
+
+def test_halving_finds_the_best_of_noisy_curves_at_a_fraction_of_the_epochs() -> None:
+    """54 trials in cohorts of 6: noise shrinks as they train, and the best should be trained to the end."""
+    kept, trained = 0, 0
+    for seed in range(40):
+        drawn = random.Random(seed)
+        true = [drawn.gauss(0, 1) for _ in range(54)]
+        curves = [{epoch: value + drawn.gauss(0, 0.3) / math.sqrt(epoch) for epoch in range(1, 28)} for value in true]
+        cohorts = [curves[begin : begin + 6] for begin in range(0, 54, 6)]
+        rungs = Rungs("maximize", 3, [(1, 3, 9)])
+        survivors = []
+        for place, cohort in enumerate(cohorts):
+            rungs.expect(place, [0] * 6)
+            running = list(range(6))
+            for epoch in range(1, 28):
+                trained += len(running)
+                if epoch in (1, 3, 9):
+                    rungs.post(place, epoch, {index: cohort[index][epoch] for index in running})
+                    verdict = rungs.verdict(place, epoch)
+                    running = [index for index in running if index not in verdict]
+            survivors += [6 * place + index for index in running]
+        kept += max(range(54), key=true.__getitem__) in survivors
+    assert kept >= 34 and trained < 0.25 * 40 * 54 * 27, (kept, trained)
+
+
+@pytest.mark.parametrize(
+    ("brackets", "factor", "rungs"), [(1, 3, 4), (2, 2, 2), (3, 3, 3), (4, 3, 4), (3, 4, 5), (2, 3, 5)]
+)
+def test_brackets_train_for_equally_many_epochs(brackets: int, factor: int, rungs: int) -> None:
+    """Played through: of those that start in a bracket, 1 / factor goes on at each rung; the last takes all epochs."""
+    counts = Counter(deal(range(3000), brackets, factor, rungs))
+    assert sorted(counts) == list(range(brackets))
+    budgets = []
+    for bracket in range(brackets):
+        trials, before, epochs = float(counts[bracket]), 0, 0.0
+        for rung in range(bracket, rungs + 1):
+            epochs += trials * (factor**rung - before)
+            trials, before = trials / factor, factor**rung
+        budgets.append(epochs)
+    assert max(budgets) < 1.03 * min(budgets)
+
+
+def test_brackets_get_about_as_many_trials_as_in_hyperband() -> None:
+    """Algorithm 1 with R = 81 and factor 3: 81, 34, 15 and 8 trials with 4, 3, 2 and 1 rungs (and 5 with none)."""
+    counts = Counter(deal(range(1380), 4, 3))
+    for bracket, paper in enumerate((81, 34, 15, 8)):
+        assert 0.8 < counts[bracket] / 10 / paper < 1.2
+
+
+@pytest.mark.parametrize("wave", [8, 32])
+def test_every_wave_has_its_share_of_each_bracket(wave: int) -> None:
+    whole = deal(range(320), 3, 3)
+    share = [count / 320 for _, count in sorted(Counter(whole).items())]
+    for begin in range(0, 320, wave):
+        numbers = range(begin, begin + wave)
+        assert deal(numbers, 3, 3) == whole[begin : begin + wave], "a trial's bracket depends on its number alone"
+        counts = Counter(deal(numbers, 3, 3))
+        assert all(abs(counts[bracket] - wave * share[bracket]) < 2.5 for bracket in range(3))
+
+
+def test_more_brackets_than_rungs_are_refused() -> None:
+    with pytest.raises(ValueError, match="`1 <= brackets <= rungs` must hold, but got brackets=3, rungs=2"):
+        deal([0], 3, 3, rungs=2)

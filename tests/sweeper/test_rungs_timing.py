@@ -1,0 +1,171 @@
+"""Decisions of cohorts that run at random speeds, against a plain formulation that trains one after the other."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from sweeper.metric import Direction
+from sweeper.rungs import Rungs
+
+LADDERS = ((1, 3, 9), (3, 9), (9,))
+LAST = 12
+Curve = Mapping[int, float | None]
+"""Epoch -> value."""
+Decisions = dict[tuple[int, int], set[int]]
+"""(place, epoch) -> who is pruned there."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """One cohort of a made-up study."""
+
+    brackets: tuple[int, ...]
+    curves: tuple[Curve, ...]
+    fails: int
+    """The epoch in which it fails for good; after the last one it does not."""
+
+
+def made_up(seed: int, places: int = 9) -> list[Made]:
+    """Cohorts of several sizes; values with many ties, some missing."""
+    drawn = random.Random(seed)
+
+    def value() -> float | None:
+        return drawn.choice([None, math.nan, *(float(drawn.randrange(6)) for _ in range(8))])
+
+    cohorts = []
+    for _ in range(places):
+        size = drawn.randrange(1, 6)
+        curves = tuple({epoch: value() for epoch in range(1, LAST + 1)} for _ in range(size))
+        fails = drawn.choice([drawn.randrange(1, LAST), *[LAST + 1] * 4])
+        cohorts.append(Made(tuple(drawn.randrange(3) for _ in range(size)), curves, fails))
+    return cohorts
+
+
+def one_after_the_other(study: Sequence[Made], direction: Direction, factor: int) -> Decisions:
+    """Every cohort trains to its end before the next begins; a member is counted out by how many are before it."""
+    seen: dict[tuple[int, int], list[float]] = {}
+    decisions: Decisions = {}
+    for place, cohort in enumerate(study):
+        running = set(range(len(cohort.curves)))
+        for epoch in sorted({epoch for ladder in LADDERS for epoch in ladder}):
+            if epoch >= cohort.fails or not running:
+                break
+            leave = set[int]()
+            for bracket, ladder in enumerate(LADDERS):
+                here = [index for index in sorted(running) if cohort.brackets[index] == bracket]
+                if epoch not in ladder:
+                    continue
+                earlier = seen.setdefault((epoch, bracket), [])
+                own = [(index, cohort.curves[index][epoch]) for index in here]
+                good = [(index, value) for index, value in own if value is not None and not math.isnan(value)]
+                count = len(earlier) + len(good)
+                stays = max(1, count // factor)
+                for index in here:
+                    mine = next((value for other, value in good if other == index), None)
+                    if mine is None:
+                        if count or index != here[0]:
+                            leave.add(index)
+                        continue
+                    better = [value > mine if direction == "maximize" else value < mine for value in earlier]
+                    before = sum(better) + sum(value == mine for value in earlier)
+                    for other, value in good:
+                        ahead = value > mine if direction == "maximize" else value < mine
+                        before += ahead or (value == mine and other < index)
+                    if before >= stays:
+                        leave.add(index)
+                earlier += [value for _, value in good]
+            if any(epoch in LADDERS[bracket] for bracket in cohort.brackets):
+                decisions[place, epoch] = leave
+            running -= leave
+    return decisions
+
+
+class Running:
+    """A cohort on a worker that asks at rungs, now and then dies and goes on from an earlier epoch."""
+
+    def __init__(self, place: int, made: Made, rungs: Rungs) -> None:
+        self.place, self.made, self.rungs = place, made, rungs
+        self.epoch, self.ended = 1, False
+        self.asks = sorted({epoch for bracket in made.brackets for epoch in LADDERS[bracket]})
+        self.decisions: Decisions = {}
+        rungs.expect(place, made.brackets)
+
+    @property
+    def members(self) -> set[int]:
+        """Those who run at this epoch."""
+        gone = {index for (_, epoch), pruned in self.decisions.items() if epoch < self.epoch for index in pruned}
+        return set(range(len(self.made.curves))) - gone
+
+    def go_on(self, drawn: random.Random) -> bool:
+        """One epoch; False if it has to wait."""
+        if drawn.random() < 0.1:
+            self.epoch = drawn.randrange(1, self.epoch + 1)
+        if self.epoch >= min(self.made.fails, LAST + 1) or not self.members:
+            self.rungs.end(self.place)
+            self.ended = True
+            return True
+        if self.epoch in self.asks:
+            values = {index: self.made.curves[index][self.epoch] for index in self.members}
+            self.rungs.post(self.place, self.epoch, values)
+            if not self.rungs.ready(self.place, self.epoch):
+                return False
+            found = set(self.rungs.verdict(self.place, self.epoch))
+            assert self.decisions.setdefault((self.place, self.epoch), found) == found
+        self.epoch += 1
+        return True
+
+
+def at_once(study: Sequence[Made], direction: Direction, factor: int, seed: int) -> Decisions:
+    """The cohorts start in order and then run at random speeds. An AssertionError where all wait for each other."""
+    drawn, rungs = random.Random(seed), Rungs(direction, factor, LADDERS)
+    started: list[Running] = []
+    idle = 0
+    while len(started) < len(study) or not all(one.ended for one in started):
+        able = [one for one in started if not one.ended]
+        if len(started) < len(study) and (not able or drawn.random() < 0.2):
+            started.append(Running(len(started), study[len(started)], rungs))
+        elif able:
+            idle = 0 if drawn.choice(able).go_on(drawn) else idle + 1
+            assert idle < 2000, "all wait for each other"
+    return {key: pruned for one in started for key, pruned in one.decisions.items()}
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+@pytest.mark.parametrize("factor", [2, 3])
+@pytest.mark.parametrize("seed", range(10))
+def test_decisions_do_not_depend_on_the_order_of_arrival(direction: Direction, factor: int, seed: int) -> None:
+    study = made_up(seed)
+    expected = one_after_the_other(study, direction, factor)
+    assert sum(map(len, expected.values())) > 5
+    for order in range(8):
+        assert at_once(study, direction, factor, order) == expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cohorts_seeded_from_their_history_decide_as_if_they_had_just_run(seed: int) -> None:
+    study = made_up(seed)
+    expected = one_after_the_other(study, "maximize", 3)
+    for running in range(len(study)):
+        rungs = Rungs("maximize", 3, LADDERS)
+        for place in range(running):
+            gone = {index: epoch for (at, epoch), pruned in expected.items() if at == place for index in pruned}
+            made = study[place]
+            history = {  # as the store has it: what was reported, without what is missing
+                epoch: {
+                    index: value
+                    for index, curve in enumerate(made.curves)
+                    if (value := curve[epoch]) is not None and epoch <= gone.get(index, LAST)
+                }
+                for epoch in range(1, min(made.fails, LAST + 1))
+            }
+            rungs.seed(place, made.brackets, history)
+            rungs.seed(place, made.brackets, history)
+        one, drawn = Running(running, study[running], rungs), random.Random(0)
+        while not one.ended:
+            assert one.go_on(drawn), "what was seeded is not waited for"
+        assert one.decisions == {key: pruned for key, pruned in expected.items() if key[0] == running}

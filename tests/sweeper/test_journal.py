@@ -1,0 +1,171 @@
+import errno
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import optuna
+import pytest
+from optuna.storages.journal import JournalFileBackend, JournalStorage
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from sweeper.journal import Journal
+
+SPACE = {
+    "lr": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),
+    "width": optuna.distributions.IntDistribution(32, 512, step=32),
+    "act": optuna.distributions.CategoricalDistribution(["relu", None, 2.0]),
+}
+
+
+def begun(*directions: Literal["minimize", "maximize"]) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.create_study(directions=list(directions), sampler=optuna.samplers.RandomSampler(seed=0))
+
+
+def finish(study: optuna.Study, trial: Trial) -> None:
+    """Complete, pruned and failed ones, in turn."""
+    trial.set_user_attr("trial_id", f"t{trial.number}")
+    if len(study.directions) > 1:
+        study.tell(trial, [trial.number / 7, -1.0])
+        return
+    trial.report(0.25, 1)
+    trial.report(trial.number / 3, 4)
+    states = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+    state = states[trial.number % 3]
+    study.tell(trial, 0.1 * trial.number if state == TrialState.COMPLETE else None, state=state)
+
+
+def run(study: optuna.Study, count: int) -> optuna.Study:
+    for _ in range(count):
+        finish(study, study.ask(SPACE))
+    return study
+
+
+def content(trial: FrozenTrial) -> tuple[Any, ...]:
+    return (
+        trial.number,
+        trial.state,
+        trial.params,
+        trial.distributions,
+        trial.values,
+        trial.user_attrs,
+        trial.intermediate_values,
+    )
+
+
+def read(path: Path, name: str) -> optuna.Study:
+    """As the dashboard does it."""
+    return optuna.load_study(study_name=name, storage=JournalStorage(JournalFileBackend(str(path))))
+
+
+def same(path: Path, name: str, study: optuna.Study) -> bool:
+    return list(map(content, read(path, name).trials)) == list(map(content, study.trials))
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_studies_read_back_as_they_are(tmp_path: Path) -> None:
+    one, two = run(begun("maximize"), 9), run(begun("maximize", "minimize"), 4)
+    two.set_metric_names(["knn", "seconds"])
+    two.set_user_attr("dataset", "digits")
+    journal = Journal(tmp_path / "new" / "journal.log")
+    assert [journal.begin(), journal.add("s/one", one), journal.add("s/two", two)] == [None] * 3
+    assert same(journal.path, "s/one", one) and same(journal.path, "s/two", two)
+    copy = read(journal.path, "s/two")
+    assert copy.directions == two.directions and copy.metric_names == ["knn", "seconds"]
+    assert copy.user_attrs == {"dataset": "digits"}
+
+
+def test_the_file_only_grows_and_not_without_news(tmp_path: Path) -> None:
+    journal, study = Journal(tmp_path / "j"), begun("minimize")
+    journal.begin()
+    before = b""
+    for _ in range(3):
+        run(study, 4)
+        assert journal.add("s", study) is None
+        grown = journal.path.read_bytes()
+        assert grown.startswith(before) and len(grown) > len(before)
+        assert journal.add("s", study) is None and journal.path.read_bytes() == grown
+        before = grown
+    assert same(journal.path, "s", study)
+
+
+def test_trials_keep_their_numbers_in_whatever_order_they_finish(tmp_path: Path) -> None:
+    journal, study = Journal(tmp_path / "j"), begun("maximize")
+    study.enqueue_trial({"lr": 0.01})
+    open_trials = [study.ask(SPACE) for _ in range(6)]
+    for order in ([4, 2], [0, 3], [1, 5]):
+        for place in order:
+            finish(study, open_trials[place])
+        assert journal.add("s", study) is None
+        copy = read(journal.path, "s").trials
+        for mine, its in zip(study.trials, copy, strict=False):
+            assert content(mine) == content(its) if mine.state.is_finished() else not its.state.is_finished()
+    assert same(journal.path, "s", study)
+
+
+def test_a_new_run_begins_a_new_file(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j")
+    journal.add("old", run(begun("maximize"), 3))
+    (tmp_path / "j.lock").symlink_to("nowhere")
+    assert journal.begin() is None and list(tmp_path.iterdir()) == []
+    study = run(begun("maximize"), 2)
+    assert journal.add("new", study) is None
+    assert optuna.get_all_study_names(JournalStorage(JournalFileBackend(str(journal.path)))) == ["new"]
+
+
+def test_what_cannot_be_written_is_said_in_one_line_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocked = tmp_path / "folder"
+    blocked.write_text("a file")
+    journal, study = Journal(blocked / "j"), run(begun("maximize"), 3)
+    for said in (journal.begin(), journal.add("s", study), journal.add("s", study)):
+        assert said is not None and "cannot be written" in said and "\n" not in said
+    assert len([record for record in caplog.records if record.name == "sweeper.journal"]) == 1
+    blocked.unlink()
+    assert journal.add("s", study) is None and same(journal.path, "s", study)
+
+
+def test_a_line_cut_off_by_a_full_disk_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal, study = Journal(tmp_path / "j"), run(begun("maximize"), 3)
+    assert journal.add("s", study) is None
+    whole = journal.path.read_bytes()
+    run(study, 5)
+    calls: list[int] = []
+    append = JournalFileBackend.append_logs
+
+    def full(self: JournalFileBackend, logs: list[dict[str, Any]]) -> None:
+        calls.append(1)
+        if len(calls) < 3:
+            return append(self, logs)
+        with journal.path.open("ab") as stream:
+            stream.write(b'{"op_code": 4, "wor')
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JournalFileBackend, "append_logs", full)
+        said = journal.add("s", study)
+    assert said is not None and "No space left on device" in said
+    assert journal.path.read_bytes().startswith(whole) and len(read(journal.path, "s").trials) == 5
+    assert journal.add("s", study) is None and same(journal.path, "s", study)
+
+
+def test_an_attribute_that_is_no_json_is_no_error(tmp_path: Path) -> None:
+    journal, study = Journal(tmp_path / "j"), begun("maximize")
+    trial = study.ask(SPACE)
+    trial.set_user_attr("path", tmp_path)
+    study.tell(trial, math.inf)
+    said = journal.add("s", study)
+    assert said is not None and "JSON" in said
+    assert journal.add("other", run(begun("maximize"), 2)) is None
+
+
+def test_nothing_is_said_on_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    study = run(begun("maximize"), 2)
+    optuna.logging.set_verbosity(optuna.logging.INFO)
+    try:
+        Journal(tmp_path / "j").add("s", study)
+        assert optuna.logging.get_verbosity() == optuna.logging.INFO
+    finally:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+    assert capfd.readouterr() == ("", "")

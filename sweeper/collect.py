@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sweeper.cohorts import Cohort
+from sweeper.feed import Feed, Record
 from sweeper.progress import Progress
 from sweeper.schema import Columns
 from sweeper.store import Store, checkpoint_path
@@ -19,54 +19,48 @@ class Collector:
     a driver died between its last report and its rows, changes nothing.
     """
 
-    def __init__(
-        self, store: Store, sweep: str, columns: Columns, cohorts: Sequence[Cohort], progress: Progress, code: str
-    ) -> None:
-        self._store, self._sweep, self._columns = store, sweep, columns
-        self._cohorts = {cohort.id: cohort for cohort in cohorts}
-        self._history: dict[str, list[tuple[str, int, str, float]]] = {}
+    def __init__(self, store: Store, sweep: str, columns: Columns, feed: Feed, progress: Progress, code: str) -> None:
+        self._store, self._sweep, self._columns, self._feed = store, sweep, columns, feed
+        self._history: dict[str, list[Record]] = {}
         self._begun: dict[str, datetime] = {}
         self._progress, self._code = progress, code
 
     def started(self, cohort: str) -> None:
         self._history[cohort] = []
         self._begun.setdefault(cohort, datetime.now(UTC))
-        self._progress.started(len(self._cohorts[cohort].trials))
+        self._progress.started(len(self._feed.cohorts[cohort].trials))
 
     def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
         report = message["report"]
-        trials = self._cohorts[cohort].trials
+        self._feed.reported(cohort, report)
+        trials = self._feed.cohorts[cohort].trials
         self._history[cohort] += [
             (trial.id, report["epoch"], metric, value)
             for trial, member in zip(trials, report["members"], strict=True)
             for metric, value in member["metrics"].items()
-            if value is not None
+            if value is not None and member["epochs_run"] == report["epoch"]
         ]
         if report["done"]:
-            self._store.write_history(self._sweep, cohort, self._history.pop(cohort))
-            self._write(cohort, report["members"], report["seconds"], message)
+            self._store.write_history(self._sweep, cohort, self._history[cohort])
+            self._write(cohort, report["members"], message)
             self._store.files.delete(checkpoint_path(self._sweep, cohort))
 
     def interrupted(self, cohort: str, error: str) -> None:
-        count = len(self._cohorts[cohort].trials)
+        count = len(self._feed.cohorts[cohort].trials)
         self._progress.stopped(count)
         self._progress.line(f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {error}")
 
     def failed(self, cohort: str, error: str) -> None:
-        members = [
-            {"status": "failed", "error": error, "epochs_run": 0, "metrics": {}} for _ in self._cohorts[cohort].trials
-        ]
+        nothing = {"status": "failed", "error": error, "epochs_run": 0, "metrics": {}, "seconds": 0.0}
+        members = [nothing for _ in self._feed.cohorts[cohort].trials]
         self._progress.line(f"cohort {cohort} ({len(members)} trials) failed for good: {error}")
-        self._write(cohort, members, 0.0, {})
+        self._write(cohort, members, {})
 
-    def _write(
-        self, cohort: str, members: Sequence[Mapping[str, Any]], seconds: float, message: Mapping[str, Any]
-    ) -> None:
-        trials, now = self._cohorts[cohort].trials, datetime.now(UTC)
+    def _write(self, cohort: str, members: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> None:
+        trials, now = self._feed.cohorts[cohort].trials, datetime.now(UTC)
         shared = {
             "cohort": cohort,
             "cohort_size": len(trials),
-            "seconds": seconds / len(trials),
             "device": message.get("device"),
             "host": message.get("host"),
             "code_version": self._code,
@@ -77,13 +71,17 @@ class Collector:
             {
                 "trial_id": trial.id,
                 **trial.config,
+                **trial.facts,
+                **({"schedule": member["schedule"]} if "schedule" in self._columns.hyperparameters else {}),
                 **member["metrics"],
                 "status": member["status"],
                 "error": member["error"],
                 "epochs_run": member["epochs_run"],
+                "seconds": member["seconds"],
                 **shared,
             }
             for trial, member in zip(trials, members, strict=True)
         ]
         self._store.write(self._sweep, cohort, rows, self._columns)
         self._progress.finished(rows)
+        self._feed.told(cohort, rows, self._history.pop(cohort, []))

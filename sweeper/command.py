@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Never
 
-from sweeper.spec import SpecError
+from sweeper.grid import SpecError, unknown
+from sweeper.study import SAMPLERS
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
 ABOUT = (
@@ -41,6 +42,23 @@ class Request:
     plan: bool
     json: bool
     fresh: bool
+    search: SearchWords
+    warm_start: str | None
+    """A sweep whose rows in the store a search begins with."""
+
+
+@dataclass(frozen=True)
+class SearchWords:
+    """What is to be other than the preset's search says; None leaves it."""
+
+    trials: int | None = None
+    wave: int | None = None
+    sampler: str | None = None
+    pruner: str | None = None
+    seed: int | None = None
+
+
+PRUNERS = ("none", "halving", "hyperband")
 
 
 def parse(arguments: Sequence[str]) -> Request:
@@ -63,6 +81,13 @@ def parse(arguments: Sequence[str]) -> Request:
     parser.add_argument("--address", help="a Ray cluster: host:port, ray://host:port, auto, or local (default)")
     parser.add_argument("--retries", default="3", metavar="N", help="how often a failed cohort is tried again")
     parser.add_argument("--save-every", default="30", metavar="SECONDS", help="between a cohort's checkpoints")
+    search = parser.add_argument_group("searches")
+    search.add_argument("--trials", metavar="N", help="trials of each study")
+    search.add_argument("--wave", metavar="N", help="trials that are proposed at once")
+    search.add_argument("--sampler", metavar="NAME", help=f"one of {', '.join(SAMPLERS)}")
+    search.add_argument("--pruner", metavar="NAME", help=f"one of {', '.join(PRUNERS)}")
+    search.add_argument("--search-seed", metavar="N", help="of the sampler")
+    search.add_argument("--warm-start", metavar="SWEEP", help="begin with what the store has of another sweep")
     parser.add_argument("--fresh", action="store_true", help="set the sweep's rows aside and train everything again")
     words = parser.parse_args(arguments)
     if words.name is None and not words.list:
@@ -89,6 +114,14 @@ def parse(arguments: Sequence[str]) -> Request:
         plan=words.plan,
         json=words.json,
         fresh=words.fresh,
+        search=SearchWords(
+            trials=words.trials and _whole("--trials", words.trials, 1),
+            wave=words.wave and _whole("--wave", words.wave, 1),
+            sampler=_one_of("sampler", words.sampler, SAMPLERS),
+            pruner=_one_of("pruner", words.pruner, PRUNERS),
+            seed=None if words.search_seed is None else _whole("--search-seed", words.search_seed, 0),
+        ),
+        warm_start=words.warm_start and _named("--warm-start", words.warm_start, "a sweep"),
     )
 
 
@@ -102,10 +135,10 @@ class _Parser(argparse.ArgumentParser):
         raise SpecError(f"{message}; --help says what there is")
 
 
-def _named(option: str, text: str) -> str:
+def _named(option: str, text: str, noun: str = "a folder") -> str:
     """An empty name is a shell variable that was not set, never the working folder."""
     if not text.strip():
-        raise SpecError(f"{option} must name a folder, but got ''")
+        raise SpecError(f"{option} must name {noun}, but got ''")
     return text
 
 
@@ -126,6 +159,12 @@ def _values(key: str, text: str) -> tuple[str, ...]:
     if not values or "" in values:
         raise SpecError(f"axis {key} must have at least one value and no empty one, but got '{key}={text}'")
     return values
+
+
+def _one_of(noun: str, text: str | None, choices: Sequence[str]) -> str | None:
+    if text is not None and text not in choices:
+        raise SpecError(unknown(noun, text, list(choices)))
+    return text
 
 
 def _auto(option: str, text: str) -> int | None:

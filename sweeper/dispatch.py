@@ -6,6 +6,7 @@ Tune schedules: resources, retries, concurrency. Its own state is scratch; the t
 from __future__ import annotations
 
 import contextlib
+import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from typing import Any, Protocol
 
 import ray
 from ray import tune
+from ray.tune.search import Searcher
 
 from sweeper.cluster import Slots
-from sweeper.cohorts import Cohort
+from sweeper.feed import Feed
 from sweeper.files import Files, StoreError
 from sweeper.stopping import Stopping
 from trainables.measure import Measurement
-from trainables.ray_train import Place, measure_configs, run_cohort
+from trainables.ray_train import Judges, Place, measure_configs, run_cohort
 
 LONGEST_MEASURED, ALL_MEASURED = 3.0, 12.0
 """Seconds for the measurement of one group of trials, and of all of them."""
@@ -55,7 +57,7 @@ class Limits:
 
 
 def dispatch(
-    cohorts: Sequence[Cohort],
+    feed: Feed,
     *,
     data: str,
     checkpoints: Files,
@@ -65,20 +67,14 @@ def dispatch(
     scratch: str,
     stopping: Stopping,
     listener: Listener,
+    judges: Judges | None = None,
 ) -> None:
-    """Run all cohorts; returns when each has finished or failed for good. KeyboardInterrupt when asked to stop.
+    """Run all cohorts of the feed; returns when each has finished or failed for good. KeyboardInterrupt when asked to
+    stop.
 
     `checkpoint` says where in `checkpoints` a cohort of that id keeps its own. `slots` are of one cohort, whose trials
-    each take as many workers as `slots` says.
+    each take as many workers as `slots` says. `judges` say which members of a cohort are pruned.
     """
-    tasks = {
-        cohort.id: {
-            "configs": [dict(trial.config) for trial in cohort.trials],
-            "width": cohort.width,
-            "checkpoint": checkpoint(cohort.id),
-        }
-        for cohort in cohorts
-    }
     shared = None if slots.here or slots.workers == 1 else checkpoint(f"ray-{uuid.uuid4().hex}")
     place = Place(
         data=data,
@@ -86,16 +82,18 @@ def dispatch(
         save_every=limits.save_every,
         resources=slots.resources,
         storage=checkpoints.address(shared) if shared else scratch,
+        judges=judges,
     )
     train = partial(run_cohort, place=place)
     resources = slots.resources if slots.workers == 1 else WAITING
     watcher = _Watcher(listener, stopping)
     tuner = tune.Tuner(
-        tune.with_resources(tune.with_parameters(_of_cohort(train), tasks=tasks), resources),
-        param_space={"cohort": tune.grid_search(list(tasks))},  # ids alone: Tune copies and logs what stands here
+        tune.with_resources(_of_cohort(train), resources),
         tune_config=tune.TuneConfig(
+            search_alg=_Feeding(feed, checkpoint),
+            num_samples=-1,
             reuse_actors=True,
-            max_concurrent_trials=None if slots.workers == 1 else slots.count,
+            max_concurrent_trials=slots.count if judges or slots.workers > 1 else None,  # who waits for a judge is met
             trial_name_creator=lambda trial: trial.config["cohort"],
             trial_dirname_creator=lambda trial: trial.config["cohort"],
         ),
@@ -210,11 +208,44 @@ class _Stopper(tune.Stopper):
         return self._watcher.error is not None or self._watcher.stopping.asked
 
 
-def _of_cohort(train: Callable[[Mapping[str, Any]], None]) -> Any:
-    """A plain function, which is what Tune takes; `tasks` are in Ray's object store, once for all workers."""
+class _Feeding(Searcher):
+    """Tune asks it for the next cohort; what became of one the feed hears from the listener, after the rows.
 
-    def cohort(config: dict[str, Any], tasks: Mapping[str, Mapping[str, Any]]) -> None:
-        train(tasks[config["cohort"]])
+    A task travels as one string, the values that all its members share but once: Tune copies and logs what stands in a
+    trial's configuration.
+    """
+
+    def __init__(self, feed: Feed | None = None, checkpoint: Callable[[str], str] = str) -> None:
+        super().__init__()
+        self._feed, self._checkpoint = feed, checkpoint
+
+    def __reduce__(self) -> tuple[type[_Feeding], tuple[()]]:
+        """As `_Watcher`'s."""
+        return _Feeding, ()
+
+    def suggest(self, trial_id: str) -> Any:
+        assert self._feed is not None
+        cohort = self._feed.next()
+        if cohort is None:
+            return Searcher.FINISHED if self._feed.ended else None
+        configs = [dict(trial.config) for trial in cohort.trials]
+        shared = {key: value for key, value in configs[0].items() if all(one[key] == value for one in configs)}
+        own = [{key: value for key, value in one.items() if key not in shared} for one in configs]
+        task = {"shared": shared, "own": own, "width": cohort.width, "checkpoint": self._checkpoint(cohort.id)}
+        return {"cohort": cohort.id, "task": json.dumps(task | dict(self._feed.options(cohort.id)))}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        pass
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Nothing: the store is the truth."""
+
+
+def _of_cohort(train: Callable[[str, Mapping[str, Any]], None]) -> Any:
+    """A plain function, which is what Tune takes."""
+
+    def cohort(config: dict[str, Any]) -> None:
+        train(config["cohort"], json.loads(config["task"]))
 
     return cohort
 

@@ -1,59 +1,129 @@
-"""What is to run: a sweep's trials in their groups, what the store has of them, and the cut."""
+"""What is to run: a sweep's trials, what the store has of them, and how a grid's are cut into cohorts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sweeper import cohorts
 from sweeper.cohorts import Cohort, Cut, Group
 from sweeper.files import Files
+from sweeper.metric import Metric
+from sweeper.schema import STATUSES
 from sweeper.spec import Sweep
+from sweeper.study import Search, Searches
 from sweeper.trials import Trial, content_hash
+
+if TYPE_CHECKING:
+    from sweeper.waves import Waves
+
+TO_RUN = "to run"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole sweep, however much of it is done."""
+    """A whole sweep, however much of it is done: a GridPlan or a SearchPlan."""
 
     name: str
     preset: str
     sweep: Sweep
+
+    if TYPE_CHECKING:  # each kind of plan has these as fields, or as properties
+
+        @property
+        def trials(self) -> tuple[Trial, ...]:
+            """Those that are known, in their order."""
+
+        @property
+        def total(self) -> int:
+            """How many trials there are to be."""
+
+        @property
+        def statuses(self) -> Mapping[str, str]:
+            """trial_id -> status, of every trial that has a row."""
+
+        @property
+        def where(self) -> tuple[str, ...]:
+            """Hyperparameters that say which trial is meant."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Of all known trials, in their order."""
+        return tuple(trial.id for trial in self.trials)
+
+    @property
+    def headline(self) -> Metric:
+        """The metric that says which trial is best."""
+        return self.sweep.headline(self.preset)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Trials by status, those without a row as `to run`."""
+        found = dict.fromkeys((*STATUSES, TO_RUN), 0)
+        for trial in self.trials:
+            found[self.statuses.get(trial.id, TO_RUN)] += 1
+        return found | {TO_RUN: found[TO_RUN] + self.total - len(self.trials)}
+
+    @property
+    def left(self) -> int:
+        """Trials that this run has to train: those without a row and those that failed."""
+        return self.counts[TO_RUN] + self.counts["failed"]
+
+
+@dataclass(frozen=True)
+class GridPlan(Plan):
+    """Trials that are all known before."""
+
     trials: tuple[Trial, ...]
     groups: Sequence[Group]
     """Trials that may share a cohort."""
     steps: Sequence[int]
     """Of each group: training steps of a trial, from beginning to end."""
     statuses: Mapping[str, str]
-    """trial_id -> status, of every trial of the sweep that has a row."""
 
     @property
-    def ids(self) -> tuple[str, ...]:
-        """Of all its trials, in their order."""
-        return tuple(trial.id for trial in self.trials)
+    def total(self) -> int:
+        return len(self.trials)
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        return tuple(filter(None, (*self.sweep.shown[self.headline.name], self.sweep.breakdown)))
 
     @property
     def id(self) -> str:
         """A hash of the trials' ids."""
         return content_hash(sorted(self.ids))
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """Trials by status, those without a row as `to run`."""
-        found = dict.fromkeys(("finished", "diverged", "failed", "to run"), 0)
-        for trial in self.trials:
-            found[self.statuses.get(trial.id, "to run")] += 1
-        return found
+
+@dataclass(frozen=True)
+class SearchPlan(Plan):
+    """Studies, whose trials become known wave by wave."""
+
+    space: Search | Searches
+    waves: Waves
 
     @property
-    def left(self) -> int:
-        """Trials that this run has to train: those without a row and those that failed."""
-        return self.counts["to run"] + self.counts["failed"]
+    def trials(self) -> tuple[Trial, ...]:
+        return self.waves.trials
+
+    @property
+    def total(self) -> int:
+        return self.space.count
+
+    @property
+    def statuses(self) -> Mapping[str, str]:
+        return {trial: status for course in self.waves.courses for trial, status in course.statuses.items()}
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        searches = self.space.searches if isinstance(self.space, Searches) else (self.space,)
+        several = ("study",) if len(self.waves.courses) > 1 else ()
+        return (*several, *(key for search in searches for key in search.space))
 
 
-def recorded_cut(files: Files, plan: Plan) -> list[Cut] | None:
+def recorded_cut(files: Files, plan: GridPlan) -> list[Cut] | None:
     """The cut that this plan was begun with; None if it was not begun, or the record is damaged."""
     try:
         cuts = [Cut(**cut) for cut in json.loads(files.read(_path(plan)) or b"")["cuts"]]
@@ -62,7 +132,7 @@ def recorded_cut(files: Files, plan: Plan) -> list[Cut] | None:
     return cuts if len(cuts) == len(plan.groups) else None
 
 
-def record_cut(files: Files, plan: Plan, cuts: Sequence[Cut], measured: object) -> None:
+def record_cut(files: Files, plan: GridPlan, cuts: Sequence[Cut], measured: object) -> None:
     """Keep the cut, and the measurements it was chosen by, for when the sweep is continued."""
     content = {"preset": plan.preset, "cuts": [asdict(cut) for cut in cuts], "measured": measured}
     files.write(_path(plan), json.dumps(content, indent=1).encode())
@@ -70,35 +140,71 @@ def record_cut(files: Files, plan: Plan, cuts: Sequence[Cut], measured: object) 
 
 def describe(plan: Plan, cuts: Sequence[Cut] | None, resources: str) -> dict[str, object]:
     """The plan as plain values, for `--plan`."""
+    plain = {"sweep": plan.name, "preset": plan.preset, "about": plan.sweep.about, "trials": plan.total, **plan.counts}
+    inner = _grid(plan, cuts) if isinstance(plan, GridPlan) else _search(cast(SearchPlan, plan))
+    return {**plain, **inner, "resources": resources}
+
+
+def _grid(plan: GridPlan, cuts: Sequence[Cut] | None) -> dict[str, object]:
     whole: tuple[Cohort, ...] | None = cohorts.cut(plan.groups, cuts) if cuts else None
     return {
-        "sweep": plan.name,
-        "preset": plan.preset,
-        "about": plan.sweep.about,
-        "trials": len(plan.trials),
-        **plan.counts,
         "groups": len(plan.groups),
         "cohorts": len(whole) if whole else None,
         "cohorts_to_run": len(cohorts.remaining(whole, plan.statuses)) if whole else None,
         "cohort_sizes": sorted({len(cohort.trials) for cohort in whole}) if whole else None,
-        "resources": resources,
     }
 
 
-def text(plain: Mapping[str, object]) -> str:
+def _search(plan: SearchPlan) -> dict[str, object]:
+    return {
+        "studies": {
+            course.study.name: {
+                "trials": course.study.search.trials,
+                "wave": course.study.search.wave,
+                "sampler": course.study.search.sampler,
+                "space": {key: repr(one) for key, one in course.study.search.space.items()},
+                "rule": repr(course.study.search.pruner or course.study.search.population),
+            }
+            for course in plan.waves.courses
+        },
+        "objectives": {metric.name: metric.direction for metric in plan.space.objectives},
+    }
+
+
+def text(plain: Mapping[str, Any]) -> str:
     """What `describe` returned, for a person."""
-    counts = ", ".join(f"{plain[status]} {status}" for status in ("finished", "diverged", "failed", "to run"))
-    cohorts = "cut by measurement when the run begins"
-    if plain["cohorts"]:
-        sizes = " or ".join(map(str, cast("list[int]", plain["cohort_sizes"])))
-        cohorts = f"{plain['cohorts']} of {sizes} trials, {plain['cohorts_to_run']} to run"
-    return (
-        f"{plain['sweep']} ({plain['preset']}): {plain['about']}\n"
-        f"  trials     {plain['trials']}: {counts}\n"
-        f"  cohorts    {cohorts}\n"
-        f"  resources  {plain['resources']}"
+    counts = ", ".join(
+        f"{plain[status]} {status}" for status in (*STATUSES, TO_RUN) if plain[status] or status != "pruned"
+    )
+    inner = _search_lines(plain) if "studies" in plain else [f"  cohorts    {_cohorts_line(plain)}"]
+    return "\n".join(
+        [
+            f"{plain['sweep']} ({plain['preset']}): {plain['about']}",
+            f"  trials     {plain['trials']}: {counts}",
+            *inner,
+            f"  resources  {plain['resources']}",
+        ]
     )
 
 
-def _path(plan: Plan) -> str:
+def _cohorts_line(plain: Mapping[str, Any]) -> str:
+    if not plain["cohorts"]:
+        return "cut by measurement when the run begins"
+    sizes = " or ".join(map(str, plain["cohort_sizes"]))
+    return f"{plain['cohorts']} of {sizes} trials, {plain['cohorts_to_run']} to run"
+
+
+def _search_lines(plain: Mapping[str, Any]) -> list[str]:
+    goals = ", ".join(f"{direction} {name}" for name, direction in plain["objectives"].items())
+    lines = [f"  objective  {goals}"]
+    for name, study in plain["studies"].items():
+        rule = "" if study["rule"] == "None" else f", {study['rule']}"
+        lines.append(
+            f"  study      {name}: {study['trials']} trials in waves of {study['wave']}, {study['sampler']}{rule}"
+        )
+        lines += [f"    {key:<16} {one}" for key, one in study["space"].items()]
+    return lines
+
+
+def _path(plan: GridPlan) -> str:
     return f"cuts/sweep={plan.name}/{plan.id}.json"

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sweeper import cohorts, spec
-from sweeper.command import Request
-from sweeper.plan import Plan
+from sweeper.command import Request, SearchWords
+from sweeper.plan import GridPlan, Plan
+from sweeper.rules import Halving
 from sweeper.schema import Columns
-from sweeper.spec import Grid, Space, SpecError, Sweep
+from sweeper.spec import Grid, Metric, Search, Searches, Space, SpecError, Sweep
 from sweeper.store import Store
+from sweeper.study import bounds
 from sweeper.trials import Trial, enumerate_trials
 from trainables import config, preflight
 from trainables.data.datasets import DataError
 from trainables.streams import stream_key
+
+FIRST_SHARE = 9
+"""Where a search has no pruner of its own and is asked for one, its first rung is at the epochs by this."""
 
 
 def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
@@ -22,10 +29,14 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
     name = str(request.name)
     whole = spec.find(name)
     preset, space = whole.preset(request.preset)
-    sweep = whole.of(preset)
-    trials = enumerate_trials(
-        _changed(space, request).combinations(), lambda combination: config.resolve(combination).flat()
-    )
+    sweep, space = whole.of(preset), _changed(space, request)
+    if isinstance(space, Search | Searches):
+        from sweeper import studies  # here: it imports Optuna
+
+        return studies.prepare(request, store, name, preset, sweep, _worded(space, request.search))
+    if request.warm_start or request.search != SearchWords():
+        raise SpecError(f"{name} ({preset}) is a grid, so options of searches do not go with it")
+    trials = enumerate_trials(space.combinations(), lambda combination: config.resolve(combination).flat())
     configs = {trial.id: config.resolve(trial.config) for trial in trials}
     types = {key: kind for one in configs.values() for key, kind in config.keys(one.method).items()}
     try:
@@ -33,7 +44,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     metrics = tuple(dict.fromkeys(metric for one in prospects.values() for metric in one.metrics))
-    _check_shown(sweep, metrics, types)
+    _check_shown(sweep, sweep.headline(preset), metrics, types)
 
     def shape(trial: Trial) -> Hashable:
         free = config.fusible(str(trial.config["method"]))
@@ -41,7 +52,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
 
     groups = cohorts.group(trials, shape, lambda trial: stream_key(configs[trial.id]))
     firsts = [group[0][0].id for group in groups]
-    plan = Plan(
+    plan = GridPlan(
         name=name,
         preset=preset,
         sweep=sweep,
@@ -60,15 +71,36 @@ def _changed(space: Space, request: Request) -> Space:
         axes = {key: tuple(config.parse(key, text) for text in texts) for key, texts in request.axes.items()}
     except ValueError as error:
         raise SpecError(str(error)) from error
-    return space.changed(fixed, axes) if isinstance(space, Grid) else space.changed(fixed, axes, config.keys)
+    return space.changed(fixed, axes) if isinstance(space, Grid | Search) else space.changed(fixed, axes, config.keys)
 
 
-def _check_shown(sweep: Sweep, metrics: Collection[str], keys: Collection[str]) -> None:
+def _worded(space: Search | Searches, words: SearchWords) -> Search | Searches:
+    """The search with what the command line says of it."""
+    if isinstance(space, Searches):
+        return Searches(tuple(_with(search, words) for search in space.searches))
+    return _with(space, words)
+
+
+def _with(search: Search, words: SearchWords) -> Search:
+    named = {"trials": words.trials, "wave": words.wave, "sampler": words.sampler, "seed": words.seed}
+    changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    if words.pruner == "none":
+        changes["pruner"] = None
+    elif words.pruner:
+        epochs = config.resolve(
+            {key: bounds(one)[0] for key, one in search.space.items()} | dict(search.fixed)
+        ).training.epochs
+        pruner = search.pruner or Halving(first=max(1, epochs // FIRST_SHARE))
+        changes["pruner"] = replace(pruner, brackets=1 if words.pruner == "halving" else max(2, pruner.brackets))
+    return replace(search, **changes)
+
+
+def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys: Collection[str]) -> None:
     """SpecError where trials do not report the metric that says which is best, or lack what a heatmap shows.
 
     Tables and trajectories do without what these trials lack: a method may have no posterior, a data set few classes.
     """
-    for metric in (sweep.headline, *(heatmap.metric for heatmap in sweep.heatmaps)):
+    for metric in (headline, *(heatmap.metric for heatmap in sweep.heatmaps)):
         if metric.name not in metrics:
             raise SpecError(f"these trials do not report {metric.name}; they report: {', '.join(metrics)}")
     for heatmap in sweep.heatmaps:

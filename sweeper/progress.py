@@ -17,7 +17,7 @@ from rich.text import Text
 
 EVERY_SECONDS = 5.0
 """Plain lines are no closer than this."""
-DONE = ("finished", "diverged")
+DONE = ("finished", "diverged", "pruned")
 
 
 class Progress:
@@ -83,18 +83,15 @@ class Progress:
         self._plain()
 
     def seen(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Consider rows for the best value without counting them: those that the store had before."""
+        """Consider rows for the best value without counting them: those that the store had before. What was pruned is
+        compared with nothing: its value is of an earlier epoch."""
         for row in rows:
             value = row.get(self.metric)
+            if row.get("status") == "pruned":
+                continue
             if isinstance(value, int | float) and math.isfinite(value) and self._better(float(value)):
                 names = [name for name in self.where if row.get(name) is not None] or ["trial_id"]
                 self._best = float(value), ", ".join(f"{name}={_short(row.get(name))}" for name in names)
-
-    def update(self, *, total: int | None = None, cohorts: int | None = None) -> None:
-        """The plan has grown: a search asked for another wave."""
-        self.total = self.total if total is None else total
-        self.cohorts = self.cohorts if cohorts is None else cohorts
-        self._plain()
 
     def line(self, text: str) -> None:
         """A message above the live view, or a line of its own."""
@@ -124,7 +121,7 @@ class Progress:
         facts = [("running", str(self._running), "cyan" if self._running else "")]
         facts += [
             (name, str(counts[name]), colour)
-            for name, colour in (("diverged", "yellow"), ("failed", "red"))
+            for name, colour in (("pruned", ""), ("diverged", "yellow"), ("failed", "red"))
             if counts[name]
         ]
         if self.cohorts is not None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from functools import partial
 
 from sweeper import cohorts, findings, spec
-from sweeper.cluster import ClusterError, Slots, check_address, connected, slots
-from sweeper.cohorts import Cut
+from sweeper.cluster import ClusterError, check_address, connected, slots
 from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
+from sweeper.cutting import asked_cut
 from sweeper.files import StoreError
-from sweeper.plan import Plan, describe, record_cut, recorded_cut, text
+from sweeper.plan import GridPlan, Plan, SearchPlan, describe, recorded_cut, text
 from sweeper.progress import Progress
 from sweeper.schema import Columns
 from sweeper.spec import SpecError
@@ -27,8 +26,6 @@ COMPACT_ABOVE = 256
 """A sweep that ends with more files than this is compacted."""
 LEAST_FREE = 64 << 20
 """Bytes that a local store's disk must have left before a run."""
-MEASURED = 64
-"""Members of a group that are measured together at most."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,80 +81,54 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
         store.compact(plan.name)
     rows = findings.rows_of(store.files, plan.name, plan.ids)
     print(findings.write(store.files, plan.name, plan.sweep, plan.preset, rows))
+    if isinstance(plan, SearchPlan):
+        from sweeper import studies  # here: it imports Optuna
+
+        print(studies.show(plan, store.files))
     counts = rows["status"].value_counts().to_dict()
-    print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {len(plan.trials)} trials")
+    print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
     print(f"rows: {store.files.shown}/trials/sweep={plan.name}")
     for kind, shown in plan.sweep.views.items():
         if shown:
             print(f"{kind}: {store.files.shown}/{kind}/{plan.name}")
-    return EXIT_OK if len(rows) == len(plan.trials) and "failed" not in counts else EXIT_FAILED
+    return EXIT_OK if len(rows) == plan.total and "failed" not in counts else EXIT_FAILED
 
 
 def _train(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> None:
     """Every trial that is left, over the cluster, into the store."""
-    from sweeper.dispatch import Limits, dispatch  # here: it imports Ray, whose environment `connected` sets
+    from sweeper.dispatch import Limits, dispatch  # here: they import Ray, whose environment `connected` sets
+    from sweeper.feeding import legs
 
-    verb = "starting" if _address(request) is None else "joining"
-    print(f"{plan.left} of {len(plan.trials)} trials to run; {verb} Ray", flush=True)
-    with connected(_address(request)) as scratch, stopping.on_signals():  # again: Ray brings a handler of its own
-        place = slots(request.fraction, _address(request))
-        places = {workers: place.of(workers) for workers in map(cohorts.workers, plan.groups)}
-        cuts = _cuts(request, plan, store, places)
-        whole = cohorts.cut(plan.groups, cuts)
-        left = cohorts.remaining(whole, plan.statuses)
-        by_workers = cohorts.by_workers(left)
-        at_a_time = " or ".join(str(places[workers].count) for workers in by_workers)
-        print(f"{len(left)} cohorts, {at_a_time} at a time, {' or '.join(_widths(cuts))}", flush=True)
-        headline = plan.sweep.headline
+    address = _address(request)
+    print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
+    with connected(address) as scratch, stopping.on_signals():  # again: Ray brings a handler of its own
+        parts = legs(request, plan, store, slots(request.fraction, address))
         progress = Progress(
-            total=len(plan.trials),
-            done=len(plan.trials) - plan.left,
-            metric=headline.name,
-            direction=headline.better,
+            total=plan.total,
+            done=plan.total - plan.left,
+            metric=plan.headline.name,
+            direction=plan.headline.better,
             label=f"{plan.name} ({plan.preset})",
-            where=list(dict.fromkeys(filter(None, (*plan.sweep.shown[headline.name], plan.sweep.breakdown)))),
-            cohorts=len(left),
+            where=list(dict.fromkeys(plan.where)),
+            cohorts=sum(len(part.feed.cohorts) for part in parts) if isinstance(plan, GridPlan) else None,
         )
         with progress:
-            if plan.left < len(plan.trials):
+            if plan.left < plan.total:
                 progress.seen(findings.rows_of(store.files, plan.name, plan.ids).to_dict("records"))
-            for workers, some in by_workers.items():
+            for part in parts:
                 stopping.check()
                 dispatch(
-                    some,
+                    part.feed,
                     data=os.path.abspath(request.data),
                     checkpoints=store.files,
                     checkpoint=partial(checkpoint_path, plan.name),
-                    slots=places[workers],
+                    slots=part.slots,
                     limits=Limits(request.retries, request.save_every),
                     scratch=scratch,
                     stopping=stopping,
-                    listener=Collector(store, plan.name, columns, some, progress, code_version()),
+                    listener=Collector(store, plan.name, columns, part.feed, progress, code_version()),
+                    judges=part.judges,
                 )
-
-
-def _cuts(request: Request, plan: Plan, store: Store, places: Mapping[int, Slots]) -> list[Cut]:
-    """How to cut each group: as asked, else as it was begun, else as is fastest by measurement; and keep it.
-
-    `places`: by how many workers train a trial.
-    """
-    if request.cohort:
-        cuts, measured = [Cut(request.cohort, request.stack or request.cohort)] * len(plan.groups), None
-    elif recorded := recorded_cut(store.files, plan):
-        return recorded
-    else:
-        from sweeper.dispatch import measure
-
-        samples = [[trial.config for stream in group for trial in stream][:MEASURED] for group in plan.groups]
-        measured = measure(samples, os.path.abspath(request.data), next(iter(places.values())))
-        if recorded := recorded_cut(store.files, plan):  # the same sweep begun twice at once: one cut for both
-            return recorded
-        cuts = [
-            cohorts.choose(speeds, group, steps, places[cohorts.workers(group)].count, memory)
-            for (speeds, memory), group, steps in zip(measured, plan.groups, plan.steps, strict=True)
-        ]
-    record_cut(store.files, plan, cuts, measured and [[asdict(speed) for speed in speeds] for speeds, _ in measured])
-    return cuts
 
 
 def _check_room(store: Store) -> None:
@@ -170,15 +141,6 @@ def _check_room(store: Store) -> None:
         )
 
 
-def _widths(cuts: Sequence[Cut]) -> list[str]:
-    """How the cohorts of each cut step, in words."""
-    words = [
-        f"up to {cut.size} trials each, " + (f"{cut.width} stacked as one" if cut.width > 1 else "stepped in turn")
-        for cut in cuts
-    ]
-    return list(dict.fromkeys(words))
-
-
 def _address(request: Request) -> str | None:
     """Where to run: as asked, else where Ray's own variable says (inside a Ray job), else here."""
     return request.address or os.environ.get("RAY_ADDRESS")
@@ -186,27 +148,29 @@ def _address(request: Request) -> str | None:
 
 def _say_how_to_go_on(plan: Plan, store: Store) -> None:
     statuses = store.statuses(plan.name)
-    done = sum(statuses.get(trial.id, "failed") != "failed" for trial in plan.trials)
-    print(f"stopped: {done} of {len(plan.trials)} trials are in {store.files.shown}; the same command continues")
+    done = sum(statuses.get(trial, "failed") != "failed" for trial in plan.ids)
+    print(f"stopped: {done} of {plan.total} trials are in {store.files.shown}; the same command continues")
 
 
 def _list() -> int:
     for name in spec.names():
         sweep = spec.find(name)
-        sizes = ", ".join(
-            f"{preset} ({len(list(grid.combinations()))} trials)" for preset, grid in sweep.presets.items()
-        )
+        sizes = ", ".join(f"{preset} ({space.count} trials)" for preset, space in sweep.presets.items())
         print(f"{name}: {sweep.about}\n  presets: {sizes}")
     return EXIT_OK
 
 
 def _show(request: Request, plan: Plan, store: Store) -> int:
     """`--plan`: what would run."""
-    asked = [Cut(request.cohort, request.stack or request.cohort)] * len(plan.groups) if request.cohort else None
     share = "one" if request.fraction is None else f"{request.fraction:g} of a"
-    workers = sorted({cohorts.workers(group) for group in plan.groups})
+    groups = plan.groups if isinstance(plan, GridPlan) else [[plan.trials]]
+    workers = sorted({cohorts.workers(group) for group in groups})
     each = "a cohort" if workers == [1] else f"for each of {' or '.join(map(str, workers))} workers a cohort"
-    plain = describe(plan, asked or recorded_cut(store.files, plan), f"{share} GPU (without GPUs: CPU core) {each}")
+    cuts = None
+    if isinstance(plan, GridPlan):
+        asked = asked_cut(request)
+        cuts = [asked] * len(groups) if asked else recorded_cut(store.files, plan)
+    plain = describe(plan, cuts, f"{share} GPU (without GPUs: CPU core) {each}")
     print(json.dumps(plain) if request.json else text(plain))
     return EXIT_OK
 

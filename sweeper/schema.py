@@ -11,7 +11,7 @@ from sweeper.files import StoreError
 
 FORMAT = "1"
 """Written into every file; a store of another format is refused, never guessed at."""
-STATUSES = ("finished", "diverged", "failed")
+STATUSES = ("finished", "diverged", "pruned", "failed")
 
 _TYPES = MappingProxyType({bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()})
 _PYTHON = {arrow: python for python, arrow in _TYPES.items()}

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import reduce
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -30,11 +31,11 @@ from sweeper.rows import (
     unite,
     without,
 )
-from sweeper.schema import Columns, SchemaError, columns_of
+from sweeper.schema import HISTORY, Columns, SchemaError, columns_of
 
 OWNED = (
     *("trials/sweep={}", "history/sweep={}", "checkpoints/sweep={}", "cuts/sweep={}"),
-    *("heatmaps/{}", "tables/{}", "trajectories/{}"),
+    *("heatmaps/{}", "tables/{}", "trajectories/{}", "studies/{}"),
 )
 """All folders of one sweep in the store."""
 SUFFIX = ".parquet"
@@ -81,6 +82,15 @@ class Store:
                 if status != "failed" or trial not in best:
                     best[trial] = status
         return best
+
+    def records(self, sweep: str) -> tuple[list[dict[str, Any]], list[tuple[str, int, str, float]]]:
+        """Every row and every (trial_id, epoch, metric, value) as plain values; none where there are none."""
+        rows, history = (_read_folder(self.files, f"{kind}/sweep={_checked(sweep)}") for kind in ("trials", "history"))
+        reports = [one_per_record(pa.concat_tables([table for _, table in history.values()]))] if history else []
+        return (
+            _whole(rows).to_pylist() if rows else [],
+            [tuple(report.values()) for table in reports for report in table.select(HISTORY.names).to_pylist()],
+        )
 
     def write(self, sweep: str, cohort: str, rows: Sequence[Mapping[str, object]], columns: Columns) -> None:
         """Lay the rows over those of the cohort's file. The same rows again change nothing, not even the file.

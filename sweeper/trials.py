@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sweeper.spec import SpecError, Value
 
@@ -15,9 +15,12 @@ class Trial:
     """One training run."""
 
     id: str
-    """A hash of `config`: equal runs have equal ids, on any machine and in any sweep."""
+    """A hash of `config`: equal runs have equal ids, on any machine and in any sweep. A trial of a search has one of
+    its own, for what becomes of it may depend on the other trials of its study."""
     config: Mapping[str, Value]
     """Every hyperparameter with its value, defaults included."""
+    facts: Mapping[str, Value] = field(default_factory=dict)
+    """What else its row says: the study that it is of, its number there and its wave."""
 
 
 def enumerate_trials(

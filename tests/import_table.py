@@ -19,13 +19,14 @@ LAUNCHERS = ("ray", "pandas", "pyarrow", "optuna", "sweeper", "search_spaces")
 PLANNING = ("torch", "ray", "pandas", "pyarrow", "trainables")
 """What a plan is made without."""
 STORAGE = ("sweeper.files", "sweeper.schema", "sweeper.rows", "sweeper.store", "sweeper.heatmap", "sweeper.summary")
+STUDY = ("sweeper.grid", "sweeper.metric", "sweeper.rules", "sweeper.study")
 PLAN = ("sweeper.spec", "sweeper.trials", "sweeper.cohorts", "sweeper.packing")
 METHOD = ("trainables.methods", "trainables.losses", "trainables.networks")
 LOOP = (
     "torch", "numpy", "psutil", "trainables.contract", "trainables.checks", "trainables.config", "trainables.streams",
     "trainables.sections", "trainables.peers", "trainables.evaluate",
     "trainables.optimiser", "trainables.fuse", "trainables.measure", "trainables.data", "trainables.evaluation",
-    "trainables.cohort", "trainables.checkpoint", "trainables.schedule",
+    "trainables.cohort", "trainables.checkpoint", "trainables.schedule", "trainables.population",
     "trainables.catalog", "trainables.networks",
 )  # fmt: skip
 
@@ -36,11 +37,47 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper": Rule(),
     "sweeper.grid": Rule(never=PLANNING),
-    "sweeper.spec": Rule(may=("search_spaces", "sweeper.grid"), never=PLANNING),
+    "sweeper.metric": Rule(may=("sweeper.grid",), never=PLANNING),
+    "sweeper.rules": Rule(may=("sweeper.grid",), never=PLANNING),
+    "sweeper.study": Rule(may=("optuna.distributions", *STUDY[:3]), never=PLANNING),
+    "sweeper.spec": Rule(may=("search_spaces", *STUDY), never=PLANNING),
     "sweeper.trials": Rule(may=PLAN[:1], never=PLANNING),
     "sweeper.cohorts": Rule(may=PLAN[:2], never=PLANNING),
     "sweeper.packing": Rule(may=PLAN[:3], never=PLANNING),
-    "sweeper.search": Rule(may=("optuna", *PLAN[:2]), never=("ray", "torch", "trainables")),
+    "sweeper.samplers": Rule(may=("optuna", "sweeper.trials", *STUDY), never=("ray", "torch", "trainables")),
+    "sweeper.search": Rule(may=("optuna", "sweeper.samplers", *STUDY), never=("ray", "torch", "trainables")),
+    "sweeper.feed": Rule(may=PLAN[:3], never=PLANNING),
+    "sweeper.waves": Rule(
+        may=("sweeper.search", "sweeper.feed", "sweeper.warm", *PLAN[:3], *STUDY),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.warm": Rule(
+        may=("sweeper.store", "sweeper.files", *STUDY), never=("ray", "torch", "optuna", "trainables")
+    ),
+    "sweeper.rungs": Rule(may=("sweeper.metric",), never=PLANNING),
+    "sweeper.board": Rule(
+        may=("ray", "sweeper.metric", "sweeper.rungs", "trainables.contract"),
+        never=("torch", "optuna", "pandas", *METHOD),
+    ),
+    "sweeper.study_checks": Rule(
+        may=(*STUDY, "trainables.config", "trainables.preflight", "trainables.sections"), never=("ray", *METHOD)
+    ),
+    "sweeper.study_tables": Rule(
+        may=("optuna", "pandas", "numpy", "sweeper.metric"), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.study_axes": Rule(may=("optuna", "matplotlib", "sweeper.heatmap"), never=("ray", "torch", "trainables")),
+    "sweeper.study_figures": Rule(
+        may=("optuna", "numpy", "matplotlib", "sweeper.heatmap", "sweeper.study_axes", "sweeper.study_tables"),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.study_views": Rule(
+        may=(
+            *("optuna", "pandas", "numpy", "matplotlib", "sweeper.files", "sweeper.heatmap", "sweeper.metric"),
+            *("sweeper.summary", "sweeper.study_figures", "sweeper.study_tables"),
+        ),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.journal": Rule(may=("optuna",), never=("ray", "torch", "trainables", "pandas", "pyarrow")),
     "sweeper.files": Rule(may=("pyarrow",), never=("ray", "torch", "trainables")),
     "sweeper.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
     "sweeper.rows": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:2]), never=("ray", "torch", "trainables")),
@@ -65,6 +102,7 @@ TABLE: Mapping[str, Rule] = {
         may=(
             "ray",
             "sweeper.cluster",
+            "sweeper.feed",
             "sweeper.files",
             "sweeper.stopping",
             "trainables.ray_train",
@@ -75,18 +113,21 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.cluster": Rule(may=("ray", *PLAN), never=("optuna", "torch", "pandas", *METHOD)),
     "sweeper.stopping": Rule(never=PLANNING),
-    "sweeper.command": Rule(may=PLAN[:1], never=PLANNING),
+    "sweeper.command": Rule(may=STUDY, never=PLANNING),
     "sweeper.version": Rule(never=PLANNING),
-    "sweeper.plan": Rule(may=(*PLAN, *STORAGE[:1]), never=("torch", "ray", "trainables")),
+    "sweeper.plan": Rule(may=(*PLAN, *STUDY, "sweeper.waves", *STORAGE[:2]), never=("torch", "ray", "trainables")),
     "sweeper.prepare": Rule(
-        may=(
-            "sweeper",
-            *(f"trainables.{it}" for it in ("config", "preflight", "streams", "train", "data.datasets")),
-        ),
+        may=("sweeper", *(f"trainables.{it}" for it in ("config", "preflight", "streams", "data.datasets"))),
         never=("ray", *METHOD),
     ),
+    "sweeper.studies": Rule(
+        may=("sweeper", *(f"trainables.{it}" for it in ("config", "preflight", "streams", "data.datasets"))),
+        never=("ray", *METHOD),
+    ),
+    "sweeper.cutting": Rule(may=("sweeper",), never=("torch", "optuna", *METHOD)),
+    "sweeper.feeding": Rule(may=("sweeper", "trainables.ray_train", "trainables.config"), never=METHOD),
     "sweeper.collect": Rule(
-        may=("sweeper.progress", *PLAN, *STORAGE[:4]), never=("ray", "torch", "optuna", "trainables")
+        may=("sweeper.progress", "sweeper.feed", *STORAGE[:4]), never=("ray", "torch", "optuna", "trainables")
     ),
     "sweeper.findings": Rule(
         may=("pandas", "sweeper.tables", "sweeper.trajectory", *PLAN[:1], *STORAGE),
@@ -122,6 +163,7 @@ TABLE: Mapping[str, Rule] = {
         may=("torch", "trainables.contract", "trainables.optimiser", "trainables.peers"), never=(*LAUNCHERS, *METHOD)
     ),
     "trainables.evaluate": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.population": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.schedule": Rule(may=("torch", "trainables.checks"), never=LAUNCHERS),
     "trainables.checkpoint": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.preflight": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
@@ -130,7 +172,11 @@ TABLE: Mapping[str, Rule] = {
     "trainables.measure": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.train": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods")),
     "trainables.ray_train": Rule(
-        may=("ray", "torch", *(f"trainables.{it}" for it in ("train", "measure", "config", "contract", "peers"))),
+        may=(
+            "ray",
+            "torch",
+            *(f"trainables.{it}" for it in ("train", "measure", "config", "contract", "peers", "population")),
+        ),
         never=("sweeper", "search_spaces", "optuna", "pandas", "pyarrow", *METHOD),
     ),
     "trainables.methods.*": Rule(

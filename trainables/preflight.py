@@ -21,6 +21,8 @@ class Prospect:
     """Steps an epoch."""
     metrics: tuple[str, ...]
     """Every metric that its reports can hold."""
+    during: tuple[str, ...]
+    """Those that are reported before the end, too."""
 
 
 def prospects(configs: Sequence[TrialConfig], data: Path) -> list[Prospect]:
@@ -44,5 +46,7 @@ def prospects(configs: Sequence[TrialConfig], data: Path) -> list[Prospect]:
                 f"knn must not exceed the {labelled} labelled training images of {dataset.name}, but got "
                 f"knn={config.evaluation.knn}"
             )
-        found.append(Prospect(steps_per_epoch(config, images), metric_names(config, len(dataset.classes))))
+        classes = len(dataset.classes)
+        during = metric_names(config, classes, last=False)
+        found.append(Prospect(steps_per_epoch(config, images), metric_names(config, classes), during))
     return found

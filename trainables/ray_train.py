@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,9 +24,11 @@ from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from ray.tune.integration.ray_train import TuneReportCallback
 
-from trainables.config import resolve
+from trainables.config import TrialConfig, resolve
+from trainables.contract import Judge
 from trainables.measure import Measurement, measure, memory_at_hand
 from trainables.peers import ALONE, Peers
+from trainables.population import Population
 from trainables.train import train
 
 
@@ -36,6 +38,12 @@ class Checkpoints(Protocol):
     def read(self, path: str) -> bytes | None: ...
 
     def write(self, path: str, data: bytes) -> None: ...
+
+
+class Judges(Protocol):
+    """Who says which members of a cohort are pruned."""
+
+    def judge_of(self, cohort: str) -> Judge: ...
 
 
 @dataclass(frozen=True)
@@ -51,20 +59,29 @@ class Place:
     """Ray resources of each of a cohort's workers."""
     storage: str
     """A folder or URI for Ray Train's own scratch files, reachable from every node that works for one cohort."""
+    judges: Judges | None = None
 
 
-def run_cohort(task: Mapping[str, Any], *, place: Place) -> None:
-    """A Ray Tune function: train the cohort `task` (`configs`, `width`, `checkpoint`: its path), report as it goes.
+def run_cohort(cohort: str, task: Mapping[str, Any], *, place: Place) -> None:
+    """A Ray Tune function: train the cohort of that id and report as it goes.
 
-    Each report is a dict: `report` (a `contract.Report` as a dict), `device`, `host`, `pid`, `started`. A checkpoint
-    that is there is gone on from.
+    `task`: `shared` and `own` values of the members' configs, the `width` of a stack, the path of the `checkpoint`,
+    of a population the fields of its `population`, and whether members are `judged` beside those of other cohorts. Each
+    report is a dict: `report` (a `contract.Report` as a dict), `device`, `host`, `pid`, `started`. A checkpoint that is
+    there is gone on from.
     """
-    workers = resolve(task["configs"][0]).training.workers
+    configs = [resolve(task["shared"] | own) for own in task["own"]]
+    workers = configs[0].training.workers
+    if "population" in task:
+        judge: Judge | None = Population(**task["population"]).judge_of(configs)
+    else:
+        judge = place.judges.judge_of(cohort) if place.judges and task.get("judged") else None
+    work = _Work(configs, task["width"], task["checkpoint"], judge)
     if workers == 1:
 
         def alone(_: dict[str, Any]) -> None:
             _use_cores(ray.get_runtime_context().get_assigned_resources().get("CPU", 1.0))
-            _train(task, place, _device(), ALONE, tune.report)
+            _train(work, place, _device(), ALONE, tune.report)
 
         TorchTrainer(alone, train_loop_config={}, scaling_config=ScalingConfig(num_workers=0)).fit()
         return
@@ -73,7 +90,7 @@ def run_cohort(task: Mapping[str, Any], *, place: Place) -> None:
         _use_cores(place.resources.get("CPU", 1.0))
         context = ray.train.get_context()
         peers = Peers(context.get_world_rank(), context.get_world_size())
-        _train(task, place, get_device(), peers, ray.train.report)
+        _train(work, place, get_device(), peers, ray.train.report)
 
     gpu = place.resources.get("GPU", 0) > 0
     TorchTrainer(
@@ -91,8 +108,18 @@ def run_cohort(task: Mapping[str, Any], *, place: Place) -> None:
     ).fit()
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What one process, or each of a group, is to do."""
+
+    configs: Sequence[TrialConfig]
+    width: int
+    checkpoint: str
+    judge: Judge | None
+
+
 def _train(
-    task: Mapping[str, Any],
+    work: _Work,
     place: Place,
     device: torch.device,
     peers: Peers,
@@ -102,14 +129,15 @@ def _train(
     started = datetime.now(UTC).isoformat()
     where = {"device": _device_name(device), "host": socket.gethostname(), "pid": os.getpid(), "started": started}
     reports = train(
-        [resolve(config) for config in task["configs"]],
+        work.configs,
         Path(place.data),
         device=device,
-        width=task["width"],
-        resume=place.checkpoints.read(task["checkpoint"]),
-        save=(lambda content: place.checkpoints.write(task["checkpoint"], content)) if peers.rank == 0 else None,
+        width=work.width,
+        resume=place.checkpoints.read(work.checkpoint),
+        save=(lambda content: place.checkpoints.write(work.checkpoint, content)) if peers.rank == 0 else None,
         save_every=place.save_every,
         peers=peers,
+        judge=work.judge,
     )
     for one in reports:
         report({"report": asdict(one), **where})

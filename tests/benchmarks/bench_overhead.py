@@ -69,12 +69,12 @@ def service(size: str) -> tuple[float, float]:
     return took, started[0]
 
 
-def trivial_cohort(task: Mapping[str, Any], **options: Any) -> None:
+def trivial_cohort(cohort: str, task: Mapping[str, Any], **options: Any) -> None:
     """`trainables.ray_train.run_cohort` with a loop that reports at once."""
     from trainables import ray_train
 
     ray_train.train = report_at_once
-    ray_train.run_cohort(task, **options)
+    ray_train.run_cohort(cohort, task, **options)
 
 
 def report_at_once(configs: Sequence[Any], *_: object, **__: object) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from sweeper.cohorts import Cohort
 from sweeper.collect import Collector
+from sweeper.feed import Queue
 from sweeper.progress import Progress
 from sweeper.schema import Columns
 from sweeper.store import Store, checkpoint_path, load, load_history
@@ -24,7 +25,14 @@ STARTED = "2026-01-01T12:00:00+00:00"
 
 def message(epoch: int, aurocs: list[float | None], done: bool = False, **more: Any) -> dict[str, Any]:
     members = [
-        {"status": "finished" if done else "running", "epochs_run": epoch, "metrics": {"auroc": value}, "error": None}
+        {
+            "status": "finished" if done else "running",
+            "epochs_run": epoch,
+            "metrics": {"auroc": value},
+            "error": None,
+            "seconds": 3.0 * epoch / len(aurocs),
+            "schedule": None,
+        }
         for value in aurocs
     ]
     report = {"epoch": epoch, "members": members, "seconds": 3.0 * epoch, "done": done, **more}
@@ -34,6 +42,7 @@ def message(epoch: int, aurocs: list[float | None], done: bool = False, **more: 
 def diverged(reported: dict[str, Any], member: int, epoch: int) -> dict[str, Any]:
     """`reported`, with this member lost in that epoch."""
     lost = {"status": "diverged", "epochs_run": epoch, "metrics": {"auroc": None}, "error": f"not finite in {epoch}"}
+    lost |= {"seconds": 0.5, "schedule": None}
     members = [lost if i == member else one for i, one in enumerate(reported["report"]["members"])]
     return {**reported, "report": {**reported["report"], "members": members}}
 
@@ -46,7 +55,8 @@ class Bench:
         console = Console(file=self.out, highlight=False, width=200)
         self.progress = Progress(3, 0, "auroc", "maximize", "grid", console=console)
         self.store.prepare("grid", COLUMNS)
-        self.collector = Collector(self.store, "grid", COLUMNS, COHORTS, self.progress, "0.1.0+abc")
+        self.feed = Queue(COHORTS)
+        self.collector = Collector(self.store, "grid", COLUMNS, self.feed, self.progress, "0.1.0+abc")
 
     def tell(self, cohort: str, *messages: Mapping[str, Any]) -> None:
         self.collector.started(cohort)

@@ -7,23 +7,23 @@ import pytest
 from sweeper import cohorts, plan
 from sweeper.cohorts import Cut
 from sweeper.files import Files
-from sweeper.plan import Plan, describe, record_cut, recorded_cut
+from sweeper.plan import GridPlan, describe, record_cut, recorded_cut
 from sweeper.spec import Grid, Heatmap, Metric, Sweep
 from sweeper.trials import Trial
 
 SWEEP = Sweep("about it", {"paper": Grid({}, {})}, (Heatmap(Metric("auroc", "maximize"), "beta", "nu"),))
 
 
-def make(count: int = 6, statuses: Mapping[str, str] | None = None) -> Plan:
+def make(count: int = 6, statuses: Mapping[str, str] | None = None) -> GridPlan:
     trials = tuple(Trial(f"t{i}", {"beta": i % 2, "nu": i}) for i in range(count))
     groups = cohorts.group(trials, lambda trial: trial.config["beta"], lambda trial: 0)
-    return Plan("grid", "paper", SWEEP, trials, groups, [10] * len(groups), statuses or {})
+    return GridPlan("grid", "paper", SWEEP, trials, groups, [10] * len(groups), statuses or {})
 
 
 def test_counts_are_of_the_plans_own_trials() -> None:
     statuses = {"t0": "finished", "t1": "diverged", "t2": "failed", "another": "finished"}
     made = make(statuses=statuses)
-    assert made.counts == {"finished": 1, "diverged": 1, "failed": 1, "to run": 3}
+    assert made.counts == {"finished": 1, "diverged": 1, "pruned": 0, "failed": 1, "to run": 3}
     assert made.left == 4
 
 

@@ -12,6 +12,7 @@ import pytest
 from sweeper import cohorts, run
 from sweeper.cohorts import Cohort, Cut
 from sweeper.command import parse
+from sweeper.plan import GridPlan
 from sweeper.prepare import prepare
 from sweeper.store import Store, checkpoint_path, load_history
 from tests.sweeper.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors, sweeps
@@ -46,6 +47,7 @@ def plan(store: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> d
 def cohorts_of(store: Path, words: list[str], size: int) -> tuple[Cohort, ...]:
     request = parse(["anomaly_grid", "--preset", "digits", "--store", str(store), *words])
     made, _ = prepare(request, Store(store))
+    assert isinstance(made, GridPlan)
     return cohorts.cut(made.groups, [Cut(size, size)] * len(made.groups))
 
 

@@ -1,0 +1,59 @@
+"""Where cohorts to train come from, one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from sweeper.cohorts import Cohort
+
+Record = tuple[str, int, str, float]
+"""trial_id, epoch, metric, value."""
+
+
+class Feed(Protocol):
+    """Gives cohorts, and is told what became of them, from which the next may follow."""
+
+    @property
+    def cohorts(self) -> Mapping[str, Cohort]:
+        """By id, every one given so far."""
+
+    @property
+    def ended(self) -> bool:
+        """No cohort will follow."""
+
+    def next(self) -> Cohort | None:
+        """The cohort to train next; None where there is none at the moment."""
+
+    def options(self, cohort: str) -> Mapping[str, Any]:
+        """What `trainables.ray_train` is to know beside the configs: `population`, and whether it is `judged`."""
+
+    def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
+        """A `trainables.contract.Report`, as a dict."""
+
+    def told(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
+        """The rows and the history of a cohort that has ended are in the store."""
+
+
+class Queue:
+    """A feed of cohorts that are all known before."""
+
+    def __init__(self, cohorts: Sequence[Cohort]) -> None:
+        self.cohorts = {cohort.id: cohort for cohort in cohorts}
+        self._left = list(reversed(cohorts))
+
+    @property
+    def ended(self) -> bool:
+        return not self._left
+
+    def next(self) -> Cohort | None:
+        return self._left.pop() if self._left else None
+
+    def options(self, cohort: str) -> Mapping[str, Any]:
+        return {}
+
+    def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
+        pass
+
+    def told(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
+        pass

@@ -1,0 +1,72 @@
+"""A plan -> what is dispatched one after the other: feeds of cohorts, and where they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweeper import cohorts, studies
+from sweeper.board import Referee, Rule
+from sweeper.cluster import Slots
+from sweeper.command import Request
+from sweeper.cutting import grid_cuts, wave_cut, widths
+from sweeper.feed import Feed, Queue
+from sweeper.plan import GridPlan, Plan, SearchPlan
+from sweeper.store import Store
+from sweeper.waves import Course
+from trainables.config import resolve
+from trainables.ray_train import Judges
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A part of a sweep whose trials take equally many workers."""
+
+    feed: Feed
+    slots: Slots
+    judges: Judges | None = None
+
+
+def legs(request: Request, plan: Plan, store: Store, place: Slots) -> list[Leg]:
+    """What is to be dispatched, on cohorts that each take a `place`; says so in a line."""
+    if isinstance(plan, GridPlan):
+        return _of_grid(request, plan, store, place)
+    assert isinstance(plan, SearchPlan)
+    return [_of_search(request, plan, store, place)]
+
+
+def _of_grid(request: Request, plan: GridPlan, store: Store, place: Slots) -> list[Leg]:
+    places = {workers: place.of(workers) for workers in map(cohorts.workers, plan.groups)}
+    cuts = grid_cuts(request, plan, store, places)
+    left = cohorts.remaining(cohorts.cut(plan.groups, cuts), plan.statuses)
+    by_workers = cohorts.by_workers(left)
+    at_a_time = " or ".join(str(places[workers].count) for workers in by_workers)
+    print(f"{len(left)} cohorts, {at_a_time} at a time, {' or '.join(widths(cuts))}", flush=True)
+    return [Leg(Queue(some), places[workers]) for workers, some in by_workers.items()]
+
+
+def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -> Leg:
+    studies.record(plan, store)
+    waves, space = plan.waves, plan.waves.courses[0].study.search
+    place = place.of(cohorts.workers([waves.trials]))
+    rules = _rules(waves.courses)
+    referee = Referee(rules) if rules else None
+    waves.begin(wave_cut(request, place.count), referee, studies.journal(plan, store.files))
+    asked = sorted({course.study.search.wave for course in waves.courses})
+    several = f"{len(waves.courses)} studies, " if len(waves.courses) > 1 else ""
+    print(
+        f"{several}waves of {' or '.join(map(str, asked))} trials by {space.sampler}, {place.count} cohorts at a time",
+        flush=True,
+    )
+    return Leg(waves, place, referee.judges if referee else None)
+
+
+def _rules(courses: Sequence[Course]) -> dict[str, Rule]:
+    """By study's id, of those that prune."""
+    found = {}
+    for course in courses:
+        search, training = course.study.search, resolve(course.trials[0].config).training
+        if search.pruner:
+            metric, ladders = search.objectives[0], search.pruner.ladders(training.epochs, training.report_every)
+            found[course.id] = Rule(metric.name, metric.better, search.pruner.factor, ladders)
+    return found

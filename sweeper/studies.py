@@ -1,0 +1,140 @@
+"""A search as a plan: its studies, checked in all that can be known before anything starts, rebuilt from the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sweeper import study_views
+from sweeper.command import Request
+from sweeper.feed import Record
+from sweeper.files import Files
+from sweeper.grid import SpecError
+from sweeper.journal import Journal
+from sweeper.plan import SearchPlan
+from sweeper.schema import Columns
+from sweeper.spec import Sweep
+from sweeper.store import Store
+from sweeper.study import Search, Searches, Study, bounds
+from sweeper.study_checks import check, corners
+from sweeper.trials import Trial, content_hash
+from sweeper.warm import Warm, kept, warm_from
+from sweeper.waves import Course, Recorded, Waves, result
+from trainables import config, preflight
+from trainables.config import TrialConfig
+from trainables.data.datasets import DataError
+from trainables.streams import stream_key
+
+JOURNAL = "studies/{}/journal.log"
+"""Where a sweep's studies are for optuna-dashboard."""
+FACTS: Mapping[str, type] = {"study": str, "study_id": str, "number": int, "wave": int, "schedule": str}
+"""Columns of a search's rows beside the hyperparameters."""
+
+
+def prepare(
+    request: Request, store: Store, name: str, preset: str, sweep: Sweep, space: Search | Searches
+) -> tuple[SearchPlan, Columns]:
+    """What is to run and the columns of its rows. SpecError or StoreError, one line, where it cannot run."""
+    studies = list(space.studies())
+    ends = {study.name: corners(study) for study in studies}
+    every = [one for found in ends.values() for one in found]
+    try:
+        prospects = dict(zip(map(id, every), preflight.prospects(every, Path(request.data)), strict=True))
+    except (DataError, ValueError) as error:
+        raise SpecError(str(error)) from error
+    for study in studies:
+        check(study, ends[study.name], [prospects[id(one)] for one in ends[study.name]])
+    if len({one.training.workers for one in every}) > 1:
+        raise SpecError("all trials of a search have equally many workers, but got several numbers of them")
+
+    def shape(trial: Trial) -> Hashable:
+        free = config.fusible(str(trial.config["method"]))
+        return tuple((key, value) for key, value in trial.config.items() if key not in free)
+
+    types = {key: kind for one in every for key, kind in config.keys(one.method).items()}
+    metrics = tuple(dict.fromkeys(metric for one in prospects.values() for metric in one.metrics))
+    waves = Waves(
+        _courses(studies, ends, request, store, name),
+        shape,
+        lambda trial: stream_key(config.resolve(trial.config)),
+        _population,
+    )
+    return SearchPlan(name, preset, sweep, space, waves), Columns({**types, **FACTS}, metrics)
+
+
+def record(plan: SearchPlan, store: Store) -> None:
+    """Keep what each study is and what it begins with."""
+    for course in plan.waves.courses:
+        path = _path(plan.name, course.id)
+        if kept(store.files, path) is None:
+            course.warm.keep(store.files, path, course.study)
+
+
+def journal(plan: SearchPlan, files: Files) -> Callable[[Course], None]:
+    """Begins a new journal, and copies to it what a study has been told; nothing where the store is no folder."""
+    if files.local is None:
+        return lambda course: None
+    kept_in = Journal(files.local / JOURNAL.format(plan.name))
+    kept_in.begin()
+
+    def copy(course: Course) -> None:
+        kept_in.add(course.study.name, course.engine.optuna_study)
+
+    return copy
+
+
+def show(plan: SearchPlan, files: Files) -> str:
+    """The figures and tables of every study, into `studies/NAME/STUDY`; returns what to print."""
+    texts = []
+    copy = journal(plan, files) if files.read(JOURNAL.format(plan.name)) is None else None
+    for course in plan.waves.courses:
+        if copy:
+            copy(course)
+        name = course.study.name
+        title = f"{plan.name} ({plan.preset})" + (f", {name}" if len(plan.waves.courses) > 1 else "")
+        folder, objectives = f"studies/{plan.name}/{name}", course.study.search.objectives
+        texts.append(
+            study_views.write(files, folder, title, course.engine.optuna_study, objectives, plan.sweep.contours)
+        )
+    return "\n\n".join(texts)
+
+
+def _courses(
+    studies: Sequence[Study], ends: Mapping[str, Sequence[TrialConfig]], request: Request, store: Store, sweep: str
+) -> list[Course]:
+    """The studies, rebuilt from their rows."""
+    rows, history = ([], []) if request.fresh else store.records(sweep)
+    reports: dict[str, list[Record]] = {}
+    for one in history:
+        reports.setdefault(one[0], []).append(one)
+    courses = []
+    for study in studies:
+        identity = content_hash([study.identity, request.warm_start])
+        warm = None if request.fresh else kept(store.files, _path(sweep, identity))
+        if warm is None:
+            name = request.warm_start
+            warm = warm_from(store, name, study, ends[study.name][0].flat()) if name else Warm(None)
+        own = [row for row in rows if row.get("study_id") == identity and row["number"] < study.search.trials]
+        recorded = {
+            row["number"]: Recorded(
+                {key: row[key] for key in study.search.space}, result(study, row, reports.get(row["trial_id"], []))
+            )
+            for row in own
+        }
+        courses.append(Course(study, identity, warm, recorded, lambda given: config.resolve(given).flat()))
+    return courses
+
+
+def _population(study: Study) -> Mapping[str, Any]:
+    """What a cohort of the study is told of its population."""
+    population, (metric, *_) = study.search.population, study.search.objectives
+    if population is None:
+        return {}
+    ranges = {key: bounds(one) for key, one in study.search.space.items()}
+    rules = {"every": population.every, "share": population.share, "factor": population.factor}
+    return {"population": {"metric": metric.name, "direction": metric.better, "ranges": ranges, **rules}}
+
+
+def _path(sweep: str, identity: str) -> str:
+    return f"studies/{sweep}/{identity}.json"

@@ -1,0 +1,66 @@
+"""What a study begins with: results of another sweep, kept beside the study so that it stays what it was begun with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sweeper.files import Files
+from sweeper.grid import SpecError, Value
+from sweeper.store import Store
+from sweeper.study import Study, within
+
+SAME = ("method", "dataset", "normal_class", "held_out", "outliers")
+"""Keys that say what an objective measures: rows that differ in them say nothing to a study."""
+
+
+@dataclass(frozen=True)
+class Warm:
+    """Results that a study knows before its first trial."""
+
+    sweep: str | None
+    """The one that they are of."""
+    results: tuple[tuple[Mapping[str, Value], tuple[float, ...]], ...] = ()
+    """Of each its values of the searched keys, and its objectives."""
+
+    def keep(self, files: Files, path: str, study: Study) -> None:
+        """Write it, with what the study is, for when the search is continued."""
+        content = {"study": study.identity, "warm_start": self.sweep, "results": self.results}
+        files.write(path, json.dumps(content, indent=1).encode())
+
+
+def kept(files: Files, path: str) -> Warm | None:
+    """What `keep` wrote; None where there is nothing, or it is damaged."""
+    try:
+        content = json.loads(files.read(path) or b"")
+        results = tuple((dict(params), tuple(values)) for params, values in content["results"])
+        return Warm(content["warm_start"], results)
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value]) -> Warm:
+    """What the finished rows of a sweep say to a study whose trials are like `config`. SpecError where it is nothing.
+
+    Rows of its method and data count whose searched values lie within the space; they may differ in all else.
+    """
+    rows, _ = store.records(sweep)
+    if not rows:
+        raise SpecError(f"--warm-start needs rows, but store {store.files.shown} has none of sweep '{sweep}'")
+    names = [metric.name for metric in study.search.objectives]
+    results: list[tuple[Mapping[str, Value], tuple[float, ...]]] = []
+    for row in rows:
+        fits = row["status"] == "finished" and all(row.get(key) == config.get(key) for key in SAME)
+        params = {key: row.get(key) for key in study.search.space}
+        values = [float(row[name]) for name in names if row.get(name) is not None]
+        inside = all(within(one, params[key]) for key, one in study.search.space.items())
+        if fits and inside and len(values) == len(names):
+            results.append((params, tuple(values)))
+    if not results:
+        keys = ", ".join(study.search.space)
+        raise SpecError(
+            f"no finished row of sweep '{sweep}' fits study '{study.name}': same {', '.join(SAME)}, with "
+            f"{', '.join(names)}, and {keys} within the space"
+        )
+    return Warm(sweep, tuple(results))

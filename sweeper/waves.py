@@ -1,0 +1,237 @@
+"""The studies of a search, wave by wave: what is asked next, and what is told of what was trained."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+from sweeper import cohorts
+from sweeper.cohorts import Cohort, Cut, Group
+from sweeper.feed import Record
+from sweeper.grid import Value
+from sweeper.search import Engine, Told
+from sweeper.study import Study
+from sweeper.trials import Trial, content_hash
+from sweeper.warm import Warm
+
+FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the store has of one trial of a study."""
+
+    params: Mapping[str, Value]
+    told: Told
+
+
+class Ladder(Protocol):
+    """Is told of every cohort whose members are compared at rungs (`sweeper.board`)."""
+
+    def expect(self, study: str, place: int, cohort: str, numbers: Sequence[int]) -> None: ...
+    def seed(self, study: str, place: int, numbers: Sequence[int], reached: Sequence[Mapping[int, float]]) -> None: ...
+    def reported(self, cohort: str, report: Mapping[str, Any]) -> None: ...
+    def end(self, cohort: str) -> None: ...
+
+
+class Course:
+    """One study: its trials so far, a wave of which is open until each has a result."""
+
+    def __init__(
+        self,
+        study: Study,
+        identity: str,
+        warm: Warm,
+        recorded: Mapping[int, Recorded],
+        complete: Callable[[Mapping[str, Value]], Mapping[str, Value]],
+    ) -> None:
+        """`recorded`: by number, what the store has; `complete` adds the defaults to a trial's values."""
+        self.study, self.id, self.warm, self.engine = study, identity, warm, Engine(study, warm.results)
+        self.waves: list[tuple[Trial, ...]] = []
+        self._recorded, self._complete = recorded, complete
+        self._told: dict[str, Told] = {}
+        self._advance()
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """All that were asked so far."""
+        return tuple(trial for wave in self.waves for trial in wave)
+
+    @property
+    def ended(self) -> bool:
+        """Every trial has a result."""
+        return len(self.trials) == self.study.search.trials and not self._open
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        """trial_id -> status of those that have a result."""
+        return {trial: told.status for trial, told in self._told.items()}
+
+    def reached(self, trial: Trial) -> Mapping[int, float]:
+        """Epoch -> objective of a trial that has a result."""
+        return self._told[trial.id].reached
+
+    def told(self, results: Mapping[str, Told]) -> bool:
+        """Take up results by trial_id; True where a wave is complete by them."""
+        self._told |= results
+        complete = not self._open
+        self._advance()
+        return complete
+
+    @property
+    def _open(self) -> bool:
+        return bool(self.waves) and any(trial.id not in self._told for trial in self.waves[-1])
+
+    def _advance(self) -> None:
+        """Tell whole waves and ask for the next, as far as results are there."""
+        while not self._open:
+            if self.waves:
+                self.engine.tell([self._told[trial.id] for trial in self.waves[-1]])
+            if len(self.trials) == self.study.search.trials:
+                break
+            self.waves.append(self._ask())
+
+    def _ask(self) -> tuple[Trial, ...]:
+        begun, search = len(self.trials), self.study.search
+        known = {number: one.params for number, one in self._recorded.items()}
+        asked = self.engine.ask(min(search.wave, search.trials - begun), known)
+        trials = []
+        for number, params in asked:
+            config = dict(self._complete({**self.study.fixed, **params}))
+            facts: dict[str, Value] = {
+                "study": self.study.name,
+                "study_id": self.id,
+                "number": number,
+                "wave": len(self.waves),
+            }
+            trials.append(Trial(content_hash([self.id, number, config]), config, facts))
+            recorded = self._recorded.get(number)
+            if recorded and recorded.told.status != FAILED:  # what failed is tried again
+                self._told[trials[-1].id] = recorded.told
+        return tuple(trials)
+
+
+@dataclass
+class Waves:
+    """A `feed.Feed` of the cohorts of all studies."""
+
+    courses: Sequence[Course]
+    shape: Callable[[Trial], Hashable]
+    """Trials of equal shape may share a cohort."""
+    stream: Callable[[Trial], Hashable]
+    """Trials of equal streams read the same data."""
+    population: Callable[[Study], Mapping[str, Any]]
+    """What `options` says of the cohorts of a study."""
+    cut: Callable[[Group, int, bool], Cut] | None = None
+    """See `cutting.wave_cut`."""
+    ladder: Ladder | None = None
+    heard: Callable[[Course], None] | None = None
+    """Is told of a study one of whose waves has been told."""
+    cohorts: dict[str, Cohort] = field(default_factory=dict)
+    _ready: deque[Cohort] = field(default_factory=deque)
+    _course: dict[str, Course] = field(default_factory=dict)
+    _running: set[str] = field(default_factory=set)
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """All that were asked so far, study by study."""
+        return tuple(trial for course in self.courses for trial in course.trials)
+
+    def begin(
+        self,
+        cut: Callable[[Group, int, bool], Cut],
+        ladder: Ladder | None = None,
+        heard: Callable[[Course], None] | None = None,
+    ) -> None:
+        """From now on cohorts are given."""
+        self.cut, self.ladder, self.heard = cut, ladder, heard
+        for course in self.courses:
+            if self.heard:
+                self.heard(course)
+            for number, wave in enumerate(course.waves[:-1]):
+                self._seed(course, number, 0, wave)
+            if not course.ended:
+                self._open(course)
+
+    @property
+    def ended(self) -> bool:
+        return not self._ready and all(course.ended for course in self.courses)
+
+    def next(self) -> Cohort | None:
+        return self._ready.popleft() if self._ready else None
+
+    def options(self, cohort: str) -> Mapping[str, Any]:
+        study = self._course[cohort].study
+        return {**self.population(study), "judged": study.search.pruner is not None}
+
+    def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
+        if self.ladder:
+            self.ladder.reported(cohort, report)
+
+    def told(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
+        course = self._course[cohort]
+        if self.ladder:
+            self.ladder.end(cohort)
+        if not course.told({str(row["trial_id"]): result(course.study, row, history) for row in rows}):
+            return
+        if self.heard:
+            self.heard(course)
+        if not course.ended:
+            self._open(course)
+
+    def _open(self, course: Course) -> None:
+        """The cohorts of a course's last wave: cut from the whole of it, without the trials that have a result."""
+        assert self.cut is not None
+        number, wave = len(course.waves) - 1, course.waves[-1]
+        groups = cohorts.group(wave, self.shape, self.stream)
+        at_a_time, alone = len(groups) * len(self.courses), course.study.search.population is not None
+        whole = cohorts.cut(groups, [self.cut(group, at_a_time, alone) for group in groups])
+        statuses = course.statuses
+        for index, cohort in enumerate(whole):
+            done = tuple(trial for trial in cohort.trials if trial.id in statuses)
+            left = cohorts.remaining([cohort], statuses)
+            if done:
+                self._seed(course, number, 2 * index, done)
+            for rest in left:
+                self._give(course, _place(number, 2 * index + 1), rest)
+
+    def _give(self, course: Course, place: int, cohort: Cohort) -> None:
+        self.cohorts[cohort.id], self._course[cohort.id] = cohort, course
+        if self.ladder and course.study.search.pruner:
+            self.ladder.expect(course.id, place, cohort.id, _numbers(cohort.trials))
+        self._ready.append(cohort)
+
+    def _seed(self, course: Course, wave: int, index: int, trials: Sequence[Trial]) -> None:
+        if self.ladder and course.study.search.pruner:
+            reached = [course.reached(trial) for trial in trials]
+            self.ladder.seed(course.id, _place(wave, index), _numbers(trials), reached)
+
+
+def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> Told:
+    """What a row, and the history of its trial, say to the study."""
+    objectives = study.search.objectives
+    values = tuple(_number(row.get(metric.name)) for metric in objectives)
+    reached: dict[int, float] = {}
+    if len(objectives) == 1:
+        trial, name = str(row["trial_id"]), objectives[0].name
+        before = row["epochs_run"] if row["status"] == "diverged" else math.inf  # where it was compared no more
+        reached = {
+            epoch: value for one, epoch, metric, value in history if one == trial and metric == name and epoch < before
+        }
+    return Told(int(row["number"]), row["status"], values, reached, {"trial_id": str(row["trial_id"])})
+
+
+def _numbers(trials: Sequence[Trial]) -> list[int]:
+    return [cast(int, trial.facts["number"]) for trial in trials]
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _place(wave: int, index: int) -> int:
+    """The order in which cohorts of a study start."""
+    return wave * 1_000_000 + index

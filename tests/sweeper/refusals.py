@@ -1,0 +1,51 @@
+"""Runs the command line in this process with requests that are wrong."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NamedTuple, Never
+
+import pytest
+
+from sweeper import cluster, run
+
+
+class Refused(NamedTuple):
+    error: str
+    """The one line, without `error: `."""
+    out: str
+
+
+class Bench:
+    """Runs the command line in this process, on a store of its own."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.store, self._capsys = folder, folder / "store", capsys
+
+    def refuse(self, *words: str, name: str = "anomaly_grid", preset: str = "digits") -> Refused:
+        """The request must end with status 2, in one line, and leave nothing in the store."""
+        before = snapshot(self.folder)
+        status = run.main([name, "--preset", preset, "--store", str(self.store), *words])
+        out, err = self._capsys.readouterr()
+        assert status == 2 and err.startswith("error: ") and err.count("\n") == 1 and "Traceback" not in err, err
+        assert snapshot(self.folder) == before
+        assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized()
+        return Refused(err.removeprefix("error: ").strip(), out)
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    """Every file but the data's lock."""
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
+
+
+def bench_of(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """For a fixture."""
+
+    def start(*_: object) -> Never:
+        raise AssertionError("Ray must not be started for a request that is wrong")
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(run, "connected", start)
+    monkeypatch.setattr(cluster, "ANSWER_SECONDS", 1.0)
+    return Bench(folder, capsys)

@@ -1,0 +1,144 @@
+"""Searches through the command line: what they leave in the store, killed and continued, begun with another's rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import optuna
+import pandas as pd
+import pytest
+from optuna.storages.journal import JournalFileBackend, JournalStorage
+
+from search_spaces.vje_search import POPULATION
+from sweeper.schema import Columns
+from sweeper.store import Store, load_history
+from tests.sweeper.sweeps import VOLATILE, Sweeps, rows, sweeps
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+NAME = "vje_search"
+SMALL = ["--trials", "24", "--wave", "8", "--set", "epochs=40"]
+"""Three waves, in cohorts of one width each, pruned at 10 and 20 epochs."""
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Sweeps]:
+    yield from sweeps()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(run: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("undisturbed")
+    outcome = run.run(store, *SMALL, name=NAME)
+    assert outcome.status == 0, outcome
+    assert "24 trials: " in outcome.out and "best auroc_joint 0." in outcome.out, outcome
+    return store
+
+
+def results(store: Path) -> pd.DataFrame:
+    return rows(store, NAME).drop(columns=VOLATILE).sort_values("number").reset_index()
+
+
+def test_every_trial_has_a_row_with_its_study_number_and_wave(undisturbed: Path) -> None:
+    found = results(undisturbed)
+    assert list(found["number"]) == list(range(24)) and list(found["wave"]) == [0] * 8 + [1] * 8 + [2] * 8
+    assert set(found["study"]) == {"all"} and found["study_id"].nunique() == 1 and found["schedule"].isna().all()
+    assert set(found["status"]) == {"finished", "pruned"}
+
+
+def test_who_was_pruned_was_beaten_at_that_rung_by_those_who_went_on(undisturbed: Path) -> None:
+    """Said again from the history alone: within a cohort nobody who went on had less than one who did not."""
+    found = rows(undisturbed, NAME)
+    history = load_history(NAME, undisturbed)
+    auroc = history[history["metric"] == "auroc_joint"].pivot(index="trial_id", columns="epoch", values="value")
+    pruned = found[found["status"] == "pruned"]
+    assert (
+        set(pruned["epochs_run"]) <= {10, 20} and (found.loc[found["status"] == "finished", "epochs_run"] == 40).all()
+    )
+    for trial, row in pruned.iterrows():
+        reached = auroc.loc[found.index[found["cohort"] == row["cohort"]], row["epochs_run"]]
+        went_on = reached[found.loc[reached.index, "epochs_run"] > row["epochs_run"]]
+        assert (went_on >= auroc.loc[trial, row["epochs_run"]]).all()
+        assert row["auroc_joint"] == auroc.loc[trial, row["epochs_run"]] and "was not among the best" in row["error"]
+        assert auroc.loc[trial].last_valid_index() == row["epochs_run"]
+    best_first_rung = auroc[10].idxmax()
+    assert found.loc[best_first_rung, "epochs_run"] > 10
+
+
+def test_a_seed_gives_the_same_search_again_and_a_search_can_be_made_longer(
+    run: Sweeps, undisturbed: Path, tmp_path: Path
+) -> None:
+    assert run.run(tmp_path, "--trials", "8", *SMALL[2:], name=NAME).status == 0
+    pd.testing.assert_frame_equal(results(tmp_path), results(undisturbed)[:8], check_exact=True)
+    outcome = run.run(tmp_path, *SMALL, name=NAME)
+    assert outcome.status == 0 and "16 of 24 trials to run" in outcome.out
+    pd.testing.assert_frame_equal(results(tmp_path), results(undisturbed), check_exact=True)
+
+
+def test_a_killed_search_goes_on_and_ends_as_if_it_had_not_been(run: Sweeps, undisturbed: Path, tmp_path: Path) -> None:
+    sweep = run.start(tmp_path, *SMALL, name=NAME)
+    files = tmp_path / f"trials/sweep={NAME}"
+    sweep.wait_until(lambda: len(list(files.glob("[!._]*.parquet"))) >= 4, "cohorts of the second wave")
+    sweep.kill()
+    before = len(rows(tmp_path, NAME))
+    assert before < 24
+    outcome = run.run(tmp_path, *SMALL, name=NAME)
+    assert outcome.status == 0 and f"{24 - before} of 24 trials to run" in outcome.out, outcome
+    pd.testing.assert_frame_equal(results(tmp_path), results(undisturbed), check_exact=True)
+
+
+def test_optuna_reads_the_studys_journal(undisturbed: Path) -> None:
+    storage = JournalStorage(JournalFileBackend(str(undisturbed / f"studies/{NAME}/journal.log")))
+    study = optuna.load_study(study_name="all", storage=storage)
+    states = {"finished": "COMPLETE", "pruned": "PRUNED"}
+    found = results(undisturbed)
+    assert [trial.state.name for trial in study.trials] == [states[status] for status in found["status"]]
+    assert [trial.user_attrs["trial_id"] for trial in study.trials] == list(found["trial_id"])
+    assert study.best_value == found.loc[found["status"] == "finished", "auroc_joint"].max()
+
+
+def test_the_study_is_shown_beside_its_data(undisturbed: Path) -> None:
+    folder = undisturbed / f"studies/{NAME}/all"
+    there = {path.name for path in folder.iterdir()}
+    assert {"trials.parquet", "front.parquet", "importance.parquet", "history.png", "parallel.png"} <= there
+    best = pd.read_parquet(folder / "front.parquet")
+    found = results(undisturbed).set_index("number")
+    assert best["auroc_joint"].iloc[0] == found.loc[found["status"] == "finished", "auroc_joint"].max()
+
+
+def test_a_search_can_begin_with_the_rows_of_a_grid(run: Sweeps, tmp_path: Path) -> None:
+    keys = {"method": str, "dataset": str, "normal_class": int, "beta": float, "nu": float, "lr": float}
+    columns = Columns({**keys, "weight_decay": float, "held_out": str, "outliers": str}, ("auroc_joint",))
+    common = {"status": "finished", "method": "vje", "dataset": "digits", "normal_class": 1, "nu": 1.0, "lr": 0.01}
+    common |= {"weight_decay": 1e-4, "held_out": "", "outliers": "", "auroc_joint": 0.9}
+    betas = (0.1, 1.0, 2.0, 5.0)
+    grid = [common | {"trial_id": f"t{i}", "beta": beta} for i, beta in enumerate(betas)]
+    others = [grid[0] | {"trial_id": "u0", "status": "failed"}, grid[0] | {"trial_id": "u1", "normal_class": 2}]
+    Store(tmp_path).write("a_grid", "c", [*grid, *others], columns)
+    words = ["--trials", "4", "--wave", "4", "--set", "epochs=2", "--set", "width=128", "--pruner", "none"]
+    outcome = run.run(tmp_path, *words, "--warm-start", "a_grid", name=NAME)
+    assert outcome.status == 0 and "7 trials: 7 complete" in outcome.out, outcome
+    (kept,) = (tmp_path / f"studies/{NAME}").glob("*.json")
+    assert [params["beta"] for params, _ in json.loads(kept.read_text())["results"]] == [0.1, 1.0, 2.0]
+    cold = run.run(tmp_path, *words, "--plan", name=NAME)
+    assert "4 to run" in cold.out, "a study without a warm start is another one"
+
+
+def test_a_population_keeps_the_whole_schedule_of_each_member(run: Sweeps, tmp_path: Path) -> None:
+    words = ["--trials", "8", "--wave", "8", "--set", "epochs=20"]
+    outcome = run.run(tmp_path, *words, name=NAME, preset="digits_population")
+    assert outcome.status == 0, outcome
+    found = results(tmp_path).set_index("number")
+    assert set(found["status"]) <= {"finished", "diverged"} and found["cohort"].nunique() == 1
+    assert POPULATION.population
+    moved = found["schedule"].dropna().map(json.loads)
+    assert len(moved) >= 1
+    for number, entries in moved.items():
+        for entry in entries:
+            assert (
+                entry["epoch"] % POPULATION.population.every == 0
+                and entry["from"] != number
+                and set(entry) >= {"beta", "nu", "lr", "weight_decay"}
+            )

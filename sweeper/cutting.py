@@ -48,23 +48,22 @@ def grid_cuts(request: Request, plan: GridPlan, store: Store, places: Mapping[in
     return cuts
 
 
-def wave_cut(request: Request, slots: int) -> Callable[[Group, int, bool], Cut]:
-    """How to cut each group of a wave: as asked, else evenly over as many slots as there are for it, stacked whole.
+def wave_cut(request: Request, slots: int, studies: int) -> Callable[[Sequence[Group], bool], list[Cut]]:
+    """How to cut the groups of a wave: as asked, else so that no cohort has more than one slot's part of the wave.
 
-    Nothing is measured, so that a seed gives the same search again, to the last bit. The cut takes a group, how many
-    groups there are to train at a time, and whether the group must stay whole, as a population must, whose members copy
-    each other.
+    Nothing is measured, so that a seed gives the same search again, to the last bit. `studies` share the `slots`. The
+    second argument of the cut says whether groups must stay whole, as a population must, whose members copy each other.
     """
     asked = asked_cut(request)
 
-    def cut(group: Group, groups: int, whole: bool) -> Cut:
-        size = sum(map(len, group))
+    def cut(groups: Sequence[Group], whole: bool) -> list[Cut]:
+        sizes = [sum(map(len, group)) for group in groups]
         if whole:
-            return Cut(size, min(size, asked.width) if asked else size)
+            return [Cut(size, min(size, asked.width) if asked else size) for size in sizes]
         if asked:
-            return asked
-        share = math.ceil(size / max(1, math.ceil(slots / groups)))
-        return Cut(share, share if cohorts.workers(group) == 1 else 1)
+            return [asked] * len(groups)
+        part = math.ceil(sum(sizes) / max(1, slots // studies))
+        return [Cut(part, part if cohorts.workers(group) == 1 else 1) for group in groups]
 
     return cut
 

@@ -125,7 +125,7 @@ class Waves:
     """Trials of equal streams read the same data."""
     population: Callable[[Study], Mapping[str, Any]]
     """What `options` says of the cohorts of a study."""
-    cut: Callable[[Group, int, bool], Cut] | None = None
+    cut: Callable[[Sequence[Group], bool], list[Cut]] | None = None
     """See `cutting.wave_cut`."""
     ladder: Ladder | None = None
     heard: Callable[[Course], None] | None = None
@@ -142,7 +142,7 @@ class Waves:
 
     def begin(
         self,
-        cut: Callable[[Group, int, bool], Cut],
+        cut: Callable[[Sequence[Group], bool], list[Cut]],
         ladder: Ladder | None = None,
         heard: Callable[[Course], None] | None = None,
     ) -> None:
@@ -183,12 +183,13 @@ class Waves:
             self._open(course)
 
     def _open(self, course: Course) -> None:
-        """The cohorts of a course's last wave: cut from the whole of it, without the trials that have a result."""
+        """The cohorts of a course's last wave, largest first: cut from the whole of it, without the trials that have a
+        result."""
         assert self.cut is not None
         number, wave = len(course.waves) - 1, course.waves[-1]
         groups = cohorts.group(wave, self.shape, self.stream)
-        at_a_time, alone = len(groups) * len(self.courses), course.study.search.population is not None
-        whole = cohorts.cut(groups, [self.cut(group, at_a_time, alone) for group in groups])
+        cuts = self.cut(groups, course.study.search.population is not None)
+        whole = sorted(cohorts.cut(groups, cuts), key=lambda cohort: -len(cohort.trials))
         statuses = course.statuses
         for index, cohort in enumerate(whole):
             done = tuple(trial for trial in cohort.trials if trial.id in statuses)

@@ -47,8 +47,8 @@ class Heard:
 def waves(*courses: Course, size: int = 4, ladder: Heard | None = None) -> Waves:
     made = Waves(courses, lambda trial: trial.config["width"], lambda trial: 0, lambda of: {})
 
-    def cut(group: Group, groups: int, whole: bool) -> Cut:
-        return Cut(100, 100) if whole else Cut(size, size)
+    def cut(groups: Sequence[Group], whole: bool) -> list[Cut]:
+        return [Cut(100, 100) if whole else Cut(size, size)] * len(groups)
 
     made.begin(cut, ladder)
     return made

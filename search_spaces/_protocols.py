@@ -57,6 +57,39 @@ DIGITS: Mapping[str, Value] = {
 
 VJE_DIGITS: Mapping[str, Value] = {**DIGITS, "method": "vje", "bottleneck": 64}
 
+ONE_CLASS: Mapping[str, Value] = {
+    "method": "vje",
+    "dataset": "cifar10",
+    "encoder": "resnet18",
+    "small_stem": True,
+    "bottleneck": 128,
+    "epochs": 800,
+    "batch_size": 64,
+    "lr": 5e-6,
+    "momentum": 0.9,
+    "weight_decay": 5e-6,
+    **MOCO_V2_VIEWS,
+    "report_every": 20,
+}
+"""VJE on one class of CIFAR-10, judged by its anomaly scores."""
+
+ONE_CLASS_DIGITS: Mapping[str, Value] = {
+    "method": "vje",
+    "dataset": "digits",
+    "encoder": "mlp",
+    "width": 128,
+    "features": 64,
+    "bottleneck": 64,
+    "epochs": 50,
+    "batch_size": 60,
+    "lr": 0.002,
+    "momentum": 0.9,
+    "weight_decay": 5e-6,
+    "rotation": 10.0,
+    "shift": 0.25,
+    "report_every": 10,
+}
+
 SETS = ("cifar10", "cifar100", "stl10")
 """The data sets of the ablations, in the order of the paper's tables."""
 

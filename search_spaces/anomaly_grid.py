@@ -1,6 +1,6 @@
 """One-class anomaly detection with VJE over beta x nu x class (vje.md 3.1: Fig. 4, Tables 3 and 4)."""
 
-from search_spaces._protocols import MOCO_V2_VIEWS
+from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS
 from sweeper.spec import Grid, Heatmap, Metric, Sweep
 
 AXES = {
@@ -9,43 +9,8 @@ AXES = {
     "normal_class": tuple(range(10)),
 }
 
-PAPER = Grid(
-    fixed={
-        "method": "vje",
-        "dataset": "cifar10",
-        "encoder": "resnet18",
-        "small_stem": True,
-        "bottleneck": 128,
-        "epochs": 800,
-        "batch_size": 64,
-        "lr": 5e-6,
-        "momentum": 0.9,
-        "weight_decay": 5e-6,
-        **MOCO_V2_VIEWS,
-        "report_every": 20,
-    },
-    axes=AXES,
-)
-
-DIGITS = Grid(
-    fixed={
-        "method": "vje",
-        "dataset": "digits",
-        "encoder": "mlp",
-        "width": 128,
-        "features": 64,
-        "bottleneck": 64,
-        "epochs": 50,
-        "batch_size": 60,
-        "lr": 0.002,
-        "momentum": 0.9,
-        "weight_decay": 5e-6,
-        "rotation": 10.0,
-        "shift": 0.25,
-        "report_every": 10,
-    },
-    axes=AXES,
-)
+PAPER = Grid(ONE_CLASS, AXES)
+DIGITS = Grid(ONE_CLASS_DIGITS, AXES)
 
 PUBLISHED = {"paper": {(1.0, 0.5): 0.903, (1.0, 1.0): 0.899, (1.0, 0.25): 0.897}}
 PUBLISHED_AT_OPTIMUM = {

@@ -1,0 +1,106 @@
+"""Each method of `ssl_cifar10` tuned by a search of its own: does tuning change their order (vje.md 3.4)?
+
+All train under the protocol of `ssl_cifar10`, with fewer epochs, and have equally many trials. Searched are lr, weight
+decay and what is a method's own; what keeps its waves in one stack is preferred to shapes. The objective is the k-NN
+accuracy on test images: a probe is trained at the end only, so that nothing could be pruned by it.
+"""
+
+from collections.abc import Mapping
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+
+from search_spaces._protocols import DIGITS as DIGITS_PROTOCOL
+from search_spaces._protocols import SMALL_IMAGES
+from sweeper.spec import Halving, Metric, Search, Searches, Sweep, Value
+
+Space = Mapping[str, BaseDistribution]
+KNN = Metric("knn_z", "maximize", percent=True)
+
+
+def _log(low: float, high: float) -> FloatDistribution:
+    return FloatDistribution(low, high, log=True)
+
+
+OWN: Mapping[str, Space] = {
+    "vje": {"beta": _log(0.1, 3.0), "nu": _log(0.3, 30.0)},
+    "simsiam": {},
+    "vicreg": {"invariance_weight": _log(2.5, 100.0), "variance_weight": _log(2.5, 100.0)},
+    "simclr": {"tau": _log(0.03, 1.0)},
+    "moco_v2": {"tau": _log(0.03, 1.0), "ema": FloatDistribution(0.9, 0.999)},
+    "byol": {"ema": FloatDistribution(0.9, 0.999)},
+    "swav": {"tau": _log(0.03, 1.0), "epsilon": _log(0.01, 0.3)},
+    "barlow_twins": {"redundancy_weight": _log(1e-3, 0.5)},
+}
+"""What each method has beside lr and weight decay; SimSiam's own are shapes, which differ between presets. VICReg's
+weight of the covariances stays 1: a factor common to all three is the lr's."""
+
+
+def _searches(
+    protocol: Mapping[str, Value],
+    shapes: Mapping[str, Mapping[str, Value]],
+    predictor_widths: tuple[int, ...],
+    lr: FloatDistribution,
+    trials: int,
+    wave: int,
+    pruner: Halving,
+) -> Searches:
+    """One search a method; `shapes`: method -> the shapes that it has in this preset."""
+    shared: Space = {"lr": lr, "weight_decay": _log(1e-6, 1e-2)}
+    own = {**OWN, "simsiam": {"predictor_width": CategoricalDistribution(predictor_widths)}}
+    fixed = {key: value for key, value in protocol.items() if key not in shared}
+    return Searches(
+        tuple(
+            Search(
+                space={**shared, **own[method]},
+                fixed={**fixed, "method": method, **shapes[method]},
+                trials=trials,
+                wave=wave,
+                metric=KNN,
+                pruner=pruner,
+            )
+            for method in own
+        )
+    )
+
+
+PAPER = _searches(
+    {**SMALL_IMAGES, "dataset": "cifar10", "epochs": 200},
+    {
+        "vje": {"bottleneck": 128},
+        "simsiam": {"projector_layers": 2, "projector_width": 2048},
+        "vicreg": {"projector_layers": 3, "projector_width": 4096},
+        "simclr": {},
+        "moco_v2": {"queue": 4096},
+        "byol": {},
+        "swav": {"prototypes": 512},
+        "barlow_twins": {},
+    },
+    predictor_widths=(256, 512, 1024),
+    lr=_log(5e-3, 0.5),
+    trials=64,
+    wave=16,
+    pruner=Halving(first=20, factor=3),
+)
+DIGITS = _searches(
+    {**DIGITS_PROTOCOL, "epochs": 24, "report_every": 4},
+    {
+        "vje": {"bottleneck": 64},
+        "simsiam": {"projector_width": 128},
+        "vicreg": {"projector_width": 128},
+        "simclr": {"projector_width": 128, "projection": 64},
+        "moco_v2": {"projector_width": 128, "projection": 64, "queue": 512},
+        "byol": {"projector_width": 256, "projection": 64, "predictor_width": 256},
+        "swav": {"projector_width": 128, "projection": 32, "prototypes": 30},
+        "barlow_twins": {"projector_width": 128},
+    },
+    predictor_widths=(16, 32, 64),
+    lr=_log(1e-3, 0.3),
+    trials=24,
+    wave=12,
+    pruner=Halving(first=8, factor=2),
+)
+
+SWEEP = Sweep(
+    about="k-NN accuracy of VJE and seven baselines, each with its lr, weight decay and own hyperparameters searched",
+    presets={"paper": PAPER, "digits": DIGITS},
+)

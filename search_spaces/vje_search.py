@@ -1,0 +1,66 @@
+"""VJE's hyperparameters searched for the best one-class AUROC (vje.md 3.1).
+
+What is not searched is as in `anomaly_grid`: a study stands beside that grid's 56 cells of the same class, and is not
+told the learning rate. The class is one that leaves room: on CIFAR-10 the cat, the worst of the paper's ten at its
+optimum (0.828); on the digits the one, of which half of all draws from about this space stay below 0.82, a tenth get
+past 0.94, and the best reach 0.99. `--axis normal_class=0,1,2` makes a study of each. As in the paper, the test images
+make the AUROC: what is found is the best for them, and a little less good on others.
+"""
+
+from collections.abc import Mapping
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS
+from sweeper.spec import Halving, Metric, Population, Search, Sweep, Value
+
+AUROC = Metric("auroc_joint", "maximize")
+LIKELIHOOD = {"beta": FloatDistribution(0.03, 3.0, log=True), "nu": FloatDistribution(0.1, 50.0, log=True)}
+
+
+def _without(keys: tuple[str, ...], fixed: Mapping[str, Value]) -> dict[str, Value]:
+    return {key: value for key, value in fixed.items() if key not in keys}
+
+
+PAPER = Search(
+    space={
+        **LIKELIHOOD,
+        "lr": FloatDistribution(1e-6, 1e-3, log=True),
+        "weight_decay": FloatDistribution(1e-6, 1e-2, log=True),
+        "bottleneck": CategoricalDistribution((64, 128, 256)),
+    },
+    fixed=_without(("lr", "weight_decay", "bottleneck"), {**ONE_CLASS, "normal_class": 3}),
+    trials=128,
+    wave=16,
+    metric=AUROC,
+    pruner=Halving(first=100, factor=3),
+)
+
+ADAPTED = {
+    **LIKELIHOOD,
+    "lr": FloatDistribution(1e-4, 0.1, log=True),
+    "weight_decay": FloatDistribution(1e-6, 0.1, log=True),
+}
+DIGITS = Search(
+    space={**ADAPTED, "width": CategoricalDistribution((32, 64, 128, 256))},
+    fixed=_without(("lr", "weight_decay", "width"), {**ONE_CLASS_DIGITS, "normal_class": 1, "report_every": 5}),
+    trials=64,
+    wave=32,
+    metric=AUROC,
+    pruner=Halving(first=10, factor=2),
+)
+POPULATION = Search(
+    space=ADAPTED,
+    fixed={**DIGITS.fixed, "width": 128},
+    trials=32,
+    wave=32,
+    metric=AUROC,
+    sampler="random",
+    population=Population(every=5),
+)
+
+SWEEP = Sweep(
+    about="the best one-class AUROC of VJE over beta, nu, lr, weight decay and a width, in waves that train together",
+    presets={"paper": PAPER, "digits": DIGITS, "digits_population": POPULATION},
+    contours=(("beta", "nu"), ("beta", "lr")),
+)

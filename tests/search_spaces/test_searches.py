@@ -1,0 +1,173 @@
+"""The searches that ship: every corner of every space is a trial that can run and reports what is searched for."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from search_spaces._protocols import DIGITS as DIGITS_PROTOCOL
+from search_spaces._protocols import SMALL_IMAGES
+from sweeper import spec
+from sweeper.spec import Grid, Grids, Value
+from sweeper.study import Study
+from trainables.catalog import METHODS
+from trainables.config import TrialConfig, fusible, resolve
+from trainables.evaluate import metric_names
+from trainables.preflight import prospects
+
+SIZES = {
+    ("ssl_search", "paper"): (8, 64),
+    ("ssl_search", "digits"): (8, 24),
+    ("vje_search", "paper"): (1, 128),
+    ("vje_search", "digits"): (1, 64),
+    ("vje_search", "digits_population"): (1, 32),
+}
+"""Sweep and preset -> studies, trials of each."""
+
+each_preset = pytest.mark.parametrize(("name", "preset"), SIZES)
+each_small_preset = pytest.mark.parametrize(
+    ("name", "preset"), [place for place in SIZES if place[1].startswith("digits")]
+)
+
+
+def studies(name: str, preset: str) -> tuple[Study, ...]:
+    _, space = spec.find(name).preset(preset)
+    assert not isinstance(space, Grid | Grids)
+    return tuple(space.studies())
+
+
+def ends(one: BaseDistribution) -> tuple[Value, ...]:
+    if isinstance(one, CategoricalDistribution):
+        return tuple(one.choices)
+    assert isinstance(one, FloatDistribution | IntDistribution)
+    return (one.low, one.high)
+
+
+def corners(study: Study) -> Iterator[TrialConfig]:
+    space = study.search.space
+    for values in itertools.product(*map(ends, space.values())):
+        yield resolve({**study.fixed, **dict(zip(space, values, strict=True))})
+
+
+@each_preset
+def test_there_are_as_many_studies_and_trials_as_planned(name: str, preset: str) -> None:
+    count, trials = SIZES[name, preset]
+    found = studies(name, preset)
+    assert len({study.name for study in found}) == len(found) == count
+    assert {study.search.trials for study in found} == {trials}
+    assert all(trials % study.search.wave == 0 for study in found)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in SIZES}))
+def test_the_first_preset_is_the_papers(name: str) -> None:
+    assert list(spec.find(name).presets) == [preset for one, preset in SIZES if one == name]
+    for study in studies(name, "paper"):
+        fixed = study.fixed
+        assert (fixed["dataset"], fixed["encoder"], fixed["small_stem"]) == ("cifar10", "resnet18", True)
+
+
+@each_preset
+def test_every_corner_of_a_space_resolves_to_a_trial_of_its_own(name: str, preset: str) -> None:
+    for study in studies(name, preset):
+        found = list(corners(study))
+        assert len(set(found)) == len(found) == math.prod(len(ends(one)) for one in study.search.space.values())
+        assert all(resolve(config.flat()) == config for config in found)
+
+
+@each_preset
+def test_the_objective_is_reported_before_the_end(name: str, preset: str) -> None:
+    for study in studies(name, preset):
+        (objective,) = study.search.objectives
+        reported = metric_names(next(corners(study)), 10, last=False)
+        assert objective.name in reported and objective.direction == "maximize"
+
+
+@each_preset
+def test_every_study_has_a_rung_or_moves_before_the_last_epoch(name: str, preset: str) -> None:
+    for study in studies(name, preset):
+        training, search = next(corners(study)).training, study.search
+        if search.population:
+            moves = range(search.population.every, training.epochs, search.population.every)
+            assert len(moves) >= 2 and all(epoch % training.report_every == 0 for epoch in moves)
+        else:
+            assert search.pruner
+            ladders = search.pruner.ladders(training.epochs, training.report_every)
+            assert len(ladders[0]) >= 2
+
+
+@each_small_preset
+def test_the_digits_presets_need_no_files(name: str, preset: str) -> None:
+    for study in studies(name, preset):
+        (data,) = {config.data for config in corners(study)}
+        assert data.dataset == "digits"
+        (prospect,) = prospects([next(corners(study))], Path())
+        assert prospect.steps >= 2
+
+
+@each_preset
+def test_searched_shapes_are_few_so_that_waves_still_stack(name: str, preset: str) -> None:
+    """Trials that differ in a shape train apart: a wave has at least four trials for each shape, on average."""
+    for study in studies(name, preset):
+        search = study.search
+        shapes = [key for key in search.space if key not in fusible(str(study.fixed["method"]))]
+        assert search.wave >= 4 * math.prod(len(ends(search.space[key])) for key in shapes)
+        assert not (search.population and shapes)
+
+
+def test_every_method_that_trains_is_searched_by_lr_weight_decay_and_its_own() -> None:
+    for preset in ("paper", "digits"):
+        found = {str(study.fixed["method"]): study for study in studies("ssl_search", preset)}
+        assert set(found) == set(METHODS) - {"random"}
+        for study in found.values():
+            assert {"lr", "weight_decay"} < set(study.search.space)
+
+
+@pytest.mark.parametrize(("preset", "protocol"), [("paper", SMALL_IMAGES), ("digits", DIGITS_PROTOCOL)])
+def test_what_ssl_search_does_not_search_is_the_protocol_of_ssl_cifar10(
+    preset: str, protocol: dict[str, Value]
+) -> None:
+    shorter = {"epochs", "report_every"}
+    (grids,) = [spec.find("ssl_cifar10").presets[preset]]
+    assert isinstance(grids, Grids)
+    for study in studies("ssl_search", preset):
+        given = {key for key in study.fixed if key in protocol} - shorter
+        assert given == set(protocol) - set(study.search.space) - shorter
+        alike = [grid.fixed for grid in grids.grids if grid.fixed["method"] == study.fixed["method"]]
+        assert any(
+            all(grid.get(key, value) == value for key, value in study.fixed.items() if key not in shorter)
+            for grid in alike
+        )
+
+
+@pytest.mark.parametrize("preset", ["paper", "digits", "digits_population"])
+def test_what_vje_search_does_not_search_is_as_in_the_anomaly_grid(preset: str) -> None:
+    (study,) = studies("vje_search", preset)
+    grid = spec.find("anomaly_grid").presets[preset.split("_")[0]]
+    assert isinstance(grid, Grid)
+    free = {"report_every", *study.search.space}
+    told = {key: value for key, value in study.fixed.items() if key not in grid.axes}
+    assert {key: value for key, value in told.items() if key not in free} == {
+        key: value for key, value in grid.fixed.items() if key not in free
+    }
+    assert study.fixed["normal_class"] in grid.axes["normal_class"]
+
+
+def test_the_space_of_the_papers_search_holds_the_papers_optimum() -> None:
+    (study,) = studies("vje_search", "paper")
+    optimum = {"beta": 1.0, "nu": 0.5, "lr": 5e-6, "weight_decay": 5e-6, "bottleneck": 128}
+    assert set(optimum) == set(study.search.space)
+    for key, value in optimum.items():
+        one = study.search.space[key]
+        assert value in ends(one) or ends(one)[0] < value < ends(one)[1], key  # type: ignore[operator]
+
+
+def test_an_axis_of_classes_gives_each_a_study_of_its_own() -> None:
+    _, space = spec.find("vje_search").preset("digits")
+    assert isinstance(space, spec.Search)
+    found = list(space.changed({}, {"normal_class": (0, 3, 8)}).studies())
+    assert [study.fixed["normal_class"] for study in found] == [0, 3, 8]

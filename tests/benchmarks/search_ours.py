@@ -1,0 +1,76 @@
+"""This service as a case of `bench_search`: its command line, and its proposals alone."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sweeper import cluster
+from tests.benchmarks.search_rivals import DATA, PRESET, SWEEP, Last, Outcome, outcome, search, value_of
+
+
+def command(trials: int, seed: int, wave: int, *options: str) -> Outcome:
+    """The command line of this service, from its words to rows and figures."""
+    started: list[float] = []
+    connected = cluster.connected
+
+    @contextlib.contextmanager
+    def timed(address: str | None) -> Iterator[str]:
+        begun = time.perf_counter()
+        with connected(address) as scratch:
+            started.append(time.perf_counter() - begun)
+            yield scratch
+
+    cluster.connected = timed  # before the command line imports it
+    from sweeper import run
+
+    words = ["--trials", str(trials), "--wave", str(min(wave, trials)), "--search-seed", str(seed), *options]
+    with tempfile.TemporaryDirectory() as store:
+        with contextlib.redirect_stdout(io.StringIO()):
+            status = run.main([SWEEP, "--preset", PRESET, "--store", store, *words])
+        assert status == 0, f"the command ended with status {status}"
+        import pandas as pd
+
+        rows = pd.read_parquet(f"{store}/trials/sweep={SWEEP}")
+    assert len(rows) == trials
+    values = rows[rows["status"] == "finished"][search().objectives[0].name]
+    return Outcome(sum(started), int(rows["epochs_run"].sum()), tuple(values))
+
+
+def unpruned(trials: int, seed: int, wave: int) -> Outcome:
+    """The same, every trial to its end."""
+    return command(trials, seed, wave, "--pruner", "none")
+
+
+def in_process(trials: int, seed: int, wave: int) -> Outcome:
+    """Our proposals without Ray or store, nothing pruned: what asking for a wave at once does to a search."""
+    import torch
+
+    from sweeper.search import Asked, Engine, Told
+    from trainables.config import fusible, resolve
+    from trainables.train import train
+
+    torch.set_num_threads(1)
+    (one,) = replace(search(), trials=trials, wave=min(wave, trials), seed=seed, pruner=None).studies()
+    engine, free = Engine(one), fusible(str(one.fixed["method"]))
+    ended: list[Last] = []
+    while len(ended) < trials:
+        stacks: dict[str, list[Asked]] = {}
+        for asked in engine.ask(min(wave, trials - len(ended))):
+            shape = json.dumps({key: value for key, value in asked.params.items() if key not in free})
+            stacks.setdefault(shape, []).append(asked)
+        told = []
+        for stack in stacks.values():
+            *_, report = train([resolve({**one.fixed, **asked.params}) for asked in stack], DATA)
+            for index, (asked, member) in enumerate(zip(stack, report.members, strict=True)):
+                finished = member.status == "finished"
+                value = value_of(report, index)
+                told.append(Told(asked.number, "finished" if finished else "diverged", (value,)))
+                ended.append(Last(member.epochs_run, finished, value))
+        engine.tell(told)
+    return outcome(0.0, ended)

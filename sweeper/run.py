@@ -80,15 +80,17 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
         store.compact(plan.name)
     rows = findings.rows_of(store.files, plan.name, plan.ids)
-    print(findings.write(store.files, plan.name, plan.sweep, plan.preset, rows))
+    comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
+    texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable)]
     if isinstance(plan, SearchPlan):
         from sweeper import studies  # here: it imports Optuna
 
-        print(studies.show(plan, store.files))
+        texts.append(studies.show(plan, store.files))
+    print("\n\n".join(filter(None, texts)))
     counts = rows["status"].value_counts().to_dict()
     print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
     print(f"rows: {store.files.shown}/trials/sweep={plan.name}")
-    for kind, shown in plan.sweep.views.items():
+    for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
         if shown:
             print(f"{kind}: {store.files.shown}/{kind}/{plan.name}")
     return EXIT_OK if len(rows) == plan.total and "failed" not in counts else EXIT_FAILED

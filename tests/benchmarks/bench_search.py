@@ -1,10 +1,10 @@
 """What a search costs and finds: this service, Ray Tune and Optuna alone, on this machine's cores.
 
-`python -m tests.benchmarks.bench_search [--trials 64,256] [--seeds 3] [--cases a,b,c,d] [--all] [--waves 1,8,32]` runs
-`vje_search` on the digits as (a) Optuna with a process a trial, (b) Ray Tune with TPE and ASHA, (c) this service in
-waves, nothing pruned, (d) the same with the sweep's pruner; then, for each of `--waves`, what asking for so many trials
+`python -m tests.benchmarks.bench_search [--trials 64,256] [--seeds 3] [--cases a,b,r,c,d] [--all] [--waves 1,8,32]` runs
+`vje_search` on the digits as (a) Optuna with a process a trial, (b) Ray Tune with TPE and ASHA, an actor a trial,
+(r) the same with actors reused, (c) this service in waves, nothing pruned, (d) the same with the sweep's pruner; then, for each of `--waves`, what asking for so many trials
 at once does to the best that is found (in one process, without Ray, nothing pruned). An empty list leaves a part out;
-`--all` measures (a) with more than 64 trials, too. Seconds are of whole processes, imports included.
+`--all` measures (a) and (b) with more than 64 trials, too. Seconds are of whole processes, imports included.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from tests.benchmarks.search_rivals import Outcome, search
 CASES = {
     "a": search_rivals.optuna_alone,
     "b": search_rivals.ray_tune,
+    "r": search_rivals.ray_tune_reused,
     "c": search_ours.unpruned,
     "d": search_ours.command,
     "waves": search_ours.in_process,
 }
 NAMES = {
     "a": "(a) Optuna, a process a trial",
-    "b": "(b) Ray Tune, TPE and ASHA",
+    "b": "(b) Tune, an actor a trial",
+    "r": "(r) Tune, actors reused",
     "c": "(c) ours in waves, unpruned",
     "d": "(d) ours in waves, pruned",
 }
-SLOW = ("a",)
+SLOW = ("a", "b")
 """Cases that are left out above 64 trials unless asked for."""
 GRACE = 30.0
 """Seconds in which a case that is stopped may end what it started."""
@@ -88,7 +90,7 @@ def compare(cases: Sequence[str], trials: int, seeds: int) -> None:
             print(f"{NAMES[case]:32}{seed:5}{_line([run])}", flush=True)
     for case, found in runs.items():
         print(f"{NAMES[case]:32}{'mean':>5}{_line(found)}")
-    for case in ("a", "b", "c"):
+    for case in ("a", "b", "r", "c"):
         if case in runs and "d" in runs:
             print(_ratio(case, runs[case], runs["d"]), flush=True)
 

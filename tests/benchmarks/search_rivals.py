@@ -96,10 +96,11 @@ def train_one(config: Mapping[str, Any]) -> Last:
     return Last(report.epoch, report.members[0].status == "finished", value_of(report))
 
 
-def ray_tune(trials: int, seed: int, wave: int) -> Outcome:
-    """Ray Tune with its OptunaSearch and ASHAScheduler: a trial a model, a core each, actors reused, no loggers.
+def ray_tune(trials: int, seed: int, wave: int, reuse: bool = False) -> Outcome:
+    """Ray Tune with its OptunaSearch and ASHAScheduler: a trial an actor, a core each, no loggers.
 
-    A class, whose actor is reused at once where ASHA has stopped its trial; of a function the thread must end first.
+    With `reuse` an actor takes the next trial, which is fairest to Tune and not its default. A class, whose actor is free
+    at once where ASHA has stopped its trial; of a function the thread must end first.
     """
     begun = time.perf_counter()
     with cluster.connected(None) as scratch:
@@ -147,7 +148,7 @@ def ray_tune(trials: int, seed: int, wave: int) -> Outcome:
                     brackets=pruner.brackets,
                 ),
                 num_samples=trials,
-                reuse_actors=True,
+                reuse_actors=reuse,
                 max_concurrent_trials=AT_ONCE,  # faster than Tune's one trial ahead, and proposed from more results
             ),
             run_config=tune.RunConfig(
@@ -161,6 +162,11 @@ def ray_tune(trials: int, seed: int, wave: int) -> Outcome:
         lasts = [results[index].metrics or {} for index in range(trials)]
         ended = [Last(it["epoch"], it["good"] and it["epoch"] == epochs, it[metric.name]) for it in lasts]
     return outcome(started, ended)
+
+
+def ray_tune_reused(trials: int, seed: int, wave: int) -> Outcome:
+    """The same, two actors for all trials."""
+    return ray_tune(trials, seed, wave, reuse=True)
 
 
 def value_of(report: Report, index: int = 0) -> float:

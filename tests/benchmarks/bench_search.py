@@ -1,10 +1,11 @@
 """What a search costs and finds: this service, Ray Tune and Optuna alone, on this machine's cores.
 
-`python -m tests.benchmarks.bench_search [--trials 64,256] [--seeds 3] [--cases a,b,r,c,d] [--all] [--waves 1,8,32]` runs
-`vje_search` on the digits as (a) Optuna with a process a trial, (b) Ray Tune with TPE and ASHA, an actor a trial,
-(r) the same with actors reused, (c) this service in waves, nothing pruned, (d) the same with the sweep's pruner; then, for each of `--waves`, what asking for so many trials
-at once does to the best that is found (in one process, without Ray, nothing pruned). An empty list leaves a part out;
-`--all` measures (a) and (b) with more than 64 trials, too. Seconds are of whole processes, imports included.
+`python -m tests.benchmarks.bench_search [--trials 64,256] [--seeds 3] [--cases a,b,r,c,d] [--all] [--waves 1,8,32]`
+runs `vje_search` on the digits as (a) Optuna with a process a trial, (b) Ray Tune with TPE and ASHA, an actor a trial,
+(r) the same with actors reused, (c) this service in waves, nothing pruned, (d) the same with the sweep's pruner; then,
+for each of `--waves`, what asking for so many trials at once does to the best that is found (in one process, without
+Ray, nothing pruned). An empty list leaves a part out; `--all` measures (a) and (b) with more than 64 trials, too.
+Seconds are of whole processes, imports included.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ def train_one(config: Mapping[str, Any]) -> Last:
 def ray_tune(trials: int, seed: int, wave: int, reuse: bool = False) -> Outcome:
     """Ray Tune with its OptunaSearch and ASHAScheduler: a trial an actor, a core each, no loggers.
 
-    With `reuse` an actor takes the next trial, which is fairest to Tune and not its default. A class, whose actor is free
-    at once where ASHA has stopped its trial; of a function the thread must end first.
+    With `reuse` an actor takes the next trial, which is fairest to Tune and not its default. A class, whose actor is
+    free at once where ASHA has stopped its trial; of a function the thread must end first.
     """
     begun = time.perf_counter()
     with cluster.connected(None) as scratch:

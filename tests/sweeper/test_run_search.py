@@ -89,6 +89,23 @@ def test_a_killed_search_goes_on_and_ends_as_if_it_had_not_been(run: Sweeps, und
     pd.testing.assert_frame_equal(results(tmp_path), results(undisturbed), check_exact=True)
 
 
+def test_what_fails_for_good_never_stalls_a_search_and_is_tried_again(
+    run: Sweeps, undisturbed: Path, tmp_path: Path
+) -> None:
+    sweep = run.start(tmp_path, *SMALL, "--retries", "0", name=NAME)
+    sweep.wait_until(sweep.trainers, "a worker that trains")
+    sweep.trainers()[0].kill()
+    outcome = sweep.outcome()
+    found = results(tmp_path)
+    assert outcome.status == 1 and len(found) == 24 and "failed for good" in outcome.out, outcome
+    failed = found[found["status"] == "failed"]
+    assert 1 <= len(failed) < 24 and failed["auroc_joint"].isna().all() and failed["error"].notna().all()
+    outcome = run.run(tmp_path, *SMALL, name=NAME)
+    assert outcome.status == 0 and f"{len(failed)} of 24 trials to run" in outcome.out, outcome
+    again = results(tmp_path)
+    assert set(again["status"]) == {"finished", "pruned"} and list(again["beta"]) == list(found["beta"])
+
+
 def test_optuna_reads_the_studys_journal(undisturbed: Path) -> None:
     storage = JournalStorage(JournalFileBackend(str(undisturbed / f"studies/{NAME}/journal.log")))
     study = optuna.load_study(study_name="all", storage=storage)

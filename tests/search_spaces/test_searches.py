@@ -14,7 +14,7 @@ from search_spaces._protocols import DIGITS as DIGITS_PROTOCOL
 from search_spaces._protocols import SMALL_IMAGES
 from sweeper import spec
 from sweeper.spec import Grid, Grids, Value
-from sweeper.study import Study
+from sweeper.study import SECONDS, Study
 from trainables.catalog import METHODS
 from trainables.config import TrialConfig, fusible, resolve
 from trainables.evaluate import metric_names
@@ -26,6 +26,7 @@ SIZES = {
     ("vje_search", "paper"): (1, 128),
     ("vje_search", "digits"): (1, 64),
     ("vje_search", "digits_population"): (1, 32),
+    ("vje_search", "digits_front"): (1, 64),
 }
 """Sweep and preset -> studies, trials of each."""
 
@@ -82,9 +83,10 @@ def test_every_corner_of_a_space_resolves_to_a_trial_of_its_own(name: str, prese
 @each_preset
 def test_the_objective_is_reported_before_the_end(name: str, preset: str) -> None:
     for study in studies(name, preset):
-        (objective,) = study.search.objectives
+        objective, *others = study.search.objectives
         reported = metric_names(next(corners(study)), 10, last=False)
         assert objective.name in reported and objective.direction == "maximize"
+        assert [other.name for other in others] == ([SECONDS] if preset == "digits_front" else [])
 
 
 @each_preset
@@ -94,7 +96,7 @@ def test_every_study_has_a_rung_or_moves_before_the_last_epoch(name: str, preset
         if search.population:
             moves = range(search.population.every, training.epochs, search.population.every)
             assert len(moves) >= 2 and all(epoch % training.report_every == 0 for epoch in moves)
-        else:
+        elif len(search.objectives) == 1:
             assert search.pruner
             ladders = search.pruner.ladders(training.epochs, training.report_every)
             assert len(ladders[0]) >= 2

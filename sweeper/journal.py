@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import optuna
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial
+
+from sweeper.search import quiet
 
 LOGGER = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ class Journal:
 
     def _try(self, write: Callable[[], None]) -> str | None:
         try:
-            with _quiet():
+            with quiet():
                 write()
         except Exception as error:  # whatever it is, the search goes on
             self._storage = None
@@ -93,15 +94,3 @@ def _finish(storage: JournalStorage, place: int, trial: FrozenTrial) -> None:
     for key, attribute in trial.user_attrs.items():
         storage.set_trial_user_attr(place, key, attribute)
     storage.set_trial_state_values(place, trial.state, trial.values)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # names of metrics are experimental
-            yield
-    finally:
-        optuna.logging.set_verbosity(verbosity)

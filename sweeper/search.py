@@ -62,7 +62,7 @@ class Engine:
         before = [self._complete(params, values) for params, values in warm]
         self._warm = len(before)
         self._known_values = [tuple(trial.values) for trial in before]
-        with _quiet():
+        with quiet():
             self._optuna = self._empty(NumberedSampler(search, before))
             self._optuna.add_trials(before)
 
@@ -70,7 +70,7 @@ class Engine:
         """The next `count` trials; `known`: number -> what it was proposed before, if it was, which it is again."""
         begin = len(self._optuna.get_trials(deepcopy=False)) - self._warm
         recorded = {n: self._native(known[n]) for n in range(begin, begin + count) if n in known}
-        with _quiet():
+        with quiet():
             return [Asked(n, self._ask(n, recorded.get(n))) for n in range(begin, begin + count)]
 
     def tell(self, told: Sequence[Told]) -> None:
@@ -87,7 +87,7 @@ class Engine:
         finished = {one.number: values for one in told if (values := _finite(one)) is not None}
         self._finished |= finished
         self._known_values += finished.values()
-        with _quiet():
+        with quiet():
             for one in sorted(told, key=lambda one: one.number):
                 self._tell(one)
 
@@ -96,7 +96,7 @@ class Engine:
         """What was told, as Optuna's figures and storages take it; the warm trials come first."""
         if not self._stand_ins:
             return self._optuna
-        with _quiet():
+        with quiet():
             shown = self._empty(None)
             for trial in self._optuna.get_trials():
                 if (state := self._stand_ins.get(trial.number - self._warm)) is not None:
@@ -223,7 +223,7 @@ def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without what Optuna says of new studies and of experimental functions; elsewhere it speaks as before."""
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)

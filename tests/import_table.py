@@ -77,7 +77,9 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("ray", "torch", "trainables"),
     ),
-    "sweeper.journal": Rule(may=("optuna",), never=("ray", "torch", "trainables", "pandas", "pyarrow")),
+    "sweeper.journal": Rule(
+        may=("optuna", "sweeper.search"), never=("ray", "torch", "trainables", "pandas", "pyarrow")
+    ),
     "sweeper.files": Rule(may=("pyarrow",), never=("ray", "torch", "trainables")),
     "sweeper.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
     "sweeper.rows": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:2]), never=("ray", "torch", "trainables")),

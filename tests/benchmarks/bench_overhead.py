@@ -15,12 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from sweeper import dispatch, run
 from sweeper.cluster import connected
+from tests.benchmarks.ray_start import timed
 
 METRICS = (*(f"auroc_{score}" for score in ("joint", "dir", "rad", "variance", "entropy")), "posterior_entropy", "loss")
 
@@ -52,14 +54,7 @@ def service(size: str) -> tuple[float, float]:
     """Seconds in all and of Ray's start: the command line, its training replaced on the workers, cohorts of `size`."""
     started: list[float] = []
 
-    @contextlib.contextmanager
-    def timed(address: str | None) -> Iterator[str]:
-        begun = time.perf_counter()
-        with connected(address) as scratch:
-            started.append(time.perf_counter() - begun)
-            yield scratch
-
-    run.connected, dispatch.run_cohort = timed, trivial_cohort
+    run.connected, dispatch.run_cohort = partial(timed, started=started), trivial_cohort
     with tempfile.TemporaryDirectory() as store, contextlib.redirect_stdout(io.StringIO()):
         begun = time.perf_counter()
         status = run.main(["anomaly_grid", "--preset", "digits", "--store", store, "--cohort", size])

@@ -6,28 +6,19 @@ import contextlib
 import io
 import json
 import tempfile
-import time
-from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
-from sweeper import cluster
+from tests.benchmarks.ray_start import timed
 from tests.benchmarks.search_rivals import DATA, PRESET, SWEEP, Last, Outcome, outcome, search, value_of
 
 
 def command(trials: int, seed: int, wave: int, *options: str) -> Outcome:
     """The command line of this service, from its words to rows and figures."""
     started: list[float] = []
-    connected = cluster.connected
-
-    @contextlib.contextmanager
-    def timed(address: str | None) -> Iterator[str]:
-        begun = time.perf_counter()
-        with connected(address) as scratch:
-            started.append(time.perf_counter() - begun)
-            yield scratch
-
-    cluster.connected = timed  # before the command line imports it
     from sweeper import run
+
+    run.connected = partial(timed, started=started)
 
     words = ["--trials", str(trials), "--wave", str(min(wave, trials)), "--search-seed", str(seed), *options]
     with tempfile.TemporaryDirectory() as store:

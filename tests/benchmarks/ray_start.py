@@ -1,0 +1,18 @@
+"""How long Ray takes to start, within whatever connects to it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from sweeper import cluster
+
+
+@contextlib.contextmanager
+def timed(address: str | None, started: list[float]) -> Iterator[str]:
+    """`cluster.connected`, adding the seconds of its start to `started`."""
+    begun = time.perf_counter()
+    with cluster.connected(address) as scratch:
+        started.append(time.perf_counter() - begun)
+        yield scratch

@@ -22,6 +22,9 @@ from sweeper.grid import Value
 from sweeper.samplers import KEEPS_COUNT, LEARNS_FROM_VALUES_ALONE, NumberedSampler
 from sweeper.study import Study
 
+WARM = "warm"
+"""Attribute of a trial that a study began with."""
+
 
 class Asked(NamedTuple):
     """A proposal: the number of a trial in its study, and key -> value for all of the search's space."""
@@ -182,7 +185,9 @@ class Engine:
             raise ValueError(
                 f"a finished trial has a number for each of {len(self._search.objectives)} objectives, but got {values}"
             )
-        return create_trial(values=values, params=self._native(params), distributions=self._space)
+        return create_trial(
+            values=values, params=self._native(params), distributions=self._space, user_attrs={WARM: True}
+        )
 
     def _native(self, params: Mapping[str, Value]) -> dict[str, Value]:
         """The parameters as plain Python values of the kinds that the space says. ValueError for one outside it."""

@@ -13,9 +13,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.metric import Metric
+from sweeper.search import WARM
 
-WARM = "warm"
-"""User attribute of a trial that an earlier search made."""
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 BEYOND = "beyond"
 FAR = 10.0

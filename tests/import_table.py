@@ -63,7 +63,7 @@ TABLE: Mapping[str, Rule] = {
         may=(*STUDY, "trainables.config", "trainables.preflight", "trainables.sections"), never=("ray", *METHOD)
     ),
     "sweeper.study_tables": Rule(
-        may=("optuna", "pandas", "numpy", "sweeper.metric"), never=("ray", "torch", "trainables")
+        may=("optuna", "pandas", "numpy", "sweeper.metric", "sweeper.search"), never=("ray", "torch", "trainables")
     ),
     "sweeper.study_axes": Rule(may=("optuna", "matplotlib", "sweeper.heatmap"), never=("ray", "torch", "trainables")),
     "sweeper.study_figures": Rule(

@@ -14,7 +14,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import TrialState
 
-from sweeper.search import Asked, Engine, Told
+from sweeper.search import WARM, Asked, Engine, Told
 from sweeper.study import SAMPLERS, SEVERAL_OBJECTIVES, Study
 from tests.sweeper.toys import AUROC, LOSS, MIXED, NUMBERS, WAVE, eventful, study, two, waves
 
@@ -200,6 +200,7 @@ def test_warm_trials_come_first_in_optuna_and_do_not_count_in_ours() -> None:
     assert [one.number for one in engine.ask(3)] == [0, 1, 2]
     assert [trial.value for trial in engine.optuna_study.trials] == [*map(float, range(15)), None, None, None]
     assert [trial.number for trial in engine.optuna_study.trials] == list(range(18))
+    assert [WARM in trial.user_attrs for trial in engine.optuna_study.trials] == [True] * 15 + [False] * 3
     warmed = waves(Engine(study("tpe"), warm), 1, eventful)
     assert sum(one.params["beta"] for one in warmed) < sum(one.params["beta"] for one in waves(cold, 1, eventful))
     for wrong in (math.nan, math.inf):

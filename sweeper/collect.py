@@ -51,7 +51,7 @@ class Collector:
         self._progress.line(f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {error}")
 
     def failed(self, cohort: str, error: str) -> None:
-        nothing = {"status": "failed", "error": error, "epochs_run": 0, "metrics": {}, "seconds": 0.0}
+        nothing = {"status": "failed", "error": error, "epochs_run": 0, "metrics": {}, "seconds": 0.0, "schedule": None}
         members = [nothing for _ in self._feed.cohorts[cohort].trials]
         self._progress.line(f"cohort {cohort} ({len(members)} trials) failed for good: {error}")
         self._write(cohort, members, {})

@@ -117,6 +117,14 @@ class SearchPlan(Plan):
         return {trial: status for course in self.waves.courses for trial, status in course.statuses.items()}
 
     @property
+    def counts(self) -> dict[str, int]:
+        found = super().counts
+        for status in (status for course in self.waves.courses for status in course.ahead):
+            found[status] += 1
+            found[TO_RUN] -= 1
+        return found
+
+    @property
     def where(self) -> tuple[str, ...]:
         searches = self.space.searches if isinstance(self.space, Searches) else (self.space,)
         several = ("study",) if len(self.waves.courses) > 1 else ()

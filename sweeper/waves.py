@@ -70,6 +70,12 @@ class Course:
         """trial_id -> status of those that have a result."""
         return {trial: told.status for trial, told in self._told.items()}
 
+    @property
+    def ahead(self) -> list[str]:
+        """Statuses of the recorded trials that have not been asked again yet: an earlier wave waits for a trial that
+        failed."""
+        return [one.told.status for number, one in self._recorded.items() if number >= len(self.trials)]
+
     def reached(self, trial: Trial) -> Mapping[int, float]:
         """Epoch -> objective of a trial that has a result."""
         return self._told[trial.id].reached

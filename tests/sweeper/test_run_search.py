@@ -136,7 +136,7 @@ def test_a_search_can_begin_with_the_rows_of_a_grid(run: Sweeps, tmp_path: Path)
     Store(tmp_path).write("a_grid", "c", [*grid, *others], columns)
     words = ["--trials", "4", "--wave", "4", "--set", "epochs=2", "--set", "width=128", "--pruner", "none"]
     outcome = run.run(tmp_path, *words, "--warm-start", "a_grid", name=NAME)
-    assert outcome.status == 0 and "7 trials: 7 complete" in outcome.out, outcome
+    assert outcome.status == 0 and "7 trials (3 earlier): 7 complete" in outcome.out, outcome
     (kept,) = (tmp_path / f"studies/{NAME}").glob("*.json")
     assert [params["beta"] for params, _ in json.loads(kept.read_text())["results"]] == [0.1, 1.0, 2.0]
     cold = run.run(tmp_path, *words, "--plan", name=NAME)

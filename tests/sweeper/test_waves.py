@@ -138,8 +138,8 @@ def test_what_failed_never_stalls_a_search_and_is_tried_again_by_the_next() -> N
         feed.told(cohort.id, rows(cohort, "failed"), [])
     assert feed.ended and len(feed.trials) == 10
     failed = [trial for cohort in given for trial in cohort.trials]
-    again = waves(course(of, recorded(failed, of, "failed")))
-    assert again.next() is not None
+    later = course(of, recorded(failed, of, "failed"))
+    assert later.ahead == ["failed"] * 6 and waves(later).next() is not None
 
 
 @pytest.mark.parametrize("status", ["diverged", "pruned"])

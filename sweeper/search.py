@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeper.grid import Value
@@ -60,8 +60,6 @@ class Engine:
         self._finished: dict[int, tuple[float, ...]] = {}
         self._stand_ins: dict[int, TrialState] = {}
         """Number of a trial that only the sampler sees as complete -> its state."""
-        for key, one in self._space.items():
-            _check_choices(key, one)
         before = [self._complete(params, values) for params, values in warm]
         self._warm = len(before)
         self._known_values = [tuple(trial.values) for trial in before]
@@ -206,14 +204,6 @@ def _member(key: str, distribution: BaseDistribution, value: Value) -> Value:
             if not isinstance(value, str) or found == value:
                 return float(inside) if isinstance(distribution, FloatDistribution) else found
     raise ValueError(f"{key} must lie in {distribution}, but got {value!r}")
-
-
-def _check_choices(key: str, distribution: BaseDistribution) -> None:
-    """ValueError for choices that Optuna takes for one."""
-    choices = distribution.choices if isinstance(distribution, CategoricalDistribution) else ()
-    for place, choice in enumerate(choices):
-        if (first := choices.index(choice)) < place:
-            raise ValueError(f"the choices of {key} must differ in value, but {choices[first]!r} equals {choice!r}")
 
 
 def _finite(told: Told) -> tuple[float, ...] | None:

@@ -7,11 +7,11 @@ import logging
 import math
 import random
 import warnings
+from functools import partial
 from typing import Any
 
 import optuna
 import pytest
-from optuna.distributions import CategoricalDistribution
 from optuna.trial import TrialState
 
 from sweeper.search import WARM, Asked, Engine, Told
@@ -25,6 +25,7 @@ CASES = [
     pytest.param(sampler, objectives, marks=[pytest.mark.slow] if sampler == "gp" else [])
     for objectives, samplers in ((1, SAMPLERS), (2, SEVERAL_OBJECTIVES))
     for sampler in samplers
+    if (sampler, objectives) != ("gp", 2)  # which takes half a minute, and is seeded as with one
 ]
 RECORDED = {
     "three waves": [*range(18)],
@@ -103,11 +104,6 @@ def test_recorded_values_outside_the_space_are_refused(key: str, value: Any) -> 
         Engine(study("tpe"), [({**INSIDE, key: value}, (0.0,))])
     with pytest.raises(ValueError, match="a value for each of lr, depth"):
         Engine(study("tpe")).ask(1, {0: {key: INSIDE[key]}})
-
-
-def test_choices_that_are_equal_are_refused() -> None:
-    with pytest.raises(ValueError, match="choices of flag must differ in value, but 1 equals True"):
-        Engine(study("tpe", {"flag": CategoricalDistribution((1, 2, True))}))
 
 
 @pytest.mark.parametrize(
@@ -209,14 +205,15 @@ def test_warm_trials_come_first_in_optuna_and_do_not_count_in_ours() -> None:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_optuna_says_nothing_here_and_elsewhere_what_it_said(sampler: str, caplog) -> None:
-    level = optuna.logging.get_verbosity()
+def test_optuna_says_nothing_here_and_elsewhere_what_it_said(sampler: str, caplog, request) -> None:
+    request.addfinalizer(partial(optuna.logging.set_verbosity, optuna.logging.get_verbosity()))
+    optuna.logging.set_verbosity(logging.INFO)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warm = [({key: value for key, value in INSIDE.items() if key in NUMBERS or sampler != "cmaes"}, (1.0,))] * 10
         waves(Engine(study(sampler), warm), 2, eventful)
         assert not caplog.records
-        assert optuna.logging.get_verbosity() == level == logging.INFO
+        assert optuna.logging.get_verbosity() == logging.INFO
         with pytest.raises(optuna.exceptions.ExperimentalWarning):
             optuna.create_study().set_metric_names(["loss"])
     assert "A new study created" in caplog.text

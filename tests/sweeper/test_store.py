@@ -91,7 +91,7 @@ def test_a_new_cut_drops_the_superseded_rows(store):
         ({"nu": "3"}, "'nu' takes double"),
         ({"k": 1.5}, "'k' takes int64"),
         ({"k": True}, "'k' takes int64"),
-        ({"status": "done"}, "finished, diverged, failed"),
+        ({"status": "done"}, "finished, diverged, pruned, failed"),
         ({"ended": datetime(2026, 1, 1)}, "time zone"),
         ({"trial_id": None}, "must be a str"),
     ],

@@ -31,6 +31,16 @@ LOOP = (
 )  # fmt: skip
 
 TABLE: Mapping[str, Rule] = {
+    "cluster": Rule(),
+    "cluster.spot_notice": Rule(may=("psutil",), never=(*PLANNING, "sweeper")),
+    "cluster.access": Rule(may=("sweeper.cluster",), never=PLANNING),
+    "cluster.command": Rule(may=("cluster.access", "sweeper.command", "sweeper.spec"), never=PLANNING),
+    "cluster.package": Rule(may=("sweeper.spec",), never=PLANNING),
+    "cluster.checks": Rule(may=("sweeper", "trainables.data.errors"), never=("torch", "ray", *METHOD)),
+    "cluster.jobs": Rule(
+        may=("ray", "cluster.access", "sweeper.cluster", "sweeper.command"), never=("torch", "trainables")
+    ),
+    "cluster.submit": Rule(may=("cluster", "sweeper"), never=("torch", "ray", "trainables")),
     "search_spaces": Rule(),
     "search_spaces.*": Rule(
         may=("sweeper.spec", "optuna.distributions", "search_spaces._protocols"), never=("torch", "ray")
@@ -43,7 +53,10 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.spec": Rule(may=("search_spaces", *STUDY), never=PLANNING),
     "sweeper.trials": Rule(may=PLAN[:1], never=PLANNING),
     "sweeper.cohorts": Rule(may=PLAN[:2], never=PLANNING),
-    "sweeper.packing": Rule(may=PLAN[:3], never=PLANNING),
+    "sweeper.devices": Rule(never=PLANNING),
+    "sweeper.loads": Rule(may=PLAN[:3], never=PLANNING),
+    "sweeper.ends": Rule(may=PLAN[:3], never=PLANNING),
+    "sweeper.packing": Rule(may=(*PLAN[:3], "sweeper.devices", "sweeper.loads", "sweeper.ends"), never=PLANNING),
     "sweeper.samplers": Rule(may=("optuna", "sweeper.trials", *STUDY), never=("ray", "torch", "trainables")),
     "sweeper.search": Rule(may=("optuna", "sweeper.samplers", *STUDY), never=("ray", "torch", "trainables")),
     "sweeper.feed": Rule(may=PLAN[:3], never=PLANNING),

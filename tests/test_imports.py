@@ -19,7 +19,7 @@ import pytest
 from tests.import_table import TABLE, Rule
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("search_spaces", "sweeper", "trainables")
+PACKAGES = ("cluster", "search_spaces", "sweeper", "trainables")
 
 
 class Import(NamedTuple):

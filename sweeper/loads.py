@@ -1,0 +1,111 @@
+"""A group of trials that was measured -> the ways to cut it into cohorts, and what the largest of them takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sweeper.cohorts import Cut, Group, cut
+
+
+class Measured(Protocol):
+    """Speed and memory of a stack (`trainables.measure.Measurement`)."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def seconds(self) -> float:
+        """Of a step, for each member: the stack's over its width."""
+
+    @property
+    def bytes(self) -> int:
+        """At the most, beyond what the process had before."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that each member keeps while others of its cohort are stepped."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """A group of trials that is to be trained."""
+
+    members: Group
+    measured: Sequence[Measured]
+    """At several widths, 1 among them; nothing where it could not be measured."""
+    steps: int
+    """Of each member."""
+
+    @property
+    def total(self) -> int:
+        return sum(map(len, self.members))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A way to cut a group."""
+
+    cut: Cut
+    count: int
+    """Cohorts."""
+    seconds: float
+    """Of training the largest cohort on the device that was measured, alone; 0 where it could not be measured."""
+    bytes: int
+    """Of the largest cohort."""
+
+
+def choices(load: Load) -> list[Choice]:
+    """Every cut that is worth trying, full stacks among them, at each width that was measured or is a cohort's size.
+
+    What could not be measured trains alone, so that one that cannot train takes no other with it.
+    """
+    if not load.measured:
+        return [alone(load)]
+    measured = sorted(load.measured, key=lambda one: one.width)
+    found: dict[tuple[int, int, int], Choice] = {}
+    for size in sorted(_sizes(load) | {one.width for one in measured}):
+        lengths = [len(cohort.trials) for cohort in cut([load.members], [Cut(size, 1)])]
+        longest, count = max(lengths), len(lengths)
+        for width in {one.width for one in measured if one.width < longest} | {min(longest, measured[-1].width)}:
+            wider = [one for one in measured if one.width >= width]  # of which none needs less
+            stacks, rest = divmod(longest, width)
+            seconds = load.steps * (stacks * _step(measured, width) + _step(measured, rest))
+            need = min(one.bytes for one in wider) + (longest - width) * wider[0].held
+            found.setdefault((longest, count, width), Choice(Cut(size, width), count, seconds, need))
+    return list(found.values())
+
+
+def alone(load: Load) -> Choice:
+    """Every member in a cohort of its own."""
+    first = min(load.measured, key=lambda one: one.width, default=None)
+    if first is None:
+        return Choice(Cut(1, 1), load.total, 0.0, 0)
+    return Choice(Cut(1, 1), load.total, load.steps * first.seconds, first.bytes)
+
+
+def _step(measured: Sequence[Measured], width: int) -> float:
+    """Seconds of a step of a whole stack, on a straight line between those measured, which are ascending."""
+    if not width:
+        return 0.0
+    above = next(one for one in measured if one.width >= width)
+    below = max((one for one in measured if one.width <= width), key=lambda one: one.width, default=above)
+    share = (width - below.width) / max(1, above.width - below.width)
+    return (1 - share) * below.width * below.seconds + share * above.width * above.seconds
+
+
+def _sizes(load: Load) -> set[int]:
+    """Of a cohort: those that make any number of cohorts, of equal parts or of whole streams."""
+    streams, longest = len(load.members), max(map(len, load.members))
+    numbers = _numbers(load.total)
+    parts = {math.ceil(load.total / count) for count in numbers}
+    return parts | {min(load.total, math.ceil(streams / count) * longest) for count in numbers}
+
+
+def _numbers(most: int) -> list[int]:
+    """All up to 16, further ones in steps of an eighth."""
+    found = [1]
+    while found[-1] < most:
+        found.append(found[-1] + max(1, found[-1] // 8))
+    return found

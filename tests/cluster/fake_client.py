@@ -1,0 +1,62 @@
+"""A job server's client that plays a written part, in place of Ray's."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+from zipfile import ZipFile
+
+
+class Status(enum.StrEnum):
+    """As Ray's: a string that knows whether it is the last."""
+
+    PENDING, RUNNING, STOPPED, SUCCEEDED, FAILED = "PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"
+
+    def is_terminal(self) -> bool:
+        return self in (Status.STOPPED, Status.SUCCEEDED, Status.FAILED)
+
+
+def details(status: str, code: int | None = None, message: str | None = None, **more: object) -> SimpleNamespace:
+    return SimpleNamespace(status=Status(status), driver_exit_code=code, message=message, **more)
+
+
+class FakeClient:
+    """Knows one job, whose log it tells in pieces; an exception among them, or among the answers, is raised."""
+
+    def __init__(self, *answers: SimpleNamespace | BaseException, logs: Sequence[Sequence[str | BaseException]] = ()):
+        self.answers, self.logs = list(answers), list(logs)
+        self.others: list[SimpleNamespace] = []
+        self.sent: list[dict[str, Any]] = []
+        self.files: list[str] = []
+        """In the package that was sent last."""
+        self.stopped: list[str] = []
+        self.on_stop: Callable[[], None] = lambda: None
+
+    def submit_job(self, **given: Any) -> str:
+        self.sent.append(given)
+        with ZipFile(given["runtime_env"]["working_dir"]) as archive:
+            self.files = archive.namelist()
+        return str(given["submission_id"])
+
+    def list_jobs(self) -> list[SimpleNamespace]:
+        return self.others
+
+    def get_job_info(self, job: str) -> SimpleNamespace:
+        """The next answer; the last one for ever."""
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def stop_job(self, job: str) -> bool:
+        self.stopped.append(job)
+        self.on_stop()
+        return True
+
+    async def tail_job_logs(self, job: str) -> AsyncIterator[str]:
+        for piece in self.logs.pop(0) if self.logs else ():
+            if isinstance(piece, BaseException):
+                raise piece
+            yield piece

@@ -1,0 +1,129 @@
+import urllib.request
+from pathlib import Path
+from typing import Never
+
+import pytest
+
+from cluster.checks import check
+from sweeper import run
+from sweeper.command import parse
+from sweeper.files import Files, StoreError
+from sweeper.spec import SpecError
+
+DIGITS = ["anomaly_grid", "--preset", "digits"]
+
+
+@pytest.fixture(autouse=True)
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What anybody has tried to fetch."""
+    asked: list[object] = []
+
+    def refuse(*given: object, **_: object) -> Never:
+        asked.append(given)
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    return asked
+
+
+def refusal(*words: str) -> str:
+    with pytest.raises((SpecError, StoreError)) as refused:
+        check(parse(words))
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "anomaly_gird",
+        "anomaly_grid --preset digit",
+        "anomaly_grid --preset digits --set nuu=1",
+        "anomaly_grid --preset digits --set nu=-1",
+        "anomaly_grid --preset digits --set dataset=digit",
+        "anomaly_grid --preset digits --set batch_size=200",
+        "anomaly_grid --preset digits --axis normal_class=0,10",
+        "anomaly_grid --preset digits --set normal_class=none",
+        "anomaly_grid --preset digits --wave 3",
+        "vje_search --preset digits --set nu=-1",
+        "vje_search --preset digits --warm-start anomaly_gird",
+        "ssl_cifar10 --set method=simclr --set outliers=fog",
+    ],
+)
+def test_what_a_plan_refuses_is_refused_in_the_same_words(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = ["--store", str(tmp_path)]
+    assert run.main([*words.split(), *store, "--plan"]) == 2
+    assert capsys.readouterr().err == f"error: {refusal(*words.split(), *store)}\n"
+
+
+def test_what_a_plan_refuses_is_refused_where_the_store_is_not_seen_too(tmp_path: Path) -> None:
+    assert refusal(*DIGITS, "--store", str(tmp_path / "absent"), "--set", "nu=-1") == (
+        "`nu > 0` must hold, but got nu=-1.0"
+    )
+
+
+def test_keys_and_ranges_are_checked_without_the_data(tmp_path: Path, fetched: list[object]) -> None:
+    """The paper's preset trains on CIFAR-10, which is not here."""
+    words = ["anomaly_grid", "--store", str(tmp_path), "--data", "/mnt/not/here"]
+    assert refusal(*words, "--set", "nu=-1") == "`nu > 0` must hold, but got nu=-1.0"
+    assert refusal(*words, "--axis", "bata=1,2").startswith("no key 'bata' (did you mean 'beta'?); there are: ")
+    assert check(parse(words)) == [
+        "the data in /mnt/not/here are not seen from here; the job checks what depends on them"
+    ]
+    assert fetched == []
+
+
+def test_data_that_need_no_files_need_no_folder(tmp_path: Path, fetched: list[object]) -> None:
+    assert check(parse([*DIGITS, "--store", str(tmp_path)])) == []
+    assert fetched == [] and list(tmp_path.iterdir()) == []
+
+
+def test_a_relative_folder_of_data_is_refused_where_files_are_read(tmp_path: Path, fetched: list[object]) -> None:
+    assert refusal("anomaly_grid", "--store", str(tmp_path)) == (
+        "--data must be an absolute folder, the same on every machine of the cluster, because these trials read or "
+        "fetch files and a job runs in a copy of the working directory, but got 'data'"
+    )
+    assert fetched == []
+
+
+@pytest.mark.parametrize("store", [[], ["--store", "results"], ["--store", "../r"], ["--store", "s3:bucket/r"]])
+def test_a_store_in_the_copy_of_the_working_directory_would_be_lost(store: list[str]) -> None:
+    assert refusal(*DIGITS, *store) == (
+        "--store must be a URI (s3://, gs://) or an absolute folder that the cluster's machines share, because a job "
+        f"runs in a copy of the working directory that goes with it, but got '{store[-1] if store else 'results'}'"
+    )
+
+
+@pytest.mark.parametrize("store", ["s3://", "nfs://host/x", "s3://bucket/x?nonsense=1"])
+def test_a_store_that_is_no_place_is_refused(store: str) -> None:
+    assert "cannot be opened" in refusal(*DIGITS, "--store", store)
+
+
+def test_a_store_that_only_the_cluster_sees_is_left_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That it has nothing to begin with is then no reason to refuse a warm start."""
+    opened = Files._open
+
+    def refuse(files: Files) -> object:
+        if "://" in files.uri:
+            raise StoreError("cannot be opened") from OSError("no network")
+        return opened(files)
+
+    monkeypatch.setattr(Files, "_open", refuse)
+    words = ["vje_search", "--preset", "digits", "--warm-start", "anomaly_grid", "--store"]
+    for store in ("s3://bucket1/r", "/mnt/not/here"):
+        note = f"store {store} is not there yet or not seen from here; the job looks at its rows"
+        assert check(parse([*words, store])) == [note]
+    assert "anomaly_grid" in refusal(*words, str(Path(__file__).parent))
+
+
+def test_credentials_in_a_store_are_warned_of_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Files, "list", lambda *_: [])
+    monkeypatch.setattr(Files, "read", lambda *_: None)
+    (note,) = check(parse([*DIGITS, "--store", "s3://KEY:SECRET@bucket1/r?region=us-east-1"]))
+    assert "s3://bucket1/r can be read by all who see the cluster's jobs" in note
+    assert "SECRET" not in note and "KEY" not in note
+
+
+def test_a_list_needs_no_cluster() -> None:
+    assert refusal("--list").startswith("--list is answered here, without a cluster")

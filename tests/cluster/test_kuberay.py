@@ -1,0 +1,152 @@
+"""The manifests are as KubeRay documents them, and Ray's own autoscaler reads from them what they promise."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr
+from ray.autoscaler.v2.instance_manager.config import AutoscalingConfig
+from ray.autoscaler.v2.scheduler import ResourceDemandScheduler, SchedulingRequest
+from ray.autoscaler.v2.utils import ResourceRequestUtil
+
+from tests.cluster.files import MANIFESTS, cluster_spec, objects, pods
+from tests.cluster.kuberay_fields import offences
+
+PART = {"app.kubernetes.io/part-of": "sweeper"}
+
+
+def autoscaling(name: str) -> dict[str, Any]:
+    """What Ray's autoscaler makes of the cluster; it checks that with the launcher's schema."""
+    metadata = {"name": "sweeper", "namespace": "default"}
+    return dict(_derive_autoscaling_config_from_ray_cr({"metadata": metadata, "spec": cluster_spec(name)}))
+
+
+def asked_for(name: str, cohorts: int, share: float, failed: tuple[str, ...] = ()) -> dict[str, int]:
+    """Pods of each group that Ray's autoscaler asks for; those of `failed` groups were just not to be had."""
+    config = AutoscalingConfig(autoscaling(name), skip_content_hash=True)
+    requests = [ResourceRequestUtil.make({"GPU": share, "CPU": share}) for _ in range(cohorts)]
+    reply = ResourceDemandScheduler().schedule(
+        SchedulingRequest(
+            disable_launch_config_check=True,
+            node_type_configs=config.get_node_type_configs(),
+            max_num_nodes=config.get_max_num_nodes(),
+            resource_requests=ResourceRequestUtil.group_by_count(requests),
+            recoverable_resource_availabilities=dict.fromkeys(failed, 0.0),
+        )
+    )
+    return {one.instance_type: one.count for one in reply.to_launch if one.instance_type != "headgroup"}
+
+
+@pytest.mark.parametrize(("name", "kind"), [("raycluster", "RayCluster"), ("rayjob", "RayJob")])
+def test_every_field_is_documented_and_of_its_type(name: str, kind: str) -> None:
+    [manifest] = objects(name)
+    assert list(offences(manifest, kind, kind)) == []
+
+
+@pytest.mark.parametrize(
+    ("slip", "says"),
+    [
+        (lambda spec: spec.update(autoscaling=True), "RayCluster.spec has no field autoscaling"),
+        (lambda spec: spec.update(rayVersion=2.6), "rayVersion must be of str"),
+        (lambda spec: spec["authOptions"].update(mode="on"), "mode must be one of disabled, token"),
+        (lambda spec: spec["workerGroupSpecs"][0].pop("maxReplicas"), "must have maxReplicas"),
+        (lambda spec: spec["headGroupSpec"]["rayStartParams"].update({"num-cpus": 0}), "num-cpus must be a text"),
+        (lambda spec: spec.update(workerGroupSpecs={}), "workerGroupSpecs must be a list"),
+        (lambda spec: spec["headGroupSpec"].update(template=None), "template must have fields"),
+    ],
+)
+def test_a_slip_would_be_seen(slip: Callable[[dict[str, Any]], Any], says: str) -> None:
+    manifest = copy.deepcopy(objects("raycluster")[0])
+    slip(manifest["spec"])
+    [found] = offences(manifest, "RayCluster", "RayCluster")
+    assert says in found
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_the_head_trains_nothing_and_workers_come_from_none(name: str) -> None:
+    config = autoscaling(name)
+    types = dict(config["available_node_types"])
+    head = types.pop(config["head_node_type"])
+    assert head["resources"]["CPU"] == 0 and "GPU" not in head["resources"] and head["max_workers"] == 0
+    assert {one: kind["max_workers"] for one, kind in types.items()} == {"gpu-spot": 16, "gpu-on-demand": 4}
+    assert all(kind["min_workers"] == 0 and kind["resources"]["GPU"] == 1 for kind in types.values())
+    assert cluster_spec(name)["enableInTreeAutoscaling"] is True and config["idle_timeout_minutes"] == 5
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+@pytest.mark.parametrize(
+    ("cohorts", "share", "pods"), [(0, 0.25, 0), (1, 0.25, 1), (4, 0.25, 1), (5, 0.25, 2), (3, 1, 3)]
+)
+def test_pending_cohorts_bring_the_pods_that_they_share(name: str, cohorts: int, share: float, pods: int) -> None:
+    assert asked_for(name, cohorts, share) == ({"gpu-spot": pods} if pods else {})
+
+
+def test_where_spot_pods_are_not_to_be_had_others_come() -> None:
+    assert asked_for("raycluster", 3, 1.0, failed=("gpu-spot",)) == {"gpu-on-demand": 3}
+    assert asked_for("raycluster", 100, 1.0) == {"gpu-spot": 16, "gpu-on-demand": 4}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_tokens_are_asked_for(name: str) -> None:
+    assert cluster_spec(name)["authOptions"] == {"mode": "token"}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_no_pod_runs_as_root_or_can_become_it(name: str) -> None:
+    for pod in pods(name).values():
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert pod["spec"]["securityContext"]["runAsUser"] != 0
+        for container in pod["spec"]["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_pods_that_need_no_kubernetes_have_no_key_to_it(name: str) -> None:
+    """The head does: its autoscaler asks for pods."""
+    keyless = {one for one, pod in pods(name).items() if pod["spec"].get("automountServiceAccountToken") is False}
+    assert keyless == set(pods(name)) - {"head"}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_every_pod_is_behind_the_policy(name: str) -> None:
+    """Those of a sweep talk to each other; the operator to the dashboard; nobody else to anything."""
+    account, policy = objects("access")
+    assert policy["spec"]["podSelector"] == {"matchLabels": PART}
+    own, operator = policy["spec"]["ingress"]
+    assert own == {"from": [{"podSelector": {"matchLabels": PART}}]}
+    assert operator["ports"] == [{"protocol": "TCP", "port": 8265}]
+    [caller] = operator["from"]
+    assert caller["podSelector"] == {"matchLabels": {"app.kubernetes.io/component": "kuberay-operator"}}
+    for pod in pods(name).values():
+        assert pod["metadata"]["labels"].items() >= PART.items()
+        assert pod["spec"].get("serviceAccountName", account["metadata"]["name"]) == account["metadata"]["name"]
+
+
+def test_both_manifests_describe_one_cluster() -> None:
+    """But for the dashboard: of a job the operator asks it, through the network."""
+    alone, of_job = cluster_spec("raycluster"), cluster_spec("rayjob")
+    assert alone["headGroupSpec"]["rayStartParams"].pop("dashboard-host") == "127.0.0.1"
+    assert of_job["headGroupSpec"]["rayStartParams"].pop("dashboard-host") == "0.0.0.0"
+    assert alone == of_job
+
+
+def test_a_job_that_lost_its_head_goes_on_in_a_new_cluster() -> None:
+    """Another try is the same command: with the store elsewhere than in the cluster, it goes on."""
+    spec = objects("rayjob")[0]["spec"]
+    assert spec["backoffLimit"] >= 1 and spec["shutdownAfterJobFinishes"] is True
+    assert "--store s3://" in spec["entrypoint"] and "--fresh" not in spec["entrypoint"]
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_worker_is_warned_before_it_ends(name: str) -> None:
+    workers = {one: pod["spec"] for one, pod in pods(name).items() if one.startswith("gpu")}
+    for spec in workers.values():
+        command = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+        assert command[:4] == ["python", "/opt/sweeper/spot_notice.py", "--now", "--grace"]
+        assert float(command[4]) < spec["terminationGracePeriodSeconds"]

@@ -1,0 +1,141 @@
+"""The launcher's files pass Ray's own checks, and Ray's own arithmetic asks for the nodes that they promise."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ParamValidationError  # type: ignore[import-untyped]
+from botocore.validate import validate_parameters  # type: ignore[import-untyped]
+from ray.autoscaler._private.node_provider_availability_tracker import NodeAvailabilitySummary
+from ray.autoscaler._private.resource_demand_scheduler import _default_utilization_scorer, get_nodes_for
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+from tests.cluster.files import LAUNCHED, launched
+
+SPOT: Mapping[str, Mapping[str, Any]] = {
+    "aws": {"InstanceMarketOptions": {"MarketType": "spot"}},
+    "gcp": {
+        "scheduling": {
+            "provisioningModel": "SPOT",
+            "instanceTerminationAction": "DELETE",
+            "onHostMaintenance": "TERMINATE",
+            "automaticRestart": False,
+        }
+    },
+}
+"""What makes a machine a spot machine, to each cloud."""
+
+
+def prepared(name: str) -> dict[str, Any]:
+    """The file with Ray's defaults, checked by Ray. The local one is taken as it is: Ray ships no defaults for it."""
+    config = launched(name) if name == "local" else prepare_config(launched(name))
+    validate_config(config)
+    return dict(config)
+
+
+def asked_for(name: str, demands: list[dict[str, Any]], there: dict[str, int] | None = None) -> dict[str, int]:
+    """Nodes of each type that Ray adds for the demands, when those `there` are full."""
+    config = prepared(name)
+    nodes, _ = get_nodes_for(
+        config["available_node_types"],
+        {config["head_node_type"]: 1, **(there or {})},
+        config["head_node_type"],
+        config["max_workers"] - sum((there or {}).values()),
+        demands,
+        partial(_default_utilization_scorer, node_availability_summary=NodeAvailabilitySummary({})),
+    )
+    return dict(nodes)
+
+
+@pytest.mark.parametrize("name", [*LAUNCHED, "local"])
+def test_ray_takes_the_file(name: str) -> None:
+    types = prepared(name)["available_node_types"]
+    assert all(set(one) >= {"resources", "node_config", "min_workers", "max_workers"} for one in types.values())
+
+
+@pytest.mark.parametrize("name", [*LAUNCHED, "local"])
+@pytest.mark.parametrize("wrong", ["max_worker", "available_node_types.gpu", "head_node_type", "resources"])
+def test_ray_would_refuse_a_slip(name: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = launched(name)
+    types, head = config["available_node_types"], config["head_node_type"]
+    if wrong == "max_worker":
+        config[wrong] = config.pop("max_workers")
+    elif wrong == "head_node_type":
+        config[wrong] = "haed"
+    elif wrong == "resources":
+        del types[head][wrong]
+    else:
+        types[head]["gpu"] = 1
+    monkeypatch.setattr(f"{__name__}.launched", lambda _: copy.deepcopy(config))
+    with pytest.raises(Exception, match=r"(?s)max_worker|head_node_type|resources|gpu"):
+        prepared(name)
+
+
+@pytest.mark.parametrize("name", [*LAUNCHED, "local"])
+def test_the_head_trains_nothing_and_workers_begin_at_none(name: str) -> None:
+    config = prepared(name)
+    types = dict(config["available_node_types"])
+    head = types.pop(config["head_node_type"])
+    assert head["resources"] == {"CPU": 0} and head["max_workers"] == 0
+    assert all(one["min_workers"] == 0 < one["max_workers"] and one["resources"]["GPU"] == 1 for one in types.values())
+    assert sum(one["max_workers"] for one in types.values()) == config["max_workers"]
+    assert 0 < config["idle_timeout_minutes"] <= 10
+
+
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_one_kind_of_worker_is_spot_and_the_others_are_not(name: str) -> None:
+    types = launched(name)["available_node_types"]
+    [key] = SPOT[name]
+    spot = {one for one, kind in types.items() if kind["node_config"].get(key) == SPOT[name][key]}
+    assert spot == {"gpu_spot"}
+    plain = {one: {k: v for k, v in kind["node_config"].items() if k != key} for one, kind in types.items()}
+    assert plain["gpu_spot"] == plain["gpu_on_demand"]  # but for that, one machine
+
+
+@pytest.mark.parametrize(("name", "first"), [("aws", "gpu_spot"), ("gcp", "gpu_spot"), ("local", "gpu")])
+@pytest.mark.parametrize(
+    ("cohorts", "share", "nodes"), [(0, 0.25, 0), (1, 0.25, 1), (4, 0.25, 1), (5, 0.25, 2), (6, 1 / 3, 2), (3, 1.0, 3)]
+)
+def test_pending_cohorts_bring_the_gpus_that_they_share(
+    name: str, first: str, cohorts: int, share: float, nodes: int
+) -> None:
+    assert asked_for(name, [{"GPU": share, "CPU": share}] * cohorts) == ({first: nodes} if nodes else {})
+
+
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_spot_machines_come_first_and_the_others_when_there_are_no_more(name: str) -> None:
+    demands = [{"GPU": 1.0, "CPU": 1.0}] * 100
+    assert asked_for(name, demands) == {"gpu_spot": 16, "gpu_on_demand": 4}
+    assert asked_for(name, demands, {"gpu_spot": 16}) == {"gpu_on_demand": 4}
+
+
+@pytest.mark.parametrize("kind", launched("aws")["available_node_types"])
+def test_the_api_of_aws_knows_what_a_machine_is_to_be(kind: str) -> None:
+    """Ray passes this on unread, with how many; boto3 has the service's own model of it."""
+    machine = launched("aws")["available_node_types"][kind]["node_config"]
+    wanted = boto3.client("ec2", region_name="us-west-2").meta.service_model.operation_model("RunInstances").input_shape
+    validate_parameters({**machine, "MinCount": 1, "MaxCount": 1}, wanted)
+    assert machine["InstanceType"] in wanted.members["InstanceType"].enum
+    with pytest.raises(ParamValidationError, match="Instancetype"):
+        validate_parameters({**machine, "Instancetype": "g5.xlarge", "MinCount": 1, "MaxCount": 1}, wanted)
+
+
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_the_same_token_is_on_every_node_and_asked_for_from_the_start(name: str) -> None:
+    config = launched(name)
+    assert config["file_mounts"] == {"~/.ray/auth_token": "~/.ray/auth_token"}
+    for key in ("head_start_ray_commands", "worker_start_ray_commands"):
+        [start] = [command for command in config[key] if "ray start" in command]
+        assert start.startswith("export RAY_AUTH_MODE=token;")
+
+
+@pytest.mark.parametrize("name", LAUNCHED)
+def test_a_spot_worker_listens_for_its_notice(name: str) -> None:
+    assert launched(name)["worker_start_ray_commands"][-1].startswith(
+        f"nohup setsid python /opt/sweeper/spot_notice.py --cloud {name} "
+    )

@@ -1,0 +1,86 @@
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from cluster.package import check_size, contents, pack
+from sweeper.spec import SpecError
+
+CODE = {"README.md", "sweeper/run.py", "trainables/data/views.py"}
+NOT_CODE = [
+    ".env", ".git/config", ".venv/lib/a.py", "env/pyvenv.cfg", "env/lib/a.py", "conda/conda-meta/history",
+    "conda/lib/a.py", "cache/CACHEDIR.TAG", "cache/0", "sweeper/__pycache__/run.pyc", "sweeper/old.pyc",
+    "sweeper.egg-info/PKG-INFO", "other/trials/sweep=grid/c0.parquet", "other/heatmaps/grid/x.png",
+    "results/trials/x.parquet", "data/cifar/batch", "sweeper/.notes",
+]  # fmt: skip
+
+
+def tree(folder: Path, files: Sequence[str] | set[str]) -> Path:
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_the_code_is_sent_and_nothing_else(tmp_path: Path) -> None:
+    folder = tree(tmp_path, [*CODE, *NOT_CODE])
+    assert contents(folder, [folder / "results", folder / "data"]) == {name: len(name) for name in CODE}
+
+
+def test_only_the_folder_that_is_left_out_is_not_sent_whatever_others_are_named(tmp_path: Path) -> None:
+    folder = tree(tmp_path, ["data/a.py", "trainables/data/a.py"])
+    assert set(contents(folder, [folder / "data"])) == {"trainables/data/a.py"}
+    assert set(contents(folder)) == {"data/a.py", "trainables/data/a.py"}
+
+
+def test_what_git_ignores_is_not_sent(tmp_path: Path) -> None:
+    folder = tree(tmp_path, ["a.py", "b.log", "runs/x", "kept/b.log", "ünï code.py", "ünï.log"])
+    (folder / ".gitignore").write_text("*.log\n/runs/\n!/kept/*.log\n")
+    assert len(contents(folder)) == 6
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    assert set(contents(folder)) == {"a.py", "kept/b.log", "ünï code.py"}
+
+
+def test_what_is_no_file_is_not_sent(tmp_path: Path) -> None:
+    folder = tree(tmp_path, ["a.py", "there/b.py"])
+    (folder / "broken").symlink_to("nowhere")
+    (folder / "linked").symlink_to("there")
+    (folder / "link.py").symlink_to("a.py")
+    os.mkfifo(folder / "pipe")
+    assert set(contents(folder)) == {"a.py", "there/b.py", "link.py"}
+
+
+def test_a_directory_that_is_too_large_is_refused_with_what_is_large_in_it(tmp_path: Path) -> None:
+    mib = 1 << 20
+    files = {f"runs/old/deep/{n}": 10 * mib for n in range(6)} | {"big.bin": 35 * mib, "a/b.py": 4 * mib}
+    check_size(tmp_path, {**files, "c": mib})
+    with pytest.raises(SpecError) as refused:
+        check_size(tmp_path, {**files, "c": mib + 1})
+    assert str(refused.value) == (
+        f"the working directory must not exceed 100.0 MiB, but {tmp_path} has 100.0 MiB, most of it in runs/old/ "
+        "(60.0 MiB), big.bin (35.0 MiB), a/ (4.0 MiB); have git ignore what the job does not need, or give another "
+        "--working-dir"
+    )
+
+
+def test_the_same_files_make_the_same_package_whenever_they_were_written(tmp_path: Path) -> None:
+    folder = tree(tmp_path / "code", CODE)
+    pack(folder, sorted(CODE), first := tmp_path / "1.zip")
+    os.utime(folder / "README.md", (1, 1))
+    pack(folder, sorted(CODE), second := tmp_path / "2.zip")
+    assert first.read_bytes() == second.read_bytes()
+    (folder / "README.md").write_text("changed")
+    pack(folder, sorted(CODE), third := tmp_path / "3.zip")
+    assert first.read_bytes() != third.read_bytes()
+    with ZipFile(third) as archive:
+        assert {name: archive.read(name).decode() for name in archive.namelist()} == {
+            name: "changed" if name == "README.md" else name for name in CODE
+        }
+
+
+def test_a_file_that_has_gone_is_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"^the job's code cannot be read: .*/gone: No such file or directory$"):
+        pack(tmp_path, ["gone"], tmp_path / "x.zip")

@@ -1,0 +1,122 @@
+"""Nothing that is fetched is run, and nothing is fetched that is not verified: by the source, and tried."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cifar_files import write_cifar10, write_cifar100
+from tests.cluster.dangers import dangers, fetched, unguarded_downloads
+from tests.cluster.files import ROOT
+from trainables.data.datasets import DataError, load
+
+SOURCES = sorted(
+    path for package in ("cluster", "search_spaces", "sweeper", "trainables") for path in (ROOT / package).rglob("*.py")
+)
+LOCAL = {"cluster/spot_notice.py"}
+"""Those that ask the machine that they run on."""
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_no_module_makes_objects_or_runs_code_of_what_it_reads() -> None:
+    assert len(SOURCES) > 80
+    assert {shown(path): found for path in SOURCES if (found := dangers(path.read_text()))} == {}
+
+
+def test_no_module_fetches_but_through_what_verifies() -> None:
+    assert {shown(path) for path in SOURCES if fetched(path.read_text())} == LOCAL
+    assert {shown(path): lines for path in SOURCES if (lines := unguarded_downloads(path.read_text()))} == {}
+
+
+def test_downloads_are_still_there_to_be_guarded() -> None:
+    assert "download=True" in (ROOT / "trainables/data/published.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from pickle import loads",
+        "from ray import cloudpickle",
+        "import joblib as j",
+        "import torch\ntorch.load(f)",
+        "import torch as t\nt.load(f, weights_only=False)",
+        "from torch import load\nload(f, weights_only=chosen)",
+        "import numpy as np\nnp.load(f, allow_pickle=True)",
+        "import pandas as pd\npd.read_pickle(f)",
+        "import yaml\nyaml.load(f)",
+        "eval(text)",
+        "import os\nos.system(text)",
+        "import subprocess\nsubprocess.run(text, shell=True)",
+        "import tarfile\ntarfile.open(f).extractall()",
+        "session.get(url, verify=False)",
+        "def f():\n    import marshal",
+    ],
+)
+def test_a_danger_is_seen(source: str) -> None:
+    [found] = dangers(source)
+    assert found.startswith(f"{len(source.splitlines())}: ")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.load(f, weights_only=True)",
+        "import numpy as np\nnp.load(f, allow_pickle=False)",
+        "import subprocess\nsubprocess.run(['git'], check=False)",
+        "model.eval()\njson.load(f)",
+        "import yaml\nyaml.safe_load(f)",
+    ],
+)
+def test_what_is_safe_passes(source: str) -> None:
+    assert dangers(source) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("ensure(name, fetch=lambda root: CIFAR10(root, download=True))", []),
+        ("ensure(name, fetch=partial(SVHN, download=True))", []),
+        ("CIFAR10(root, download=False)", []),
+        ("ensure(name)\nCIFAR10(root, download=True)", [2]),
+        ("CIFAR10(root, download=wanted)", [1]),
+    ],
+)
+def test_a_download_that_nobody_verifies_is_seen(source: str, lines: list[int]) -> None:
+    assert unguarded_downloads(source) == lines
+
+
+@pytest.mark.parametrize("source", ["import urllib.request", "from urllib import request", "import requests as r"])
+def test_a_fetch_is_seen(source: str) -> None:
+    assert fetched(source) and not fetched("from urllib.parse import urlsplit\nfrom http.client import HTTPException")
+
+
+class Bomb:
+    """Unpickled it makes a folder."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.target),)
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "file"), [("cifar10", write_cifar10, "data_batch_3"), ("cifar100", write_cifar100, "test")]
+)
+def test_a_forged_data_set_is_refused_before_it_is_unpickled(
+    name: str, write: Callable[..., Path], file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (write(tmp_path, 2, monkeypatch) / file).write_bytes(pickle.dumps(Bomb(tmp_path / "executed")))
+    with pytest.raises(DataError, match=f"{name} is corrupt: .*{file} does not have its published checksum"):
+        load(name, tmp_path)
+    assert not (tmp_path / "executed").exists()
+    pickle.loads(pickle.dumps(Bomb(tmp_path / "executed")))
+    assert (tmp_path / "executed").exists()  # the bomb was live

@@ -1,0 +1,138 @@
+"""A notice, as each cloud gives it, reaches Ray and every training process, and no other process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from cluster import spot_notice
+from cluster.spot_notice import main, noticed_by_aws, noticed_by_gcp, stop, trainers
+
+WORKS = """
+import pathlib, signal, sys, time
+def saves(*_):
+    time.sleep({takes})
+    pathlib.Path(sys.argv[1]).write_text("saved")
+    sys.exit()
+signal.signal(signal.SIGTERM, saves)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """The metadata of a machine of both clouds, from which nothing is had without the header that each wants."""
+
+    taken = False
+
+    def do_PUT(self) -> None:
+        wanted = self.path == "/latest/api/token" and "X-aws-ec2-metadata-token-ttl-seconds" in self.headers
+        self._answer("secret" if wanted else None)
+
+    def do_GET(self) -> None:
+        if (
+            self.path == "/latest/meta-data/spot/instance-action"
+            and self.headers["X-aws-ec2-metadata-token"] == "secret"
+        ):
+            self._answer('{"action": "terminate", "time": "2026-01-01T00:00:00Z"}' if Metadata.taken else None)
+        elif self.path == "/computeMetadata/v1/instance/preempted" and self.headers["Metadata-Flavor"] == "Google":
+            self._answer("TRUE" if Metadata.taken else "FALSE")
+        else:
+            self._answer(None)
+
+    def _answer(self, text: str | None) -> None:
+        self.send_response(404 if text is None else 200)
+        self.end_headers()
+        self.wfile.write((text or "not here").encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def metadata() -> Iterator[str]:
+    Metadata.taken = False
+    server = HTTPServer(("127.0.0.1", 0), Metadata)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
+    """Three processes that save when they are asked to end: a training one, a slow one, and one that is not Ray's."""
+    titles = {"quick": ("ray::cohort", 0), "slow": ("ray::cohort", 30), "other": ("python", 0)}
+    started = {
+        name: subprocess.Popen(
+            [title, "-c", WORKS.format(takes=takes), tmp_path / name], executable=sys.executable, stdout=subprocess.PIPE
+        )
+        for name, (title, takes) in titles.items()
+    }
+    for process in started.values():
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    yield {name: psutil.Process(process.pid) for name, process in started.items()}
+    for process in started.values():
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("noticed", [noticed_by_aws, noticed_by_gcp])
+def test_a_notice_is_seen_when_it_is_given(noticed: type[bool], metadata: str) -> None:
+    assert not noticed(metadata)
+    Metadata.taken = True
+    assert noticed(metadata)
+
+
+@pytest.mark.parametrize("noticed", [noticed_by_aws, noticed_by_gcp])
+def test_no_answer_is_no_notice(noticed: type[bool]) -> None:
+    assert not noticed("http://127.0.0.1:9")
+
+
+def test_training_processes_save_in_time_and_others_are_left_alone(
+    work: dict[str, psutil.Process], tmp_path: Path
+) -> None:
+    assert trainers(list(work.values())) == [work["quick"], work["slow"]]
+    assert stop(trainers(list(work.values())), seconds=2.0) == 1  # the slow one is given up
+    assert (tmp_path / "quick").read_text() == "saved" and not (tmp_path / "slow").exists()
+    assert work["other"].is_running() and not (tmp_path / "other").exists()
+
+
+def test_processes_that_have_gone_are_passed_over(work: dict[str, psutil.Process]) -> None:
+    gone = work["quick"]
+    gone.kill()
+    gone.wait()
+    assert trainers([gone]) == [] and stop([gone], seconds=1.0) == 0
+
+
+def test_ray_is_told_before_training_is_stopped(
+    work: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[tuple[float, bool]] = []
+    answers = iter([False, False, True])
+    monkeypatch.setitem(spot_notice.CLOUDS, "aws", lambda: next(answers))
+    monkeypatch.setattr(spot_notice, "BETWEEN_SECONDS", 0.0)
+    monkeypatch.setattr(spot_notice, "drain", lambda seconds: told.append((seconds, work["quick"].is_running())))
+    monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter([work["quick"], work["other"]]))
+    assert main(["--cloud", "aws", "--grace", "5"]) == 0
+    assert told == [(5.0, True)] and next(answers, "none left") == "none left"
+    assert "0 processes were still there after 5 s" in capsys.readouterr().out
+    assert work["other"].is_running()
+
+
+def test_several_nodes_in_one_place_are_not_stopped_as_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raylet = SimpleNamespace(name=lambda: "raylet")
+    monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter([raylet, raylet]))
+    monkeypatch.setattr(spot_notice, "drain", lambda seconds: pytest.fail("Ray was told"))
+    assert main(["--now"]) == 2
+    assert capsys.readouterr().err == "a container must be one Ray node, but here are 2 raylets\n"

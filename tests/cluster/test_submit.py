@@ -1,0 +1,225 @@
+"""The command line on a cluster that plays a written part; `test_submit_job` has a real one."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Never
+
+import pytest
+
+from cluster import jobs, submit
+from cluster.jobs import Jobs
+from tests.cluster.fake_client import FakeClient, details
+
+ROOT = Path(__file__).parents[2]
+AT = "http://127.0.0.1:8265"
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeClient:
+    """A cluster whose jobs succeed, and a terminal that has a token and stands in the code's folder."""
+    for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "abc")
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(jobs, "PAUSE", 0.01)
+    fake = FakeClient(details("RUNNING"), details("SUCCEEDED", 0), logs=[["trained\n"]])
+    monkeypatch.setattr(submit, "connect", lambda address: Jobs(address, fake))
+    return fake
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    return ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), "--set", "nu=0.5"]
+
+
+class Keys:
+    """Ctrl-C, at the given calls of `time.sleep` and pieces of a log."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at_sleeps: set[int]) -> None:
+        self.slept: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            self.slept.append(seconds)
+            if len(self.slept) in at_sleeps:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(time, "sleep", sleep)
+
+
+def test_a_sweep_is_sent_as_it_was_typed_and_followed_to_its_end(
+    client: FakeClient, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert submit.main([*words, "--address", "http://127.0.0.1:9999", "--fresh"]) == 0
+    (sent,) = client.sent
+    assert shlex.split(sent["entrypoint"]) == ["exec", "python", "-m", "sweeper.run", *words, "--fresh"]
+    assert sent["metadata"] == {"sweep": "anomaly_grid", "store": words[words.index("--store") + 1]}
+    out, err = capsys.readouterr()
+    assert out == "trained\n"
+    assert f"job {sent['submission_id']} is sent to http://127.0.0.1:9999" in err and "has succeeded" in err
+
+
+def test_words_reach_the_job_unharmed_by_its_shell(client: FakeClient, words: list[str], tmp_path: Path) -> None:
+    words[words.index("--store") + 1] = str(tmp_path / "a b;$(rm) 'c'")
+    assert submit.main(words) == 0
+    echo = client.sent[0]["entrypoint"].replace("exec python -m sweeper.run", "printf '%s\\0'", 1)
+    told = subprocess.run(["sh", "-c", echo], capture_output=True, text=True, check=True).stdout
+    assert told.split("\0")[:-1] == words
+
+
+def test_the_code_that_is_sent_runs_by_itself(client: FakeClient, words: list[str]) -> None:
+    assert submit.main(words) == 0
+    ours = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "*.py"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.splitlines()
+    assert {name for name in client.files if name.endswith(".py")} == set(ours)
+    assert not [name for name in client.files if name.startswith((".", "results/", "data/")) or "__pycache__" in name]
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [(("FAILED", 1), 1), (("FAILED", 2), 2), (("FAILED", -15), 143), (("STOPPED", None), 130)]
+)
+def test_the_sweeps_exit_status_is_ours(
+    client: FakeClient, words: list[str], end: tuple[str, int | None], status: int
+) -> None:
+    client.answers = [details("RUNNING"), details(*end)]
+    assert submit.main(words) == status
+
+
+def test_without_waiting_the_id_is_all_there_is_on_stdout(
+    client: FakeClient, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert submit.main([*words, "--no-wait"]) == 0
+    out, err = capsys.readouterr()
+    job = client.sent[0]["submission_id"]
+    assert out == f"{job}\n" and job.startswith("anomaly_grid-")
+    assert err.splitlines() == [
+        f"  follow    python -m cluster.submit --logs {job}",
+        f"  stop      python -m cluster.submit --stop {job}",
+        f"  continue  python -m cluster.submit {shlex.join(words)}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "law"),
+    [
+        (["--set", "nuu=1"], "no key 'nuu' (did you mean 'nu'?)"),
+        (["--epoch", "3"], "unrecognized arguments: --epoch 3"),
+        (["--store", "results"], "--store must be a URI (s3://, gs://) or an absolute folder"),
+        (["--working-dir", "/"], "--working-dir must be the folder of the code, with sweeper/run.py in it, but got /"),
+        (["--address", "head:8265"], "--address must be http://host:port or https://host:port"),
+        (["--stop", "x"], "--stop ID and --logs ID go alone"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_any_cluster_is_asked(
+    client: FakeClient,
+    words: list[str],
+    more: list[str],
+    law: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def connect(address: str) -> Never:
+        raise AssertionError("no cluster must be asked for a request that is wrong")
+
+    monkeypatch.setattr(submit, "connect", connect)
+    assert submit.main([*words, *more]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith(f"error: {law}") and err.count("\n") == 1, err
+
+
+def test_without_a_token_nothing_is_asked(
+    client: FakeClient, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("RAY_AUTH_TOKEN")
+    monkeypatch.setenv("HOME", str(Path(words[4]) / "home"))
+    assert submit.main(words) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("error: a cluster is asked with a token, but RAY_AUTH_TOKEN is not set") and not client.sent
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert submit.main(words) == 0
+
+
+def test_a_token_that_travels_in_clear_is_warned_of(
+    client: FakeClient, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert submit.main([*words, "--address", "http://10.0.0.7:8265"]) == 0
+    assert "note: the token goes to http://10.0.0.7:8265 unencrypted" in capsys.readouterr().err
+
+
+def test_a_sweep_that_a_job_already_runs_is_not_run_by_another(
+    client: FakeClient, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = words[words.index("--store") + 1]
+    client.others = [
+        details("RUNNING", metadata={"sweep": "anomaly_grid", "store": store}, submission_id="anomaly_grid-1")
+    ]
+    assert submit.main(words) == 2 and not client.sent
+    assert capsys.readouterr().err == (
+        f"error: one job at a time runs a sweep into a store, but anomaly_grid-1 runs anomaly_grid into {store}; "
+        "--logs anomaly_grid-1 follows it, --stop anomaly_grid-1 stops it\n"
+    )
+    assert submit.main([*words, "--plan"]) == 0  # which trains nothing
+
+
+def test_ctrl_c_leaves_the_job_to_itself_and_says_how_to_go_on(
+    client: FakeClient, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.logs = [["trained\n", KeyboardInterrupt()]]
+    keys = Keys(monkeypatch, at_sleeps=set())
+    assert submit.main([*words, "--fresh"]) == 130
+    assert keys.slept == [submit.SECOND_THOUGHTS] and client.stopped == []
+    out, err = capsys.readouterr()
+    job = client.sent[0]["submission_id"]
+    assert out == "trained\n"
+    assert err.splitlines()[2:] == [
+        f"job {job} goes on; Ctrl-C again within 5 s stops it",
+        f"  follow    python -m cluster.submit --logs {job}",
+        f"  stop      python -m cluster.submit --stop {job}",
+        f"  continue  python -m cluster.submit {shlex.join(words)}",
+    ]
+
+
+def test_ctrl_c_again_stops_the_job_and_shows_its_last_words(
+    client: FakeClient, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client.logs = [["trained\n", KeyboardInterrupt()], ["trained\nstopped: 3 of 70\n"]]
+    client.answers = [details("RUNNING"), details("STOPPED")]
+    Keys(monkeypatch, at_sleeps={1})
+    assert submit.main(words) == 130
+    job = client.sent[0]["submission_id"]
+    assert client.stopped == [job]
+    out, err = capsys.readouterr()
+    assert out == "trained\nstopped: 3 of 70\n" and err.endswith(f"job {job} was stopped\n")
+
+
+def test_a_job_is_stopped_by_name_once(client: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+    client.answers = [details("RUNNING"), details("RUNNING"), details("STOPPED")]
+    assert submit.main(["--stop", "a-1"]) == 0
+    assert client.stopped == ["a-1"]
+    assert submit.main(["--stop", "a-1"]) == 0
+    assert client.stopped == ["a-1"]
+    assert capsys.readouterr().err == "job a-1 was stopped\n" * 2
+
+
+def test_a_job_is_followed_by_name_to_its_exit_status(client: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+    client.answers = [details("FAILED", 1)]
+    assert submit.main(["--logs", "a-1"]) == 1
+    assert capsys.readouterr() == ("trained\n", "job a-1 ended with status 1\n")
+
+
+def test_a_job_that_there_is_not_is_said_at_once(client: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+    client.answers = [RuntimeError("Request failed with status code 404: Job a-1 does not exist.")]
+    for option in ("--logs", "--stop"):
+        assert submit.main([option, "a-1"]) == 2
+        assert capsys.readouterr().err.endswith("404: Job a-1 does not exist.\n")
+
+
+def test_asking_imports_neither_ray_nor_torch() -> None:
+    """Ray's environment is set when a cluster is asked, which is too late once it has been imported."""
+    code = "import sys, cluster.submit; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

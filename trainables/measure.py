@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import resource
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,6 +27,18 @@ class Measurement:
     """Of one step of one member: a step of the stack over its width; the least of several."""
     bytes: int
     """Peak memory of the stack beyond what the process had before; on a CPU the growth of its resident memory."""
+    held: int
+    """Bytes that each member keeps for itself between its steps: weights, buffers, the optimiser's averages."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Memory of a whole device while nobody else uses it."""
+
+    bytes: int
+    """Of a GPU all of it, else what the machine has free."""
+    overhead: int
+    """Bytes that a process like this one takes beside what its cohort does: a GPU's context, else all it has now."""
 
 
 def measure(
@@ -41,7 +58,7 @@ def measure(
         if measured and time.perf_counter() - begun + 6 * measured[-1].seconds * width > seconds:
             break
         try:
-            measured.append(_measure(configs[:width], data, device))
+            measured.append(_measure(configs[:width], data, device, measured[0].held if measured else None))
         except torch.OutOfMemoryError:
             break
     return measured
@@ -60,7 +77,19 @@ def _widths(limit: int) -> list[int]:
     return [*(2**power for power in range(limit.bit_length()) if 2**power < limit), limit]
 
 
-def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device) -> Measurement:
+def room(device: torch.device | str) -> Room:
+    """What processes that share the device may use together. Only after a measurement does a process have its all."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        free, total = torch.cuda.mem_get_info(device)
+        return Room(total, max(0, total - free - torch.cuda.memory_reserved(device)))
+    import psutil  # here: a bare GPU box may lack it
+
+    return Room(psutil.virtual_memory().available, psutil.Process().memory_info().rss)
+
+
+def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device, held: int | None) -> Measurement:
+    """`held` if it is known: to count it is to copy the whole state."""
     before = peak_bytes(device, reset=True)
     cohort = Cohort(configs, data, device, width=None)
     orders = cohort.orders(0)
@@ -71,15 +100,42 @@ def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device) -
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         times.append(time.perf_counter() - begun)
-    return Measurement(len(configs), min(times[1:]) / len(configs), max(0, peak_bytes(device) - before))
+    width, most = len(configs), peak_bytes(device)
+    held = _bytes(cohort.state()) // width if held is None else held
+    return Measurement(width, min(times[1:]) / width, max(0, most - before), held)
+
+
+def _bytes(state: Any) -> int:
+    """Of all tensors in lists and mappings of them."""
+    if isinstance(state, torch.Tensor):
+        return state.nbytes
+    return sum(map(_bytes, state.values() if isinstance(state, Mapping) else state))
 
 
 def peak_bytes(device: torch.device, reset: bool = False) -> int:
-    """The most bytes that were in use, since the last reset on a GPU, ever in this process on a CPU."""
+    """The most bytes that were in use since the last reset, which returns those in use then.
+
+    On a CPU of a process's resident memory; where that cannot be reset (anywhere but on Linux), ever.
+    """
     if device.type != "cuda":
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        if reset:
+            gc.collect()
+            with contextlib.suppress(OSError, AttributeError):  # another C library, another system
+                ctypes.CDLL(None).malloc_trim(0)
+                Path("/proc/self/clear_refs").write_text("5")
+        return _resident()
     if reset:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)
     return torch.cuda.max_memory_allocated(device)
+
+
+def _resident() -> int:
+    """The most bytes of resident memory: Linux's own figure, which can be reset, or that since the process began."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+    except (OSError, IndexError):
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024

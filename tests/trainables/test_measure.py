@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Never
 
+import psutil
 import pytest
 import torch
 
 from trainables import measure as module
 from trainables.config import TrialConfig, Value, resolve
-from trainables.measure import Measurement, measure
+from trainables.measure import Measurement, measure, peak_bytes, room
+from trainables.streams import models
 
 
 def _configs(count: int, **changes: Value) -> list[TrialConfig]:
@@ -46,9 +49,9 @@ def test_width_one_is_measured_whatever_the_time() -> None:
 def test_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of the stack costs 0.02 s a member here, so widths 1, 2, 4 take 0.42 s and 8 more would take 0.48 s."""
 
-    def slow(configs: list[TrialConfig], data: Path, device: torch.device) -> Measurement:
+    def slow(configs: list[TrialConfig], *_: object) -> Measurement:
         time.sleep(3 * 0.02 * len(configs))
-        return Measurement(len(configs), 0.02, 1)
+        return Measurement(len(configs), 0.02, 1, 1)
 
     monkeypatch.setattr(module, "_measure", slow)
     begun = time.perf_counter()
@@ -57,10 +60,10 @@ def test_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_width_that_does_not_fit_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def scarce(configs: list[TrialConfig], data: Path, device: torch.device) -> Measurement:
+    def scarce(configs: list[TrialConfig], *_: object) -> Measurement:
         if len(configs) > 2:
             raise torch.OutOfMemoryError
-        return Measurement(len(configs), 1e-3, 1)
+        return Measurement(len(configs), 1e-3, 1, 1)
 
     monkeypatch.setattr(module, "_measure", scarce)
     assert [one.width for one in measure(_configs(16), Path(), "cpu", seconds=60)] == [1, 2]
@@ -82,6 +85,45 @@ def test_what_does_not_train_or_not_in_one_process_is_not_measured(
 def test_an_untrained_encoder_is_not_measured() -> None:
     configs = [resolve({"method": "random", "epochs": 0, "seed": seed}) for seed in range(3)]
     assert measure(configs, Path(), "cpu") == []
+
+
+def test_a_member_holds_its_weights_buffers_and_averages() -> None:
+    """A velocity for each weight, and a buffer is no weight."""
+    configs = _configs(2)
+    model = models(configs[:1], (1, 8, 8))[0]
+    parameters = sum(one.nbytes for one in model.parameters())
+    held = 2 * parameters + sum(one.nbytes for one in model.buffers())
+    for one in measure(configs, Path(), "cpu", seconds=60):
+        assert held <= one.held <= held + 64
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak cannot be reset")
+def test_a_wider_stack_takes_more_memory_whatever_was_measured_before() -> None:
+    """Once what the first step loads is there."""
+    configs = _configs(32, width=256)
+
+    def grown(width: int) -> int:
+        return module._measure(configs[:width], Path(), torch.device("cpu"), 0).bytes
+
+    grown(1)
+    first, narrow, again = grown(32), grown(2), grown(32)
+    assert 8 * 2**20 < again < 80 * 2**20 and narrow < again / 3
+    assert again == pytest.approx(first, rel=0.4)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak cannot be reset")
+def test_the_peak_of_memory_is_that_since_the_last_reset() -> None:
+    cpu, size = torch.device("cpu"), 256 << 20
+    torch.ones(size, dtype=torch.uint8)
+    before = peak_bytes(cpu, reset=True)
+    torch.ones(size // 2, dtype=torch.uint8)
+    assert 0.4 * size < peak_bytes(cpu) - before < 0.6 * size
+
+
+def test_the_room_of_a_machine_is_what_is_free_and_a_process_takes_its_own() -> None:
+    here = room("cpu")
+    assert here.bytes <= psutil.virtual_memory().total
+    assert 50 * 2**20 < here.overhead <= peak_bytes(torch.device("cpu"))
 
 
 def test_the_global_generator_is_left_alone() -> None:

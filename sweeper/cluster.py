@@ -20,12 +20,13 @@ QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
     "TUNE_MAX_PENDING_TRIALS_PG": "64",
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
 }
-"""Environment of this process and the workers: no telemetry, no loggers of Tune's own, Ctrl-C left to us."""
+"""Environment of this process and the workers: no telemetry, no logs or snapshots of Tune's own, Ctrl-C left to us."""
 
 
 class ClusterError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -124,6 +124,26 @@ def _together(parts: Sequence[Sequence[Trial]], size: int) -> list[list[Trial]]:
 
 def _cohort(trials: Sequence[Trial], width: int) -> Cohort:
     return Cohort(content_hash([trial.id for trial in trials]), tuple(trials), min(width, len(trials)))
+
+
+def halves(cohort: Cohort) -> tuple[Cohort, Cohort]:
+    """A cohort as two, half as wide. A whole one has the same halves always, so take it before what is done has been
+    taken from it. ValueError where there is but one member."""
+    middle = math.ceil(len(cohort.trials) / 2)
+    if middle == len(cohort.trials):
+        raise ValueError(f"a cohort must have two trials to be halved, but {cohort.id} has {middle}")
+    width = math.ceil(cohort.width / 2)
+    first, second = (_cohort(part, width) for part in (cohort.trials[:middle], cohort.trials[middle:]))
+    return first, second
+
+
+def halved(cohorts: Sequence[Cohort], ids: Collection[str]) -> tuple[Cohort, ...]:
+    """The cohorts, those with one of these ids as their halves, and so on: as they were after earlier runs."""
+    return tuple(
+        part
+        for cohort in cohorts
+        for part in (halved(halves(cohort), ids) if cohort.id in ids and len(cohort.trials) > 1 else (cohort,))
+    )
 
 
 def remaining(cohorts: Sequence[Cohort], statuses: Mapping[str, str]) -> list[Cohort]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from sweeper.cohorts import Cohort
 from sweeper.feed import Feed, Record
 from sweeper.progress import Progress
 from sweeper.schema import Columns
@@ -49,6 +50,13 @@ class Collector:
         count = len(self._feed.cohorts[cohort].trials)
         self._progress.stopped(count)
         self._progress.line(f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {error}")
+
+    def lessened(self, cohort: str, parts: Sequence[Cohort], error: str) -> None:
+        """The `parts` take its place: its halves, or the same trials in narrower stacks."""
+        count = len(self._feed.cohorts[cohort].trials)
+        how = f"{len(parts)} halves" if len(parts) > 1 else f"stacks of {parts[0].width}"
+        self._progress.stopped(count, cohorts=len(parts) - 1)
+        self._progress.line(f"cohort {cohort} ({count} trials) goes on in {how}: {error}")
 
     def failed(self, cohort: str, error: str) -> None:
         nothing = {"status": "failed", "error": error, "epochs_run": 0, "metrics": {}, "seconds": 0.0, "schedule": None}

@@ -1,12 +1,12 @@
 """Cohorts -> reports over the cluster, through Ray Tune.
 
-Tune schedules: resources, retries, concurrency. Its own state is scratch; the truth is what `Listener` is told.
+Tune schedules: resources, concurrency, nodes to come. Its own state is scratch; the truth is what `Listener` is told.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
+import shutil
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,14 @@ from typing import Any, Protocol
 
 import ray
 from ray import tune
-from ray.tune.search import Searcher
 
+from sweeper.attempts import Attempts
 from sweeper.cluster import Slots
+from sweeper.cohorts import Cohort
 from sweeper.feed import Feed
 from sweeper.files import Files, StoreError
 from sweeper.stopping import Stopping
+from sweeper.tuning import Feeding, Watcher, of_cohort
 from trainables.measure import Measurement
 from trainables.ray_train import Judges, Place, measure_configs, run_cohort
 
@@ -30,6 +32,10 @@ LONGEST_MEASURED, ALL_MEASURED = 3.0, 12.0
 WAITING = {"memory": 1.0}
 """What the function takes that starts a group of workers and awaits it: a byte, for Tune refuses nothing at all. The
 workers take their own."""
+COHORTS_A_TUNER = 1000
+"""Tune remembers every cohort that it has run, so after so many a new one goes on."""
+WHY = ".why"
+"""A worker that ends itself writes why beside its checkpoint, under this ending."""
 
 
 class Listener(Protocol):
@@ -44,6 +50,9 @@ class Listener(Protocol):
     def interrupted(self, cohort: str, error: str) -> None:
         """The cohort's worker failed or was lost; it is tried again."""
 
+    def lessened(self, cohort: str, parts: Sequence[Cohort], error: str) -> None:
+        """The cohort has failed as often as it may, or does not fit; these parts of it take its place."""
+
     def failed(self, cohort: str, error: str) -> None:
         """The cohort has failed as often as it may."""
 
@@ -51,7 +60,7 @@ class Listener(Protocol):
 @dataclass(frozen=True)
 class Limits:
     retries: int
-    """How often a cohort is tried again after a failure or a lost worker."""
+    """How often a cohort is tried again after a failure or a lost worker, in a row without getting further."""
     save_every: float
     """Seconds between a cohort's checkpoints."""
 
@@ -84,36 +93,79 @@ def dispatch(
         storage=checkpoints.address(shared) if shared else scratch,
         judges=judges,
     )
-    train = partial(run_cohort, place=place)
-    resources = slots.resources if slots.workers == 1 else WAITING
-    watcher = _Watcher(listener, stopping)
-    tuner = tune.Tuner(
-        tune.with_resources(_of_cohort(train), resources),
-        tune_config=tune.TuneConfig(
-            search_alg=_Feeding(feed, checkpoint),
-            num_samples=-1,
-            reuse_actors=True,
-            max_concurrent_trials=slots.count if judges or slots.workers > 1 else None,  # who waits for a judge is met
-            trial_name_creator=lambda trial: trial.config["cohort"],
-            trial_dirname_creator=lambda trial: trial.config["cohort"],
-        ),
-        run_config=tune.RunConfig(
-            storage_path=scratch,
-            name="tune",
-            verbose=0,
-            callbacks=[watcher],
-            stop=watcher.stopper,
-            failure_config=tune.FailureConfig(max_failures=limits.retries),
-        ),
+    attempts = Attempts(feed, limits.retries)
+    watcher = Watcher(_Events(attempts, listener, partial(_last_words, checkpoints, checkpoint)), stopping)
+    trainable = tune.with_resources(
+        of_cohort(partial(run_cohort, place=place)), slots.resources if slots.workers == 1 else WAITING
     )
+    at_once = slots.count if judges or slots.workers > 1 else None  # who waits for a judge is met
     try:
-        tuner.fit()
+        while not attempts.ended:
+            _tuner(trainable, Feeding(attempts, checkpoint, COHORTS_A_TUNER), watcher, at_once, scratch).fit()
+            shutil.rmtree(Path(scratch, "tune"), ignore_errors=True)
+            stopping.check()
+            if watcher.error:
+                raise watcher.error
     finally:
         if shared:
             checkpoints.delete_folder(shared)
-    stopping.check()
-    if watcher.error:
-        raise watcher.error
+
+
+def _tuner(trainable: Any, feeding: Feeding, watcher: Watcher, at_once: int | None, scratch: str) -> tune.Tuner:
+    """Without retries of its own: what failed is fed again. None at once is as many as find a place."""
+    return tune.Tuner(
+        trainable,
+        tune_config=tune.TuneConfig(
+            search_alg=feeding,
+            num_samples=-1,
+            reuse_actors=True,
+            max_concurrent_trials=at_once,
+            trial_name_creator=lambda trial: trial.config["cohort"],
+            trial_dirname_creator=lambda trial: trial.trial_id,
+        ),
+        run_config=tune.RunConfig(
+            storage_path=scratch, name="tune", verbose=0, callbacks=[watcher], stop=watcher.stopper
+        ),
+    )
+
+
+class _Events:
+    """Tune's events -> what becomes of cohorts -> the listener."""
+
+    def __init__(self, attempts: Attempts, listener: Listener, last_words: Callable[[str], str | None]) -> None:
+        self._attempts, self._listener, self._last_words = attempts, listener, last_words
+
+    def started(self, cohort: str) -> None:
+        self._listener.started(cohort)
+
+    def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
+        self._listener.reported(cohort, message)
+        self._attempts.reported(cohort, message["report"]["epoch"], message["report"]["done"])
+
+    def ended(self, cohort: str) -> None:
+        self.lost(cohort, "its training ended without a last report")  # nothing where there was one
+
+    def lost(self, cohort: str, reason: str) -> None:
+        if not self._attempts.runs(cohort):
+            return
+        reason = self._last_words(cohort) or reason
+        fate = self._attempts.lost(cohort, reason)
+        if fate.kind == "again":
+            self._listener.interrupted(cohort, reason)
+        elif fate.kind == "smaller":
+            self._listener.lessened(cohort, fate.parts, reason)
+        else:
+            self._listener.failed(cohort, reason)
+
+
+def _last_words(checkpoints: Files, checkpoint: Callable[[str], str], cohort: str) -> str | None:
+    """What the cohort's worker wrote before it ended itself, once."""
+    path = checkpoint(cohort) + WHY
+    with contextlib.suppress(StoreError):
+        if (words := checkpoints.read(path)) is not None:
+            checkpoints.delete(path)
+            return words.decode(errors="replace").strip()
+    return None
 
 
 def measure(
@@ -159,105 +211,3 @@ class _Checkpoints:
     def write(self, path: str, data: bytes) -> None:
         with contextlib.suppress(StoreError):
             self.files.write(path, data)
-
-
-class _Watcher(tune.Callback):
-    """Passes Tune's events on; keeps the listener's first exception and then stops everything, as when asked to."""
-
-    def __init__(self, listener: Listener | None = None, stopping: Stopping | None = None) -> None:
-        self.error: BaseException | None = None
-        self.stopping = stopping or Stopping()
-        self.stopper = _Stopper(self)
-        self._listener = listener
-
-    def __reduce__(self) -> tuple[type[_Watcher], tuple[()]]:
-        """Tune pickles its callbacks for a restore that we never ask for: what listens stays here."""
-        return _Watcher, ()
-
-    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._tell("started", trial)
-
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
-    ) -> None:
-        if "report" in result:
-            self._tell("reported", trial, result)
-
-    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._tell("interrupted", trial, _reason(trial))
-
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._tell("failed", trial, _reason(trial))
-
-    def _tell(self, event: str, trial: Any, *details: Any) -> None:
-        if self.error is None:
-            try:
-                getattr(self._listener, event)(trial.config["cohort"], *details)
-            except Exception as error:
-                self.error = error
-
-
-class _Stopper(tune.Stopper):
-    def __init__(self, watcher: _Watcher) -> None:
-        self._watcher = watcher
-
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        return False
-
-    def stop_all(self) -> bool:
-        return self._watcher.error is not None or self._watcher.stopping.asked
-
-
-class _Feeding(Searcher):
-    """Tune asks it for the next cohort; what became of one the feed hears from the listener, after the rows.
-
-    A task travels as one string, the values that all its members share but once: Tune copies and logs what stands in a
-    trial's configuration.
-    """
-
-    def __init__(self, feed: Feed | None = None, checkpoint: Callable[[str], str] = str) -> None:
-        super().__init__()
-        self._feed, self._checkpoint = feed, checkpoint
-
-    def __reduce__(self) -> tuple[type[_Feeding], tuple[()]]:
-        """As `_Watcher`'s."""
-        return _Feeding, ()
-
-    def suggest(self, trial_id: str) -> Any:
-        assert self._feed is not None
-        cohort = self._feed.next()
-        if cohort is None:
-            return Searcher.FINISHED if self._feed.ended else None
-        configs = [dict(trial.config) for trial in cohort.trials]
-        shared = {key: value for key, value in configs[0].items() if all(one[key] == value for one in configs)}
-        own = [{key: value for key, value in one.items() if key not in shared} for one in configs]
-        task = {"shared": shared, "own": own, "width": cohort.width, "checkpoint": self._checkpoint(cohort.id)}
-        return {"cohort": cohort.id, "task": json.dumps(task | dict(self._feed.options(cohort.id)))}
-
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        pass
-
-    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Nothing: the store is the truth."""
-
-
-def _of_cohort(train: Callable[[str, Mapping[str, Any]], None]) -> Any:
-    """A plain function, which is what Tune takes."""
-
-    def cohort(config: dict[str, Any]) -> None:
-        train(config["cohort"], json.loads(config["task"]))
-
-    return cohort
-
-
-def _reason(trial: Any) -> str:
-    """The last line of what went wrong last: the exception itself, or that the worker died.
-
-    It is read from this machine's disk, because Tune has not brought it to its storage when it calls us.
-    """
-    try:
-        lines = [line.strip() for line in Path(trial.error_file).read_text(errors="replace").splitlines()]
-    except (OSError, TypeError):
-        lines = []
-    last = next((line for line in reversed(lines) if line), "nothing is known of why")
-    return last.split(". ")[0] if last.startswith("The actor ") else last

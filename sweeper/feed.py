@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from sweeper.cohorts import Cohort
+from sweeper.cohorts import Cohort, halves, remaining
 
 Record = tuple[str, int, str, float]
 """trial_id, epoch, metric, value."""
@@ -28,6 +28,9 @@ class Feed(Protocol):
     def options(self, cohort: str) -> Mapping[str, Any]:
         """What `trainables.ray_train` is to know beside the configs: `population`, and whether it is `judged`."""
 
+    def halve(self, cohort: Cohort) -> Sequence[Cohort]:
+        """Take its two halves for it, half as wide; nothing where it must stay whole."""
+
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
         """A `trainables.contract.Report`, as a dict."""
 
@@ -38,9 +41,18 @@ class Feed(Protocol):
 class Queue:
     """A feed of cohorts that are all known before."""
 
-    def __init__(self, cohorts: Sequence[Cohort]) -> None:
-        self.cohorts = {cohort.id: cohort for cohort in cohorts}
-        self._left = list(reversed(cohorts))
+    def __init__(
+        self,
+        whole: Sequence[Cohort],
+        statuses: Mapping[str, str] | None = None,
+        record: Callable[[str], None] = lambda cohort: None,
+    ) -> None:
+        """`statuses`: of the trials that have a row; `record` is told of every cohort that is halved."""
+        self._whole = {cohort.id: cohort for cohort in whole}
+        self._statuses, self._record = dict(statuses or {}), record
+        left = remaining(whole, self._statuses)
+        self.cohorts = {cohort.id: cohort for cohort in left}
+        self._left = list(reversed(left))
 
     @property
     def ended(self) -> bool:
@@ -51,6 +63,15 @@ class Queue:
 
     def options(self, cohort: str) -> Mapping[str, Any]:
         return {}
+
+    def halve(self, cohort: Cohort) -> Sequence[Cohort]:
+        """Of the whole cohort, so that it always has the same ones; of these what is left."""
+        parts = halves(self._whole[cohort.id])
+        self._record(cohort.id)
+        self._whole |= {part.id: part for part in parts}
+        left = remaining(parts, self._statuses)
+        self.cohorts |= {part.id: part for part in left}
+        return left
 
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
         pass

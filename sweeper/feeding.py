@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sweeper import cohorts, studies
 from sweeper.board import Referee, Rule
@@ -11,7 +12,7 @@ from sweeper.cluster import Slots
 from sweeper.command import Request
 from sweeper.cutting import grid_cuts, wave_cut, widths
 from sweeper.feed import Feed, Queue
-from sweeper.plan import GridPlan, Plan, SearchPlan
+from sweeper.plan import GridPlan, Plan, SearchPlan, record_halved, recorded_halves
 from sweeper.store import Store
 from sweeper.waves import Course
 from trainables.config import resolve
@@ -38,11 +39,15 @@ def legs(request: Request, plan: Plan, store: Store, place: Slots) -> list[Leg]:
 def _of_grid(request: Request, plan: GridPlan, store: Store, place: Slots) -> list[Leg]:
     places = {workers: place.of(workers) for workers in map(cohorts.workers, plan.groups)}
     cuts = grid_cuts(request, plan, store, places)
-    left = cohorts.remaining(cohorts.cut(plan.groups, cuts), plan.statuses)
+    whole = cohorts.halved(cohorts.cut(plan.groups, cuts), recorded_halves(store.files, plan.name))
+    left = cohorts.remaining(whole, plan.statuses)
     by_workers = cohorts.by_workers(left)
     at_a_time = " or ".join(str(places[workers].count) for workers in by_workers)
     print(f"{len(left)} cohorts, {at_a_time} at a time, {' or '.join(widths(cuts))}", flush=True)
-    return [Leg(Queue(some), places[workers]) for workers, some in by_workers.items()]
+    kept = {cohort.id for cohort in left}
+    record = partial(record_halved, store.files, plan.name)
+    wholes = cohorts.by_workers([cohort for cohort in whole if cohort.id in kept])
+    return [Leg(Queue(some, plan.statuses, record), places[workers]) for workers, some in wholes.items()]
 
 
 def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -> Leg:

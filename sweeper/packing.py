@@ -1,21 +1,20 @@
 """Measured groups -> how they are packed onto devices: how many cohorts share one, how large and how wide they are.
 
 All cohorts take the same part, 1/n, of a device of a kind; which n, and how each group is cut, is what ends soonest
-within the memory. And a cohort that ran out of it -> its halves.
+within the memory.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sweeper.cohorts import Cohort, Cut, workers
+from sweeper.cohorts import Cut, workers
 from sweeper.devices import Devices, cpus
 from sweeper.ends import Option, Seats, deal, ends, soonest
 from sweeper.loads import Choice, Load, alone, choices
-from sweeper.trials import content_hash
 
 SECONDS_A_COHORT = 0.4
 """What starting one more cohort in a running worker costs (measured: 0.3 to 0.4 s through Tune and Train)."""
@@ -139,25 +138,3 @@ class _Try:
         seats = Seats.of([kind.count for kind in devices], [kind.speed for kind in devices], shares)
         options = [_options(group, devices, shares) for group in groups]
         return cls(shares, seats, options, ends(soonest(options, seats), seats) if all(options) else math.inf)
-
-
-def halves(cohort: Cohort) -> tuple[Cohort, Cohort]:
-    """A cohort that ran out of memory as two, half as wide. A whole one has the same halves always, so take it before
-    what is done has been taken from it. ValueError where there is but one member."""
-    middle = math.ceil(len(cohort.trials) / 2)
-    if middle == len(cohort.trials):
-        raise ValueError(f"a cohort must have two trials to be halved, but {cohort.id} has {middle}")
-    first, second = (
-        Cohort(content_hash([trial.id for trial in part]), part, min(math.ceil(cohort.width / 2), len(part)))
-        for part in (cohort.trials[:middle], cohort.trials[middle:])
-    )
-    return first, second
-
-
-def halved(cohorts: Sequence[Cohort], ids: Collection[str]) -> tuple[Cohort, ...]:
-    """The cohorts, those with one of these ids as their halves, and so on: as they were after earlier runs."""
-    return tuple(
-        part
-        for cohort in cohorts
-        for part in (halved(halves(cohort), ids) if cohort.id in ids and len(cohort.trials) > 1 else (cohort,))
-    )

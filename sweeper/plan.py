@@ -146,6 +146,16 @@ def record_cut(files: Files, plan: GridPlan, cuts: Sequence[Cut], measured: obje
     files.write(_path(plan), json.dumps(content, indent=1).encode())
 
 
+def recorded_halves(files: Files, name: str) -> set[str]:
+    """Ids of the cohorts of a sweep that were halved, because they did not fit or one of their trials cannot train."""
+    return set(files.list(_halved(name)))
+
+
+def record_halved(files: Files, name: str, cohort: str) -> None:
+    """Keep that it was halved, for when the sweep is continued."""
+    files.write(f"{_halved(name)}/{cohort}", b"")
+
+
 def describe(plan: Plan, cuts: Sequence[Cut] | None, resources: str) -> dict[str, object]:
     """The plan as plain values, for `--plan`."""
     plain = {"sweep": plan.name, "preset": plan.preset, "about": plan.sweep.about, "trials": plan.total, **plan.counts}
@@ -216,3 +226,7 @@ def _search_lines(plain: Mapping[str, Any]) -> list[str]:
 
 def _path(plan: GridPlan) -> str:
     return f"cuts/sweep={plan.name}/{plan.id}.json"
+
+
+def _halved(name: str) -> str:
+    return f"cuts/sweep={name}/halved"

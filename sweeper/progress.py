@@ -68,9 +68,11 @@ class Progress:
         self._running += trials
         self._plain()
 
-    def stopped(self, trials: int) -> None:
-        """So many running trials ended without a row (a lost worker); they may start again."""
+    def stopped(self, trials: int, cohorts: int = 0) -> None:
+        """So many running trials ended without a row (a lost worker); they may start again, in so many cohorts more."""
         self._running = max(0, self._running - trials)
+        if self.cohorts is not None:
+            self.cohorts += cohorts
         self._plain()
 
     def finished(self, rows: Sequence[Mapping[str, object]]) -> None:

@@ -173,6 +173,16 @@ class Waves:
         study = self._course[cohort].study
         return {**self.population(study), "judged": study.search.pruner is not None}
 
+    def halve(self, cohort: Cohort) -> Sequence[Cohort]:
+        course = self._course[cohort.id]
+        search = course.study.search
+        if search.pruner or search.population:  # whose members are compared with each other, or copy each other
+            return ()
+        parts = cohorts.halves(cohort)
+        self.cohorts |= {part.id: part for part in parts}
+        self._course |= dict.fromkeys((part.id for part in parts), course)
+        return parts
+
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
         if self.ladder:
             self.ladder.reported(cohort, report)

@@ -59,6 +59,10 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.packing": Rule(may=(*PLAN[:3], "sweeper.devices", "sweeper.loads", "sweeper.ends"), never=PLANNING),
     "sweeper.samplers": Rule(may=("optuna", "sweeper.trials", *STUDY), never=("ray", "torch", "trainables")),
     "sweeper.search": Rule(may=("optuna", "sweeper.samplers", *STUDY), never=("ray", "torch", "trainables")),
+    "sweeper.attempts": Rule(may=(*PLAN[:3], "sweeper.feed"), never=PLANNING),
+    "sweeper.tuning": Rule(
+        may=("ray", "sweeper.attempts", "sweeper.cohorts", "sweeper.stopping"), never=("torch", "trainables", *METHOD)
+    ),
     "sweeper.feed": Rule(may=PLAN[:3], never=PLANNING),
     "sweeper.waves": Rule(
         may=("sweeper.search", "sweeper.feed", "sweeper.warm", *PLAN[:3], *STUDY),
@@ -116,8 +120,10 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.dispatch": Rule(
         may=(
             "ray",
+            "sweeper.attempts",
             "sweeper.cluster",
             "sweeper.feed",
+            "sweeper.tuning",
             "sweeper.files",
             "sweeper.stopping",
             "trainables.ray_train",
@@ -142,7 +148,8 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.cutting": Rule(may=("sweeper",), never=("torch", "optuna", *METHOD)),
     "sweeper.feeding": Rule(may=("sweeper", "trainables.ray_train", "trainables.config"), never=METHOD),
     "sweeper.collect": Rule(
-        may=("sweeper.progress", "sweeper.feed", *STORAGE[:4]), never=("ray", "torch", "optuna", "trainables")
+        may=("sweeper.progress", "sweeper.feed", "sweeper.cohorts", *STORAGE[:4]),
+        never=("ray", "torch", "optuna", "trainables"),
     ),
     "sweeper.findings": Rule(
         may=("pandas", "sweeper.tables", "sweeper.trajectory", *PLAN[:1], *STORAGE),

@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from sweeper.dispatch import _Stopper, _Watcher
 from sweeper.stopping import Stopping
+from sweeper.tuning import Stopper, Watcher
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -34,8 +34,8 @@ def test_handlers_set_meanwhile_are_replaced_and_the_own_ones_come_back() -> Non
 
 def test_tune_stops_when_asked_or_when_the_listener_failed() -> None:
     stopping = Stopping()
-    watcher = _Watcher(None, stopping)
-    stopper = _Stopper(watcher)
+    watcher = Watcher(None, stopping)
+    stopper = Stopper(watcher)
     assert not stopper.stop_all()
     stopping.asked = True
     assert stopper.stop_all()

@@ -1,0 +1,125 @@
+"""What becomes of a cohort that failed: it is given again, given as its halves, or given up.
+
+A process that is lost with its machine is no fault of the cohort's, and memory that does not suffice never will. After
+anything else a cohort is tried again, and what fails then too is halved until what is to blame stands alone, so that it
+takes no other trial with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from sweeper.cohorts import Cohort
+from sweeper.feed import Feed
+
+STOPPED, HUNG, NO_MEMORY = "stopped:", "hung:", "OutOfMemory"
+"""How a worker's last words begin, and what is in the name of every error of memory, Ray's own included."""
+NODE_LOST = "its node has died"
+LOSSES = 50
+"""How often a cohort may lose its machine in a row without getting further."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A cohort to train now."""
+
+    cohort: Cohort
+    before: tuple[Cohort, ...] = ()
+    """What it was part of, or itself when it was stacked wider, nearest first: their checkpoints serve, too."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a cohort that did not end."""
+
+    kind: Literal["again", "smaller", "failed"]
+    parts: tuple[Cohort, ...] = ()
+    """What takes its place, if it is made smaller: its halves, or itself in narrower stacks."""
+
+
+class Attempts:
+    """Cohorts of a feed, each until it has ended or failed for good."""
+
+    def __init__(self, feed: Feed, retries: int) -> None:
+        """`retries`: how often in a row a cohort, or a single trial of one, may fail without getting further."""
+        self._feed, self._retries = feed, retries
+        self._again: deque[Given] = deque()
+        self._running: dict[str, Given] = {}
+        self._failures, self._losses = Counter[str](), Counter[str]()
+        self._reached: dict[str, int] = {}
+        self._parts: set[str] = set()
+
+    @property
+    def ended(self) -> bool:
+        """No cohort will follow."""
+        return self._feed.ended and not self._again and not self._running
+
+    def next(self) -> Given | None:
+        """What to train next, those before others that have begun; None where there is nothing at the moment."""
+        given = self._again.popleft() if self._again else None
+        if given is None and (cohort := self._feed.next()):
+            given = Given(cohort)
+        if given:
+            self._running[given.cohort.id] = given
+        return given
+
+    def options(self, cohort: str) -> Mapping[str, Any]:
+        """As the feed's."""
+        return self._feed.options(cohort)
+
+    def reported(self, cohort: str, epoch: int, done: bool) -> None:
+        """The cohort has got to this epoch."""
+        if epoch > self._reached.get(cohort, -1):
+            self._reached[cohort] = epoch
+            del self._failures[cohort], self._losses[cohort]
+        if done:
+            self._forget(cohort)
+
+    def runs(self, cohort: str) -> bool:
+        """Whether it was given and has not ended."""
+        return cohort in self._running
+
+    def lost(self, cohort: str, reason: str) -> Fate:
+        """The worker of a cohort that runs failed or was lost; `reason` in one line."""
+        given = self._running.pop(cohort)
+        if self._excused(cohort, reason):
+            self._again.appendleft(given)
+            return Fate("again")
+        self._failures[cohort] += 1
+        hopeless = NO_MEMORY in reason or reason.startswith(HUNG)
+        several = len(given.cohort.trials) > 1
+        retries = 0 if several and (hopeless or cohort in self._parts) else self._retries
+        if self._failures[cohort] <= (min(1, retries) if hopeless else retries):
+            self._again.appendleft(given)
+            return Fate("again")
+        smaller = self._smaller(given, NO_MEMORY in reason)
+        self._forget(cohort)
+        self._again.extendleft(reversed(smaller))
+        if not smaller:
+            return Fate("failed")
+        return Fate("smaller", tuple(part.cohort for part in smaller))
+
+    def _excused(self, cohort: str, reason: str) -> bool:
+        """Whether it is no fault of the cohort's."""
+        if not reason.startswith(STOPPED) and NODE_LOST not in reason:
+            return False
+        self._losses[cohort] += 1
+        return self._losses[cohort] <= LOSSES
+
+    def _smaller(self, given: Given, narrower: bool) -> list[Given]:
+        """Its halves; of what must stay whole, itself in narrower stacks if that is of use; else nothing."""
+        before = (given.cohort, *given.before)
+        halves = self._feed.halve(given.cohort) if len(given.cohort.trials) > 1 else ()
+        self._parts |= {half.id for half in halves}
+        if not halves and narrower and given.cohort.width > 1:
+            return [Given(replace(given.cohort, width=(given.cohort.width + 1) // 2), before)]
+        return [Given(half, before) for half in halves]
+
+    def _forget(self, cohort: str) -> None:
+        self._running.pop(cohort, None)
+        for known in (self._failures, self._losses, self._reached):
+            known.pop(cohort, None)
+        self._parts.discard(cohort)

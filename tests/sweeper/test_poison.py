@@ -1,0 +1,44 @@
+"""Trials that raise, hang, eat memory or kill their process fail alone, by name, and soon; all others finish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sweeper.poison.sitecustomize import DIES, EATS, HANGS, RAISES
+from tests.sweeper.sweeps import ROOT, Sweeps, rows, sweeps
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+NUS = (3, 20, RAISES, 5, HANGS, DIES, EATS, 7)
+WORDS = [
+    *("--set", "normal_class=0", "--axis", "beta=1", "--axis", f"nu={','.join(map(str, NUS))}", "--set", "epochs=20"),
+    *("--cohort", "8", "--retries", "0", "--patience", "4"),
+]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Sweeps]:
+    yield from sweeps()
+
+
+def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(
+    run: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests/sweeper/poison'}:{ROOT}")
+    outcome = run.run(tmp_path, *WORDS)
+    found = rows(tmp_path).set_index("nu")
+    assert outcome.status == 1 and "4 finished, 4 failed of 8 trials" in outcome.out, outcome
+    errors = found["error"].dropna()
+    assert errors.map(lambda said: "\n" not in said).all() and set(errors.index) == {RAISES, HANGS, EATS, DIES}, errors
+    assert "a poisoned trial" in errors[RAISES] and "died" in errors[DIES], errors
+    assert errors[HANGS].startswith("hung: no step was completed within 4 s, at "), errors
+    assert "sitecustomize.py" in errors[HANGS] and "OutOfMemory" in errors[EATS], errors
+    alone = found[found["status"] == "finished"]["auroc_joint"]
+    monkeypatch.delenv("PYTHONPATH")
+    outcome = run.run(tmp_path, *WORDS)  # the antidote
+    assert outcome.status == 0 and "4 of 8 trials to run" in outcome.out, outcome
+    found = rows(tmp_path).set_index("nu")
+    assert set(found["status"]) == {"finished"} and (found.loc[alone.index, "auroc_joint"] == alone).all()

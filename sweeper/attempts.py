@@ -7,7 +7,8 @@ takes no other trial with it.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import itertools
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -29,6 +30,8 @@ class Given:
     cohort: Cohort
     before: tuple[Cohort, ...] = ()
     """What it was part of, or itself when it was stacked wider, nearest first: their checkpoints serve, too."""
+    order: tuple[int, ...] = ()
+    """Which was given first, halves in the place of their whole."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class Attempts:
     def __init__(self, feed: Feed, retries: int) -> None:
         """`retries`: how often in a row a cohort, or a single trial of one, may fail without getting further."""
         self._feed, self._retries = feed, retries
-        self._again: deque[Given] = deque()
+        self._again: list[Given] = []
+        self._given = itertools.count()
         self._running: dict[str, Given] = {}
         self._failures, self._losses = Counter[str](), Counter[str]()
         self._reached: dict[str, int] = {}
@@ -58,10 +62,11 @@ class Attempts:
         return self._feed.ended and not self._again and not self._running
 
     def next(self) -> Given | None:
-        """What to train next, those before others that have begun; None where there is nothing at the moment."""
-        given = self._again.popleft() if self._again else None
+        """What to train next; None where there is nothing at the moment. What was begun goes on before anything else
+        begins, in its order: a cohort may wait for those before it."""
+        given = self._again.pop(0) if self._again else None
         if given is None and (cohort := self._feed.next()):
-            given = Given(cohort)
+            given = Given(cohort, order=(next(self._given),))
         if given:
             self._running[given.cohort.id] = given
         return given
@@ -86,18 +91,18 @@ class Attempts:
         """The worker of a cohort that runs failed or was lost; `reason` in one line."""
         given = self._running.pop(cohort)
         if self._excused(cohort, reason):
-            self._again.appendleft(given)
+            self._put_back(given)
             return Fate("again")
         self._failures[cohort] += 1
         hopeless = NO_MEMORY in reason or reason.startswith(HUNG)
         several = len(given.cohort.trials) > 1
         retries = 0 if several and (hopeless or cohort in self._parts) else self._retries
         if self._failures[cohort] <= (min(1, retries) if hopeless else retries):
-            self._again.appendleft(given)
+            self._put_back(given)
             return Fate("again")
         smaller = self._smaller(given, NO_MEMORY in reason)
         self._forget(cohort)
-        self._again.extendleft(reversed(smaller))
+        self._put_back(*smaller)
         if not smaller:
             return Fate("failed")
         return Fate("smaller", tuple(part.cohort for part in smaller))
@@ -115,8 +120,11 @@ class Attempts:
         halves = self._feed.halve(given.cohort) if len(given.cohort.trials) > 1 else ()
         self._parts |= {half.id for half in halves}
         if not halves and narrower and given.cohort.width > 1:
-            return [Given(replace(given.cohort, width=(given.cohort.width + 1) // 2), before)]
-        return [Given(half, before) for half in halves]
+            return [Given(replace(given.cohort, width=(given.cohort.width + 1) // 2), before, given.order)]
+        return [Given(half, before, (*given.order, place)) for place, half in enumerate(halves)]
+
+    def _put_back(self, *given: Given) -> None:
+        self._again = sorted([*self._again, *given], key=lambda one: one.order)
 
     def _forget(self, cohort: str) -> None:
         self._running.pop(cohort, None)

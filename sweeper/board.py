@@ -85,6 +85,13 @@ class Board:
             study, place = self._cohorts[cohort]
             self._rungs[study].end(place)
 
+    async def split(self, turn: int, cohort: str, parts: Sequence[str], second: int, count: int) -> None:
+        """A cohort goes on as two, the first of `count` members; the other's place is `second`."""
+        async with self._in(turn):
+            study, place = self._cohorts[cohort]
+            self._rungs[study].split(place, second, count)
+            self._cohorts |= dict(zip(parts, [(study, place), (study, second)], strict=True))
+
     async def rule(self, cohort: str) -> Rule:
         """That of its study."""
         async with self._changed:
@@ -196,6 +203,11 @@ class Referee:
             if one["status"] == "running" or (one["status"], one["epochs_run"]) == ("pruned", epoch)
         }
         self._board.post.remote(next(self._turns), cohort, epoch, values)
+
+    def split(self, cohort: str, parts: Sequence[str], second: int, count: int) -> None:
+        """It goes on as two, the first of `count` members; the other's place is `second`."""
+        self._study |= dict.fromkeys(parts, self._study[cohort])
+        self._board.split.remote(next(self._turns), cohort, list(parts), second, count)
 
     def end(self, cohort: str) -> None:
         """It has finished, or failed for good; nothing where it was not expected."""

@@ -12,9 +12,11 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from sweeper.metric import Direction
 
+T = TypeVar("T")
 Values = Mapping[int, float | None]
 """Index of a member -> its value at an epoch; None, or not finite, where it has none."""
 GOLDEN = 0x9E3779B97F4A7C15
@@ -30,6 +32,18 @@ class _Place:
     verdicts: dict[int, dict[int, str]] = field(default_factory=dict)
     """Epoch -> who was pruned there, and why."""
     ended: bool = False
+
+    def part(self, members: Sequence[int]) -> _Place:
+        """These members alone."""
+
+        def of(known: Mapping[int, Mapping[int, T]]) -> dict[int, dict[int, T]]:
+            return {
+                epoch: {index - members[0]: value for index, value in values.items() if index in members}
+                for epoch, values in known.items()
+            }
+
+        brackets = tuple(self.brackets[index] for index in members)
+        return _Place(brackets, of(self.posts), of(self.verdicts), self.ended)
 
     def running(self) -> Iterator[int]:
         """The brackets of the members that have not been pruned."""
@@ -68,6 +82,16 @@ class Rungs:
                 raise ValueError(f"the cohort at place {place} has {len(own.brackets)} members, but got member {index}")
         if epoch not in own.posts and not own.ended:
             own.posts[epoch] = {index: _finite(value) for index, value in sorted(values.items())}
+
+    def split(self, place: int, second: int, count: int) -> None:
+        """The cohort goes on as two: its first `count` members at its place, the others at a `second` one, before any
+        other's. What they reached, and what was said of them, stands."""
+        own = self._known(place)
+        if not 0 < count < len(own.brackets) or any(place < other <= second for other in self._places):
+            raise ValueError(f"two parts of a cohort follow each other, but got {count} of {place}, others at {second}")
+        members = range(len(own.brackets))
+        self._places[place] = own.part(members[:count])
+        self._places[second] = own.part(members[count:])
 
     def end(self, place: int) -> None:
         """Nobody waits for this cohort any more: it finished, or failed for good."""

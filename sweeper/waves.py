@@ -18,6 +18,8 @@ from sweeper.trials import Trial, content_hash
 from sweeper.warm import Warm
 
 FAILED = "failed"
+ROOM = 1 << 32
+"""Of places from one cohort to the next: for its halves, their halves and so on."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Ladder(Protocol):
 
     def expect(self, study: str, place: int, cohort: str, numbers: Sequence[int]) -> None: ...
     def seed(self, study: str, place: int, numbers: Sequence[int], reached: Sequence[Mapping[int, float]]) -> None: ...
+    def split(self, cohort: str, parts: Sequence[str], second: int, count: int) -> None: ...
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None: ...
     def end(self, cohort: str) -> None: ...
 
@@ -139,7 +142,8 @@ class Waves:
     cohorts: dict[str, Cohort] = field(default_factory=dict)
     _ready: deque[Cohort] = field(default_factory=deque)
     _course: dict[str, Course] = field(default_factory=dict)
-    _running: set[str] = field(default_factory=set)
+    _places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each cohort that is compared at rungs: its place, and the room behind it for its parts."""
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -175,12 +179,17 @@ class Waves:
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
         course = self._course[cohort.id]
-        search = course.study.search
-        if search.pruner or search.population:  # whose members are compared with each other, or copy each other
+        if course.study.search.population:  # whose members copy each other
             return ()
         parts = cohorts.halves(cohort)
+        first, second = (part.id for part in parts)
         self.cohorts |= {part.id: part for part in parts}
-        self._course |= dict.fromkeys((part.id for part in parts), course)
+        self._course |= dict.fromkeys((first, second), course)
+        if cohort.id in self._places:
+            assert self.ladder is not None
+            place, room = self._places[cohort.id]
+            self._places |= {first: (place, room // 2), second: (place + room // 2, room // 2)}
+            self.ladder.split(cohort.id, (first, second), place + room // 2, len(parts[0].trials))
         return parts
 
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
@@ -218,6 +227,7 @@ class Waves:
     def _give(self, course: Course, place: int, cohort: Cohort) -> None:
         self.cohorts[cohort.id], self._course[cohort.id] = cohort, course
         if self.ladder and course.study.search.pruner:
+            self._places[cohort.id] = place, ROOM
             self.ladder.expect(course.id, place, cohort.id, _numbers(cohort.trials))
         self._ready.append(cohort)
 
@@ -251,4 +261,4 @@ def _number(value: Any) -> float | None:
 
 def _place(wave: int, index: int) -> int:
     """The order in which cohorts of a study start."""
-    return wave * 1_000_000 + index
+    return (wave * 1_000_000 + index) * ROOM

@@ -113,7 +113,7 @@ def test_what_is_hopeless_is_halved_at_once_and_tried_once_more_alone(reason: st
     fate = attempts.lost(first.cohort.id, reason)
     assert fate.kind == "smaller" and [names(part) for part in fate.parts] == [["0.0"], ["0.1"]]
     half = taken(attempts)
-    assert half == Given(fate.parts[0], (first.cohort,))
+    assert (half.cohort, half.before) == (fate.parts[0], (first.cohort,))
     assert attempts.lost(half.cohort.id, reason).kind == "again"
     assert taken(attempts) == half and attempts.lost(half.cohort.id, reason).kind == "failed"
 
@@ -146,6 +146,16 @@ def test_what_failed_goes_before_what_has_not_begun() -> None:
     first = taken(attempts).cohort
     attempts.lost(first.id, KILLED)
     assert taken(attempts).cohort == first
+
+
+def test_a_cohort_that_others_may_wait_for_goes_on_before_them() -> None:
+    """Whichever of them was lost last."""
+    attempts = Attempts(Queue([whole(2), whole(1), whole(3)]), 1)
+    first, second, third = (taken(attempts).cohort for _ in range(3))
+    parts = attempts.lost(first.id, MEMORY).parts
+    for one in (third, second):
+        attempts.lost(one.id, KILLED)
+    assert [taken(attempts).cohort for _ in range(4)] == [*parts, second, third]
 
 
 def test_nothing_has_ended_while_something_runs() -> None:

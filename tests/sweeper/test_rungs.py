@@ -196,3 +196,25 @@ def test_every_wave_has_its_share_of_each_bracket(wave: int) -> None:
 def test_more_brackets_than_rungs_are_refused() -> None:
     with pytest.raises(ValueError, match="`1 <= brackets <= rungs` must hold, but got brackets=3, rungs=2"):
         deal([0], 3, 3, rungs=2)
+
+
+def test_a_cohort_that_is_split_is_judged_as_the_whole_was() -> None:
+    """Its parts keep their values and verdicts, wait for nobody that it did not wait for, and count once."""
+    whole, split = (Rungs("maximize", 2, [(1, 2)]) for _ in range(2))
+    for rungs in (whole, split):
+        for place, values in ((0, {0: 1.0, 1: 5.0, 2: 2.0, 3: 4.0}), (8, {0: 3.0, 1: 4.5})):
+            rungs.expect(place, [0] * len(values))
+            rungs.post(place, 1, values)
+        assert set(rungs.verdict(0, 1)) == {0, 2}
+    split.split(0, 4, 2)
+    assert set(split.verdict(0, 1)) == {0} and set(split.verdict(4, 1)) == {0}  # of the second part: the former third
+    assert whole.verdict(8, 1) == split.verdict(8, 1)
+    split.post(8, 2, {1: 1.0})
+    split.post(0, 2, {1: 6.0})
+    assert not split.ready(8, 2), "the second part has a member that runs"
+    split.post(4, 2, {1: 0.5})
+    assert split.ready(8, 2) and split.verdict(0, 2) == {} and set(split.verdict(4, 2)) == {1}
+    with pytest.raises(ValueError, match="two parts of a cohort follow each other"):
+        split.split(0, 4, 1)
+    with pytest.raises(ValueError, match="two parts of a cohort follow each other"):
+        split.split(8, 9, 2)

@@ -40,6 +40,9 @@ class Heard:
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
         self.said.append(("reported", cohort))
 
+    def split(self, cohort: str, parts: Sequence[str], second: int, count: int) -> None:
+        self.said.append(("split", second, count))
+
     def end(self, cohort: str) -> None:
         self.said.append(("end", cohort))
 
@@ -163,6 +166,23 @@ def test_the_ladder_hears_of_every_cohort_in_order_and_of_what_earlier_runs_reac
     waves(course(of, recorded(first_wave, of)), ladder=later)
     assert later.said[0] == ("seed", 0, (0, 1, 2, 3), ({1: 0.5},) * 4)
     assert [said[0] for said in later.said[1:]] == ["expect"] * (len(later.said) - 1) and later.said[1][1] > 0
+
+
+def test_parts_of_a_cohort_that_is_judged_stand_between_it_and_the_next() -> None:
+    of, ladder = study(pruner=Halving(1)), Heard()
+    feed = waves(course(of), ladder=ladder)
+    whole = feed.next()
+    assert whole is not None and len(whole.trials) == 2
+    first, second = feed.halve(whole)
+    assert first.trials + second.trials == whole.trials and {first.id, second.id} <= set(feed.cohorts)
+    (split,) = (said for said in ladder.said if said[0] == "split")
+    assert ladder.said[0][1] < split[1] < ladder.said[1][1] and split[2] == 1
+
+
+def test_a_population_is_not_halved() -> None:
+    feed = waves(course(study(population=Population(1), wave=8, trials=8, axes={})))
+    whole = feed.next()
+    assert whole is not None and list(feed.halve(whole)) == []
 
 
 def test_a_study_without_a_pruner_is_none_of_the_ladders_business() -> None:

@@ -16,9 +16,8 @@ from typing import Any, Literal
 from sweeper.cohorts import Cohort
 from sweeper.feed import Feed
 
-STOPPED, HUNG, NO_MEMORY = "stopped:", "hung:", "OutOfMemory"
-"""How a worker's last words begin, and what is in the name of every error of memory, Ray's own included."""
-NODE_LOST = "its node has died"
+Cause = Literal["error", "machine", "hung", "memory"]
+"""Why a cohort did not end: it raised or its process died, it lost its machine, it did not go on, or it did not fit."""
 LOSSES = 50
 """How often a cohort may lose its machine in a row without getting further."""
 
@@ -87,30 +86,28 @@ class Attempts:
         """Whether it was given and has not ended."""
         return cohort in self._running
 
-    def lost(self, cohort: str, reason: str) -> Fate:
-        """The worker of a cohort that runs failed or was lost; `reason` in one line."""
+    def lost(self, cohort: str, cause: Cause) -> Fate:
+        """The worker of a cohort that runs failed or was lost."""
         given = self._running.pop(cohort)
-        if self._excused(cohort, reason):
+        if cause == "machine" and self._excused(cohort):
             self._put_back(given)
             return Fate("again")
         self._failures[cohort] += 1
-        hopeless = NO_MEMORY in reason or reason.startswith(HUNG)
+        hopeless = cause in ("hung", "memory")
         several = len(given.cohort.trials) > 1
         retries = 0 if several and (hopeless or cohort in self._parts) else self._retries
         if self._failures[cohort] <= (min(1, retries) if hopeless else retries):
             self._put_back(given)
             return Fate("again")
-        smaller = self._smaller(given, NO_MEMORY in reason)
+        smaller = self._smaller(given, cause == "memory")
         self._forget(cohort)
         self._put_back(*smaller)
         if not smaller:
             return Fate("failed")
         return Fate("smaller", tuple(part.cohort for part in smaller))
 
-    def _excused(self, cohort: str, reason: str) -> bool:
-        """Whether it is no fault of the cohort's."""
-        if not reason.startswith(STOPPED) and NODE_LOST not in reason:
-            return False
+    def _excused(self, cohort: str) -> bool:
+        """Whether a lost machine is no fault of the cohort's."""
         self._losses[cohort] += 1
         return self._losses[cohort] <= LOSSES
 

@@ -17,13 +17,13 @@ from typing import Any, Protocol
 import ray
 from ray import tune
 
-from sweeper.attempts import Attempts
+from sweeper.attempts import Attempts, Cause
 from sweeper.cluster import Slots
 from sweeper.cohorts import Cohort
 from sweeper.feed import Feed
 from sweeper.files import Files, StoreError
 from sweeper.stopping import Stopping
-from sweeper.tuning import Feeding, Watcher, of_cohort
+from sweeper.tuning import MEMORY, Feeding, Watcher, of_cohort
 from trainables.measure import Measurement
 from trainables.ray_train import Judges, Place, measure_configs, run_cohort
 
@@ -36,6 +36,7 @@ COHORTS_A_TUNER = 1000
 """Tune remembers every cohort that it has run, so after so many a new one goes on."""
 WHY = ".why"
 """A worker that ends itself writes why beside its checkpoint, under this ending."""
+STOPPED, HUNG, NODE_LOST = "stopped", "hung", "node has died"
 
 
 class Listener(Protocol):
@@ -149,13 +150,22 @@ class _Events:
         if not self._attempts.runs(cohort):
             return
         reason = self._last_words(cohort) or reason
-        fate = self._attempts.lost(cohort, reason)
+        fate = self._attempts.lost(cohort, cause(reason))
         if fate.kind == "again":
             self._listener.interrupted(cohort, reason)
         elif fate.kind == "smaller":
             self._listener.lessened(cohort, fate.parts, reason)
         else:
             self._listener.failed(cohort, reason)
+
+
+def cause(reason: str) -> Cause:
+    """What a line says of a cohort that did not end."""
+    if MEMORY in reason:
+        return "memory"
+    if reason.startswith(HUNG):
+        return "hung"
+    return "machine" if reason.startswith(STOPPED) or NODE_LOST in reason else "error"
 
 
 def _last_words(checkpoints: Files, checkpoint: Callable[[str], str], cohort: str) -> str | None:

@@ -10,9 +10,12 @@ from typing import Any, Protocol
 from ray import tune
 from ray.tune.search import Searcher
 
-from sweeper.attempts import NO_MEMORY, Attempts, Given
+from sweeper.attempts import Attempts, Given
 from sweeper.cohorts import Cohort
 from sweeper.stopping import Stopping
+
+MEMORY = "OutOfMemory"
+"""What is in the name of every error of memory, Ray's own included."""
 
 
 class Events(Protocol):
@@ -145,5 +148,5 @@ def _reason(trial: Any) -> str:
     except (OSError, TypeError):
         lines = []
     last = next((line for line in reversed(lines) if line), "nothing is known of why")
-    memory = next((line for line in reversed(lines) if NO_MEMORY in line), None)
+    memory = next((line for line in reversed(lines) if MEMORY in line), None)  # Ray says more below it
     return memory or (last.split(". ")[0] if last.startswith("The actor ") else last)

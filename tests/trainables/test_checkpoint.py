@@ -54,9 +54,9 @@ def _epochs_trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     epochs: list[int] = []
     real = Cohort.epoch
 
-    def epoch(self: Cohort, number: int) -> dict[str, np.ndarray]:
+    def epoch(self: Cohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
         epochs.append(number)
-        return real(self, number)
+        return real(self, number, *begun)
 
     monkeypatch.setattr(Cohort, "epoch", epoch)
     return epochs

@@ -86,8 +86,8 @@ def test_a_loss_that_is_not_finite_diverges_that_member_alone(
 def test_diverging_is_noticed_in_the_epoch_between_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Cohort.epoch
 
-    def epoch(self: Cohort, number: int) -> dict[str, np.ndarray]:
-        losses = real(self, number)
+    def epoch(self: Cohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
+        losses = real(self, number, *begun)
         losses["loss"][1] = np.nan if number == 2 else losses["loss"][1]  # the third epoch alone
         return losses
 

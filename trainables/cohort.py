@@ -42,7 +42,7 @@ class Cohort:
         self.method = METHODS[configs[0].method]
         self._training = configs[0].training
         self._peers, self._device = peers, device
-        dataset = _load(configs[0].data.dataset, data)
+        dataset = dataset_of(configs[0].data.dataset, data)
         splits = {stream_key(config): split(dataset, config.data) for config in configs}
         by_stream = {stream_key(config): config for config in configs}
         streams = {key: Stream(config, splits[key], device, peers) for key, config in by_stream.items()}
@@ -183,6 +183,6 @@ class Cohort:
 
 
 @lru_cache(maxsize=1)
-def _load(name: str, data: Path) -> Dataset:
+def dataset_of(name: str, data: Path) -> Dataset:
     """One worker trains many cohorts of one data set, and reads it once."""
     return load(name, data)

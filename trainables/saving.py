@@ -37,17 +37,17 @@ class Saving:
 
     def begin(self, now: Standing) -> None:
         """Training goes on from here."""
-        self._from, self._step, self._sums = now, now.step, now.sums
+        self._from, self._step, self._sums, self._spent = now, now.step, now.sums, 0.0
         self._begun = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """Of training since `begin`."""
+        """Of training since `begin`, apart from saving."""
         return time.perf_counter() - self._begun
 
     def after(self, step: int, sums: Mapping[str, Tensor]) -> None:
         """So many steps of the epoch are done, whose losses have these sums. Stopped if all is to end here."""
-        self._step, self._sums = step, sums
+        self._step, self._sums, self._spent = step, sums, self.seconds
         last = step == self._cohort.steps
         wish = STOP if self._stop() else SAVE if self._due() and not last else GO_ON
         if self._peers.size > 1:
@@ -64,8 +64,10 @@ class Saving:
             self.save()
 
     def save(self) -> str:
-        """Save what is reached, even where the last report is not heeded yet. Says in one line what was saved."""
-        reached, begun = self._from.later(self.seconds, self._from.epoch, self._step, self._sums), time.perf_counter()
+        """Save what the last step reached: an evaluation that has begun since begins anew. Says in one line what was
+        saved."""
+        begun = time.perf_counter()
+        reached = self._from.later(self._spent, self._from.epoch, self._step, self._sums)
         if self._step:
             self._cohort.settle(self._sums)
         if self._save:
@@ -75,7 +77,7 @@ class Saving:
         return f"checkpoint {'saved at' if self._save else 'left to a peer at'} epoch {reached.epoch} step {self._step}"
 
     def _due(self) -> bool:
-        return self._save is not None and self._from.seconds + self.seconds - self._saved_at >= self._every
+        return self._save is not None and self._from.seconds + self._spent - self._saved_at >= self._every
 
 
 def asking(stop: Callable[[], bool], peers: Peers) -> Callable[[], None]:

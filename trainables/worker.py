@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 import torch
 
 from trainables.checkpoint import unpack
+from trainables.cohort import dataset_of
 from trainables.config import TrialConfig
 from trainables.contract import STOPPED, WHY, Judge, Report, Stopped, Verdict
 from trainables.limits import limited
@@ -114,8 +115,7 @@ def train_cohort(
         with watch.suspended():
             return work.judge(one)
 
-    who = f"a cohort of {len(work.configs)} in stacks of {work.width}"
-    with watch, on_sigterm(watch.ask), limited(device, work.memory, who):
+    def loop() -> None:
         reports = train(
             work.configs,
             Path(keeping.data),
@@ -128,10 +128,16 @@ def train_cohort(
             judge=judged if work.judge else None,
             stop=watch.stop,
         )
+        for one in reports:
+            with watch.suspended():
+                report({"report": asdict(one), **where})
+
+    who = f"a cohort of {len(work.configs)} in stacks of {work.width}"
+    with watch, on_sigterm(watch.ask):
+        dataset_of(work.configs[0].data.dataset, Path(keeping.data))  # a process has it once, beside all its cohorts
         try:
-            for one in reports:
-                with watch.suspended():
-                    report({"report": asdict(one), **where})
+            with limited(device, work.memory, who):
+                loop()
         except Stopped as stopped:
             _end(f"{STOPPED}: SIGTERM; {stopped}", write, peers)
 

@@ -27,7 +27,7 @@ LOOP = (
     "trainables.sections", "trainables.peers", "trainables.evaluate",
     "trainables.optimiser", "trainables.fuse", "trainables.measure", "trainables.data", "trainables.evaluation",
     "trainables.cohort", "trainables.checkpoint", "trainables.schedule", "trainables.population",
-    "trainables.catalog", "trainables.networks",
+    "trainables.catalog", "trainables.networks", "trainables.saving", "trainables.limits", "trainables.watch",
 )  # fmt: skip
 
 TABLE: Mapping[str, Rule] = {
@@ -188,6 +188,15 @@ TABLE: Mapping[str, Rule] = {
     "trainables.population": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.schedule": Rule(may=("torch", "trainables.checks"), never=LAUNCHERS),
     "trainables.checkpoint": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.parting": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.saving": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.limits": Rule(may=("torch", "trainables.contract"), never=LAUNCHERS),
+    "trainables.notice": Rule(never=LAUNCHERS),
+    "trainables.worker": Rule(
+        may=(*LOOP, "trainables.train", "trainables.notice", "trainables.parting"),
+        never=(*LAUNCHERS, "trainables.methods"),
+    ),
+    "trainables.watch": Rule(may=("trainables.contract",), never=LAUNCHERS),
     "trainables.preflight": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.cohort": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.streams": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
@@ -197,7 +206,8 @@ TABLE: Mapping[str, Rule] = {
         may=(
             "ray",
             "torch",
-            *(f"trainables.{it}" for it in ("train", "measure", "config", "contract", "peers", "population")),
+            *(f"trainables.{it}" for it in ("measure", "config", "contract", "peers", "population")),
+            *(f"trainables.{it}" for it in ("notice", "watch", "worker")),
         ),
         never=("sweeper", "search_spaces", "optuna", "pandas", "pyarrow", *METHOD),
     ),

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import torch
@@ -18,7 +18,7 @@ import torch
 from trainables.config import TrialConfig
 from trainables.contract import Member, Report
 
-FORMAT = 3
+FORMAT = 4
 DIGEST_SIZE = 32
 
 
@@ -38,6 +38,10 @@ class Standing:
     """Of each member its moves: at which `epoch`, `from` which member, and its hyperparameters from then on."""
     reports: tuple[Report, ...]
     """Every report so far."""
+    step: int = 0
+    """Steps completed of the epoch that follows those completed."""
+    sums: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    """Each loss of those that run `[K]`, summed over these steps; nothing where there are none."""
 
     @classmethod
     def at_start(cls, count: int) -> Self:
@@ -48,6 +52,14 @@ class Standing:
     def running(self) -> tuple[int, ...]:
         """Indices of the members that have not ended."""
         return tuple(index for index, member in enumerate(self.ended) if member is None)
+
+    def later(self, seconds: float, epoch: int, step: int = 0, sums: Mapping[str, torch.Tensor] | None = None) -> Self:
+        """So many seconds later, which those who run share, at this step of the training."""
+        share, shares = seconds / max(1, len(self.running)), list(self.shares)
+        for index in self.running:
+            shares[index] += share
+        seconds += self.seconds
+        return replace(self, epoch=epoch, seconds=seconds, shares=tuple(shares), step=step, sums=sums or {})
 
 
 def pack(configs: Sequence[TrialConfig], width: int | None, standing: Standing, state: Any) -> bytes:

@@ -5,7 +5,7 @@ Shapes: K members that are still there, B images a step.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,15 @@ class Cohort:
         device: torch.device,
         width: int | None,
         peers: Peers = ALONE,
+        ask: Callable[[], None] = lambda: None,
     ) -> None:
         """`width` members are stacked at a time, None for all; `peers` train the same cohort, each on its part of every
-        batch. DataError or ValueError if the data do not serve."""
+        batch. `ask` is called between the batches of an evaluation, which it ends where it raises. DataError or
+        ValueError if the data do not serve."""
         self.method = METHODS[configs[0].method]
         self._training = configs[0].training
-        self._peers = peers
-        dataset = _load(configs[0].data.dataset, data)
+        self._peers, self._device = peers, device
+        dataset = dataset_of(configs[0].data.dataset, data)
         splits = {stream_key(config): split(dataset, config.data) for config in configs}
         by_stream = {stream_key(config): config for config in configs}
         streams = {key: Stream(config, splits[key], device, peers) for key, config in by_stream.items()}
@@ -49,7 +51,7 @@ class Cohort:
             raise ValueError("the members of a cohort must have equally many steps an epoch, but these differ")
         self._read_by = [streams[stream_key(config)] for config in configs]
         self._evaluator = Evaluator(
-            configs, [splits[stream_key(config)] for config in configs], dataset, data, device, peers
+            configs, [splits[stream_key(config)] for config in configs], dataset, data, device, peers, ask
         )
         _, channels, height, across = dataset.train_images.shape
         initial = models(configs, (channels, height, across))
@@ -70,19 +72,38 @@ class Cohort:
             for part in self._parts()
         ]
 
-    def epoch(self, number: int) -> dict[str, Floats]:
-        """Train one epoch, the first being 0. Returns each loss `[K]`, averaged over the epoch's steps."""
-        orders = self.orders(number)
-        steps = self._streams[0].steps
-        sums: dict[str, torch.Tensor] = {}
-        for step in range(steps):
+    @property
+    def steps(self) -> int:
+        """Of an epoch."""
+        return self._streams[0].steps
+
+    def epoch(
+        self,
+        number: int,
+        first: int = 0,
+        sums: Mapping[str, torch.Tensor] | None = None,
+        after: Callable[[int, Mapping[str, torch.Tensor]], None] = lambda step, sums: None,
+    ) -> dict[str, Floats]:
+        """Train one epoch, the first being 0. Returns each loss `[K]`, averaged over the epoch's steps.
+
+        `first` steps are done, and their losses have these sums. `after` is told of each step how many then are done,
+        and the sums; where it raises, the epoch ends there.
+        """
+        orders, steps = self.orders(number), self.steps
+        sums = {name: sum_K.to(self._device) for name, sum_K in (sums or {}).items()}
+        for step in range(first, steps):
             rate = cosine(number * steps + step, self._training.epochs * steps, self._training.warmup_epochs * steps)
-            for name, loss_K in self.step(number, step, orders, rate).items():
-                sums[name] = sums[name] + loss_K if name in sums else loss_K
+            losses = self.step(number, step, orders, rate)
+            sums = {name: sums[name] + loss_K if step else loss_K for name, loss_K in losses.items()}
+            after(step + 1, sums)
+        self.settle(sums)
+        return {name: (sum_K / steps).double().cpu().numpy() for name, sum_K in sums.items()}
+
+    def settle(self, sums: Mapping[str, torch.Tensor]) -> None:
+        """Make what each process has of its own, these sums among it, the mean over all, in place."""
         self._peers.average(list(sums.values()))
         for stack in self._stacks:
             stack.settle()
-        return {name: (sum_K / steps).double().cpu().numpy() for name, sum_K in sums.items()}
 
     def orders(self, epoch: int) -> list[torch.Tensor]:
         """Indices `[steps, B]` of the training images of each step, one tensor a stream."""
@@ -162,6 +183,6 @@ class Cohort:
 
 
 @lru_cache(maxsize=1)
-def _load(name: str, data: Path) -> Dataset:
+def dataset_of(name: str, data: Path) -> Dataset:
     """One worker trains many cohorts of one data set, and reads it once."""
     return load(name, data)

@@ -15,6 +15,19 @@ from torch import Tensor, nn
 
 Status = Literal["running", "finished", "diverged", "pruned"]
 
+WHY = ".why"
+"""After the path of a cohort's checkpoint: where a process that ends itself writes why, in one line."""
+STOPPED, HUNG = "stopped", "hung"
+"""What that line begins with, before a colon: the process was asked to end; the cohort did not go on."""
+
+
+class Stopped(Exception):
+    """Training was asked to end, and has saved what there is. What it says is one line: what was saved."""
+
+
+class OutOfMemory(RuntimeError):
+    """Training needs more memory than it may use, or than there is."""
+
 
 class Losses(NamedTuple):
     """One training loss: the `total` to descend, a scalar, and its named parts, scalars, for the history."""

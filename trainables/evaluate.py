@@ -7,9 +7,8 @@ Shapes: K members, N images, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -61,9 +60,12 @@ class Evaluator:
         data: Path,
         device: torch.device,
         peers: Peers = ALONE,
+        ask: Callable[[], None] = lambda: None,
     ) -> None:
-        """`splits`: of each member. DataError or ValueError if sets of outliers cannot be had or do not fit."""
+        """`splits`: of each member; `ask` is called between batches. DataError or ValueError if sets of outliers cannot
+        be had or do not fit."""
         self._method, self._config, self._device, self._peers = METHODS[configs[0].method], configs[0], device, peers
+        self._ask = ask
         self._split, self._classes = splits[0], len(dataset.classes)
         self._test = _resident(self._split.test_images, device)
         asked = self._config.evaluation
@@ -120,10 +122,12 @@ class Evaluator:
     def _neighbours(self, name: str, bank_KND: Tensor, test_KND: Tensor) -> dict[str, Floats]:
         asked = self._config.evaluation
         labels, truth = self._labels()
-        found = [
-            knn.accuracies(bank_ND, labels, test_ND, truth, self._classes, asked.knn, asked.knn_temperature)
-            for bank_ND, test_ND in zip(bank_KND, test_KND, strict=True)
-        ]
+        found = []
+        for bank_ND, test_ND in zip(bank_KND, test_KND, strict=True):
+            self._ask()
+            found.append(
+                knn.accuracies(bank_ND, labels, test_ND, truth, self._classes, asked.knn, asked.knn_temperature)
+            )
         majority, weighted = np.array(found, dtype=np.float64).T
         return {f"knn_{name}": majority, f"knn_weighted_{name}": weighted}
 
@@ -140,10 +144,15 @@ class Evaluator:
             epochs=asked.probe_epochs,
             lr=asked.probe_lr * size / 256,
             batch_size=size,
-            generator_of_epoch=partial(generator, "probe", self._config.data.dataset),
+            generator_of_epoch=self._order_of_probes,
             top=[top for top, _ in tops],
         )
         return {f"probe{suffix}_{name}": found[top] for top, suffix in tops}
+
+    def _order_of_probes(self, epoch: int) -> torch.Generator:
+        """What the probes' order is drawn from in an epoch, which it begins."""
+        self._ask()
+        return generator("probe", self._config.data.dataset, epoch)
 
     def _labels(self) -> tuple[Tensor, Tensor]:
         return self._split.labelled_labels.to(self._device), self._split.test_labels.to(self._device)
@@ -176,6 +185,7 @@ class Evaluator:
         for part, pixels in zip(parts, _ahead(images, parts), strict=True):
             scaled_BCHW = scale_pixels(pixels.to(self._device), self._split.levels)
             yield normalise(scaled_BCHW, self._split.mean, self._split.std), part.start
+            self._ask()
 
 
 def _ahead(images: Images, parts: Sequence[slice]) -> Iterator[Tensor]:

@@ -34,6 +34,15 @@ class Peers:
         for tensor, mean in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.detach().copy_(mean.view_as(tensor))
 
+    def agree(self, wish: int) -> int:
+        """The largest wish of all processes; each waits here for the others."""
+        if self.size == 1:
+            return wish
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        agreed = torch.tensor(wish, device=device)
+        dist.all_reduce(agreed, dist.ReduceOp.MAX)
+        return int(agreed)
+
     def gather(self, part_KB: Tensor, count: int) -> Tensor:
         """The parts of all processes along dimension 1, `count` things in all, in the order of `part`."""
         if self.size == 1:

@@ -8,11 +8,10 @@ several `workers` gets a worker group, a device for each; its first worker's rep
 from __future__ import annotations
 
 import os
-import socket
+import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,24 +19,18 @@ import ray
 import ray.train
 import torch
 from ray import tune
-from ray.train import RunConfig, ScalingConfig
+from ray.train import RunConfig, ScalingConfig, TrainingFailedError
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from ray.tune.integration.ray_train import TuneReportCallback
 
 from trainables.config import TrialConfig, resolve
-from trainables.contract import Judge
+from trainables.contract import Judge, OutOfMemory
 from trainables.measure import Measurement, measure, memory_at_hand
+from trainables.notice import on_sigterm
 from trainables.peers import ALONE, Peers
 from trainables.population import Population
-from trainables.train import train
-
-
-class Checkpoints(Protocol):
-    """Where a cohort's checkpoint lives, readable from every node."""
-
-    def read(self, path: str) -> bytes | None: ...
-
-    def write(self, path: str, data: bytes) -> None: ...
+from trainables.watch import GRACE
+from trainables.worker import Before, Checkpoints, Work, train_cohort
 
 
 class Judges(Protocol):
@@ -60,28 +53,35 @@ class Place:
     storage: str
     """A folder or URI for Ray Train's own scratch files, reachable from every node that works for one cohort."""
     judges: Judges | None = None
+    patience: float = 600.0
+    """Seconds without a step after which a process gives up and ends itself."""
 
 
 def run_cohort(cohort: str, task: Mapping[str, Any], *, place: Place) -> None:
     """A Ray Tune function: train the cohort of that id and report as it goes.
 
     `task`: `shared` and `own` values of the members' configs, the `width` of a stack, the path of the `checkpoint`,
-    of a population the fields of its `population`, and whether members are `judged` beside those of other cohorts. Each
-    report is a dict: `report` (a `contract.Report` as a dict), `device`, `host`, `pid`, `started`. A checkpoint that is
-    there is gone on from.
+    of a population the fields of its `population`, whether members are `judged` beside those of other cohorts, the
+    bytes of `memory` that each process may use, and the cohorts that these members were part of `before`, nearest
+    first, each with its `shared`, `own`, `width` and `checkpoint`. Each report is a dict: `report` (a `contract.Report`
+    as a dict), `device`, `host`, `pid`, `started`. A checkpoint that is there is gone on from, else one from before.
+
+    OutOfMemory if it needs more memory. A process that is asked to end, or does not go on, ends itself, and says why in
+    one line beside the checkpoint (`contract.WHY`).
     """
-    configs = [resolve(task["shared"] | own) for own in task["own"]]
+    configs = _configs(task)
     workers = configs[0].training.workers
     if "population" in task:
         judge: Judge | None = Population(**task["population"]).judge_of(configs)
     else:
         judge = place.judges.judge_of(cohort) if place.judges and task.get("judged") else None
-    work = _Work(configs, task["width"], task["checkpoint"], judge)
+    before = [Before(_configs(one), one["width"], one["checkpoint"]) for one in task.get("before", ())]
+    work = Work(configs, task["width"], task["checkpoint"], judge, task.get("memory"), before)
     if workers == 1:
 
         def alone(_: dict[str, Any]) -> None:
             _use_cores(ray.get_runtime_context().get_assigned_resources().get("CPU", 1.0))
-            _train(work, place, _device(), ALONE, tune.report)
+            train_cohort(work, place, _device(), ALONE, tune.report)
 
         TorchTrainer(alone, train_loop_config={}, scaling_config=ScalingConfig(num_workers=0)).fit()
         return
@@ -90,10 +90,10 @@ def run_cohort(cohort: str, task: Mapping[str, Any], *, place: Place) -> None:
         _use_cores(place.resources.get("CPU", 1.0))
         context = ray.train.get_context()
         peers = Peers(context.get_world_rank(), context.get_world_size())
-        _train(work, place, get_device(), peers, ray.train.report)
+        train_cohort(work, place, get_device(), peers, ray.train.report)
 
     gpu = place.resources.get("GPU", 0) > 0
-    TorchTrainer(
+    trainer = TorchTrainer(
         together,
         train_loop_config={},
         scaling_config=ScalingConfig(
@@ -105,42 +105,24 @@ def run_cohort(cohort: str, task: Mapping[str, Any], *, place: Place) -> None:
             name=uuid.uuid4().hex,
             callbacks=[TuneReportCallback()],  # type: ignore[list-item]  # Ray's own, of a class beside the declared one
         ),
-    ).fit()
-
-
-@dataclass(frozen=True)
-class _Work:
-    """What one process, or each of a group, is to do."""
-
-    configs: Sequence[TrialConfig]
-    width: int
-    checkpoint: str
-    judge: Judge | None
-
-
-def _train(
-    work: _Work,
-    place: Place,
-    device: torch.device,
-    peers: Peers,
-    report: Callable[[dict[str, Any]], None],
-) -> None:
-    """The loop in this process, each report passed on; of peers the first alone writes checkpoints."""
-    started = datetime.now(UTC).isoformat()
-    where = {"device": _device_name(device), "host": socket.gethostname(), "pid": os.getpid(), "started": started}
-    reports = train(
-        work.configs,
-        Path(place.data),
-        device=device,
-        width=work.width,
-        resume=place.checkpoints.read(work.checkpoint),
-        save=(lambda content: place.checkpoints.write(work.checkpoint, content)) if peers.rank == 0 else None,
-        save_every=place.save_every,
-        peers=peers,
-        judge=work.judge,
     )
-    for one in reports:
-        report({"report": asdict(one), **where})
+    with on_sigterm(_end_later):  # who started the workers stays while they save
+        try:
+            trainer.fit()
+        except TrainingFailedError as error:
+            short = [line for line in str(error).splitlines() if OutOfMemory.__name__ in line]
+            raise OutOfMemory(short[-1].partition(": ")[2]) if short else error from None
+
+
+def _end_later() -> None:
+    """Also if no worker ends."""
+    timer = threading.Timer(GRACE, os._exit, (1,))
+    timer.daemon = True
+    timer.start()
+
+
+def _configs(task: Mapping[str, Any]) -> list[TrialConfig]:
+    return [resolve(task["shared"] | own) for own in task["own"]]
 
 
 def measure_configs(
@@ -160,10 +142,6 @@ def measure_configs(
 def _device() -> torch.device:
     """The GPU that Ray gave this worker, or the CPU."""
     return torch.device("cuda" if ray.get_gpu_ids() and torch.cuda.is_available() else "cpu")
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
 def _use_cores(cores: float) -> None:

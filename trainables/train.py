@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +16,11 @@ import torch
 from trainables.checkpoint import Standing, pack, unpack
 from trainables.cohort import Cohort
 from trainables.config import Training, TrialConfig
-from trainables.contract import Judge, Member, Report, Verdict
+from trainables.contract import Judge, Member, Report, Stopped, Verdict
 from trainables.evaluate import MAY_BE_UNDEFINED
 from trainables.evaluation.anomaly import Floats
 from trainables.peers import ALONE, Peers
+from trainables.saving import Saving, asking
 
 
 def train(
@@ -34,29 +34,46 @@ def train(
     save_every: float = 30.0,
     peers: Peers = ALONE,
     judge: Judge | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Report]:
     """Train the members of one cohort; they agree on everything that is not fusible.
 
     `width` members are stacked at a time (all by default); 1 steps the members in turn. The results are the same.
-    `save` is given a checkpoint at the end of an epoch after every `save_every` seconds of training. With it as
-    `resume`, the reports made before it come again and training goes on from there, bit for bit on the CPU; one of
-    other configs is ignored. `peers` train the same cohort and report the same. `judge` says after each report but the
-    last which members are pruned and which move, and what is yielded says so, too; training ends with the last member.
-    Whoever is pruned or diverges leaves the stack. DataError or ValueError if the data cannot be had or do not serve.
+    `save` is given a checkpoint after every `save_every` seconds of training. With it as `resume`, the reports made
+    before it come again and training goes on from there, bit for bit on the CPU; one of other configs is ignored.
+    `stop` is asked after each step and between batches of an evaluation: where it is true, or `judge` raises Stopped,
+    what there is is saved and Stopped comes out. `peers` train the same cohort and report the same. `judge` says after
+    each report but the last which members are pruned and which move, and what is yielded says so, too; training ends
+    with the last member. Whoever is pruned or diverges leaves the stack. DataError or ValueError if the data cannot be
+    had or do not serve.
     """
-    cohort = Cohort(configs, data, torch.device(device), width, peers)
+    cohort = Cohort(configs, data, torch.device(device), width, peers, asking(stop, peers))
     now = Standing.at_start(len(configs))
     if resume and (found := unpack(resume, configs, width)):
         now, state = found
         cohort.keep(now.running)
         cohort.load_state(state)
-    yield from now.reports
-    training = configs[0].training
+
+    def keep(reached: Standing) -> None:
+        assert save
+        save(pack(configs, width, reached, cohort.state()))
+
+    saving = Saving(cohort, keep if save else None, save_every, stop, peers, now)
+    try:
+        yield from now.reports
+        yield from _course(cohort, now, configs[0].training, judge, saving)
+    except Stopped:
+        raise Stopped(saving.save()) from None
+
+
+def _course(cohort: Cohort, now: Standing, training: Training, judge: Judge | None, saving: Saving) -> Iterator[Report]:
+    """All that is left to train, from here on."""
     if training.epochs == 0:
-        yield _untrained(cohort, now)
-    saved_at = now.seconds
+        saving.begin(now)
+        yield _untrained(cohort, now, saving)
     while now.epoch < training.epochs and now.running:
-        now = _one_epoch(cohort, now, training)
+        saving.begin(now)
+        now = _one_epoch(cohort, now, training, saving)
         if now.reports and now.reports[-1].epoch == now.epoch:
             if judge and not now.reports[-1].done:
                 now = _heed(judge(now.reports[-1]), cohort, now)
@@ -64,42 +81,31 @@ def train(
             if now.reports[-1].done:
                 return
         cohort.keep(now.running)
-        if save and now.seconds - saved_at >= save_every:
-            save(pack(configs, width, now, cohort.state()))
-            saved_at = now.seconds
+        saving.between(now)
 
 
-def _one_epoch(cohort: Cohort, before: Standing, training: Training) -> Standing:
-    """Train an epoch, and evaluate and report where one is due. Who diverges is still in its stack."""
-    begun = time.perf_counter()
-    losses, epoch = cohort.epoch(before.epoch), before.epoch + 1
+def _one_epoch(cohort: Cohort, before: Standing, training: Training, saving: Saving) -> Standing:
+    """Train an epoch, or what is left of it, and evaluate and report where one is due. Who diverges is still in its
+    stack."""
+    losses, epoch = cohort.epoch(before.epoch, before.step, before.sums, saving.after), before.epoch + 1
     diverged = _diverged({"loss": losses["loss"]}, before.running, epoch)
     lost = len(diverged) == len(before.running)
     last = lost or epoch == training.epochs
     due = last or epoch % training.report_every == 0
     metrics = losses | cohort.evaluate(last) if due and not lost else losses
     diverged = _diverged(metrics, before.running, epoch) | diverged
-    now = _ended(_later(before, epoch, time.perf_counter() - begun), diverged)
+    now = _ended(before.later(saving.seconds, epoch), diverged)
     if not due:
         return now
     done = last or not now.running
     return replace(now, reports=(*now.reports, _report(now, metrics, before.running, done)))
 
 
-def _untrained(cohort: Cohort, before: Standing) -> Report:
+def _untrained(cohort: Cohort, before: Standing, saving: Saving) -> Report:
     """What the members are worth as they were initialised."""
-    begun = time.perf_counter()
     metrics = cohort.evaluate(last=True)
-    now = _later(before, 0, time.perf_counter() - begun)
+    now = before.later(saving.seconds, 0)
     return _report(_ended(now, _diverged(metrics, now.running, 0)), metrics, now.running, done=True)
-
-
-def _later(before: Standing, epoch: int, seconds: float) -> Standing:
-    """So many seconds later, which those who run share."""
-    share, shares = seconds / len(before.running), list(before.shares)
-    for index in before.running:
-        shares[index] += share
-    return replace(before, epoch=epoch, seconds=before.seconds + seconds, shares=tuple(shares))
 
 
 def _diverged(metrics: Mapping[str, Floats], members: Sequence[int], epoch: int) -> dict[int, Member]:

@@ -66,9 +66,9 @@ def service(size: str) -> tuple[float, float]:
 
 def trivial_cohort(cohort: str, task: Mapping[str, Any], **options: Any) -> None:
     """`trainables.ray_train.run_cohort` with a loop that reports at once."""
-    from trainables import ray_train
+    from trainables import ray_train, worker
 
-    ray_train.train = report_at_once
+    worker.train = report_at_once
     ray_train.run_cohort(cohort, task, **options)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +42,13 @@ def state_of(data: bytes) -> Any:
     """The weights, buffers and momenta of a checkpoint as numbers."""
     state = content_of(data)["state"]
     return [{kind: {key: t.tolist() for key, t in stack[kind].items()} for kind in stack} for stack in state]
+
+
+def at_ends(saved: list[bytes]) -> Callable[[bytes], None]:
+    """Keeps the checkpoints between epochs, and not those within one."""
+
+    def save(data: bytes) -> None:
+        if content_of(data)["standing"]["step"] == 0:
+            saved.append(data)
+
+    return save

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tests.trainables.judged import without_seconds
-from tests.trainables.small import HERE, config_of, content_of, state_of, three
+from tests.trainables.small import HERE, at_ends, config_of, content_of, state_of, three
 from trainables.checkpoint import sealed
 from trainables.cohort import Cohort
 from trainables.config import TrialConfig
@@ -27,7 +27,7 @@ from trainables.train import train
 def _run(width: int | None) -> tuple[list[Report], list[bytes]]:
     """Five epochs that report at 2, 4, 5 and save at the end of each but the last."""
     saved: list[bytes] = []
-    return list(train(three(), HERE, width=width, save=saved.append, save_every=0.0)), saved
+    return list(train(three(), HERE, width=width, save=at_ends(saved), save_every=0.0)), saved
 
 
 @pytest.mark.parametrize("width", [None, 1, 2])
@@ -41,7 +41,7 @@ def test_goes_on_from_any_checkpoint_bit_for_bit(epoch: int, width: int | None) 
     reports, saved = _run(width)
     assert len(saved) == 4
     again: list[bytes] = []
-    resumed = train(three(), HERE, width=width, resume=saved[epoch - 1], save=again.append, save_every=0.0)
+    resumed = train(three(), HERE, width=width, resume=saved[epoch - 1], save=at_ends(again), save_every=0.0)
     got = list(resumed)
     assert without_seconds(got) == without_seconds(reports)
     before = [report for report in reports if report.epoch <= epoch]
@@ -54,9 +54,9 @@ def _epochs_trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     epochs: list[int] = []
     real = Cohort.epoch
 
-    def epoch(self: Cohort, number: int) -> dict[str, np.ndarray]:
+    def epoch(self: Cohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
         epochs.append(number)
-        return real(self, number)
+        return real(self, number, *begun)
 
     monkeypatch.setattr(Cohort, "epoch", epoch)
     return epochs
@@ -78,7 +78,7 @@ def test_seconds_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_saves_no_more_often_than_asked() -> None:
     saved: list[bytes] = []
-    list(train([config_of()], HERE, save=saved.append, save_every=3600.0))
+    list(train([config_of()], HERE, save=at_ends(saved), save_every=3600.0))
     assert saved == []
 
 

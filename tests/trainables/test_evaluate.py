@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tests.folder_files import write_imagenet
 from tests.trainables.judged import untimed, without_seconds
-from tests.trainables.small import HERE, metrics_of
+from tests.trainables.small import HERE, at_ends, metrics_of
 from trainables import cohort as cohort_module
 from trainables.cohort import Cohort
 from trainables.config import TrialConfig, Value, resolve
@@ -201,7 +201,7 @@ def test_images_as_files_are_worth_what_they_are_as_tensors(tmp_path: Path, monk
     files = load("imagenet", tmp_path)
     tensors = replace(files, train_images=files.train_images[:], test_images=files.test_images[:])
     from_files = without_seconds(_reports(config, data=tmp_path))
-    monkeypatch.setattr(cohort_module, "_load", lambda name, data: tensors)
+    monkeypatch.setattr(cohort_module, "dataset_of", lambda name, data: tensors)
     assert without_seconds(_reports(config, data=tmp_path)) == from_files
     assert not any("top5" in name for name in from_files[0][1][0].metrics)
 
@@ -225,7 +225,7 @@ def test_evaluating_leaves_training_untouched() -> None:
 def test_reporting_seldom_or_resuming_changes_no_metric() -> None:
     saved: list[bytes] = []
     configs = _members(**EVERYTHING, epochs=3)
-    whole = _reports(*configs, save=saved.append, save_every=0.0)
+    whole = _reports(*configs, save=at_ends(saved), save_every=0.0)
     (seldom,) = _reports(*_members(**EVERYTHING, epochs=3, report_every=3))
     assert len(whole) == 3 and untimed(whole[-1].members) == untimed(seldom.members)
     assert without_seconds(_reports(*configs, resume=saved[1])) == without_seconds(whole)

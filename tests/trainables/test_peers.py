@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from tests.folder_files import write_imagenet
-from tests.trainables.small import content_of
+from tests.trainables.small import at_ends, content_of
 from trainables.config import TrialConfig, Value, resolve
 from trainables.peers import ALONE, Peers
 from trainables.train import train
@@ -73,7 +73,7 @@ class Outcome:
 
 def _outcome(configs: list[TrialConfig], data: str, peers: Peers) -> Outcome:
     saved: list[bytes] = []
-    reports = list(train(configs, Path(data), width=1, save=saved.append, save_every=0.0, peers=peers))
+    reports = list(train(configs, Path(data), width=1, save=at_ends(saved), save_every=0.0, peers=peers))
     metrics = [[dict(member.metrics) for member in report.members] for report in reports]
     state = content_of(saved[-1])["state"]
     tensors = {f"{k} {kind} {name}": t for k, one in enumerate(state) for kind in one for name, t in one[kind].items()}

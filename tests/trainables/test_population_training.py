@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.trainables.judged import State, float64, six, tensors_of, without_seconds
-from tests.trainables.small import HERE, content_of, metrics_of
+from tests.trainables.small import HERE, at_ends, content_of, metrics_of
 from trainables.contract import Judge, Move, Report, Verdict
 from trainables.population import Population, schedule
 from trainables.train import train
@@ -31,7 +31,7 @@ def _run(width: int | None = None, moving: bool = True) -> tuple[list[Report], l
 
 def _saved(width: int | None, judge: Judge | None, resume: bytes | None = None) -> tuple[list[Report], list[bytes]]:
     saved: list[bytes] = []
-    reports = train(six(), HERE, width=width, judge=judge, resume=resume, save=saved.append, save_every=0.0)
+    reports = train(six(), HERE, width=width, judge=judge, resume=resume, save=at_ends(saved), save_every=0.0)
     return list(reports), saved
 
 

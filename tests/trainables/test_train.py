@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tests.trainables.judged import assert_near, without_seconds
-from tests.trainables.small import HERE, config_of, content_of, metrics_of, three
+from tests.trainables.small import HERE, at_ends, config_of, content_of, metrics_of, three
 from trainables.cohort import Cohort
 from trainables.config import TrialConfig
 from trainables.contract import Losses
@@ -86,8 +86,8 @@ def test_a_loss_that_is_not_finite_diverges_that_member_alone(
 def test_diverging_is_noticed_in_the_epoch_between_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Cohort.epoch
 
-    def epoch(self: Cohort, number: int) -> dict[str, np.ndarray]:
-        losses = real(self, number)
+    def epoch(self: Cohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
+        losses = real(self, number, *begun)
         losses["loss"][1] = np.nan if number == 2 else losses["loss"][1]  # the third epoch alone
         return losses
 
@@ -101,7 +101,7 @@ def test_diverging_is_noticed_in_the_epoch_between_reports(monkeypatch: pytest.M
 def test_a_diverged_member_stays_diverged_through_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     _spoil(monkeypatch, "losses", _nan_loss)
     saved: list[bytes] = []
-    reports = list(train(_neighbours(), HERE, save=saved.append, save_every=0.0))
+    reports = list(train(_neighbours(), HERE, save=at_ends(saved), save_every=0.0))
     monkeypatch.undo()
     resumed = list(train(_neighbours(), HERE, resume=saved[2]))
     assert without_seconds(resumed) == without_seconds(reports)
@@ -160,7 +160,7 @@ def test_members_that_all_have_diverged_are_not_evaluated(monkeypatch: pytest.Mo
 
 def test_no_epochs_are_one_report_of_the_untrained() -> None:
     saved: list[bytes] = []
-    (report,) = train(three(epochs=0), HERE, save=saved.append, save_every=0.0)
+    (report,) = train(three(epochs=0), HERE, save=at_ends(saved), save_every=0.0)
     assert (report.epoch, report.done) == (0, True) and report.seconds > 0 and not saved
     for member in report.members:
         assert (member.status, member.epochs_run, member.error) == ("finished", 0, None)
@@ -206,7 +206,7 @@ def test_bfloat16_is_close_to_float32_and_not_the_same(width: int | None) -> Non
 
 def test_bfloat16_keeps_weights_in_float32() -> None:
     saved: list[bytes] = []
-    list(train([config_of(precision="bfloat16")], HERE, save=saved.append, save_every=0.0))
+    list(train([config_of(precision="bfloat16")], HERE, save=at_ends(saved), save_every=0.0))
     state = content_of(saved[0])["state"][0]
     trained = [state[kind] for kind in ("parameters", "buffers", "velocity")]
     assert {tensor.dtype for tensors in trained for tensor in tensors.values()} == {torch.float32}

@@ -1,0 +1,90 @@
+"""When a cohort is saved while it trains, and that it ends where it is asked to: within a step, with a checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from torch import Tensor
+
+from trainables.checkpoint import Standing
+from trainables.cohort import Cohort
+from trainables.contract import Stopped
+from trainables.peers import Peers
+
+TOGETHER = 8
+"""Steps after which processes that train together agree on what to do: to agree is to wait for each other."""
+GO_ON, SAVE, STOP = range(3)
+"""What a process wishes; the largest wish of all is followed."""
+
+
+class Saving:
+    """Follows a training from step to step. Peers call it alike; only those that are given `save` do save."""
+
+    def __init__(
+        self,
+        cohort: Cohort,
+        save: Callable[[Standing], None] | None,
+        every: float,
+        stop: Callable[[], bool],
+        peers: Peers,
+        now: Standing,
+    ) -> None:
+        """`every` so many seconds of training; `stop` is asked after each step; training begins at `now`."""
+        self._cohort, self._save, self._every, self._stop, self._peers = cohort, save, every, stop, peers
+        self._saved_at = now.seconds
+        self.begin(now)
+
+    def begin(self, now: Standing) -> None:
+        """Training goes on from here."""
+        self._from, self._step, self._sums, self._spent = now, now.step, now.sums, 0.0
+        self._begun = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Of training since `begin`, apart from saving."""
+        return time.perf_counter() - self._begun
+
+    def after(self, step: int, sums: Mapping[str, Tensor]) -> None:
+        """So many steps of the epoch are done, whose losses have these sums. Stopped if all is to end here."""
+        self._step, self._sums, self._spent = step, sums, self.seconds
+        last = step == self._cohort.steps
+        wish = STOP if self._stop() else SAVE if self._due() and not last else GO_ON
+        if self._peers.size > 1:
+            wish = self._peers.agree(wish) if last or step % TOGETHER == 0 else GO_ON
+        if wish == STOP:
+            raise Stopped
+        if wish == SAVE:
+            self.save()
+
+    def between(self, now: Standing) -> None:
+        """An epoch is over, and everyone who ended has left."""
+        self.begin(now)
+        if self._due():
+            self.save()
+
+    def save(self) -> str:
+        """Save what the last step reached: an evaluation that has begun since begins anew. Says in one line what was
+        saved."""
+        begun = time.perf_counter()
+        reached = self._from.later(self._spent, self._from.epoch, self._step, self._sums)
+        if self._step:
+            self._cohort.settle(self._sums)
+        if self._save:
+            self._save(reached)
+        self._saved_at = reached.seconds
+        self._begun += time.perf_counter() - begun
+        return f"checkpoint {'saved at' if self._save else 'left to a peer at'} epoch {reached.epoch} step {self._step}"
+
+    def _due(self) -> bool:
+        return self._save is not None and self._from.seconds + self._spent - self._saved_at >= self._every
+
+
+def asking(stop: Callable[[], bool], peers: Peers) -> Callable[[], None]:
+    """What is called where no step is made: Stopped if all is to end. Peers do not end there: each would elsewhere."""
+
+    def ask() -> None:
+        if stop() and peers.size == 1:
+            raise Stopped
+
+    return ask

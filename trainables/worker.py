@@ -1,0 +1,156 @@
+"""What a process does that trains a cohort: it keeps its checkpoint, its limits, and says why where it ends itself.
+
+It knows no Ray: who starts it says how a report is passed on.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import torch
+
+from trainables.checkpoint import unpack
+from trainables.cohort import dataset_of
+from trainables.config import TrialConfig
+from trainables.contract import STOPPED, WHY, Judge, Report, Stopped, Verdict
+from trainables.limits import limited
+from trainables.notice import on_sigterm
+from trainables.parting import part
+from trainables.peers import ALONE, Peers
+from trainables.train import train
+from trainables.watch import Watch
+
+
+class Checkpoints(Protocol):
+    """Where a cohort's checkpoint lives, readable from every node."""
+
+    def read(self, path: str) -> bytes | None: ...
+
+    def write(self, path: str, data: bytes) -> None: ...
+
+
+@dataclass(frozen=True)
+class Before:
+    """A cohort that these members were part of, or were with other stacks."""
+
+    configs: Sequence[TrialConfig]
+    width: int
+    checkpoint: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one process, or each of a group, is to do."""
+
+    configs: Sequence[TrialConfig]
+    width: int
+    checkpoint: str
+    """Path of the cohort's own."""
+    judge: Judge | None = None
+    memory: int | None = None
+    """Bytes that it may use, None for all there are."""
+    before: Sequence[Before] = ()
+    """Nearest first."""
+
+    def resume(self, checkpoints: Checkpoints) -> bytes | None:
+        """The checkpoint to go on from."""
+        own = checkpoints.read(self.checkpoint)
+        if not self.before or (own and unpack(own, self.configs, self.width)):
+            return own
+        for one in self.before:
+            data = checkpoints.read(one.checkpoint)
+            if data and (found := part(data, one.configs, one.width, self.configs, self.width)):
+                return found
+        return None
+
+
+class Keeping(Protocol):
+    """What holds for every cohort of a place (`trainables.ray_train.Place`)."""
+
+    @property
+    def data(self) -> str:
+        """Folder of the data sets."""
+
+    @property
+    def checkpoints(self) -> Checkpoints: ...
+    @property
+    def save_every(self) -> float:
+        """Seconds between a cohort's checkpoints."""
+
+    @property
+    def patience(self) -> float:
+        """Seconds without a step after which the process ends itself."""
+
+
+def train_cohort(
+    work: Work, keeping: Keeping, device: torch.device, peers: Peers, report: Callable[[dict[str, Any]], None]
+) -> None:
+    """The loop in this process, each report passed on; of peers the first alone writes checkpoints.
+
+    OutOfMemory if it needs more than it may use. Asked to end by SIGTERM it saves, and ends the process; so it does
+    where no step is made for too long.
+    """
+    started, path, checkpoints = datetime.now(UTC).isoformat(), work.checkpoint, keeping.checkpoints
+    where = {"device": _device_name(device), "host": socket.gethostname(), "pid": os.getpid(), "started": started}
+
+    watch = Watch(keeping.patience, lambda why: _end(why, write, ALONE))
+
+    def write(why: str) -> None:
+        checkpoints.write(path + WHY, why.encode())
+
+    def save(content: bytes) -> None:
+        with watch.suspended():
+            checkpoints.write(path, content)
+
+    def judged(one: Report) -> Verdict:
+        assert work.judge
+        if peers.size == 1:
+            return watch.awaiting(work.judge, one)
+        with watch.suspended():
+            return work.judge(one)
+
+    def loop() -> None:
+        reports = train(
+            work.configs,
+            Path(keeping.data),
+            device=device,
+            width=work.width,
+            resume=work.resume(checkpoints),
+            save=save if peers.rank == 0 else None,
+            save_every=keeping.save_every,
+            peers=peers,
+            judge=judged if work.judge else None,
+            stop=watch.stop,
+        )
+        for one in reports:
+            with watch.suspended():
+                report({"report": asdict(one), **where})
+
+    who = f"a cohort of {len(work.configs)} in stacks of {work.width}"
+    with watch, on_sigterm(watch.ask):
+        dataset_of(work.configs[0].data.dataset, Path(keeping.data))  # a process has it once, beside all its cohorts
+        try:
+            with limited(device, work.memory, who):
+                loop()
+        except Stopped as stopped:
+            _end(f"{STOPPED}: SIGTERM; {stopped}", write, peers)
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def _end(why: str, write: Callable[[str], None], peers: Peers) -> NoReturn:
+    """End the process; peers only when the first of them, which has saved, has said why: Ray ends who is left."""
+    try:
+        if peers.rank == 0:
+            write(why)
+        peers.agree(0)
+    finally:
+        os._exit(1)

@@ -93,7 +93,9 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.journal": Rule(
         may=("optuna", "sweeper.search"), never=("ray", "torch", "trainables", "pandas", "pyarrow")
     ),
-    "sweeper.files": Rule(may=("pyarrow",), never=("ray", "torch", "trainables")),
+    "sweeper.patience": Rule(never=PLANNING),
+    "sweeper.disk": Rule(never=PLANNING),
+    "sweeper.files": Rule(may=("pyarrow", "sweeper.disk", "sweeper.patience"), never=("ray", "torch", "trainables")),
     "sweeper.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
     "sweeper.rows": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:2]), never=("ray", "torch", "trainables")),
     "sweeper.store": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:3]), never=("ray", "torch", "trainables")),

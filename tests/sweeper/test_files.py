@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.files import STALE_SECONDS, Files, StoreError
+from sweeper.disk import STALE_SECONDS
+from sweeper.files import Files, StoreError
 
 
 def test_absent_is_none_and_written_reads_back(tmp_path):

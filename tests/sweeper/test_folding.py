@@ -52,14 +52,12 @@ def test_files_grow_with_the_logarithm_and_rows_are_as_without_folding(tmp_path,
 def test_a_row_is_rewritten_once_a_level(tmp_path, monkeypatch):
     store, rows = Store(tmp_path), []
     plainly = Files.write
-    monkeypatch.setattr(
-        Files,
-        "write",
-        lambda files, path, data: (
-            rows.append(len(pd.read_parquet(io.BytesIO(data)))),
-            plainly(files, path, data),
-        ),
-    )
+
+    def counted(files: Files, path: str, data: bytes) -> None:
+        rows.append(len(pd.read_parquet(io.BytesIO(data))))
+        plainly(files, path, data)
+
+    monkeypatch.setattr(Files, "write", counted)
     for cohort in range(64):
         store.write("grid", f"c{cohort}", [row(str(cohort))], COLUMNS)
     assert sum(rows) == 64 * (1 + 3), "once as a cohort, then in files of 4, 16 and 64"

@@ -1,20 +1,22 @@
 """Bytes at a URI, atomically: a reader sees the old file or the new one, never half of either."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import re
 import shutil
-import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from pyarrow import ArrowException, fs
 
+from sweeper import disk
+from sweeper.patience import ONCE, Patience, Result, insist
+
 HIDDEN = (".", "_")
 """Names that begin so are ignored by every Parquet reader, and by `Files.list`."""
-STALE_SECONDS = 3600.0
-"""A temporary file older than this was left by a writer that was killed."""
 
 
 class StoreError(Exception):
@@ -24,19 +26,29 @@ class StoreError(Exception):
 class Files:
     """The files under one folder: a local path, or a URI that pyarrow.fs opens (s3://, gs://, file://).
 
-    Every `path` is relative to that folder and cannot leave it. Picklable: a copy opens its own connection.
+    Every `path` is relative to that folder and cannot leave it. What fails and may pass is tried again as long as
+    `patience` lasts; `say` is told so in a line. Picklable: a copy opens its own connection, and says nothing.
     """
 
-    def __init__(self, uri: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, uri: str | os.PathLike[str], patience: Patience = ONCE, say: Callable[[str], None] | None = None
+    ) -> None:
         text = os.fspath(uri)
         self.uri = text if "://" in text else os.path.abspath(os.path.expanduser(text))
+        self.patience, self._say = patience, say
         self._opened: tuple[fs.FileSystem, str] | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        return {"uri": self.uri, "_opened": None}
+        return {"uri": self.uri, "patience": self.patience, "_say": None, "_opened": None}
 
     def __repr__(self) -> str:
         return f"Files({self.shown!r})"
+
+    def patient(self, patience: Patience, say: Callable[[str], None] | None = None) -> Files:
+        """The same files with another patience."""
+        files = Files(self.uri, patience, say)
+        files._opened = self._opened
+        return files
 
     @property
     def shown(self) -> str:
@@ -52,7 +64,8 @@ class Files:
     def read(self, path: str) -> bytes | None:
         """The bytes at `path`; None where there is no such file."""
         filesystem, target = self._at(path)
-        with self._failures("read", path):
+
+        def act() -> bytes | None:
             try:
                 if isinstance(filesystem, fs.LocalFileSystem):
                     return Path(target).read_bytes()
@@ -61,27 +74,42 @@ class Files:
             except FileNotFoundError:
                 return None
 
+        return self.insist("read", path, act)
+
     def write(self, path: str, data: bytes) -> None:
         """Create or replace `path`. Local files are written beside it, then renamed; an object's PUT is atomic."""
         filesystem, target = self._at(path)
-        with self._failures("write", path):
+
+        def act() -> None:
             if isinstance(filesystem, fs.LocalFileSystem):
-                _replace(Path(target), data)
+                disk.replace(Path(target), data)
             else:
                 with filesystem.open_output_stream(target) as stream:
                     stream.write(data)
 
+        self.insist("write", path, act)
+
     def delete(self, path: str) -> None:
         """Remove the file at `path`, if there is one."""
         filesystem, target = self._at(path)
-        with self._failures("delete", path), contextlib.suppress(FileNotFoundError):
-            filesystem.delete_file(target)
+        self.insist("delete", path, lambda: _unless_absent(lambda: filesystem.delete_file(target)))
+
+    def delete_same(self, path: str, data: bytes) -> None:
+        """Remove the file at `path` if it holds `data`: not what another writer has put there since.
+
+        A local file that holds something else may come out under another name. In an object store a write within the
+        milliseconds between looking and removing is lost.
+        """
+        filesystem, target = self._at(path)
+        if isinstance(filesystem, fs.LocalFileSystem):
+            self.insist("delete", path, lambda: _unless_absent(lambda: disk.delete_same(Path(target), data)))
+        elif self.read(path) == data:
+            self.delete(path)
 
     def delete_folder(self, path: str) -> None:
         """Remove the folder at `path` with all that is in it, if there is one."""
         filesystem, target = self._at(path)
-        with self._failures("delete", path), contextlib.suppress(FileNotFoundError):
-            filesystem.delete_dir(target)
+        self.insist("delete", path, lambda: _unless_absent(lambda: filesystem.delete_dir(target)))
 
     def address(self, path: str) -> str:
         """The URI, or the absolute path, of `path`: for those who open it themselves."""
@@ -92,33 +120,21 @@ class Files:
     def list(self, folder: str = "") -> list[str]:
         """The names in `folder`, files and folders, sorted, none hidden; empty where there is no such folder."""
         filesystem, target = self._at(folder)
-        with self._failures("list", folder):
+
+        def act() -> list[fs.FileInfo]:
             try:
-                found = filesystem.get_file_info(fs.FileSelector(target, allow_not_found=True))
+                return list(filesystem.get_file_info(fs.FileSelector(target, allow_not_found=True)))
             except NotADirectoryError:
                 return []
+
+        found = self.insist("list", folder, act)
         return sorted(info.base_name for info in found if not info.base_name.startswith(HIDDEN))
 
     def move(self, source: str, target: str) -> bool:
         """Rename a file or a folder with all that is in it; False where there is no `source`."""
         filesystem, old = self._at(source)
         _, new = self._at(target)
-        with self._failures("move", source):
-            kind = filesystem.get_file_info(old).type
-            if kind == fs.FileType.NotFound:
-                return False
-            if isinstance(filesystem, fs.LocalFileSystem):
-                Path(new).parent.mkdir(parents=True, exist_ok=True)
-                os.replace(old, new)
-            elif kind == fs.FileType.File:
-                filesystem.move(old, new)
-            else:  # an object store has no folders to rename: object by object
-                for info in filesystem.get_file_info(fs.FileSelector(old, recursive=True)):
-                    if info.type == fs.FileType.File:
-                        filesystem.move(info.path, new + info.path[len(old) :])
-                with contextlib.suppress(FileNotFoundError):
-                    filesystem.delete_dir(old)
-        return True
+        return self.insist("move", source, lambda: _move(filesystem, old, new))
 
     def check_writable(self) -> None:
         """Write and remove a small probe; StoreError says in one line why it cannot be done."""
@@ -129,14 +145,11 @@ class Files:
         self.delete(probe)
 
     def tidy(self) -> None:
-        """Remove the temporary files that killed writers left (local only; those of living writers are young)."""
+        """Put right what killed writers left (local only; what living writers work on is young): temporary files go,
+        and files that were to be looked at before they go come back."""
         folder = self.local
-        if folder is None:
-            return
-        for path in folder.rglob(".*.tmp"):
-            with contextlib.suppress(FileNotFoundError), self._failures("delete", path.name):
-                if time.time() - path.stat().st_mtime > STALE_SECONDS:
-                    path.unlink()
+        if folder is not None:
+            self.insist("tidy", "", lambda: disk.tidy(folder))
 
     def free_bytes(self) -> int | None:
         """What the disk still takes; None where nobody can say (an object store)."""
@@ -147,10 +160,30 @@ class Files:
             folder = folder.parent
         return shutil.disk_usage(folder).free
 
+    def insist(self, verb: str, path: str, act: Callable[[], Result]) -> Result:
+        """What `act` returns; what the filesystem refuses as a line that names the store, the file and the reason."""
+
+        def refusal(error: Exception) -> str:
+            return f"store {self.shown}: cannot {verb} '{path or '.'}': {_reason(error)}"
+
+        def waiting(error: Exception) -> None:
+            if self._say:
+                line = str(error) if isinstance(error, StoreError) else refusal(error)
+                self._say(f"{line}; trying again for {self.patience.seconds:.0f} s")
+
+        def went_on(seconds: float) -> None:
+            if self._say:
+                self._say(f"store {self.shown} works again, after {seconds:.0f} s")
+
+        try:
+            return insist(act, self.patience, waiting, went_on)
+        except (OSError, ArrowException) as error:
+            raise StoreError(refusal(error)) from error
+
     def _open(self) -> tuple[fs.FileSystem, str]:
         if self._opened is None:
             try:
-                filesystem, root = fs.FileSystem.from_uri(self.uri)
+                filesystem, root = fs.FileSystem.from_uri(_in_one_request(self.uri))
             except (ArrowException, OSError, ValueError) as error:
                 raise StoreError(f"store {self.shown} cannot be opened: {_reason(error)}") from error
             if not root.strip("/") and not isinstance(filesystem, fs.LocalFileSystem):
@@ -166,27 +199,35 @@ class Files:
         filesystem, root = self._open()
         return filesystem, f"{root}/{pure}" if pure.parts else root
 
-    @contextlib.contextmanager
-    def _failures(self, verb: str, path: str) -> Iterator[None]:
-        """Anything that the filesystem refuses, as one line that names the store, the file and the reason."""
-        try:
-            yield
-        except (OSError, ArrowException) as error:
-            raise StoreError(f"store {self.shown}: cannot {verb} '{path or '.'}': {_reason(error)}") from error
+
+def _unless_absent(act: Callable[[], None]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        act()
 
 
-def _replace(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name[:80]}.{uuid.uuid4().hex}.tmp")
-    try:
-        with temporary.open("xb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+def _in_one_request(uri: str) -> str:
+    """S3's small files take three requests otherwise: begin, part, end."""
+    if not uri.startswith("s3://") or "allow_delayed_open" in uri:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true"
+
+
+def _move(filesystem: fs.FileSystem, old: str, new: str) -> bool:
+    kind = filesystem.get_file_info(old).type
+    if kind == fs.FileType.NotFound:
+        return False
+    if isinstance(filesystem, fs.LocalFileSystem):
+        Path(new).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(old, new)
+    elif kind == fs.FileType.File:
+        filesystem.move(old, new)
+    else:  # an object store has no folders to rename: object by object
+        for info in filesystem.get_file_info(fs.FileSelector(old, recursive=True)):
+            if info.type == fs.FileType.File:
+                filesystem.move(info.path, new + info.path[len(old) :])
+        with contextlib.suppress(FileNotFoundError):
+            filesystem.delete_dir(old)
+    return True
 
 
 def _reason(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
@@ -31,8 +32,8 @@ class Grid:
         for key, values in self.axes.items():
             if not values:
                 raise SpecError(f"axis {key} must have at least one value, but it is empty")
-            for value in values:
-                if values.count(value) > 1:
+            for value, count in Counter(values).items():
+                if count > 1:
                     raise SpecError(f"the values of axis {key} must differ, but {value} is there twice")
             if key in self.fixed:
                 raise SpecError(f"{key} must be either fixed or an axis, but it is both")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from sweeper.command import Request, SearchWords
 from sweeper.plan import GridPlan, Plan
 from sweeper.rules import Halving
 from sweeper.schema import Columns
-from sweeper.spec import Grid, Metric, Search, Searches, Space, SpecError, Sweep
+from sweeper.spec import Grid, Metric, Search, Searches, Space, SpecError, Sweep, Value
 from sweeper.store import Store
 from sweeper.study import bounds
 from sweeper.trials import Trial, enumerate_trials
 from trainables import config, preflight
+from trainables.config import TrialConfig
 from trainables.data.datasets import DataError
 from trainables.streams import stream_key
 
@@ -36,9 +37,17 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
         return studies.prepare(request, store, name, preset, sweep, _worded(space, request.search))
     if request.warm_start or request.search != SearchWords():
         raise SpecError(f"{name} ({preset}) is a grid, so options of searches do not go with it")
-    trials = enumerate_trials(space.combinations(), lambda combination: config.resolve(combination).flat())
-    configs = {trial.id: config.resolve(trial.config) for trial in trials}
-    types = {key: kind for one in configs.values() for key, kind in config.keys(one.method).items()}
+    resolved: list[TrialConfig] = []  # as they are enumerated: a second time costs as much again
+
+    def complete(combination: Mapping[str, Value]) -> Mapping[str, Value]:
+        resolved.append(config.resolve(combination))
+        return resolved[-1].flat()
+
+    trials = enumerate_trials(space.combinations(), complete)
+    configs = {trial.id: one for trial, one in zip(trials, resolved, strict=True)}
+    methods = dict.fromkeys(one.method for one in configs.values())
+    types = {key: kind for method in methods for key, kind in config.keys(method).items()}
+    free = {method: config.fusible(method) for method in methods}
     try:
         prospects = dict(zip(configs, preflight.prospects(list(configs.values()), Path(request.data)), strict=True))
     except (DataError, ValueError) as error:
@@ -47,8 +56,8 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
     _check_shown(sweep, sweep.headline(preset), metrics, types)
 
     def shape(trial: Trial) -> Hashable:
-        free = config.fusible(str(trial.config["method"]))
-        return (prospects[trial.id].steps, *((key, value) for key, value in trial.config.items() if key not in free))
+        but = free[str(trial.config["method"])]
+        return (prospects[trial.id].steps, *(item for item in trial.config.items() if item[0] not in but))
 
     groups = cohorts.group(trials, shape, lambda trial: stream_key(configs[trial.id]))
     firsts = [group[0][0].id for group in groups]

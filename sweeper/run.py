@@ -14,6 +14,7 @@ from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
 from sweeper.cutting import asked_cut
 from sweeper.files import StoreError
+from sweeper.patience import BRIEF, LONG, ONCE, Patience
 from sweeper.plan import GridPlan, Plan, SearchPlan, describe, recorded_cut, text
 from sweeper.progress import Progress
 from sweeper.schema import Columns
@@ -24,6 +25,8 @@ from sweeper.version import code_version
 
 COMPACT_ABOVE = 256
 """A sweep that ends with more files than this is compacted."""
+PATIENCE = "SWEEPER_PATIENCE"
+"""The environment variable for how many seconds a store is waited for that has stopped working."""
 LEAST_FREE = 64 << 20
 """Bytes that a local store's disk must have left before a run."""
 
@@ -42,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _show(request, plan, store)
         check_address(_address(request))
         _check_room(store)
+        store = Store(store.files.patient(_patience(), _say))
         if request.fresh:
             store.set_aside(plan.name)
         columns = store.prepare(plan.name, columns)
@@ -122,7 +126,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
                 dispatch(
                     part.feed,
                     data=os.path.abspath(request.data),
-                    checkpoints=store.files,
+                    checkpoints=store.files.patient(BRIEF),
                     checkpoint=partial(checkpoint_path, plan.name),
                     slots=part.slots,
                     limits=Limits(request.retries, request.save_every),
@@ -149,9 +153,27 @@ def _address(request: Request) -> str | None:
 
 
 def _say_how_to_go_on(plan: Plan, store: Store) -> None:
-    statuses = store.statuses(plan.name)
+    try:
+        statuses = Store(store.files.patient(ONCE)).statuses(plan.name)
+    except StoreError:
+        print(f"stopped: what is in {store.files.shown} cannot be read now; the same command continues")
+        return
     done = sum(statuses.get(trial, "failed") != "failed" for trial in plan.ids)
     print(f"stopped: {done} of {plan.total} trials are in {store.files.shown}; the same command continues")
+
+
+def _patience() -> Patience:
+    """SpecError where the variable is no number of seconds."""
+    said = os.environ.get(PATIENCE)
+    try:
+        return LONG if said is None else Patience(float(said))
+    except ValueError:
+        raise SpecError(f"{PATIENCE} must be seconds, but got {PATIENCE}={said}") from None
+
+
+def _say(line: str) -> None:
+    """Above the live view, which catches what is printed."""
+    print(line, flush=True)
 
 
 def _list() -> int:

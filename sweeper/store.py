@@ -1,14 +1,13 @@
-"""Rows -> Parquet: one file a cohort, overlaid by trial, always whole, read by plain pandas.
+"""Rows -> Parquet: one file a cohort, many of them folded into one, overlaid by trial, always whole, read by pandas.
 
 `STORE/trials/sweep=NAME/*.parquet` and `STORE/history/sweep=NAME/*.parquet`. The partition column `sweep` is in no
 file: one that repeats it makes reading the whole store fail.
 """
 
-import hashlib
 import os
 import re
+import uuid
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -17,6 +16,8 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeper.files import Files, StoreError
+from sweeper.folder import SUFFIX, contents_of, parse, read_tables, replace
+from sweeper.folding import Folding, Merge
 from sweeper.rows import (
     Records,
     by_end,
@@ -38,18 +39,17 @@ OWNED = (
     *("heatmaps/{}", "tables/{}", "trajectories/{}", "studies/{}"),
 )
 """All folders of one sweep in the store."""
-SUFFIX = ".parquet"
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
-_READERS = 8
-_ATTEMPTS = 20
 
 
 class Store:
-    """The rows of every sweep under one folder or URI. One writer a sweep; readers at any time."""
+    """The rows of every sweep under one folder or URI. Readers at any time; several writers lose no row, but only one
+    at a time sees to it that a trial is in one file."""
 
     def __init__(self, uri: str | os.PathLike[str] | Files) -> None:
         self.files = uri if isinstance(uri, Files) else Files(uri)
         self._index: dict[str, dict[str, tuple[str, ...]]] = {}
+        self._foldings: dict[str, Folding] = {}
 
     def prepare(self, sweep: str, columns: Columns) -> Columns:
         """Probe that the store takes writes and bring the sweep's files to one schema, the one to write from now on.
@@ -85,10 +85,10 @@ class Store:
 
     def records(self, sweep: str) -> tuple[list[dict[str, Any]], list[tuple[str, int, str, float]]]:
         """Every row and every (trial_id, epoch, metric, value) as plain values; none where there are none."""
-        rows, history = (_read_folder(self.files, f"{kind}/sweep={_checked(sweep)}") for kind in ("trials", "history"))
-        reports = [one_per_record(pa.concat_tables([table for _, table in history.values()]))] if history else []
+        rows, history = (read_tables(self.files, f"{kind}/sweep={_checked(sweep)}") for kind in ("trials", "history"))
+        reports = [one_per_record(pa.concat_tables(table for _, table in history.values()))] if history else []
         return (
-            _whole(rows).to_pylist() if rows else [],
+            _merged([table for _, table in rows.values()]).to_pylist() if rows else [],
             [tuple(report.values()) for table in reports for report in table.select(HISTORY.names).to_pylist()],
         )
 
@@ -96,7 +96,8 @@ class Store:
         """Lay the rows over those of the cohort's file. The same rows again change nothing, not even the file.
 
         A new row replaces the trial's old one wherever it is, except that a failed one never replaces a result.
-        Where it moves from one file to another (a plan cut anew), a plain reader may for a moment see both or neither.
+        Where it moves from one file to another (a plan cut anew, many files folded into one), a plain reader may for a
+        moment see both or neither.
         """
         name, folder = _checked(cohort) + SUFFIX, _trials(sweep)
         new = table_of(rows, columns)
@@ -114,16 +115,22 @@ class Store:
             for table in old:
                 self.files.write(f"{folder}/{other}", to_bytes(without(table, trials)))
         index.update(dict.fromkeys(trials, (name,)))
+        if "failed" not in merged["status"].to_pylist():  # such files are written again
+            for segment, table in self._folding(folder, _merged).add(name):
+                index.update(dict.fromkeys(table["trial_id"].to_pylist(), (segment,)))
 
     def write_history(self, sweep: str, cohort: str, records: Records) -> None:
         """Lay (trial_id, epoch, metric, value) records, tuples or four columns, over those of the cohort's file."""
-        path = f"{OWNED[1].format(_checked(sweep))}/{_checked(cohort)}{SUFFIX}"
+        name, folder = _checked(cohort) + SUFFIX, OWNED[1].format(_checked(sweep))
+        path = f"{folder}/{name}"
         old = self.files.read(path)
         new = history_of(records)
         tables = [new] if old is None else [from_bytes(old)[1], new]
         data = to_bytes(one_per_record(pa.concat_tables(tables)))
         if data != old:
             self.files.write(path, data)
+        for _ in self._folding(folder, lambda tables: one_per_record(pa.concat_tables(tables))).add(name):
+            pass
 
     def compact(self, sweep: str) -> str | None:
         """All rows of the sweep in one file, whose name is returned; None where there are no rows.
@@ -132,17 +139,15 @@ class Store:
         file, and should read again; `load` does so itself.
         """
         folder = _trials(sweep)
-        found = _read_folder(self.files, folder)
-        if not found:
+        contents = contents_of(self.files, folder)
+        if not contents:
             return None
-        rows = _whole(found)
-        data = to_bytes(rows)
-        name = f"compact-{hashlib.sha256(data).hexdigest()[:16]}{SUFFIX}"
-        if list(found) != [name]:
-            self.files.write(f"{folder}/{name}", data)
-        for old in found:
-            if old != name:
-                self.files.delete(f"{folder}/{old}")
+        tables = [table for _, table in parse(self.files, folder, contents).values()]
+        rows = _merged(tables)
+        name = next(iter(contents))
+        if len(contents) > 1 or not rows.equals(tables[0]):
+            name = f"compact-{uuid.uuid4().hex[:16]}{SUFFIX}"
+            replace(self.files, folder, contents, name, rows)
         self._index[sweep] = dict.fromkeys(rows["trial_id"].to_pylist(), (name,))
         return name
 
@@ -156,7 +161,7 @@ class Store:
 
     def _scan(self, sweep: str) -> tuple[dict[str, tuple[pa.Schema, pa.Table]], list[Columns]]:
         """Every file's schema with its trials and statuses, and the distinct sets of columns among them."""
-        found = _read_folder(self.files, _trials(sweep), ["trial_id", "status"])
+        found = read_tables(self.files, _trials(sweep), ["trial_id", "status"])
         distinct = {schema.serialize().to_pybytes(): schema for schema, _ in found.values()}
         try:
             return found, [columns_of(schema) for schema in distinct.values()]
@@ -168,6 +173,9 @@ class Store:
             f"store {self.files.shown} holds rows of sweep {sweep!r} in another code's schema: {error}; "
             "use another --store, or --fresh to set them aside"
         )
+
+    def _folding(self, folder: str, merge: Merge) -> Folding:
+        return self._foldings.setdefault(folder, Folding(self.files, folder, merge))
 
     def _rows(self, folder: str, name: str) -> list[pa.Table]:
         """The one table of a file, or none where there is no such file."""
@@ -185,7 +193,7 @@ def load(name: str | Sequence[str], store: str | os.PathLike[str] | Files = "res
     files = store if isinstance(store, Files) else Files(store)
     tables = []
     for sweep in [name] if isinstance(name, str) else name:
-        rows = _whole(_there(files, "trials", sweep))
+        rows = _merged([table for _, table in _there(files, "trials", sweep).values()])
         tables.append(rows.append_column("sweep", pa.array([sweep] * len(rows), pa.string())))
     try:
         return pa.concat_tables(tables, promote_options="permissive").to_pandas()
@@ -212,35 +220,16 @@ def _trials(sweep: str) -> str:
 
 def _there(files: Files, kind: str, sweep: str) -> dict[str, tuple[pa.Schema, pa.Table]]:
     """The sweep's files of this kind. StoreError where there are none, with the sweeps that are there."""
-    found = _read_folder(files, f"{kind}/sweep={_checked(sweep)}")
+    found = read_tables(files, f"{kind}/sweep={_checked(sweep)}")
     if not found:
         names = [name.removeprefix("sweep=") for name in files.list(kind) if name.startswith("sweep=")]
         raise StoreError(f"store {files.shown}: no {kind} of sweep {sweep!r}; there are: {', '.join(names) or 'none'}")
     return found
 
 
-def _read_folder(files: Files, folder: str, columns: list[str] | None = None) -> dict[str, tuple[pa.Schema, pa.Table]]:
-    """Every file's schema and rows, by name; listed again where a writer moved rows between listing and reading."""
-
-    def read(name: str) -> tuple[pa.Schema, pa.Table] | None:
-        data = files.read(f"{folder}/{name}")
-        try:
-            return None if data is None else from_bytes(data, columns)
-        except SchemaError as error:
-            raise StoreError(f"store {files.shown}: cannot use '{folder}/{name}': {error}") from error
-
-    for _ in range(_ATTEMPTS):
-        names = [name for name in files.list(folder) if name.endswith(SUFFIX)]
-        with ThreadPoolExecutor(_READERS) as pool:
-            found = dict(zip(names, pool.map(read, names), strict=True))
-        if None not in found.values():
-            return {name: item for name, item in found.items() if item is not None}
-    raise StoreError(f"store {files.shown}: files in '{folder}' keep vanishing while they are read")
-
-
-def _whole(found: Mapping[str, tuple[pa.Schema, pa.Table]]) -> pa.Table:
+def _merged(tables: Sequence[pa.Table]) -> pa.Table:
     """All rows, one a trial: a result before a failure, then the one that ended last."""
-    return one_per_trial(by_end(unite([table for _, table in found.values()])))
+    return one_per_trial(by_end(unite(tables)))
 
 
 def _index(found: Mapping[str, tuple[pa.Schema, pa.Table]]) -> dict[str, tuple[str, ...]]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 from sweeper.spec import SpecError, Value
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -45,5 +47,4 @@ def enumerate_trials(
 
 def content_hash(content: object) -> str:
     """16 hexadecimal digits that depend on the content alone; floats count by their shortest text."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()[:16]

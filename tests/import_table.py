@@ -97,10 +97,17 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.journal": Rule(
         may=("optuna", "sweeper.search"), never=("ray", "torch", "trainables", "pandas", "pyarrow")
     ),
-    "sweeper.files": Rule(may=("pyarrow",), never=("ray", "torch", "trainables")),
+    "sweeper.patience": Rule(never=PLANNING),
+    "sweeper.disk": Rule(never=PLANNING),
+    "sweeper.files": Rule(may=("pyarrow", "sweeper.disk", "sweeper.patience"), never=("ray", "torch", "trainables")),
     "sweeper.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
     "sweeper.rows": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:2]), never=("ray", "torch", "trainables")),
-    "sweeper.store": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:3]), never=("ray", "torch", "trainables")),
+    "sweeper.folder": Rule(may=("pyarrow", "sweeper.patience", *STORAGE[:3]), never=("ray", "torch", "trainables")),
+    "sweeper.folding": Rule(may=("pyarrow", "sweeper.folder", *STORAGE[:3]), never=("ray", "torch", "trainables")),
+    "sweeper.store": Rule(
+        may=("pyarrow", "pandas", "numpy", "sweeper.folder", "sweeper.folding", *STORAGE[:3]),
+        never=("ray", "torch", "trainables"),
+    ),
     "sweeper.heatmap": Rule(
         may=("pandas", "numpy", "matplotlib", "sweeper.spec", *STORAGE[:4]), never=("ray", "torch", "trainables")
     ),

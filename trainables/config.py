@@ -6,10 +6,11 @@ Every key is a field of exactly one of `trainables.sections`, of `Views`, or of 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainables.catalog import METHODS
@@ -67,9 +68,7 @@ class TrialConfig:
     def flat(self) -> dict[str, Value]:
         """Every key and its value, defaults included; `resolve` takes it back."""
         parts = (self.data, self.encoder, self.training, self.views, self.evaluation, self.options)
-        return {"method": self.method} | {
-            key: value for part in parts for key, value in dataclasses.asdict(part).items()
-        }
+        return {"method": self.method} | {key: value for part in parts for key, value in vars(part).items()}
 
 
 def resolve(given: Mapping[str, Value]) -> TrialConfig:
@@ -83,12 +82,9 @@ def resolve(given: Mapping[str, Value]) -> TrialConfig:
         if key not in known:
             raise ValueError(f"no key '{key}'{nearest(key, known)}; {method} has: {', '.join(sorted(known))}")
     parts = {
-        name: section(
-            **{
-                f.name: _typed(f.name, given[f.name], known[f.name])
-                for f in dataclasses.fields(section)
-                if f.name in given
-            }
+        name: _section(
+            section,
+            {key: _typed(key, given[key], kind) for key, kind in _fields(section).items() if key in given},
         )
         for name, section in _sections(str(method)).items()
     }
@@ -99,8 +95,7 @@ def keys(method: str) -> dict[str, type]:
     """Every key of a method's trials and its type: bool, int, float or str (None apart)."""
     found: dict[str, type] = {"method": str}
     for section in _sections(method).values():
-        hints = typing.get_type_hints(section)
-        found |= {field.name: _plain_type(hints[field.name]) for field in dataclasses.fields(section)}
+        found |= _fields(section)
     return found
 
 
@@ -128,6 +123,31 @@ def parse(key: str, text: str) -> Value:
     except ValueError:
         noun = {int: "a whole number", float: "a number"}[kind]
         raise ValueError(f"{key} must be {noun}, but got {key}={text}") from None
+
+
+@functools.cache
+def _fields(section: type) -> Mapping[str, type]:
+    """A section's keys and their types."""
+    hints = typing.get_type_hints(section)
+    return {one.name: _plain_type(hints[one.name]) for one in dataclasses.fields(section)}
+
+
+@dataclass(frozen=True)
+class _Said:
+    section: type
+    text: str
+    """Of the values: it tells 1 from 1.0 and from True."""
+    values: Mapping[str, Value] = field(compare=False)
+
+
+def _section(section: type, values: Mapping[str, Value]) -> Any:
+    """One object for all trials that agree in it: they are many, and its checks cost time."""
+    return _made(_Said(section, repr(values), values))
+
+
+@functools.lru_cache(maxsize=4096)
+def _made(said: _Said) -> Any:
+    return said.section(**said.values)
 
 
 def _sections(method: str) -> dict[str, type]:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.files import STALE_SECONDS, Files, StoreError
+from sweeper import disk
+from sweeper.disk import STALE_SECONDS
+from sweeper.files import Files, StoreError
+from sweeper.patience import Patience
 
 
 def test_absent_is_none_and_written_reads_back(tmp_path):
@@ -136,3 +139,67 @@ def test_free_bytes_of_a_folder_that_is_not_there_yet(tmp_path):
 def test_credentials_are_not_shown():
     files = Files("s3://KEY:SECRET@bucket/store?endpoint_override=localhost%3A1&scheme=http")
     assert files.shown == "s3://bucket/store" and "SECRET" not in repr(files)
+
+
+SOON = Patience(5.0, first=0.001)
+
+
+def test_what_fails_for_a_while_is_waited_for_and_said_once(tmp_path, monkeypatch):
+    said, left = list[str](), [errno.ENOSPC, errno.EIO, errno.ESTALE]
+    files, sync = Files(tmp_path).patient(SOON, said.append), os.fsync
+
+    def full(number: int) -> None:
+        if left:
+            raise OSError(left[0], os.strerror(left.pop(0)))
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", full)
+    files.write("x", b"new")
+    assert files.read("x") == b"new" and os.listdir(tmp_path) == ["x"] and not left
+    waits, goes_on = said
+    assert waits.endswith("cannot write 'x': No space left on device; trying again for 5 s")
+    assert goes_on == f"store {tmp_path} works again, after 0 s"
+
+
+def test_what_cannot_pass_is_an_error_at_once(tmp_path):
+    said = list[str]()
+    (tmp_path / "a").write_text("no folder")
+    with pytest.raises(StoreError, match=r"File exists|Not a directory"):
+        Files(tmp_path).patient(Patience(60.0), said.append).write("a/b", b"")
+    assert said == []
+
+
+def test_patience_goes_to_a_worker_and_what_listens_stays(tmp_path):
+    files = pickle.loads(pickle.dumps(Files(tmp_path).patient(SOON, lambda line: None)))
+    assert files.patience == SOON
+    files.write("x", b"1")
+
+
+def test_only_what_was_read_is_deleted(tmp_path):
+    """What another writer has put there since stays, under a name of its own where it has to."""
+    files = Files(tmp_path)
+    for name in ("same", "gone", "other"):
+        files.write(f"a/{name}.parquet", b"read")
+    files.delete("a/gone.parquet")
+    files.write("a/other.parquet", b"written since")
+    for name in ("same", "gone", "other"):
+        files.delete_same(f"a/{name}.parquet", b"read")
+    (left,) = files.list("a")
+    assert files.read(f"a/{left}") == b"written since" and left.startswith("other-") and left.endswith(".parquet")
+
+
+def test_what_a_killed_writer_set_aside_comes_back(tmp_path, monkeypatch):
+    files = Files(tmp_path)
+    files.write("a/c0.parquet", b"rows")
+    with monkeypatch.context() as patch:
+        for name in ("read_bytes", "unlink"):
+            patch.setattr(Path, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(disk, "_bring_back", lambda _: None)
+        with pytest.raises(KeyboardInterrupt):
+            files.delete_same("a/c0.parquet", b"rows")
+    files.tidy()
+    assert files.list("a") == []
+    monkeypatch.setattr(disk, "STALE_SECONDS", -1.0)
+    files.tidy()
+    (back,) = files.list("a")
+    assert files.read(f"a/{back}") == b"rows" and back.startswith("c0-") and back.endswith(".parquet")

@@ -203,7 +203,7 @@ def test_a_crash_within_compaction_is_put_right(store, monkeypatch):
         store.write("grid", cohort, [row(cohort)], COLUMNS)
     before = load("grid", store.files)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Files, "delete", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Files, "delete_same", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         store.compact("grid")
     assert len(store.files.list("trials/sweep=grid")) == 4
     pd.testing.assert_frame_equal(load("grid", store.files), before)

@@ -10,8 +10,10 @@ import time
 
 import pandas as pd
 import pytest
+from pyarrow import fs
 
 from sweeper.files import Files, StoreError
+from sweeper.patience import LONG, Patience
 from sweeper.store import Store, load
 from tests.sweeper.test_store import COLUMNS, row
 
@@ -76,37 +78,54 @@ def test_kill_9_leaves_only_whole_files(tmp_path):
         assert len(Store(tmp_path).statuses("grid")) == len(frame)
 
 
-def test_s3(monkeypatch):
-    server_module = pytest.importorskip("moto.server")
-    from pyarrow import fs
-
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+@pytest.fixture(scope="module")
+def s3():
+    """The URI of a store in a bucket of a real S3 server, and that server."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    _, port = server.get_host_and_port()
+    options = f"endpoint_override=127.0.0.1%3A{port}&scheme=http&region=us-east-1"
+    fs.FileSystem.from_uri(f"s3://KEY:SECRET@?{options}&allow_bucket_creation=true")[0].create_dir("bucket1")
+    yield f"s3://KEY:SECRET@bucket1/store?{options}", server
+    server.stop()
+
+
+def test_s3(s3):
+    uri, _ = s3
+    store = Store(uri)
+    store.prepare("grid", COLUMNS)
+    store.write("grid", "c0", [row("a"), row("b", "failed")], COLUMNS)
+    store.write("grid", "c1", [row("b", nu=math.inf)], COLUMNS)
+    assert load("grid", uri)["nu"].tolist() == [3.0, math.inf] and store.files.free_bytes() is None
+    key, query = uri.split("?")
+    assert len(pd.read_parquet(f"{key}/trials/sweep=grid?{query}")) == 2
+    store.compact("grid")
+    assert len(store.files.list("trials/sweep=grid")) == 1
+    target = store.set_aside("grid")
+    assert store.files.list(f"{target}/trials/sweep=grid") and store.statuses("grid") == {}
+    with pytest.raises(StoreError, match=r"store s3://bucket2/store: cannot write") as caught:
+        Files(uri.replace("bucket1", "bucket2"), LONG).check_writable()
+    assert "SECRET" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_s3_that_goes_away_for_a_while(s3):
+    """Longer than the client of S3 tries by itself (6 s)."""
+    uri, server = s3
+    said = list[str]()
+    store = Store(Files(uri, Patience(40.0), said.append))
+    store.prepare("away", COLUMNS)
+    _, port = server.get_host_and_port()
+    server.stop()
+    again = type(server)(ip_address="127.0.0.1", port=port, verbose=False)
+    timer = threading.Timer(9.0, again.start)
+    timer.start()
     try:
-        _, port = server.get_host_and_port()
-        options = f"endpoint_override=127.0.0.1%3A{port}&scheme=http&region=us-east-1"
-        uri = f"s3://KEY:SECRET@bucket1/store?{options}"
-        fs.S3FileSystem(
-            access_key="KEY",
-            secret_key="SECRET",
-            endpoint_override=f"127.0.0.1:{port}",
-            scheme="http",
-            region="us-east-1",
-            allow_bucket_creation=True,
-        ).create_dir("bucket1")
-        store = Store(uri)
-        store.prepare("grid", COLUMNS)
-        store.write("grid", "c0", [row("a"), row("b", "failed")], COLUMNS)
-        store.write("grid", "c1", [row("b", nu=math.inf)], COLUMNS)
-        assert load("grid", uri)["nu"].tolist() == [3.0, math.inf] and store.files.free_bytes() is None
-        key, query = uri.split("?")
-        assert len(pd.read_parquet(f"{key}/trials/sweep=grid?{query}")) == 2
-        store.compact("grid")
-        assert len(store.files.list("trials/sweep=grid")) == 1
-        target = store.set_aside("grid")
-        assert store.files.list(f"{target}/trials/sweep=grid") and store.statuses("grid") == {}
-        with pytest.raises(StoreError, match=r"store s3://bucket2/store: cannot write") as caught:
-            Files(uri.replace("bucket1", "bucket2")).check_writable()
-        assert "SECRET" not in str(caught.value) and "\n" not in str(caught.value)
+        store.write("away", "c0", [row("a")], COLUMNS)
+        assert load("away", uri)["trial_id"].tolist() == ["a"]
+        assert "NETWORK_CONNECTION" in said[0] and "trying again" in said[0] and "works again" in said[1], said
+        assert len(said) == 2 and "SECRET" not in "".join(said)
     finally:
-        server.stop()
+        timer.join()
+        again.stop()
+        server.start()

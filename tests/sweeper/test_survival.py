@@ -137,7 +137,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_disk_that_fills_up(run: Sweeps, undisturbed: Path, small_disk: Path) -> None:
+def test_a_disk_that_fills_up(
+    run: Sweeps, undisturbed: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWEEPER_PATIENCE", "2")
     store = small_disk / "store"
     sweep = run.start(store, *GRID)
     sweep.wait_until(lambda: row_files(store), "a cohort")
@@ -148,6 +151,7 @@ def test_a_disk_that_fills_up(run: Sweeps, undisturbed: Path, small_disk: Path) 
     assert outcome.status == 1, outcome
     (line,) = outcome.err.splitlines()
     assert line.startswith(f"error: store {store}: cannot write") and "No space left on device" in line, outcome
+    assert "No space left on device; trying again for 2 s" in outcome.out, outcome
     assert "the same command continues" in outcome.out and "Traceback" not in outcome.out, outcome
     assert 0 < len(kept) < 27 and set(kept["status"]) == {"finished"} and survivors(sweep) == []
     again = run.run(store, *GRID)

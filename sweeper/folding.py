@@ -1,0 +1,53 @@
+"""Small files of a running sweep -> larger ones, now and then: a row is rewritten once a level, not once a file."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from sweeper.files import Files
+from sweeper.folder import SUFFIX, read_all, replace
+from sweeper.rows import from_bytes
+
+MANY = 64
+"""So many files of one level become one of the next."""
+LARGEST = 32 << 20
+"""Bytes of a file that is folded no more."""
+Merge = Callable[[Sequence[pa.Table]], pa.Table]
+
+
+class Folding:
+    """The files that one writer has put into one folder, in levels by how often they have been folded.
+
+    A writer folds none but its own, however many others write there. See `replace` for why no row is lost.
+    """
+
+    def __init__(self, files: Files, folder: str, merge: Merge) -> None:
+        self._files, self._folder, self._merge = files, folder, merge
+        self._levels: list[dict[str, None]] = []
+
+    def add(self, name: str) -> Iterator[tuple[str, pa.Table]]:
+        """This file is there now. Gives the files that this and others were folded into, with what they hold."""
+        if any(name in level for level in self._levels):
+            return
+        for depth in range(len(self._levels) + 1):
+            if depth == len(self._levels):
+                self._levels.append({})
+            level = self._levels[depth]
+            level[name] = None
+            if len(level) < MANY:
+                return
+            names = list(level)
+            level.clear()
+            contents = read_all(self._files, self._folder, names)
+            if len(contents) < 2:  # another writer has compacted them
+                level |= dict.fromkeys(contents)
+                return
+            merged = self._merge([from_bytes(data)[1] for data in contents.values()])
+            name = f"segment-{uuid.uuid4().hex[:16]}{SUFFIX}"
+            size = replace(self._files, self._folder, contents, name, merged)
+            yield name, merged
+            if size > LARGEST:
+                return

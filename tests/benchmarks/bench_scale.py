@@ -1,0 +1,199 @@
+"""How far a sweep goes: planned, expanded and dispatched with training that reports at once.
+
+python -m tests.benchmarks.bench_scale [--trials 100000] [--size 32] [--alone 400] [--folder DIR]
+
+The anomaly grid on the digits over ever more seeds, through the real plan, dispatch, collector and store. At each
+tenth: milliseconds a trial, the driver's memory, and files in the store. Beside it the same without folding, and Ray
+Tune alone, a function trial a model, as the cost of a trial without this service. Each in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+METRICS = (*(f"auroc_{score}" for score in ("joint", "dir", "rad", "variance", "entropy")), "posterior_entropy", "loss")
+GRID = 560
+"""Trials a seed."""
+
+
+def main(options: argparse.Namespace) -> None:
+    results = {case: measured(case, options) for case in ("service", "loose", "tune")}
+    ours, loose, tune = (results[case] for case in ("service", "loose", "tune"))
+    print(f"Tune's cost of a trial over ours: {tune / ours:.1f}; ours without folding over ours: {loose / ours:.2f}")
+
+
+def measured(case: str, options: argparse.Namespace) -> float:
+    """Milliseconds a trial of the dispatch, after printing what the case prints."""
+    command = [sys.executable, "-m", "tests.benchmarks.bench_scale", "--case", case]
+    for name in ("trials", "size", "alone", "folder"):
+        command += [f"--{name}", str(getattr(options, name))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        last = ""
+        for line in process.stdout:
+            if last:
+                print(last, flush=True)
+            last = line.rstrip()
+    assert process.returncode == 0, f"{case} ended with {process.returncode}: {last}"
+    return float(json.loads(last)["ms"])
+
+
+def report_at_once(cohort: str, task: Mapping[str, Any], *, place: object) -> None:
+    """`trainables.ray_train.run_cohort` without the training."""
+    from ray import tune
+
+    values = {"status": "finished", "epochs_run": 1, "error": None, "seconds": 0.0, "schedule": None}
+    members = [values | {"metrics": {name: random.random() for name in METRICS}} for _ in task["own"]]
+    report = {"epoch": 1, "members": members, "seconds": 0.0, "done": True}
+    about = {"device": "cpu", "host": socket.gethostname(), "pid": os.getpid()}
+    tune.report({"report": report, **about, "started": datetime.now(UTC).isoformat()})
+
+
+def service(options: argparse.Namespace, store: str) -> float:
+    """Plan, expand and dispatch; milliseconds a trial of the latter."""
+    from sweeper import cohorts, dispatch, findings
+    from sweeper.cluster import connected, slots
+    from sweeper.cohorts import Cut
+    from sweeper.collect import Collector
+    from sweeper.command import parse
+    from sweeper.feed import Queue
+    from sweeper.plan import GridPlan
+    from sweeper.prepare import prepare
+    from sweeper.progress import Progress
+    from sweeper.stopping import Stopping
+    from sweeper.store import Store, checkpoint_path
+    from sweeper.version import code_version
+
+    class Meter(Collector):
+        """A collector that says at each tenth how it goes."""
+
+        def told(self, total: int) -> Meter:
+            self._total, self._done, self._tenth, self._since = total, 0, 0, time.perf_counter()
+            return self
+
+        def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
+            super().reported(cohort, message)
+            self._done += len(self._feed.cohorts[cohort].trials)
+            if 10 * self._done // self._total > self._tenth:
+                now, count = time.perf_counter(), self._done - self._total * self._tenth / 10
+                self._tenth = 10 * self._done // self._total
+                files = [len(self._store.files.list(f"{kind}/sweep=anomaly_grid")) for kind in ("trials", "history")]
+                each = 1000 * (now - self._since) / count
+                print(f"{self._done:10,} {each:10.2f} {memory():12.0f} {files[0]:9} {files[1]:8}", flush=True)
+                self._since = time.perf_counter()
+
+    seeds = ",".join(map(str, range(math.ceil(options.trials / GRID))))
+    words = ["anomaly_grid", "--preset", "digits", "--axis", f"seed={seeds}", "--store", store]
+    begun, before = time.perf_counter(), memory()
+    store_of = Store(store)
+    plan, columns = prepare(parse(words), store_of)
+    planned = time.perf_counter()
+    assert isinstance(plan, GridPlan)
+    cuts = [Cut(options.size, options.size)] * len(plan.groups)
+    feed = Queue(cohorts.remaining(cohorts.cut(plan.groups, cuts), plan.statuses))
+    cut = time.perf_counter()
+    print(
+        f"{options.case}: {plan.total:,} trials planned in {planned - begun:.1f} s "
+        f"({1e6 * (planned - begun) / plan.total:.0f} us a trial, {memory() - before:.0f} MiB), "
+        f"cut into {len(feed.cohorts):,} cohorts in {cut - planned:.1f} s"
+    )
+    print(f"{'trials':>10} {'ms a trial':>10} {'driver MiB':>12} {'row files':>9} {'history':>8}", flush=True)
+    columns = store_of.prepare(plan.name, columns)
+    dispatch.run_cohort = report_at_once
+    with connected(None) as scratch, Path(os.devnull).open("w") as nothing:
+        from rich.console import Console
+
+        progress = Progress(plan.total, 0, "auroc_joint", "maximize", "scale", console=Console(file=nothing))
+        listener = Meter(store_of, plan.name, columns, feed, progress, code_version()).told(plan.total)
+        begun = time.perf_counter()
+        dispatch.dispatch(
+            feed,
+            data="data",
+            checkpoints=store_of.files,
+            checkpoint=partial(checkpoint_path, plan.name),
+            slots=slots(None, None),
+            limits=dispatch.Limits(3, 60.0),
+            scratch=scratch,
+            stopping=Stopping(),
+            listener=listener,
+        )
+        took = time.perf_counter() - begun
+    begun = time.perf_counter()
+    store_of.prepare(plan.name, columns)
+    rows = findings.rows_of(store_of.files, plan.name, plan.ids)
+    assert len(rows) == plan.total and set(rows["status"]) == {"finished"}
+    print(f"all rows read in {time.perf_counter() - begun:.1f} s; {1000 * took / plan.total:.2f} ms a trial dispatched")
+    return 1000 * took / plan.total
+
+
+def tune_alone(options: argparse.Namespace) -> float:
+    """Milliseconds a trial of as many function trials, actors reused, nothing kept."""
+    from sweeper.cluster import connected
+
+    with connected(None) as scratch:
+        from ray import tune
+
+        def train(config: dict[str, Any]) -> None:
+            tune.report({name: random.random() for name in METRICS})
+
+        begun, before = time.perf_counter(), memory()
+        tune.Tuner(
+            tune.with_resources(train, {"CPU": 1}),
+            param_space={"index": tune.grid_search(list(range(options.alone)))},
+            tune_config=tune.TuneConfig(reuse_actors=True),
+            run_config=tune.RunConfig(storage_path=scratch, name="tune", verbose=0),
+        ).fit()
+        took = time.perf_counter() - begun
+    each = 1000 * took / options.alone
+    print(
+        f"Tune alone: {options.alone:,} trials, {each:.1f} ms a trial, {memory() - before:.0f} MiB more on the driver"
+    )
+    return each
+
+
+def memory() -> float:
+    """MiB of this process."""
+    return float(psutil.Process().memory_info().rss) / 2**20
+
+
+def run(options: argparse.Namespace) -> None:
+    if options.case == "tune":
+        each = tune_alone(options)
+    else:
+        if options.case == "loose":
+            from sweeper import folding
+
+            folding.MANY = 10**9
+        with tempfile.TemporaryDirectory(dir=options.folder or None) as store:
+            each = service(options, store)
+    print(json.dumps({"ms": each}))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=100_000)
+    parser.add_argument("--size", type=int, default=32, help="members of a cohort")
+    parser.add_argument("--alone", type=int, default=400, help="trials of Tune alone")
+    parser.add_argument("--folder", default="", help="a folder of the disk to measure; by default a temporary one")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.case:
+        run(arguments)
+    else:
+        main(arguments)

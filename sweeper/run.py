@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from sweeper import cohorts, findings, spec
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan, columns = prepare(request, store)
         if request.plan:
             return _show(request, plan, store)
+        request = replace(request, data=os.path.abspath(request.data))  # before anything leaves this folder
         check_address(_address(request))
         _check_room(store)
         if request.fresh:
@@ -121,7 +123,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
                 stopping.check()
                 dispatch(
                     part.feed,
-                    data=os.path.abspath(request.data),
+                    data=request.data,
                     checkpoints=store.files,
                     checkpoint=partial(checkpoint_path, plan.name),
                     slots=part.slots,

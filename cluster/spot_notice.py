@@ -3,8 +3,8 @@
     python cluster/spot_notice.py --cloud aws     # asks until there is a notice
     python cluster/spot_notice.py --now           # there is one: the `preStop` of a pod
 
-Ray then places nothing new on the node, so that a cohort which ends there goes on elsewhere. A container is one Ray node;
-where there are several, `--raylet PID` says which is meant, and only what descends from that process is stopped.
+Ray then places nothing new on the node, so that a cohort which ends there goes on elsewhere. A container is one node;
+where there are several, `--raylet PID` says which is meant. Only what descends from its raylet is stopped.
 """
 
 from __future__ import annotations

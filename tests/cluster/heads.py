@@ -103,7 +103,7 @@ class Head:
             words.append(f"--autoscaling-config={self._own(scaling)}")
         self.started = [Started(self.home, self.environment(), *words)]
         try:
-            wait_until(self._answers if jobs else self.started[0].up, "head", self.started[0])
+            wait_until(lambda: self.started[0].up() and (not jobs or self._answers()), "head", self.started[0])
         except AssertionError:
             self.end()
             raise
@@ -117,7 +117,7 @@ class Head:
         return one
 
     def environment(self) -> dict[str, str]:
-        """Of a terminal that has the token, and of the nodes themselves: this Python is `python`, our code on no path."""
+        """Of a terminal that has the token, and of the nodes: this Python is `python`, our code on no path."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         return {**kept, **QUICK, **self.key(), "PATH": path, "OMP_NUM_THREADS": "1"}

@@ -21,6 +21,7 @@ SWEEP = (
 
 
 def test_nodes_come_for_pending_cohorts_are_shared_and_go_when_idle(tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp_cors", reason="jobs are taken by ray[default]")
     with head(cores=0, scaling=FOLDER / "local.yaml") as cluster:
         [begun] = cluster.started
         assert len(begun.raylets()) == 1  # the head's own, which has no cores

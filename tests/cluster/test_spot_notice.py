@@ -70,7 +70,7 @@ def metadata() -> Iterator[str]:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
-    """Processes that save when they are asked to end: one that trains, a slow one, an agent of Ray's, somebody's own."""
+    """Processes that save when they are asked to end: two that train, an agent of Ray's, somebody's own."""
     titles = {
         "quick": ("ray::cohort", 0),
         "slow": ("ray::cohort", 30),

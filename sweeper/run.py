@@ -100,12 +100,12 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
 
 def _train(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> None:
     """Every trial that is left, over the cluster, into the store."""
-    from sweeper.dispatch import Limits, dispatch  # here: they import Ray, whose environment `connected` sets
-    from sweeper.feeding import legs
-
     address = _address(request)
     print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
     with connected(address) as scratch, stopping.on_signals():  # again: Ray brings a handler of its own
+        from sweeper.dispatch import Limits, dispatch  # here: they import Ray, whose environment `connected` sets
+        from sweeper.feeding import legs
+
         parts = legs(request, plan, store, slots(request.fraction, address))
         progress = Progress(
             total=plan.total,

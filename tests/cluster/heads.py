@@ -13,7 +13,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,19 @@ class Started:
 
     def raylets(self) -> list[psutil.Process]:
         """One for each node."""
-        return [process for process in self.processes() if process.name() == "raylet"]
+        return [process for process in self.processes() if title(process).split(" ")[0].endswith("/raylet")]
 
     def trainers(self) -> list[psutil.Process]:
         """Those that train a cohort at this moment."""
-        return [process for process in self.processes() if title(process).startswith(TRAINERS)]
+        return _trainers(self.processes())
+
+    def together(self) -> int:
+        """Of the node that trains most cohorts at this moment: how many. Ray's workers are children of the raylet."""
+        counts = [0]
+        for raylet in self.raylets():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                counts.append(len(_trainers(raylet.children())))
+        return max(counts)
 
     def kill(self) -> None:
         """kill -9 to all of it at once, as when the power goes."""
@@ -95,7 +103,7 @@ class Head:
         port, dashboard, agent = _free_ports(3)
         self.address, self.gcs = f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}"
         words = [
-            *("--head", f"--num-cpus={cores}", f"--temp-dir={self.home / 'ray'}", "--node-ip-address=127.0.0.1"),
+            *("--head", f"--num-cpus={cores}", f"--temp-dir={self.home / 'ray'}"),
             *(f"--port={port}", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"),
             f"--include-dashboard={jobs}",
         ]
@@ -110,8 +118,7 @@ class Head:
 
     def node(self, cores: int = 1) -> Started:
         """A node joins; returns once it is part of the cluster."""
-        words = [f"--address={self.gcs}", f"--num-cpus={cores}", "--node-ip-address=127.0.0.1"]
-        one = Started(self.home, self.environment(), *words)
+        one = Started(self.home, self.environment(), f"--address={self.gcs}", f"--num-cpus={cores}")
         self.started.append(one)
         wait_until(one.up, "node", one)
         return one
@@ -204,6 +211,10 @@ def head(cores: int = 2, jobs: bool = True, scaling: Path | None = None) -> Iter
         yield made
     finally:
         made.end()
+
+
+def _trainers(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    return [process for process in processes if title(process).startswith(TRAINERS)]
 
 
 def _free_ports(count: int) -> list[int]:

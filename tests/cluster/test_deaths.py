@@ -29,8 +29,8 @@ def run() -> Iterator[Sweeps]:
 def give_notice(cluster: Head, node: Started) -> subprocess.CompletedProcess[str]:
     """What a node's container does when its machine is to be taken away."""
     [raylet] = node.raylets()
-    command = [sys.executable, ROOT / "cluster/spot_notice.py", "--now", "--grace", "15", "--raylet", str(raylet.pid)]
-    return subprocess.run(command, env=cluster.environment(), capture_output=True, text=True)
+    command = [sys.executable, "cluster/spot_notice.py", "--now", "--grace", "15", "--raylet", str(raylet.pid)]
+    return subprocess.run(command, cwd=ROOT, env=cluster.environment(), capture_output=True, text=True)
 
 
 def test_a_head_and_its_nodes_die(run: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def listening(sweep: Sweep) -> dict[str, set[str]]:
     for process in sweep.processes():
         for one in process.net_connections(kind="inet"):
             if one.status == psutil.CONN_LISTEN:
-                found.setdefault(process.name(), set()).add(f"{one.laddr.ip}:{one.laddr.port}")
+                found.setdefault(process.name(), set()).add(f"{one.laddr.ip.removeprefix('::ffff:')}:{one.laddr.port}")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -14,10 +15,8 @@ import psutil
 import pytest
 
 from sweeper import store
-from sweeper.files import Files
+from sweeper.files import Files, StoreError
 from tests.sweeper.sweeps import ROOT, Sweep, Sweeps, sweeps
-
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 
 SMALL = [
     *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3", "--set", "normal_class=0", "--set", "epochs=300"),
@@ -74,6 +73,8 @@ def ask(address: str, **mine: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(200)
 def test_a_sweep_into_s3_that_is_continued_and_read(
     run: Sweeps, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,3 +110,14 @@ def test_a_sweep_into_s3_that_is_continued_and_read(
     pictures = files.list("heatmaps/anomaly_grid")
     assert {"auroc_joint.parquet", "auroc_joint.png"} <= set(pictures), pictures
     assert files.list("checkpoints/sweep=anomaly_grid") == []
+
+
+def test_google_cloud_storage_is_opened_and_named_where_it_does_not_answer() -> None:
+    """There is none to test against: that it is asked, and what is said of it."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        options = f"endpoint_override=127.0.0.1:{bound.getsockname()[1]}&scheme=http&retry_limit_seconds=0.2"
+        files = Files(f"gs://anonymous@bucket1/results?{options}")
+        with pytest.raises(StoreError, match=r"store gs://bucket1/results: cannot write '\.probe-.*connect to server"):
+            files.check_writable()
+    assert files.free_bytes() is None and files.address("a/b") == f"gs://anonymous@bucket1/results/a/b?{options}"

@@ -18,9 +18,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 SWEEP = (
     *("anomaly_grid", "--preset", "digits", "--axis", "beta=0.5,1,2", "--axis", "nu=0.5,3"),
-    *("--axis", "normal_class=0,1,2", "--set", "epochs=100", "--cohort", "2"),
+    *("--axis", "normal_class=0,1,2", "--set", "epochs=200", "--cohort", "2"),
 )
-"""18 trials in 9 cohorts, some 3 s each on one core."""
+"""18 trials in 9 cohorts, some 6 s each on one core."""
 DRIVER = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), print("written", flush=True), sys.exit(0)))
@@ -54,15 +54,16 @@ def test_a_job_is_followed_left_to_itself_stopped_and_continued(head: Head, tmp_
     words = [*SWEEP, "--store", str(tmp_path)]
     sent = Submission(head, *words)
     wait_until(lambda: row_files(tmp_path), "rows", sent)
-    sent.ctrl_c()
+    job = sent.told[1].split()[1]
     again = Submission(head, *words)
-    status, out, err = sent.outcome()
-    assert status == 130 and out.count("18 of 18 trials to run") == 1, (out, err)
-    job = next(line.split()[-3] for line in err.splitlines() if line.startswith("  stop"))
+    sent.ctrl_c()
     status, _, err = again.outcome()
     assert status == 2 and f"but {job} runs anomaly_grid into {tmp_path}" in err, err
     status, _, err = Submission(head, "--stop", job).outcome()
     assert status == 0 and err == f"job {job} was stopped\n", err
+    status, out, err = sent.outcome()
+    assert status == 130 and out.count("18 of 18 trials to run") == 1, (out, err)
+    assert f"job {job} goes on" in err and f"--stop {job}" in err and "was stopped" not in err, err
     before = {path: path.stat().st_mtime_ns for path in row_files(tmp_path)}
     assert 0 < len(before) < 9
     status, out, err = Submission(head, "--logs", job).outcome()

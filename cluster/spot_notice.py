@@ -3,8 +3,8 @@
     python cluster/spot_notice.py --cloud aws     # asks until there is a notice
     python cluster/spot_notice.py --now           # there is one: the `preStop` of a pod
 
-Ray then places nothing new on the node, so that a cohort which ends there goes on elsewhere. It is for a container that
-is one Ray node, with processes of its own.
+Ray then places nothing new on the node, so that a cohort which ends there goes on elsewhere. A container is one node;
+where there are several, `--raylet PID` says which is meant. Only what descends from its raylet is stopped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import argparse
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -21,6 +22,7 @@ import psutil
 
 METADATA = "http://169.254.169.254"
 """Where both clouds tell a machine about itself; reachable from that machine alone."""
+AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 ANSWER_SECONDS, BETWEEN_SECONDS, DRAIN_SECONDS = 2.0, 5.0, 10.0
 GRACE_SECONDS = {"aws": 110.0, "gcp": 25.0}
 """What a cloud leaves between the notice and the end, less a margin."""
@@ -41,15 +43,47 @@ def noticed_by_gcp(metadata: str = METADATA) -> bool:
 CLOUDS: Mapping[str, Callable[[], bool]] = {"aws": noticed_by_aws, "gcp": noticed_by_gcp}
 
 
-def trainers(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """Those of the processes that work for Ray; they carry what they do as their title, `ray::...`."""
+@dataclass(frozen=True)
+class Node:
+    """A Ray node of this machine."""
+
+    raylet: psutil.Process
+    """The parent of all that works for Ray on it."""
+    id: str
+    cluster: str
+    """host:port of its head."""
+
+
+def nodes(processes: Iterable[psutil.Process]) -> list[Node]:
+    """One for each raylet among the processes, as its command line says."""
     found = []
     for process in processes:
         try:
-            if process.cmdline()[:1] and process.cmdline()[0].startswith("ray::"):
-                found.append(process)
+            if process.name() == "raylet":
+                said = dict(word.removeprefix("--").split("=", 1) for word in process.cmdline()[1:] if "=" in word)
+                found.append(Node(process, said["node_id"], said["gcs-address"]))
+        except (psutil.Error, KeyError):
+            continue
+    return found
+
+
+def trainers(node: Node) -> list[psutil.Process]:
+    """Its processes that work for a driver; they carry what they do as their title, `ray::...`.
+
+    Not Ray's own agents, without which the raylet ends at once, and training with it.
+    """
+    found = []
+    try:
+        processes = node.raylet.children(recursive=True)
+    except psutil.Error:
+        return []
+    for process in processes:
+        try:
+            title = " ".join(process.cmdline())
         except psutil.Error:
             continue
+        if title.startswith("ray::") and not title.startswith(AGENTS):
+            found.append(process)
     return found
 
 
@@ -63,9 +97,10 @@ def stop(processes: Sequence[psutil.Process], seconds: float) -> int:
     return len(psutil.wait_procs(processes, timeout=seconds)[1])
 
 
-def drain(seconds: float) -> None:
+def drain(node: Node, seconds: float) -> None:
     """Tell Ray that this node goes in so many seconds. Where that fails the node is lost unannounced, as any may be."""
-    command = ["ray", "drain-node", "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot notice"]
+    command = ["ray", "drain-node", "--address", node.cluster, "--node-id", node.id]
+    command += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot notice"]
     try:
         subprocess.run(
             [*command, "--deadline-remaining-seconds", str(int(seconds))], timeout=DRAIN_SECONDS, check=False
@@ -80,17 +115,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     when.add_argument("--cloud", choices=sorted(CLOUDS), help="whose notice to wait for")
     when.add_argument("--now", action="store_true", help="the notice has come")
     parser.add_argument("--grace", type=float, metavar="SECONDS", help="how long training may take to end")
+    parser.add_argument("--raylet", type=int, metavar="PID", help="whose node it is, where there are several")
     words = parser.parse_args(arguments)
     grace = words.grace if words.grace is not None else GRACE_SECONDS.get(words.cloud, min(GRACE_SECONDS.values()))
     while words.cloud and not CLOUDS[words.cloud]():
         time.sleep(BETWEEN_SECONDS)
     end = time.monotonic() + grace
-    raylets = sum(process.name() == "raylet" for process in psutil.process_iter())
-    if raylets > 1:
-        print(f"a container must be one Ray node, but here are {raylets} raylets", file=sys.stderr)
+    here = [node for node in nodes(psutil.process_iter()) if words.raylet in (None, node.raylet.pid)]
+    if len(here) != 1:
+        pids = ", ".join(str(node.raylet.pid) for node in here) or "none"
+        print(f"one raylet must be here, or --raylet name one of several, but there are: {pids}", file=sys.stderr)
         return 2
-    drain(grace)
-    left = stop(trainers(list(psutil.process_iter())), max(0.0, end - time.monotonic()))
+    drain(here[0], grace)
+    left = stop(trainers(here[0]), max(0.0, end - time.monotonic()))
     print(f"spot notice: {left} processes were still there after {grace:g} s", flush=True)
     return 0
 

@@ -28,6 +28,9 @@ QUIET = {
 }
 """Environment of this process and the workers: no telemetry, no logs or snapshots of Tune's own, Ctrl-C left to us."""
 
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Environment in which a local cluster listens on the loopback alone, as Ray does elsewhere than on Linux."""
+
 
 class ClusterError(Exception):
     """There is no cluster to run on: one line that says why."""
@@ -79,9 +82,12 @@ def check_address(address: str | None) -> None:
 def connected(address: str | None) -> Iterator[str]:
     """Ray, connected: to `address`, or to a local cluster of our own where it is None or `local`.
 
-    Yields a folder of this machine for Ray's own scratch files. What was started here is ended here.
+    Yields a folder of this machine for Ray's own scratch files, which is the working directory meanwhile: that of a
+    Ray job is unpacked anew when a node comes that shares it. What was started here is ended here.
     """
-    os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
+    local = address in (None, "local")
+    wanted = {**QUIET, **LOOPBACK} if local else QUIET
+    os.environ.update({name: value for name, value in wanted.items() if name not in os.environ})
     import ray  # after the environment is set: Ray reads it when it is imported
 
     for name in ("ray", "ray.tune", "ray.train", "ray.data"):
@@ -90,12 +96,21 @@ def connected(address: str | None) -> Iterator[str]:
         try:
             ray.init(log_to_driver=False, configure_logging=False, **_where(address, scratch))
         except (OSError, RuntimeError, ValueError) as error:
-            what = "start Ray here" if address in (None, "local") else f"join the Ray cluster at {address}"
+            what = "start Ray here" if local else f"join the Ray cluster at {address}"
             raise ClusterError(f"cannot {what}: {_first_line(error)}") from error
+        if local:
+            _close_token()
         try:
-            yield scratch
+            with contextlib.chdir(scratch):
+                yield scratch
         finally:
             ray.shutdown()
+
+
+def _close_token() -> None:
+    """To others of this machine: Ray makes the token where there is none, readable by whom the umask lets."""
+    with contextlib.suppress(OSError):
+        Path.home().joinpath(".ray/auth_token").chmod(0o600)
 
 
 def _scratch_home() -> str | None:
@@ -109,7 +124,6 @@ def _where(address: str | None, scratch: str) -> dict[str, Any]:
         return {
             "address": "local",
             "include_dashboard": False,
-            "_node_ip_address": "127.0.0.1",
             "_temp_dir": scratch,
         }
     if address == os.environ.get("RAY_ADDRESS"):  # inside a Ray job, which has brought its working directory
@@ -119,12 +133,17 @@ def _where(address: str | None, scratch: str) -> dict[str, Any]:
 
 
 def slots(fraction: float | None, address: str | None) -> Slots:
-    """What a cohort takes: a share of a GPU where the cluster has any, else of a CPU core; 1 if `fraction` is None."""
+    """What a cohort takes: a share of a GPU where the cluster has any, else of a CPU core; 1 if `fraction` is None.
+
+    A cluster that grows and has no cores yet either is one whose nodes come when asked for: with GPUs.
+    """
     import ray
 
     there = ray.cluster_resources()
     share, grows = fraction or 1.0, address not in (None, "local")
     cores, gpus = there.get("CPU", 1.0), there.get("GPU", 0.0)
+    if grows and not there.get("CPU") and not gpus:
+        return Slots({"GPU": share, "CPU": min(1.0, share)}, int(1 / share), here=False, grows=True)
     if gpus:
         count = max(1, int(gpus * int(1 / share)))
         return Slots({"GPU": share, "CPU": min(1.0, cores / count)}, count, here=False, grows=grows)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from sweeper import cohorts, findings, spec
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan, columns = prepare(request, store)
         if request.plan:
             return _show(request, plan, store)
+        request = replace(request, data=os.path.abspath(request.data))  # before anything leaves this folder
         check_address(_address(request))
         _check_room(store)
         store = Store(store.files.patient(_patience(), _say))
@@ -102,12 +104,12 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
 
 def _train(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> None:
     """Every trial that is left, over the cluster, into the store."""
-    from sweeper.dispatch import Limits, dispatch  # here: they import Ray, whose environment `connected` sets
-    from sweeper.feeding import legs
-
     address = _address(request)
     print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
     with connected(address) as scratch, stopping.on_signals():  # again: Ray brings a handler of its own
+        from sweeper.dispatch import Limits, dispatch  # here: they import Ray, whose environment `connected` sets
+        from sweeper.feeding import legs
+
         parts = legs(request, plan, store, slots(request.fraction, address))
         progress = Progress(
             total=plan.total,
@@ -125,7 +127,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
                 stopping.check()
                 dispatch(
                     part.feed,
-                    data=os.path.abspath(request.data),
+                    data=request.data,
                     checkpoints=store.files.patient(BRIEF),
                     checkpoint=partial(checkpoint_path, plan.name),
                     slots=part.slots,

@@ -1,4 +1,4 @@
-"""A real head of a Ray cluster on this machine, with its job server and token authentication, for tests."""
+"""Real Ray clusters on this machine, with a job server and token authentication, for tests that submit and kill."""
 
 from __future__ import annotations
 
@@ -13,75 +13,149 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
+import yaml  # type: ignore[import-untyped]
+
+from tests.sweeper.sweeps import TRAINERS, title
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
 """Seconds after which what should have happened is given up."""
+QUICK = {
+    "RAY_health_check_initial_delay_ms": "0",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_failure_threshold": "3",
+    "AUTOSCALER_UPDATE_INTERVAL_S": "1",
+    "RAY_FAKE_CLUSTER": "1",
+}
+"""A cluster that sees sooner than usual that a node has died, or is wanted."""
 
 
-class Head:
-    """`ray start --head`, in a folder and on ports of its own."""
+class Started:
+    """`ray start WORDS --block`, and all that descends from it: a head, or a node beside it."""
 
-    def __init__(self, cores: int = 2) -> None:
-        self.home = Path(tempfile.mkdtemp(prefix="h-", dir="/tmp"))  # short: Ray's sockets are below it
-        self.token = self.home / "token"
-        self.token.write_text("0123456789abcdef" * 2)
-        port, dashboard, agent, client = _free_ports(4)
-        self.address = f"http://127.0.0.1:{dashboard}"
-        words = [
-            *("--head", "--block", f"--num-cpus={cores}", f"--temp-dir={self.home / 'ray'}", "--disable-usage-stats"),
-            *(f"--port={port}", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"),
-            *(f"--ray-client-server-port={client}", "--node-ip-address=127.0.0.1", "--include-dashboard=true"),
-        ]
-        with (self.home / "out").open("wb") as out:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "ray.scripts.scripts", "start", *words],
-                cwd=self.home,
-                env=self.environment(),
+    def __init__(self, home: Path, environment: dict[str, str], *words: str) -> None:
+        self.log = home / f"{uuid.uuid4().hex}.log"
+        with self.log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", *words],
+                cwd=home,
+                env=environment,
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
             )
-        self._wait()
 
-    def environment(self) -> dict[str, str]:
-        """Of a terminal that has the token, and of the head itself: this Python is `python`, our code on no path."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        return {**kept, "PATH": path, "RAY_AUTH_TOKEN_PATH": str(self.token), "OMP_NUM_THREADS": "1"} | {
-            "RAY_AUTH_MODE": "token"
-        }
+    def up(self) -> bool:
+        return "Ray runtime started" in self.log.read_text()
 
-    def end(self) -> None:
-        """It and all that descends from it."""
-        mine = [*psutil.Process(self._process.pid).children(recursive=True)] if self._process.poll() is None else []
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(10)
-        for process in [*mine, self._process]:
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+    def outcome(self) -> str:
+        return self.log.read_text()
+
+    def processes(self) -> list[psutil.Process]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return psutil.Process(self.process.pid).children(recursive=True)
+        return []
+
+    def raylets(self) -> list[psutil.Process]:
+        """One for each node."""
+        return [process for process in self.processes() if title(process).split(" ")[0].endswith("/raylet")]
+
+    def trainers(self) -> list[psutil.Process]:
+        """Those that train a cohort at this moment."""
+        return _trainers(self.processes())
+
+    def together(self) -> int:
+        """Of the node that trains most cohorts at this moment: how many. Ray's workers are children of the raylet."""
+        counts = [0]
+        for raylet in self.raylets():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                counts.append(len(_trainers(raylet.children())))
+        return max(counts)
+
+    def kill(self) -> None:
+        """kill -9 to all of it at once, as when the power goes."""
+        mine = self.processes()
+        for process in [*mine, self.process]:
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
                 process.kill()
+        self.process.wait()
         psutil.wait_procs(mine, timeout=5)
+
+
+class Head:
+    """The head of a cluster, in a folder and on ports of its own, and the nodes that are started beside it.
+
+    `jobs`: with a job server, which needs ray[default]. `scaling`: a cluster file with fake nodes that come and go.
+    """
+
+    def __init__(self, cores: int = 2, jobs: bool = True, scaling: Path | None = None) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix="h-", dir="/tmp"))  # short: Ray's sockets are below it
+        self.token = self.home / "token"
+        self.token.write_text("0123456789abcdef" * 2)
+        port, dashboard, agent = _free_ports(3)
+        self.address, self.gcs = f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}"
+        words = [
+            *("--head", f"--num-cpus={cores}", f"--temp-dir={self.home / 'ray'}"),
+            *(f"--port={port}", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"),
+            f"--include-dashboard={jobs}",
+        ]
+        if scaling:
+            words.append(f"--autoscaling-config={self._own(scaling)}")
+        self.started = [Started(self.home, self.environment(), *words)]
+        try:
+            wait_until(lambda: self.started[0].up() and (not jobs or self._answers()), "head", self.started[0])
+        except AssertionError:
+            self.end()
+            raise
+
+    def nodes(self, *cores: int) -> list[Started]:
+        """As many nodes join; returns once they are part of the cluster."""
+        some = [Started(self.home, self.environment(), f"--address={self.gcs}", f"--num-cpus={one}") for one in cores]
+        self.started += some
+        wait_until(lambda: all(one.up() for one in some), "nodes", *some)
+        return some
+
+    def environment(self) -> dict[str, str]:
+        """Of a terminal that has the token, and of the nodes: this Python is `python`, our code on no path."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return {**kept, **QUICK, **self.key(), "PATH": path, "OMP_NUM_THREADS": "1"}
+
+    def key(self) -> dict[str, str]:
+        """What a driver elsewhere must have in its environment."""
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token)}
+
+    def kill(self) -> None:
+        for one in self.started:
+            one.kill()
+
+    def end(self) -> None:
+        self.kill()
         shutil.rmtree(self.home, ignore_errors=True)
 
-    def _wait(self) -> None:
+    def _own(self, scaling: Path) -> Path:
+        """The cluster file, for a head at another port than Ray's usual one, and for shorter patience with idlers."""
+        content: dict[str, Any] = yaml.safe_load(scaling.read_text())
+        content |= {"provider": content["provider"] | {"gcs_address": self.gcs}, "idle_timeout_minutes": 0.1}
+        (self.home / "scaling.yaml").write_text(yaml.safe_dump(content))
+        return self.home / "scaling.yaml"
+
+    def _answers(self) -> bool:
         request = urllib.request.Request(
             f"{self.address}/api/jobs/", headers={"Authorization": f"Bearer {self.token.read_text()}"}
         )
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(request, timeout=5).close()
-                return
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                told = (self.home / "out").read_text()
-                self.end()
-                raise AssertionError(f"no head: {told}")
-            time.sleep(0.2)
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(request, timeout=5).close()
+            return True
+        return False
 
 
 class Submission:
@@ -120,13 +194,27 @@ class Submission:
             self._process.kill()
 
 
-def head() -> Iterator[Head]:
-    """For a fixture of any scope."""
-    made = Head()
+def wait_until(there: Callable[[], object], what: str, *begun: Started | Submission) -> None:
+    """Until `there()` is true; an AssertionError if one of what was begun ends before, or patience does."""
+    deadline = time.monotonic() + PATIENCE
+    while not there():
+        for one in begun:
+            assert one.running(), f"ended before {what}: {one.outcome()}"
+        assert time.monotonic() < deadline, f"no {what} in {PATIENCE:.0f} s"
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def head(cores: int = 2, jobs: bool = True, scaling: Path | None = None) -> Iterator[Head]:
+    made = Head(cores, jobs, scaling)
     try:
         yield made
     finally:
         made.end()
+
+
+def _trainers(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    return [process for process in processes if title(process).startswith(TRAINERS)]
 
 
 def _free_ports(count: int) -> list[int]:

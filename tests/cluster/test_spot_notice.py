@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
 from cluster import spot_notice
-from cluster.spot_notice import main, noticed_by_aws, noticed_by_gcp, stop, trainers
+from cluster.spot_notice import main, nodes, noticed_by_aws, noticed_by_gcp, stop, trainers
 
 WORKS = """
 import pathlib, signal, sys, time
@@ -61,7 +62,7 @@ class Metadata(BaseHTTPRequestHandler):
 def metadata() -> Iterator[str]:
     Metadata.taken = False
     server = HTTPServer(("127.0.0.1", 0), Metadata)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
@@ -69,8 +70,13 @@ def metadata() -> Iterator[str]:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
-    """Three processes that save when they are asked to end: a training one, a slow one, and one that is not Ray's."""
-    titles = {"quick": ("ray::cohort", 0), "slow": ("ray::cohort", 30), "other": ("python", 0)}
+    """Processes that save when they are asked to end: two that train, an agent of Ray's, somebody's own."""
+    titles = {
+        "quick": ("ray::cohort", 0),
+        "slow": ("ray::cohort", 30),
+        "agent": ("ray::RuntimeEnvAgent", 0),
+        "other": ("python", 0),
+    }
     started = {
         name: subprocess.Popen(
             [title, "-c", WORKS.format(takes=takes), tmp_path / name], executable=sys.executable, stdout=subprocess.PIPE
@@ -83,6 +89,14 @@ def work(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
     for process in started.values():
         process.kill()
         process.communicate()
+
+
+def raylet(pid: int, *children: psutil.Process) -> Any:
+    """What psutil says of one."""
+    words = ["/ray/raylet", "--node_port=0", f"--node_id={pid}abc", "--head", "--gcs-address=127.0.0.1:6379"]
+    return SimpleNamespace(
+        pid=pid, name=lambda: "raylet", cmdline=lambda: words, children=lambda recursive: list(children)
+    )
 
 
 @pytest.mark.parametrize("noticed", [noticed_by_aws, noticed_by_gcp])
@@ -100,39 +114,53 @@ def test_no_answer_is_no_notice(noticed: type[bool]) -> None:
 def test_training_processes_save_in_time_and_others_are_left_alone(
     work: dict[str, psutil.Process], tmp_path: Path
 ) -> None:
-    assert trainers(list(work.values())) == [work["quick"], work["slow"]]
-    assert stop(trainers(list(work.values())), seconds=2.0) == 1  # the slow one is given up
+    """Without its agents a raylet ends, and all that train with it."""
+    [node] = nodes([raylet(7, *work.values()), work["other"]])
+    assert trainers(node) == [work["quick"], work["slow"]]
+    assert stop(trainers(node), seconds=0.5) == 1  # the slow one is given up
     assert (tmp_path / "quick").read_text() == "saved" and not (tmp_path / "slow").exists()
-    assert work["other"].is_running() and not (tmp_path / "other").exists()
+    for name in ("agent", "other"):
+        assert work[name].is_running() and not (tmp_path / name).exists()
 
 
 def test_processes_that_have_gone_are_passed_over(work: dict[str, psutil.Process]) -> None:
     gone = work["quick"]
     gone.kill()
     gone.wait()
-    assert trainers([gone]) == [] and stop([gone], seconds=1.0) == 0
+    [node] = nodes([gone, raylet(7, gone)])
+    assert trainers(node) == [] and stop([gone], seconds=1.0) == 0
 
 
-def test_ray_is_told_before_training_is_stopped(
-    work: dict[str, psutil.Process], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("words", [["--cloud", "aws"], ["--now", "--raylet", "7"]])
+def test_ray_is_told_of_the_node_before_its_training_is_stopped(
+    words: list[str],
+    work: dict[str, psutil.Process],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told: list[tuple[float, bool]] = []
+    told: list[tuple[str, str, float, bool]] = []
     answers = iter([False, False, True])
+    here = [raylet(7, work["quick"]), work["other"], *([raylet(8, work["slow"])] if "--raylet" in words else [])]
     monkeypatch.setitem(spot_notice.CLOUDS, "aws", lambda: next(answers))
     monkeypatch.setattr(spot_notice, "BETWEEN_SECONDS", 0.0)
-    monkeypatch.setattr(spot_notice, "drain", lambda seconds: told.append((seconds, work["quick"].is_running())))
-    monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter([work["quick"], work["other"]]))
-    assert main(["--cloud", "aws", "--grace", "5"]) == 0
-    assert told == [(5.0, True)] and next(answers, "none left") == "none left"
+    monkeypatch.setattr(
+        spot_notice,
+        "drain",
+        lambda node, seconds: told.append((node.id, node.cluster, seconds, work["quick"].is_running())),
+    )
+    monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter(here))
+    assert main([*words, "--grace", "5"]) == 0
+    assert told == [("7abc", "127.0.0.1:6379", 5.0, True)]
     assert "0 processes were still there after 5 s" in capsys.readouterr().out
-    assert work["other"].is_running()
+    assert work["other"].is_running() and work["slow"].is_running() and not work["quick"].is_running()
 
 
-def test_several_nodes_in_one_place_are_not_stopped_as_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("pids", "told"), [([], "none"), ([7, 8], "7, 8")])
+def test_no_node_or_several_are_not_stopped_as_one(
+    pids: list[int], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    raylet = SimpleNamespace(name=lambda: "raylet")
-    monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter([raylet, raylet]))
-    monkeypatch.setattr(spot_notice, "drain", lambda seconds: pytest.fail("Ray was told"))
+    monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter(map(raylet, pids)))
+    monkeypatch.setattr(spot_notice, "drain", lambda *_: pytest.fail("Ray was told"))
     assert main(["--now"]) == 2
-    assert capsys.readouterr().err == "a container must be one Ray node, but here are 2 raylets\n"
+    err = capsys.readouterr().err
+    assert err == f"one raylet must be here, or --raylet name one of several, but there are: {told}\n"

@@ -38,7 +38,7 @@ class Outcome:
 class Sweep:
     """`python -m sweeper.run NAME --preset PRESET WORDS`, leading a process group of its own."""
 
-    def __init__(self, store: Path, words: Sequence[str], name: str, preset: str) -> None:
+    def __init__(self, store: Path | str, words: Sequence[str], name: str, preset: str) -> None:
         self.store, self._begun = store, time.monotonic()
         command = [sys.executable, "-m", "sweeper.run", name, "--preset", preset, "--store", str(store), *words]
         self._process = subprocess.Popen(
@@ -113,11 +113,11 @@ class Sweeps:
     def __init__(self) -> None:
         self._all: list[Sweep] = []
 
-    def start(self, store: Path, *words: str, name: str = "anomaly_grid", preset: str = "digits") -> Sweep:
+    def start(self, store: Path | str, *words: str, name: str = "anomaly_grid", preset: str = "digits") -> Sweep:
         self._all.append(Sweep(store, words, name, preset))
         return self._all[-1]
 
-    def run(self, store: Path, *words: str, name: str = "anomaly_grid", preset: str = "digits") -> Outcome:
+    def run(self, store: Path | str, *words: str, name: str = "anomaly_grid", preset: str = "digits") -> Outcome:
         return self.start(store, *words, name=name, preset=preset).outcome()
 
     def clean_up(self) -> None:

@@ -98,6 +98,31 @@ def test_a_cluster_may_grow_for_one_cohort_of_many_workers() -> None:
     assert (AWAY.of(8).count, AWAY.of(8).workers) == (1, 8)
 
 
+@pytest.mark.parametrize(
+    ("there", "address", "resources", "count"),
+    [
+        ({"CPU": 0.0}, "host:1", {"GPU": 0.5, "CPU": 0.5}, 2),
+        ({"memory": 1e9}, "host:1", {"GPU": 0.5, "CPU": 0.5}, 2),
+        ({"CPU": 4.0}, "host:1", {"CPU": 0.5}, 8),
+        ({"CPU": 4.0, "GPU": 2.0}, "host:1", {"GPU": 0.5, "CPU": 1.0}, 4),
+        ({"CPU": 4.0}, None, {"CPU": 0.5}, 8),
+    ],
+)
+def test_a_cohort_takes_what_the_nodes_have_and_gpus_where_none_has_come_yet(
+    there: dict[str, float],
+    address: str | None,
+    resources: dict[str, float],
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import ray
+
+    monkeypatch.setattr(ray, "cluster_resources", lambda: there)
+    found = cluster.slots(0.5, address)
+    assert (found.resources, found.count) == (resources, count)
+    assert (found.grows, found.here) == (address is not None, address is None)
+
+
 def test_asking_imports_no_ray() -> None:
     """Its environment is set when it is used, which is too late once it has been imported."""
     code = "import sys, sweeper.run, sweeper.cluster; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"

@@ -38,6 +38,7 @@ class Request:
     address: str | None
     retries: int
     save_every: float
+    patience: float
     list: bool
     plan: bool
     json: bool
@@ -81,6 +82,9 @@ def parse(arguments: Sequence[str]) -> Request:
     parser.add_argument("--address", help="a Ray cluster: host:port, ray://host:port, auto, or local (default)")
     parser.add_argument("--retries", default="3", metavar="N", help="how often a failed cohort is tried again")
     parser.add_argument("--save-every", default="30", metavar="SECONDS", help="between a cohort's checkpoints")
+    parser.add_argument(
+        "--patience", default="600", metavar="SECONDS", help="without a step, until a cohort is given up"
+    )
     search = parser.add_argument_group("searches")
     search.add_argument("--trials", metavar="N", help="trials of each study")
     search.add_argument("--wave", metavar="N", help="trials that are proposed at once")
@@ -110,6 +114,7 @@ def parse(arguments: Sequence[str]) -> Request:
         address=words.address,
         retries=_whole("--retries", words.retries, 0),
         save_every=_seconds("--save-every", words.save_every),
+        patience=_seconds("--patience", words.patience, positive=True),
         list=words.list,
         plan=words.plan,
         json=words.json,
@@ -186,10 +191,10 @@ def _fraction(text: str) -> float | None:
     return value
 
 
-def _seconds(option: str, text: str) -> float:
+def _seconds(option: str, text: str, positive: bool = False) -> float:
     value = _number(option, text)
-    if not value >= 0:
-        raise SpecError(f"`{option} >= 0` must hold, but got {text}")
+    if not (value > 0 if positive else value >= 0):
+        raise SpecError(f"`{option} {'>' if positive else '>='} 0` must hold, but got {text}")
     return value
 
 

@@ -24,6 +24,7 @@ from sweeper.feed import Feed
 from sweeper.files import Files, StoreError
 from sweeper.stopping import Stopping
 from sweeper.tuning import MEMORY, Feeding, Watcher, of_cohort
+from trainables.contract import HUNG, STOPPED, WHY
 from trainables.measure import Measurement
 from trainables.ray_train import Judges, Place, measure_configs, run_cohort
 
@@ -34,9 +35,8 @@ WAITING = {"memory": 1.0}
 workers take their own."""
 COHORTS_A_TUNER = 1000
 """Tune remembers every cohort that it has run, so after so many a new one goes on."""
-WHY = ".why"
-"""A worker that ends itself writes why beside its checkpoint, under this ending."""
-STOPPED, HUNG, NODE_LOST = "stopped", "hung", "node has died"
+NODE_LOST = "node has died"
+"""What Ray says of an actor that was lost with its machine."""
 
 
 class Listener(Protocol):
@@ -64,6 +64,8 @@ class Limits:
     """How often a cohort is tried again after a failure or a lost worker, in a row without getting further."""
     save_every: float
     """Seconds between a cohort's checkpoints."""
+    patience: float
+    """Seconds without a step after which a cohort is given up."""
 
 
 def dispatch(
@@ -93,6 +95,7 @@ def dispatch(
         resources=slots.resources,
         storage=checkpoints.address(shared) if shared else scratch,
         judges=judges,
+        patience=limits.patience,
     )
     attempts = Attempts(feed, limits.retries)
     watcher = Watcher(_Events(attempts, listener, partial(_last_words, checkpoints, checkpoint)), stopping)

@@ -131,7 +131,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
                     checkpoints=store.files.patient(BRIEF),
                     checkpoint=partial(checkpoint_path, plan.name),
                     slots=part.slots,
-                    limits=Limits(request.retries, request.save_every),
+                    limits=Limits(request.retries, request.save_every, request.patience),
                     scratch=scratch,
                     stopping=stopping,
                     listener=Collector(store, plan.name, columns, part.feed, progress, code_version()),

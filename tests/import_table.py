@@ -134,6 +134,7 @@ TABLE: Mapping[str, Rule] = {
             "sweeper.files",
             "sweeper.stopping",
             "trainables.ray_train",
+            "trainables.contract",
             "trainables.measure",
             *PLAN,
         ),

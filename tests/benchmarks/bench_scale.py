@@ -128,7 +128,7 @@ def service(options: argparse.Namespace, store: str) -> float:
             checkpoints=store_of.files,
             checkpoint=partial(checkpoint_path, plan.name),
             slots=slots(None, None),
-            limits=dispatch.Limits(3, 60.0),
+            limits=dispatch.Limits(3, 60.0, 600.0),
             scratch=scratch,
             stopping=Stopping(),
             listener=listener,

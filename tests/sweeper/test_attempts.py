@@ -85,9 +85,7 @@ def test_a_lost_machine_costs_no_retry() -> None:
     attempts = Attempts(Queue([whole(2)]), 0)
     for _ in range(LOSSES):
         assert attempts.lost(taken(attempts).cohort.id, "machine").kind == "again"
-    assert (
-        attempts.lost(taken(attempts).cohort.id, "machine").kind == "smaller"
-    )  # which may bring it down
+    assert attempts.lost(taken(attempts).cohort.id, "machine").kind == "smaller"  # which may bring it down
 
 
 def test_who_gets_further_has_all_retries_again() -> None:

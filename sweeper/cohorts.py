@@ -66,8 +66,7 @@ def cut(groups: Sequence[Group], cuts: Sequence[Cut]) -> tuple[Cohort, ...]:
     """Each group by its own cut. A stream is split only where it is larger than a cohort, and then evenly."""
     cohorts: list[Cohort] = []
     for streams, by in zip(groups, cuts, strict=True):
-        parts = [part for stream in streams for part in _evenly(stream, by.size)]
-        cohorts += [_cohort(members, by.width) for members in _together(parts, by.size)]
+        cohorts += [_cohort(members, by.width) for members in _parts(streams, by.size)]
     return tuple(cohorts)
 
 
@@ -86,9 +85,9 @@ def choose(measured: Sequence[Measured], members: Group, steps: int, slots: int,
     in_turn = min(fitting, key=lambda m: m.width)
 
     def seconds(by: Cut, at: Measured) -> float:
-        cohorts = cut([members], [by])
-        rounds = math.ceil(len(cohorts) / slots)
-        return rounds * (SECONDS_A_COHORT + max(len(cohort.trials) for cohort in cohorts) * steps * at.seconds)
+        parts = _parts(members, by.size)
+        rounds = math.ceil(len(parts) / slots)
+        return rounds * (SECONDS_A_COHORT + max(map(len, parts)) * steps * at.seconds)
 
     share = math.ceil(sum(map(len, members)) / slots)
     sizes = sorted({share, *(m.width for m in measured)})
@@ -102,6 +101,11 @@ def choose(measured: Sequence[Measured], members: Group, steps: int, slots: int,
 def _nearest(measured: Sequence[Measured], size: int) -> Measured:
     """The widest measured stack that is no wider than `size`."""
     return max((m for m in measured if m.width <= size), key=lambda m: m.width, default=measured[0])
+
+
+def _parts(streams: Group, size: int) -> list[list[Trial]]:
+    """The members of each cohort."""
+    return _together([part for stream in streams for part in _evenly(stream, size)], size)
 
 
 def _evenly(trials: Sequence[Trial], size: int) -> list[Sequence[Trial]]:

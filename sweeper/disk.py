@@ -44,13 +44,11 @@ def delete_same(path: Path, data: bytes) -> None:
 
 def tidy(folder: Path) -> None:
     """Put right what killed writers left in the folder and below: temporary files go, those set aside come back."""
-    for path in folder.rglob(f".*{TEMPORARY}"):
+    for path in folder.rglob(".*"):
         with contextlib.suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > STALE_SECONDS:
+            if path.suffix == TEMPORARY and time.time() - path.stat().st_mtime > STALE_SECONDS:
                 path.unlink()
-    for path in folder.rglob(f".*{ASIDE}"):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - path.stat().st_ctime > STALE_SECONDS:  # a rename changes no other time
+            elif path.suffix == ASIDE and time.time() - path.stat().st_ctime > STALE_SECONDS:  # a rename changes that
                 _bring_back(path)
 
 

@@ -122,7 +122,9 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
         )
         with progress:
             if plan.left < plan.total:
-                progress.seen(findings.rows_of(store.files, plan.name, plan.ids).to_dict("records"))
+                before = findings.rows_of(store.files, plan.name, plan.ids)
+                shown = ("trial_id", "status", plan.headline.name, *plan.where)
+                progress.seen(before[[name for name in before if name in shown]].to_dict("records"))
             for part in parts:
                 stopping.check()
                 dispatch(

@@ -1,6 +1,7 @@
 import errno
 import os
 import pickle
+import signal
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from sweeper import disk
 from sweeper.disk import STALE_SECONDS
 from sweeper.files import Files, StoreError
+from sweeper.folder import contents_of
 from sweeper.patience import Patience
 
 
@@ -159,6 +161,30 @@ def test_what_fails_for_a_while_is_waited_for_and_said_once(tmp_path, monkeypatc
     waits, goes_on = said
     assert waits.endswith("cannot write 'x': No space left on device; trying again for 5 s")
     assert goes_on == f"store {tmp_path} works again, after 0 s"
+
+
+@pytest.mark.parametrize("act", [lambda files: files.write("x", b""), lambda files: contents_of(files, "folder")])
+def test_an_interrupt_ends_the_wait_at_once(tmp_path, monkeypatch, act):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/x.parquet").write_bytes(b"")
+    monkeypatch.setattr(os, "fsync", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            act(Files(tmp_path, Patience(60.0)))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - begun < 3
 
 
 def test_what_cannot_pass_is_an_error_at_once(tmp_path):

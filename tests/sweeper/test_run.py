@@ -11,9 +11,11 @@ import pytest
 
 from sweeper import cohorts, run
 from sweeper.cohorts import Cohort, Cut
-from sweeper.command import parse
+from sweeper.command import EXIT_FAILED, parse
+from sweeper.files import Files, StoreError
 from sweeper.plan import GridPlan
 from sweeper.prepare import prepare
+from sweeper.stopping import Stopping
 from sweeper.store import Store, checkpoint_path, load_history
 from tests.sweeper.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors, sweeps
 
@@ -171,3 +173,19 @@ def test_fresh_sets_the_old_rows_aside_and_gives_the_same_again(start: Sweeps, t
     assert (rows(tmp_path)["ended"] > before["ended"].max()).all()
     (aside,) = (tmp_path / "_replaced").iterdir()
     assert_same_results(rows(aside), before)
+
+
+def test_a_store_that_is_gone_for_good_is_an_error_in_one_line_and_how_to_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        raise StoreError("store gone: cannot write 'x'")
+
+    request = parse(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *SMALL])
+    made, columns = prepare(request, Store(tmp_path))
+    monkeypatch.setattr(run, "_train", gone)
+    monkeypatch.setattr(Files, "list", gone)
+    assert run._run(request, made, Store(tmp_path), columns, Stopping()) == EXIT_FAILED
+    out, error = capsys.readouterr()
+    assert error == "error: store gone: cannot write 'x'\n"
+    assert out == f"stopped: what is in {tmp_path} cannot be read now; the same command continues\n"

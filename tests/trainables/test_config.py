@@ -194,3 +194,11 @@ def test_outliers_that_are_held_out_need_such_classes() -> None:
     expected = "outliers=held_out needs classes that are held out, but got held_out=''"
     assert _error(outliers="noise+held_out") == expected
     assert _resolve(outliers="held_out", held_out="3").evaluation.outlier_sets == ("held_out",)
+
+
+def test_equal_sections_are_one_object_and_equal_numbers_of_other_types_are_not_taken_for_each_other() -> None:
+    one, other = _resolve(width=1, seed=1), _resolve(width=1, seed=2)
+    assert one.encoder is other.encoder and one.training != other.training
+    assert "got width=True" in _error(width=True) and "got width=1.0" in _error(width=1.0)
+    assert math.copysign(1.0, float(str(_resolve(weight_decay=-0.0).flat()["weight_decay"]))) == -1.0
+    assert math.copysign(1.0, float(str(_resolve(weight_decay=0.0).flat()["weight_decay"]))) == 1.0

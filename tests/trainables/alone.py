@@ -5,7 +5,6 @@ It prints what becomes of it; what it keeps lies in the folder.
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 import time
@@ -71,7 +70,6 @@ def ponder(report: Report) -> Verdict:
 def _slow(befalls: Any = None) -> None:
     real = Cohort.step
 
-    @functools.wraps(real)
     def step(self: Cohort, epoch: int, number: int, *given: Any) -> Any:
         time.sleep(SLOW)
         if befalls and (epoch, number) == (1, 1):
@@ -79,7 +77,7 @@ def _slow(befalls: Any = None) -> None:
         print(f"step {epoch} {number}", flush=True)
         return real(self, epoch, number, *given)
 
-    Cohort.step = step  # type: ignore[method-assign]
+    Cohort.step = step  # type: ignore
 
 
 def overrun(folder: Folder) -> None:

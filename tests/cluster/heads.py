@@ -116,12 +116,12 @@ class Head:
             self.end()
             raise
 
-    def nodes(self, *cores: int) -> list[Started]:
-        """As many nodes join; returns once they are part of the cluster."""
-        some = [Started(self.home, self.environment(), f"--address={self.gcs}", f"--num-cpus={one}") for one in cores]
-        self.started += some
-        wait_until(lambda: all(one.up() for one in some), "nodes", *some)
-        return some
+    def node(self, cores: int = 1) -> Started:
+        """A node joins; returns once it is part of the cluster. One at a time: together they take one socket's name."""
+        one = Started(self.home, self.environment(), f"--address={self.gcs}", f"--num-cpus={cores}")
+        self.started.append(one)
+        wait_until(one.up, "node", one)
+        return one
 
     def environment(self) -> dict[str, str]:
         """Of a terminal that has the token, and of the nodes: this Python is `python`, our code on no path."""

@@ -48,7 +48,7 @@ def test_a_head_and_its_nodes_die(run: Sweeps, tmp_path: Path, monkeypatch: pyte
     assert 0 < len(before) < 9
     with head(cores=0, jobs=False) as second:
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(second.token))
-        warned, struck = second.nodes(1, 1)
+        warned, struck = second.node(), second.node()
         sweep = run.start(store, *GRID, "--address", second.gcs)
         sweep.wait_until(lambda: warned.trainers() and struck.trainers(), "training on both nodes")
         notice = give_notice(second, warned)
@@ -58,7 +58,7 @@ def test_a_head_and_its_nodes_die(run: Sweeps, tmp_path: Path, monkeypatch: pyte
         assert struck.trainers() and warned.trainers() == []  # Ray has placed nothing there, free though it was
         warned.kill()
         struck.kill()
-        [fresh] = second.nodes(2)
+        fresh = second.node(cores=2)
         sweep.wait_until(fresh.trainers, "training on the node that came")
         outcome = sweep.outcome()
     assert outcome.status == 0 and outcome.out.count("was cut off") >= 2, outcome

@@ -8,25 +8,21 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from sweeper.cluster import Slots
 from sweeper.feed import Feed
 from sweeper.files import Files, StoreError
+from sweeper.places import Seating, Slots
 from sweeper.stopping import Stopping
-from trainables.measure import Measurement
-from trainables.ray_train import Judges, Place, measure_configs, run_cohort
+from trainables.ray_train import Judges, Place, run_cohort
 
-LONGEST_MEASURED, ALL_MEASURED = 3.0, 12.0
-"""Seconds for the measurement of one group of trials, and of all of them."""
 WAITING = {"memory": 1.0}
 """What the function takes that starts a group of workers and awaits it: a byte, for Tune refuses nothing at all. The
 workers take their own."""
@@ -85,12 +81,12 @@ def dispatch(
         judges=judges,
     )
     train = partial(run_cohort, place=place)
-    resources = slots.resources if slots.workers == 1 else WAITING
+    waiting = WAITING if slots.workers > 1 else None
     watcher = _Watcher(listener, stopping)
     tuner = tune.Tuner(
-        tune.with_resources(_of_cohort(train), resources),
+        tune.with_resources(_of_cohort(train), _resources),
         tune_config=tune.TuneConfig(
-            search_alg=_Feeding(feed, checkpoint),
+            search_alg=_Feeding(feed, checkpoint, Seating(feed, slots), waiting),
             num_samples=-1,
             reuse_actors=True,
             max_concurrent_trials=slots.count if judges or slots.workers > 1 else None,  # who waits for a judge is met
@@ -114,33 +110,6 @@ def dispatch(
     stopping.check()
     if watcher.error:
         raise watcher.error
-
-
-def measure(
-    groups: Sequence[Sequence[Mapping[str, Any]]], data: str, slots: Slots
-) -> list[tuple[list[Measurement], int]]:
-    """For each group of configs its speed and memory at several stack widths, and the bytes that a cohort may use.
-
-    Measured where it will train: in this process if that is on these cores, which spares a worker's start, else on a
-    worker. Nothing is found where that fails, as training then may, too. Many groups get less time each.
-    """
-    seconds = min(LONGEST_MEASURED, ALL_MEASURED / len(groups))
-    tasks = [
-        partial(measure_configs, [dict(config) for config in configs], data, slots.resources, seconds)
-        for configs in groups
-    ]
-    if slots.here:
-        return [_or_nothing(task) for task in tasks]
-    resources = slots.resources
-    on_worker = ray.remote(num_cpus=resources.get("CPU", 0), num_gpus=resources.get("GPU", 0))(_or_nothing)
-    return ray.get([on_worker.remote(task) for task in tasks])
-
-
-def _or_nothing(task: Callable[[], tuple[list[Measurement], int]]) -> tuple[list[Measurement], int]:
-    try:
-        return task()
-    except Exception:  # whatever it is, training will meet it again and name it
-        return [], 0
 
 
 @dataclass(frozen=True)
@@ -215,30 +184,46 @@ class _Feeding(Searcher):
     trial's configuration.
     """
 
-    def __init__(self, feed: Feed | None = None, checkpoint: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        feed: Feed | None = None,
+        checkpoint: Callable[[str], str] = str,
+        seating: Seating | None = None,
+        resources: Mapping[str, float] | None = None,
+    ) -> None:
+        """`resources`: of every cohort, where they are not those of the share that it is given."""
         super().__init__()
-        self._feed, self._checkpoint = feed, checkpoint
+        self._feed, self._checkpoint, self._seating, self._resources = feed, checkpoint, seating, resources
 
     def __reduce__(self) -> tuple[type[_Feeding], tuple[()]]:
         """As `_Watcher`'s."""
         return _Feeding, ()
 
     def suggest(self, trial_id: str) -> Any:
-        assert self._feed is not None
-        cohort = self._feed.next()
-        if cohort is None:
-            return Searcher.FINISHED if self._feed.ended else None
+        assert self._feed is not None and self._seating is not None
+        seated = self._seating.next(trial_id)
+        if seated is None:
+            return Searcher.FINISHED if self._seating.ended else None
+        cohort, share = seated
         configs = [dict(trial.config) for trial in cohort.trials]
         shared = {key: value for key, value in configs[0].items() if all(one[key] == value for one in configs)}
         own = [{key: value for key, value in one.items() if key not in shared} for one in configs]
         task = {"shared": shared, "own": own, "width": cohort.width, "checkpoint": self._checkpoint(cohort.id)}
-        return {"cohort": cohort.id, "task": json.dumps(task | dict(self._feed.options(cohort.id)))}
+        task |= {"memory": share.memory} | dict(self._feed.options(cohort.id))
+        resources = dict(self._resources or share.resources)
+        return {"cohort": cohort.id, "resources": resources, "task": json.dumps(task)}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        pass
+        assert self._seating is not None
+        self._seating.left(trial_id)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Nothing: the store is the truth."""
+
+
+def _resources(config: Mapping[str, Any]) -> tune.PlacementGroupFactory:
+    """Of the trial that has this configuration."""
+    return tune.PlacementGroupFactory([config["resources"]])
 
 
 def _of_cohort(train: Callable[[str, Mapping[str, Any]], None]) -> Any:

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from sweeper import cohorts, studies
 from sweeper.board import Referee, Rule
-from sweeper.cluster import Slots
 from sweeper.command import Request
-from sweeper.cutting import grid_cuts, wave_cut, widths
+from sweeper.cutting import grid_arrangement, wave_cut, widths
 from sweeper.feed import Feed, Queue
+from sweeper.places import Slots
+from sweeper.placing import whole
 from sweeper.plan import GridPlan, Plan, SearchPlan
+from sweeper.probes import Seen, Site, write_seen
 from sweeper.store import Store
+from sweeper.survey import look
 from sweeper.waves import Course
 from trainables.config import resolve
 from trainables.ray_train import Judges
@@ -27,22 +30,23 @@ class Leg:
     judges: Judges | None = None
 
 
-def legs(request: Request, plan: Plan, store: Store, place: Slots) -> list[Leg]:
-    """What is to be dispatched, on cohorts that each take a `place`; says so in a line."""
+def legs(request: Request, plan: Plan, store: Store, site: Site, address: str | None) -> list[Leg]:
+    """What is to be dispatched there, on devices that are looked at first; says so in a line."""
+    seen = look(site)
     if isinstance(plan, GridPlan):
-        return _of_grid(request, plan, store, place)
+        write_seen(store.files, address, seen)
+        return _of_grid(request, plan, store, seen, site)
     assert isinstance(plan, SearchPlan)
-    return [_of_search(request, plan, store, place)]
+    return [_of_search(request, plan, store, whole(seen, request.fraction, site.here, site.grows))]
 
 
-def _of_grid(request: Request, plan: GridPlan, store: Store, place: Slots) -> list[Leg]:
-    places = {workers: place.of(workers) for workers in map(cohorts.workers, plan.groups)}
-    cuts = grid_cuts(request, plan, store, places)
-    left = cohorts.remaining(cohorts.cut(plan.groups, cuts), plan.statuses)
+def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[Seen], site: Site) -> list[Leg]:
+    found = grid_arrangement(request, plan, store, seen, site)
+    left = cohorts.remaining(cohorts.cut(plan.groups, found.cuts), plan.statuses)
     by_workers = cohorts.by_workers(left)
-    at_a_time = " or ".join(str(places[workers].count) for workers in by_workers)
-    print(f"{len(left)} cohorts, {at_a_time} at a time, {' or '.join(widths(cuts))}", flush=True)
-    return [Leg(Queue(some), places[workers]) for workers, some in by_workers.items()]
+    at_a_time = " or ".join(str(found.places[workers].count) for workers in by_workers)
+    print(f"{len(left)} cohorts, {at_a_time} at a time, {' or '.join(widths(found.cuts))}", flush=True)
+    return [Leg(Queue(some), found.places[workers]) for workers, some in by_workers.items()]
 
 
 def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -> Leg:

@@ -87,8 +87,8 @@ def pack_cores(
     overhead: int = 0,
     node_price: float | None = None,
 ) -> tuple[int, Packing]:
-    """How many threads each process has with which all end soonest on machines of so many cores, of so much memory each;
-    and how they are packed then.
+    """How many threads each process has with which all end soonest on machines of so many cores and
+    of so much memory each, and how they are packed then.
 
     `loads`: the same by the number of threads with which they were measured.
     """

@@ -119,9 +119,9 @@ TABLE: Mapping[str, Rule] = {
             "sweeper.cluster",
             "sweeper.feed",
             "sweeper.files",
+            "sweeper.places",
             "sweeper.stopping",
             "trainables.ray_train",
-            "trainables.measure",
             *PLAN,
         ),
         never=("optuna", "pandas", *METHOD),
@@ -139,7 +139,26 @@ TABLE: Mapping[str, Rule] = {
         may=("sweeper", *(f"trainables.{it}" for it in ("config", "preflight", "streams", "data.datasets"))),
         never=("ray", *METHOD),
     ),
-    "sweeper.cutting": Rule(may=("sweeper",), never=("torch", "optuna", *METHOD)),
+    "sweeper.cutting": Rule(may=("sweeper", "trainables.config"), never=("ray", "optuna", *METHOD)),
+    "sweeper.hardware": Rule(never=PLANNING),
+    "sweeper.places": Rule(may=("sweeper.cluster", "sweeper.feed", *PLAN[:3]), never=PLANNING),
+    "sweeper.probes": Rule(may=("sweeper.files", "sweeper.hardware", *PLAN[:3]), never=("torch", "ray", "trainables")),
+    "sweeper.placing": Rule(
+        may=(
+            *(f"sweeper.{it}" for it in ("devices", "hardware", "loads", "places", "probes")),
+            *PLAN,
+        ),
+        never=("torch", "ray", "trainables"),
+    ),
+    "sweeper.survey": Rule(
+        may=(*(f"sweeper.{it}" for it in ("cluster", "devices", "loads", "probes")), *PLAN[:3]),
+        never=("torch", "ray", "trainables"),
+    ),
+    "sweeper.probing": Rule(
+        may=("ray", "sweeper.hardware", "sweeper.probes", "sweeper.stopping", "trainables.ray_train"),
+        never=("optuna", "pandas", *METHOD),
+    ),
+    "sweeper.preview": Rule(may=("sweeper",), never=("ray", "optuna", *METHOD)),
     "sweeper.feeding": Rule(may=("sweeper", "trainables.ray_train", "trainables.config"), never=METHOD),
     "sweeper.collect": Rule(
         may=("sweeper.progress", "sweeper.feed", *STORAGE[:4]), never=("ray", "torch", "optuna", "trainables")
@@ -185,12 +204,16 @@ TABLE: Mapping[str, Rule] = {
     "trainables.cohort": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.streams": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.measure": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.sharing": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.train": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods")),
     "trainables.ray_train": Rule(
         may=(
             "ray",
             "torch",
-            *(f"trainables.{it}" for it in ("train", "measure", "config", "contract", "peers", "population")),
+            *(
+                f"trainables.{it}"
+                for it in ("train", "measure", "sharing", "config", "contract", "peers", "population")
+            ),
         ),
         never=("sweeper", "search_spaces", "optuna", "pandas", "pyarrow", *METHOD),
     ),

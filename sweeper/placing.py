@@ -1,4 +1,4 @@
-"""What was measured -> how cohorts are cut and where they run: on GPUs that they share, of several kinds, or on cores."""
+"""What was measured -> how cohorts are cut and where they run: on shared GPUs of several kinds, or on cores."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def expectation(found: Arrangement | None, plan: GridPlan, price: float | None) 
     known."""
     part = plan.left / max(1, plan.total)
     placed = found.placed if found and found.timed else None
-    cost = placed and placed.cost
+    cost = placed.cost if placed else None
     return {
         "places": found and [
             {"resources": dict(share.resources), "at_a_time": share.count, "memory": share.memory}

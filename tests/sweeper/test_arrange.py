@@ -26,7 +26,7 @@ SWEEP = Sweep("about it", {"paper": Grid({}, {})}, (Heatmap(Metric("auroc", "max
 
 def grid(count: int = 32, shapes: int = 1, steps: int = 10_000, first: int = 0, **config: int) -> GridPlan:
     trials = tuple(
-        Trial(f"{shape}.{beta}", {"method": "vje", "width": shape, "beta": beta} | config)
+        Trial(f"{shape}.{beta}", {"method": "vje", "width": shape, "beta": beta, **config})
         for shape in range(shapes)
         for beta in range(first, first + count)
     )
@@ -143,7 +143,7 @@ def test_several_kinds_are_measured_each_and_asked_for_by_name(tmp_path: Path) -
     large, small = found.places[1].shares
     assert {one.kind for one in bench.measured} == {one.kind for one in bench.shared} == {LARGE, MANY}
     assert large.resources["accelerator_type:A"] == small.resources["accelerator_type:B"] == 0.001
-    assert found.placed and found.placed.devices[1].speed == pytest.approx(0.5)
+    assert found.placed and found.placed.devices[1].speed == pytest.approx(0.5 * 0.5**0.5)  # half the cores, too
     assert found.devices == ["device A", "device B"]
 
 

@@ -15,7 +15,7 @@ from sweeper.loads import Load
 from sweeper.packing import pack
 from sweeper.places import Slots
 from sweeper.placing import Placed
-from sweeper.plan import GridPlan, record_cut, recorded_cut
+from sweeper.plan import GridPlan, record_cut, recorded_cut, recorded_threads
 from sweeper.probes import Measure, Probes, Seen, Site, Stack
 from sweeper.store import Store
 from sweeper.survey import Survey, loads_of
@@ -74,7 +74,8 @@ def arrange(
     alone = [load for load in loads if cohorts.workers(load.members) == 1]
     needed = not settled or request.probe or (seen[0].kind.gpus and not request.fraction)
     survey = Survey(alone, fusible, Probes(store.files, code_version()), measure if needed else None)
-    found = _surveyed(survey, request, seen, whole) if alone else ([], None)
+    threads = recorded_threads(store.files, plan) if settled and not request.cohort else 1 if settled else None
+    found = _surveyed(survey, request, seen, whole, threads) if alone else ([], None)
     if found is None:
         return None
     measured, placed = found
@@ -96,11 +97,12 @@ def _of_workers(load: Load, places: Mapping[int, Slots]) -> Cut:
 
 
 def _surveyed(
-    survey: Survey, request: Request, seen: Sequence[Seen], whole: Slots
+    survey: Survey, request: Request, seen: Sequence[Seen], whole: Slots, threads: int | None
 ) -> tuple[list[Load], Placed | None] | None:
-    """What is known of the groups of the first kind of device, and how they are placed."""
+    """What is known of the groups of the first kind of device, and how they are placed; `threads` of a process on a CPU
+    where they are settled."""
     if not seen[0].kind.gpus:
-        return _on_cores(survey, request, seen[0], whole)
+        return _on_cores(survey, request, seen[0], whole, threads)
     known = [survey.known(one, max(1, int(one.kind.cores))) for one in seen]
     if None in known:
         return None
@@ -115,15 +117,18 @@ def _surveyed(
     return loads, placed
 
 
-def _on_cores(survey: Survey, request: Request, seen: Seen, whole: Slots) -> tuple[list[Load], Placed | None] | None:
+def _on_cores(
+    survey: Survey, request: Request, seen: Seen, whole: Slots, threads: int | None
+) -> tuple[list[Load], Placed | None] | None:
     known = survey.known(seen, 1)
     if known is None:
         return None
     loads, overhead = loads_of(survey.loads, known), max(one.overhead for one in known)
-    threads = 1 if request.fraction else placing.least_threads(loads, seen, overhead)
-    by_threads = {threads: loads}
+    settled, cores = 1 if request.fraction else threads, max(seen.kind.nodes)
+    least = min(settled, cores) if settled else placing.least_threads(loads, seen, overhead)
+    by_threads = {least: loads}
     more = seen.kind.count // sum(load.total for load in loads)
-    if threads < more <= max(seen.kind.nodes) and not request.fraction:  # fewer trials than cores
+    if not settled and least < more <= cores:  # fewer trials than cores
         wider = survey.known(seen, more)
         by_threads |= {more: loads_of(survey.loads, wider)} if wider and all(one.measured for one in wider) else {}
     return loads, placing.on_cores(
@@ -147,7 +152,7 @@ def grid_arrangement(request: Request, plan: GridPlan, store: Store, seen: Seque
     assert found is not None
     if request.cohort or not settled:
         measured = [[asdict(stack) for stack in stacks] for stacks in found.measured]
-        record_cut(store.files, plan, found.cuts, measured)
+        record_cut(store.files, plan, found.cuts, measured, found.placed.threads if found.placed else 1)
     return found
 
 

@@ -47,7 +47,8 @@ class Slots:
         return max(1, sum(share.count for share in self.shares) // self.workers)
 
     def of(self, workers: int) -> Slots:
-        """The same place for cohorts of so many workers each. ClusterError where it has no room for one."""
+        """The same place for cohorts of so many workers each, of several all on one kind of device. ClusterError where
+        it has no room for one."""
         if workers > 1 and self.resources.get("GPU", 1.0) < 1:
             raise ClusterError(
                 f"each of several workers must have a GPU of its own, but got workers={workers} on shares"
@@ -57,7 +58,7 @@ class Slots:
                 f"workers must not exceed the {self.count} that this machine has GPUs or else cores for, but got "
                 f"workers={workers}; choose fewer with --set workers=N, or give a cluster's --address"
             )
-        return replace(self, workers=workers)
+        return replace(self, shares=self.shares if workers == 1 else self.shares[:1], workers=workers)
 
 
 MOST_WAITING = 64

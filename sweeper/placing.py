@@ -21,6 +21,8 @@ class Placed:
     packing: Packing
     devices: tuple[Devices, ...]
     slots: Slots
+    threads: int = 1
+    """Of each process on a CPU."""
 
     @property
     def cost(self) -> float | None:
@@ -76,12 +78,12 @@ def on_cores(
         kind = Devices(
             share.count, share.memory or 1, overhead=overhead, node_price=node_price, node_devices=share.count
         )
-        packing = pack(loads[1], [kind])
+        threads, packing = 1, pack(loads[1], [kind])
     else:
         threads, packing = pack_cores(loads, seen.kind.nodes, seen.bytes, overhead=overhead, node_price=node_price)
         kind = cpus(seen.kind.nodes, seen.bytes, threads, overhead=overhead, node_price=node_price)
         share = _core_share(seen, threads)
-    return Placed(packing, (kind,), Slots((share,), here, grows))
+    return Placed(packing, (kind,), Slots((share,), here, grows), threads)
 
 
 def least_threads(loads: Sequence[Load], seen: Seen, overhead: int) -> int:

@@ -97,6 +97,11 @@ def test_fewer_trials_than_cores_have_several_threads_each(tmp_path: Path) -> No
     (share,) = arranged(tmp_path, bench, grid(2)).places[1].shares
     assert share.resources == {"CPU": 2.0} and (share.count, share.memory) == (2, 8000 * MIB)
     assert [one.how["threads"] for one in bench.measured] == [1, 2]
+    for path in (tmp_path / "probes").glob("*.json"):
+        path.unlink()
+    again = arranged(tmp_path, bench, grid(2)).places[1]
+    assert again.shares == (share,) and len(bench.measured) == 2  # as begun, for the last bits may depend on it
+    assert arranged(tmp_path, bench, grid(2), "--cohort", "1").places[1].resources == {"CPU": 1.0}
 
 
 def test_where_memory_is_short_fewer_processes_run(tmp_path: Path) -> None:

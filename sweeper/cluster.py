@@ -8,7 +8,6 @@ import os
 import socket
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,35 +33,6 @@ LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 class ClusterError(Exception):
     """There is no cluster to run on: one line that says why."""
-
-
-@dataclass(frozen=True)
-class Slots:
-    """What a cohort takes of a cluster, and how many run at once on what is there now."""
-
-    resources: dict[str, float]
-    """Ray resources of each worker of a cohort."""
-    count: int
-    """Cohorts at once; an autoscaling cluster may grow beyond it."""
-    here: bool
-    """True where they run on this machine's cores."""
-    grows: bool = False
-    """True for a cluster elsewhere, to which nodes may come."""
-    workers: int = 1
-    """Processes that train one cohort together."""
-
-    def of(self, workers: int) -> Slots:
-        """The same place for cohorts of so many workers each. ClusterError where it has no room for one."""
-        if workers > 1 and self.resources.get("GPU", 1.0) < 1:
-            raise ClusterError(
-                f"each of several workers must have a GPU of its own, but got workers={workers} on shares"
-            )
-        if workers > self.count and not self.grows:
-            raise ClusterError(
-                f"workers must not exceed the {self.count} that this machine has GPUs or else cores for, but got "
-                f"workers={workers}; choose fewer with --set workers=N, or give a cluster's --address"
-            )
-        return replace(self, count=max(1, self.count // workers), workers=workers)
 
 
 def check_address(address: str | None) -> None:
@@ -130,25 +100,6 @@ def _where(address: str | None, scratch: str) -> dict[str, Any]:
         return {"address": address}
     packages = [str(Path(__file__).parents[1] / name) for name in ("sweeper", "trainables", "search_spaces")]
     return {"address": address, "runtime_env": {"py_modules": packages}}
-
-
-def slots(fraction: float | None, address: str | None) -> Slots:
-    """What a cohort takes: a share of a GPU where the cluster has any, else of a CPU core; 1 if `fraction` is None.
-
-    A cluster that grows and has no cores yet either is one whose nodes come when asked for: with GPUs.
-    """
-    import ray
-
-    there = ray.cluster_resources()
-    share, grows = fraction or 1.0, address not in (None, "local")
-    cores, gpus = there.get("CPU", 1.0), there.get("GPU", 0.0)
-    if grows and not there.get("CPU") and not gpus:
-        return Slots({"GPU": share, "CPU": min(1.0, share)}, int(1 / share), here=False, grows=True)
-    if gpus:
-        count = max(1, int(gpus * int(1 / share)))
-        return Slots({"GPU": share, "CPU": min(1.0, cores / count)}, count, here=False, grows=grows)
-    count = max(1, int(cores / share))
-    return Slots({"CPU": share}, count, here=not grows, grows=grows)
 
 
 def _first_line(error: BaseException) -> str:

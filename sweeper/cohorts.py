@@ -6,15 +6,8 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from sweeper.trials import Trial, content_hash
-
-SECONDS_A_COHORT = 0.4
-"""What starting one more cohort in a running worker costs (measured: 0.3 to 0.4 s through Tune and Train)."""
-WORTH = 1.1
-"""A cut that is this much slower than the fastest is still taken if its cohorts are smaller: less is lost at a kill."""
-MEMORY_MARGIN = 0.8
 
 
 @dataclass(frozen=True)
@@ -37,17 +30,6 @@ class Cohort:
     width: int
 
 
-class Measured(Protocol):
-    """Speed and memory of a stack (`trainables.measure.Measurement`)."""
-
-    @property
-    def width(self) -> int: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def bytes(self) -> int: ...
-
-
 Group = Sequence[Sequence[Trial]]
 """Trials that may share a cohort, those of one data stream in a list of their own."""
 
@@ -66,45 +48,12 @@ def cut(groups: Sequence[Group], cuts: Sequence[Cut]) -> tuple[Cohort, ...]:
     """Each group by its own cut. A stream is split only where it is larger than a cohort, and then evenly."""
     cohorts: list[Cohort] = []
     for streams, by in zip(groups, cuts, strict=True):
-        cohorts += [_cohort(members, by.width) for members in _parts(streams, by.size)]
+        cohorts += [_cohort(members, by.width) for members in parts(streams, by.size)]
     return tuple(cohorts)
 
 
-def choose(measured: Sequence[Measured], members: Group, steps: int, slots: int, memory: int) -> Cut:
-    """The cut that trains a group for `steps` steps soonest on `slots` cohorts at a time.
-
-    `memory` is what one cohort may use in bytes. Smaller cohorts win where they cost little. Members that could not be
-    measured train alone, so that one that cannot train takes no other with it. Members that several workers train share
-    a group of workers, which takes long to start, and are stepped in turn.
-    """
-    if workers(members) > 1:
-        return Cut(math.ceil(sum(map(len, members)) / slots), 1)
-    if not measured:
-        return Cut(1, 1)
-    fitting = [m for m in measured if m.bytes <= memory * MEMORY_MARGIN] or list(measured[:1])
-    in_turn = min(fitting, key=lambda m: m.width)
-
-    def seconds(by: Cut, at: Measured) -> float:
-        parts = _parts(members, by.size)
-        rounds = math.ceil(len(parts) / slots)
-        return rounds * (SECONDS_A_COHORT + max(map(len, parts)) * steps * at.seconds)
-
-    share = math.ceil(sum(map(len, members)) / slots)
-    sizes = sorted({share, *(m.width for m in measured)})
-    stacked = [(Cut(size, min(size, at.width)), at) for size in sizes for at in [_nearest(fitting, size)]]
-    turns = [(Cut(size, in_turn.width), in_turn) for size in sizes]
-    timed = [(seconds(by, at), by) for by, at in stacked + turns]
-    least = min(timed, key=lambda one: one[0])[0]
-    return min((by.size, time, by.width, by) for time, by in timed if time <= WORTH * least)[-1]
-
-
-def _nearest(measured: Sequence[Measured], size: int) -> Measured:
-    """The widest measured stack that is no wider than `size`."""
-    return max((m for m in measured if m.width <= size), key=lambda m: m.width, default=measured[0])
-
-
-def _parts(streams: Group, size: int) -> list[list[Trial]]:
-    """The members of each cohort."""
+def parts(streams: Group, size: int) -> list[list[Trial]]:
+    """The members of each cohort of a group that is cut to this size."""
     return _together([part for stream in streams for part in _evenly(stream, size)], size)
 
 

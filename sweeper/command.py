@@ -41,6 +41,8 @@ class Request:
     patience: float
     list: bool
     plan: bool
+    probe: bool
+    node_price: float | None
     json: bool
     fresh: bool
     search: SearchWords
@@ -73,6 +75,13 @@ def parse(arguments: Sequence[str]) -> Request:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="fix a hyperparameter")
     parser.add_argument("--axis", action="append", default=[], metavar="KEY=V1,V2", help="vary a hyperparameter")
     parser.add_argument("--plan", action="store_true", help="say what would run, and run nothing")
+    parser.add_argument("--probe", action="store_true", help="with --plan: measure now what the plan follows from")
+    parser.add_argument(
+        "--node-price",
+        metavar="P",
+        help="with --plan: of a node (a machine that trains) an hour; the cost counts those that the devices seen are "
+        "on, from the first cohort to the last, and neither the head nor idle time",
+    )
     parser.add_argument("--json", action="store_true", help="with --plan: as JSON")
     parser.add_argument("--cohort", default="auto", metavar="N|auto", help="trials that train together in one process")
     parser.add_argument("--stack", metavar="N", help="with --cohort N: trials stepped as one (default: all N)")
@@ -96,8 +105,9 @@ def parse(arguments: Sequence[str]) -> Request:
     words = parser.parse_args(arguments)
     if words.name is None and not words.list:
         raise SpecError("a sweep's name is needed; --list says which there are")
-    if words.json and not words.plan:
-        raise SpecError("--json goes with --plan")
+    for option, given in {"--json": words.json, "--probe": words.probe, "--node-price": words.node_price}.items():
+        if given and not words.plan:
+            raise SpecError(f"{option} goes with --plan")
     cohort, stack = _auto("--cohort", words.cohort), words.stack and _whole("--stack", words.stack, 1)
     if stack and (cohort is None or stack > cohort):
         raise SpecError(f"--stack must not exceed --cohort, but got --stack {stack} --cohort {words.cohort}")
@@ -113,10 +123,12 @@ def parse(arguments: Sequence[str]) -> Request:
         fraction=_fraction(words.gpu_fraction),
         address=words.address,
         retries=_whole("--retries", words.retries, 0),
-        save_every=_seconds("--save-every", words.save_every),
-        patience=_seconds("--patience", words.patience, positive=True),
+        save_every=_amount("--save-every", words.save_every),
+        patience=_amount("--patience", words.patience, positive=True),
         list=words.list,
         plan=words.plan,
+        probe=words.probe,
+        node_price=None if words.node_price is None else _amount("--node-price", words.node_price),
         json=words.json,
         fresh=words.fresh,
         search=SearchWords(
@@ -191,7 +203,7 @@ def _fraction(text: str) -> float | None:
     return value
 
 
-def _seconds(option: str, text: str, positive: bool = False) -> float:
+def _amount(option: str, text: str, positive: bool = False) -> float:
     value = _number(option, text)
     if not (value > 0 if positive else value >= 0):
         raise SpecError(f"`{option} {'>' if positive else '>='} 0` must hold, but got {text}")

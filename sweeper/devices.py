@@ -8,7 +8,7 @@ processes are taken to need n times as long. Cores are not shared: each process 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 MEMORY_MARGIN = 0.8
@@ -66,10 +66,13 @@ class Devices:
         return max(1, self.cores // sharing)
 
 
-def cpus(cores: int, memory: int, threads: int = 1, *, overhead: int = 0, node_price: float | None = None) -> Devices:
-    """A machine's cores as devices that nobody shares, one for each process of so many threads; of `memory` bytes each
-    has its part."""
-    if not 1 <= threads <= cores:
-        raise ValueError(f"`1 <= threads <= cores` must hold, but got threads={threads} of {cores} cores")
-    count = cores // threads
-    return Devices(count, max(1, memory // count), overhead=overhead, node_price=node_price, node_devices=count)
+def cpus(
+    cores: Sequence[int], memory: int, threads: int = 1, *, overhead: int = 0, node_price: float | None = None
+) -> Devices:
+    """Machines' cores as devices that nobody shares, one for each process of so many threads; of its machine's `memory`
+    each has its part."""
+    if not 1 <= threads <= max(cores):
+        raise ValueError(f"`1 <= threads <= cores` must hold, but got threads={threads} of {max(cores)} cores")
+    each = max(cores) // threads
+    count = sum(one // threads for one in cores)
+    return Devices(count, max(1, memory // each), overhead=overhead, node_price=node_price, node_devices=each)

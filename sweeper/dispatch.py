@@ -14,22 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import ray
 from ray import tune
 
 from sweeper.attempts import Attempts, Cause
-from sweeper.cluster import Slots
 from sweeper.cohorts import Cohort
 from sweeper.feed import Feed
 from sweeper.files import Files, StoreError
+from sweeper.places import Seating, Slots
 from sweeper.stopping import Stopping
 from sweeper.tuning import MEMORY, Feeding, Watcher, of_cohort
 from trainables.contract import HUNG, STOPPED, WHY
-from trainables.measure import Measurement
-from trainables.ray_train import Judges, Place, measure_configs, run_cohort
+from trainables.ray_train import Judges, Place, run_cohort
 
-LONGEST_MEASURED, ALL_MEASURED = 3.0, 12.0
-"""Seconds for the measurement of one group of trials, and of all of them."""
 WAITING = {"memory": 1.0}
 """What the function takes that starts a group of workers and awaits it: a byte, for Tune refuses nothing at all. The
 workers take their own."""
@@ -99,13 +95,13 @@ def dispatch(
     )
     attempts = Attempts(feed, limits.retries)
     watcher = Watcher(_Events(attempts, listener, partial(_last_words, checkpoints, checkpoint)), stopping)
-    trainable = tune.with_resources(
-        of_cohort(partial(run_cohort, place=place)), slots.resources if slots.workers == 1 else WAITING
-    )
+    seating, waiting = Seating(attempts, slots), WAITING if slots.workers > 1 else None
+    trainable = of_cohort(partial(run_cohort, place=place))
     at_once = slots.count if judges or slots.workers > 1 else None  # who waits for a judge is met
     try:
         while not attempts.ended:
-            _tuner(trainable, Feeding(attempts, checkpoint, COHORTS_A_TUNER), watcher, at_once, scratch).fit()
+            feeding = Feeding(attempts, checkpoint, seating, waiting, COHORTS_A_TUNER)
+            _tuner(trainable, feeding, watcher, at_once, scratch).fit()
             shutil.rmtree(Path(scratch, "tune"), ignore_errors=True)
             stopping.check()
             if watcher.error:
@@ -179,33 +175,6 @@ def _last_words(checkpoints: Files, checkpoint: Callable[[str], str], cohort: st
             checkpoints.delete(path)
             return words.decode(errors="replace").strip()
     return None
-
-
-def measure(
-    groups: Sequence[Sequence[Mapping[str, Any]]], data: str, slots: Slots
-) -> list[tuple[list[Measurement], int]]:
-    """For each group of configs its speed and memory at several stack widths, and the bytes that a cohort may use.
-
-    Measured where it will train: in this process if that is on these cores, which spares a worker's start, else on a
-    worker. Nothing is found where that fails, as training then may, too. Many groups get less time each.
-    """
-    seconds = min(LONGEST_MEASURED, ALL_MEASURED / len(groups))
-    tasks = [
-        partial(measure_configs, [dict(config) for config in configs], data, slots.resources, seconds)
-        for configs in groups
-    ]
-    if slots.here:
-        return [_or_nothing(task) for task in tasks]
-    resources = slots.resources
-    on_worker = ray.remote(num_cpus=resources.get("CPU", 0), num_gpus=resources.get("GPU", 0))(_or_nothing)
-    return ray.get([on_worker.remote(task) for task in tasks])
-
-
-def _or_nothing(task: Callable[[], tuple[list[Measurement], int]]) -> tuple[list[Measurement], int]:
-    try:
-        return task()
-    except Exception:  # whatever it is, training will meet it again and name it
-        return [], 0
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ from functools import partial
 
 from sweeper import cohorts, studies
 from sweeper.board import Referee, Rule
-from sweeper.cluster import Slots
 from sweeper.command import Request
-from sweeper.cutting import grid_cuts, wave_cut, widths
+from sweeper.cutting import grid_arrangement, wave_cut, widths
 from sweeper.feed import Feed, Queue
+from sweeper.places import Slots
+from sweeper.placing import whole
 from sweeper.plan import GridPlan, Plan, SearchPlan, record_halved, recorded_halves
+from sweeper.probes import Seen, Site, write_seen
 from sweeper.store import Store
+from sweeper.survey import look
 from sweeper.waves import Course
 from trainables.config import resolve
 from trainables.ray_train import Judges
@@ -28,26 +31,25 @@ class Leg:
     judges: Judges | None = None
 
 
-def legs(request: Request, plan: Plan, store: Store, place: Slots) -> list[Leg]:
-    """What is to be dispatched, on cohorts that each take a `place`; says so in a line."""
+def legs(request: Request, plan: Plan, store: Store, site: Site, address: str | None) -> list[Leg]:
+    """What is to be dispatched there, on devices that are looked at first; says so in a line."""
+    seen = look(site)
     if isinstance(plan, GridPlan):
-        return _of_grid(request, plan, store, place)
+        write_seen(store.files, address, seen)
+        return _of_grid(request, plan, store, seen, site)
     assert isinstance(plan, SearchPlan)
-    return [_of_search(request, plan, store, place)]
+    return [_of_search(request, plan, store, whole(seen, request.fraction, site.here, site.grows))]
 
 
-def _of_grid(request: Request, plan: GridPlan, store: Store, place: Slots) -> list[Leg]:
-    places = {workers: place.of(workers) for workers in map(cohorts.workers, plan.groups)}
-    cuts = grid_cuts(request, plan, store, places)
-    whole = cohorts.halved(cohorts.cut(plan.groups, cuts), recorded_halves(store.files, plan.name))
-    left = cohorts.remaining(whole, plan.statuses)
-    by_workers = cohorts.by_workers(left)
-    at_a_time = " or ".join(str(places[workers].count) for workers in by_workers)
-    print(f"{len(left)} cohorts, {at_a_time} at a time, {' or '.join(widths(cuts))}", flush=True)
-    kept = {cohort.id for cohort in left}
+def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[Seen], site: Site) -> list[Leg]:
+    found = grid_arrangement(request, plan, store, seen, site)
+    every = cohorts.halved(cohorts.cut(plan.groups, found.cuts), recorded_halves(store.files, plan.name))
+    left = cohorts.by_workers(cohorts.remaining(every, plan.statuses))
+    count, at_a_time = sum(map(len, left.values())), " or ".join(str(found.places[workers].count) for workers in left)
+    print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(widths(found.cuts))}", flush=True)
     record = partial(record_halved, store.files, plan.name)
-    wholes = cohorts.by_workers([cohort for cohort in whole if cohort.id in kept])
-    return [Leg(Queue(some, plan.statuses, record), places[workers]) for workers, some in wholes.items()]
+    by_workers = cohorts.by_workers(every)
+    return [Leg(Queue(by_workers[workers], plan.statuses, record), found.places[workers]) for workers in left]
 
 
 def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -> Leg:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sweeper.cohorts import Cut, Group, cut
+from sweeper.cohorts import Cut, Group, parts
 
 
 class Measured(Protocol):
@@ -37,6 +37,8 @@ class Load:
     """At several widths, 1 among them; nothing where it could not be measured."""
     steps: int
     """Of each member."""
+    by: Cut | None = None
+    """How it is cut, where that is settled."""
 
     @property
     def total(self) -> int:
@@ -57,24 +59,43 @@ class Choice:
 
 
 def choices(load: Load) -> list[Choice]:
-    """Every cut that is worth trying, full stacks among them, at each width that was measured or is a cohort's size.
+    """Every cut that is worth trying, full stacks among them, at each width that was measured or is a cohort's size; or
+    the one that is settled.
 
     What could not be measured trains alone, so that one that cannot train takes no other with it.
     """
+    if load.by:
+        longest, count = _lengths(load, load.by.size)
+        return [_choice(load, load.by, longest, count)]
     if not load.measured:
         return [alone(load)]
-    measured = sorted(load.measured, key=lambda one: one.width)
-    found: dict[tuple[int, int, int], Choice] = {}
-    for size in sorted(_sizes(load) | {one.width for one in measured}):
-        lengths = [len(cohort.trials) for cohort in cut([load.members], [Cut(size, 1)])]
-        longest, count = max(lengths), len(lengths)
-        for width in {one.width for one in measured if one.width < longest} | {min(longest, measured[-1].width)}:
-            wider = [one for one in measured if one.width >= width]  # of which none needs less
-            stacks, rest = divmod(longest, width)
-            seconds = load.steps * (stacks * _step(measured, width) + _step(measured, rest))
-            need = min(one.bytes for one in wider) + (longest - width) * wider[0].held
-            found.setdefault((longest, count, width), Choice(Cut(size, width), count, seconds, need))
+    widths, found = sorted(one.width for one in load.measured), dict[tuple[int, int, int], Choice]()
+    for size in sorted(_sizes(load) | set(widths)):
+        longest, count = _lengths(load, size)
+        for width in {one for one in widths if one < longest} | {min(longest, widths[-1])}:
+            if (longest, count, width) not in found:
+                found[longest, count, width] = _choice(load, Cut(size, width), longest, count)
     return list(found.values())
+
+
+def _lengths(load: Load, size: int) -> tuple[int, int]:
+    """Of the cohorts of at most this size the longest, and their number."""
+    lengths = [len(members) for members in parts(load.members, size)]
+    return max(lengths), len(lengths)
+
+
+def _choice(load: Load, by: Cut, longest: int, count: int) -> Choice:
+    """What a cut takes; of a stack that is wider than any that was measured, in proportion."""
+    if not load.measured:
+        return Choice(by, count, 0.0, 0)
+    measured = sorted(load.measured, key=lambda one: one.width)
+    width = min(by.width, longest)
+    beyond = max(1.0, width / measured[-1].width)
+    stacks, rest = divmod(longest, min(width, measured[-1].width))
+    seconds = load.steps * (stacks * _step(measured, min(width, measured[-1].width)) + _step(measured, rest))
+    wider = [one for one in measured if one.width >= width] or measured[-1:]  # of which none needs less
+    need = math.ceil(beyond * min(one.bytes for one in wider)) + (longest - width) * wider[0].held
+    return Choice(by, count, seconds, need)
 
 
 def alone(load: Load) -> Choice:

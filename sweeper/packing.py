@@ -64,7 +64,7 @@ def pack(loads: Sequence[Load], devices: Sequence[Devices], shares: Sequence[int
         raise ValueError(f"groups that are packed together have equally many workers, but got {sorted(together)}")
     if max(together) > 1:
         slots = max(1, sum(kind.count for kind in devices) // max(together))
-        cuts = tuple(Cut(math.ceil(load.total / slots), 1) for load in loads)
+        cuts = tuple(load.by or Cut(math.ceil(load.total / slots), 1) for load in loads)
         return Packing((1,) * len(devices), cuts, (), 0.0)
     idle = [0] if len(devices) > 1 else []
     ranges = [[share] for share in shares] if shares else [idle + kind.sharing for kind in devices]
@@ -80,13 +80,14 @@ def pack(loads: Sequence[Load], devices: Sequence[Devices], shares: Sequence[int
 
 def pack_cores(
     loads: Mapping[int, Sequence[Load]],
-    cores: int,
+    cores: Sequence[int],
     memory: int,
     *,
     overhead: int = 0,
     node_price: float | None = None,
 ) -> tuple[int, Packing]:
-    """How many threads each process has with which all end soonest on a machine's cores, and how they are packed then.
+    """How many threads each process has with which all end soonest on machines of so many cores and
+    of so much memory each, and how they are packed then.
 
     `loads`: the same by the number of threads with which they were measured.
     """
@@ -104,7 +105,8 @@ def _choices(load: Load, devices: Sequence[Devices], least: Sequence[int]) -> li
     found = choices(load)
     if _options(found, devices, least):
         return found
-    return [replace(alone(load), bytes=max(kind.room(few) for kind, few in zip(devices, least, strict=True) if few))]
+    most = max(kind.room(few) for kind, few in zip(devices, least, strict=True) if few)
+    return [replace(found[0] if load.by else alone(load), bytes=most)]
 
 
 def _options(found: Sequence[Choice], devices: Sequence[Devices], shares: Sequence[int]) -> list[Option]:

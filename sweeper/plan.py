@@ -140,9 +140,17 @@ def recorded_cut(files: Files, plan: GridPlan) -> list[Cut] | None:
     return cuts if len(cuts) == len(plan.groups) else None
 
 
-def record_cut(files: Files, plan: GridPlan, cuts: Sequence[Cut], measured: object) -> None:
+def recorded_threads(files: Files, plan: GridPlan) -> int:
+    """With how many threads on a CPU each process trains, upon which the last bits of its results may depend."""
+    try:
+        return int(json.loads(files.read(_path(plan)) or b"").get("threads", 1))
+    except (ValueError, TypeError, AttributeError):
+        return 1
+
+
+def record_cut(files: Files, plan: GridPlan, cuts: Sequence[Cut], measured: object, threads: int = 1) -> None:
     """Keep the cut, and the measurements it was chosen by, for when the sweep is continued."""
-    content = {"preset": plan.preset, "cuts": [asdict(cut) for cut in cuts], "measured": measured}
+    content = {"preset": plan.preset, "cuts": [asdict(cut) for cut in cuts], "threads": threads, "measured": measured}
     files.write(_path(plan), json.dumps(content, indent=1).encode())
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from sweeper import cohorts, findings, spec
-from sweeper.cluster import ClusterError, check_address, connected, slots
+from sweeper import findings, spec
+from sweeper.cluster import ClusterError, check_address, connected
 from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
-from sweeper.cutting import asked_cut
 from sweeper.files import StoreError
 from sweeper.patience import BRIEF, LONG, ONCE, Patience
-from sweeper.plan import GridPlan, Plan, SearchPlan, describe, recorded_cut, text
+from sweeper.plan import GridPlan, Plan, SearchPlan
 from sweeper.progress import Progress
 from sweeper.schema import Columns
 from sweeper.spec import SpecError
@@ -38,12 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         request = parse(sys.argv[1:] if arguments is None else arguments)
         if request.list:
             return _list()
-        from sweeper.prepare import prepare  # here: it imports torch, which takes seconds
+        from sweeper import preview  # here: they import torch, which takes seconds
+        from sweeper.prepare import prepare
 
         store = Store(request.store)
         plan, columns = prepare(request, store)
         if request.plan:
-            return _show(request, plan, store)
+            print(preview.show(request, plan, store, _address(request)))
+            return EXIT_OK
         request = replace(request, data=os.path.abspath(request.data))  # before anything leaves this folder
         check_address(_address(request))
         _check_room(store)
@@ -109,8 +109,9 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
     with connected(address) as scratch, stopping.on_signals():  # again: Ray brings a handler of its own
         from sweeper.dispatch import Limits, dispatch  # here: they import Ray, whose environment `connected` sets
         from sweeper.feeding import legs
+        from sweeper.probing import site
 
-        parts = legs(request, plan, store, slots(request.fraction, address))
+        parts = legs(request, plan, store, site(address, request.data, stopping), address)
         progress = Progress(
             total=plan.total,
             done=plan.total - plan.left,
@@ -185,21 +186,6 @@ def _list() -> int:
         sweep = spec.find(name)
         sizes = ", ".join(f"{preset} ({space.count} trials)" for preset, space in sweep.presets.items())
         print(f"{name}: {sweep.about}\n  presets: {sizes}")
-    return EXIT_OK
-
-
-def _show(request: Request, plan: Plan, store: Store) -> int:
-    """`--plan`: what would run."""
-    share = "one" if request.fraction is None else f"{request.fraction:g} of a"
-    groups = plan.groups if isinstance(plan, GridPlan) else [[plan.trials]]
-    workers = sorted({cohorts.workers(group) for group in groups})
-    each = "a cohort" if workers == [1] else f"for each of {' or '.join(map(str, workers))} workers a cohort"
-    cuts = None
-    if isinstance(plan, GridPlan):
-        asked = asked_cut(request)
-        cuts = [asked] * len(groups) if asked else recorded_cut(store.files, plan)
-    plain = describe(plan, cuts, f"{share} GPU (without GPUs: CPU core) {each}")
-    print(json.dumps(plain) if request.json else text(plain))
     return EXIT_OK
 
 

@@ -12,6 +12,7 @@ from ray.tune.search import Searcher
 
 from sweeper.attempts import Attempts, Given
 from sweeper.cohorts import Cohort
+from sweeper.places import Seating
 from sweeper.stopping import Stopping
 
 MEMORY = "OutOfMemory"
@@ -91,28 +92,38 @@ class Feeding(Searcher):
     """
 
     def __init__(
-        self, attempts: Attempts | None = None, checkpoint: Callable[[str], str] = str, most: int | None = None
+        self,
+        attempts: Attempts | None = None,
+        checkpoint: Callable[[str], str] = str,
+        seating: Seating | None = None,
+        resources: Mapping[str, float] | None = None,
+        most: int | None = None,
     ) -> None:
+        """`resources`: of every cohort, where they are not those of the share that it is given."""
         super().__init__()
-        self._attempts, self._checkpoint, self._left = attempts, checkpoint, most
+        self._attempts, self._checkpoint, self._seating = attempts, checkpoint, seating
+        self._resources, self._left = resources, most
 
     def __reduce__(self) -> tuple[type[Feeding], tuple[()]]:
         """As `Watcher`'s."""
         return Feeding, ()
 
     def suggest(self, trial_id: str) -> Any:
-        assert self._attempts is not None
+        assert self._seating is not None
         if self._left == 0:
             return Searcher.FINISHED
-        given = self._attempts.next()
-        if given is None:
-            return Searcher.FINISHED if self._attempts.ended else None
+        seated = self._seating.next(trial_id)
+        if seated is None:
+            return Searcher.FINISHED if self._seating.ended else None
         if self._left is not None:
             self._left -= 1
-        return {"cohort": given.cohort.id, "task": json.dumps(self._task(given))}
+        given, share = seated
+        task = json.dumps(self._task(given) | {"memory": share.memory})
+        return {"cohort": given.cohort.id, "resources": dict(self._resources or share.resources), "task": task}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        pass
+        assert self._seating is not None
+        self._seating.left(trial_id)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Nothing: the store is the truth."""
@@ -130,12 +141,12 @@ class Feeding(Searcher):
 
 
 def of_cohort(train: Callable[[str, Mapping[str, Any]], None]) -> Any:
-    """A plain function, which is what Tune takes."""
+    """A plain function, which is what Tune takes, with the resources that its configuration says."""
 
     def cohort(config: dict[str, Any]) -> None:
         train(config["cohort"], json.loads(config["task"]))
 
-    return cohort
+    return tune.with_resources(cohort, lambda config: tune.PlacementGroupFactory([config["resources"]]))
 
 
 def _reason(trial: Any) -> str:

@@ -61,7 +61,8 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.search": Rule(may=("optuna", "sweeper.samplers", *STUDY), never=("ray", "torch", "trainables")),
     "sweeper.attempts": Rule(may=(*PLAN[:3], "sweeper.feed"), never=PLANNING),
     "sweeper.tuning": Rule(
-        may=("ray", "sweeper.attempts", "sweeper.cohorts", "sweeper.stopping"), never=("torch", "trainables", *METHOD)
+        may=("ray", "sweeper.attempts", "sweeper.cohorts", "sweeper.places", "sweeper.stopping"),
+        never=("torch", "trainables", *METHOD),
     ),
     "sweeper.feed": Rule(may=PLAN[:3], never=PLANNING),
     "sweeper.waves": Rule(
@@ -132,10 +133,10 @@ TABLE: Mapping[str, Rule] = {
             "sweeper.feed",
             "sweeper.tuning",
             "sweeper.files",
+            "sweeper.places",
             "sweeper.stopping",
             "trainables.ray_train",
             "trainables.contract",
-            "trainables.measure",
             *PLAN,
         ),
         never=("optuna", "pandas", *METHOD),
@@ -153,7 +154,26 @@ TABLE: Mapping[str, Rule] = {
         may=("sweeper", *(f"trainables.{it}" for it in ("config", "preflight", "streams", "data.datasets"))),
         never=("ray", *METHOD),
     ),
-    "sweeper.cutting": Rule(may=("sweeper",), never=("torch", "optuna", *METHOD)),
+    "sweeper.cutting": Rule(may=("sweeper", "trainables.config"), never=("ray", "optuna", *METHOD)),
+    "sweeper.hardware": Rule(never=PLANNING),
+    "sweeper.places": Rule(may=("sweeper.cluster", "sweeper.attempts"), never=PLANNING),
+    "sweeper.probes": Rule(may=("sweeper.files", "sweeper.hardware", *PLAN[:3]), never=("torch", "ray", "trainables")),
+    "sweeper.placing": Rule(
+        may=(
+            *(f"sweeper.{it}" for it in ("devices", "hardware", "loads", "places", "probes")),
+            *PLAN,
+        ),
+        never=("torch", "ray", "trainables"),
+    ),
+    "sweeper.survey": Rule(
+        may=(*(f"sweeper.{it}" for it in ("cluster", "devices", "loads", "probes")), *PLAN[:3]),
+        never=("torch", "ray", "trainables"),
+    ),
+    "sweeper.probing": Rule(
+        may=("ray", "sweeper.hardware", "sweeper.probes", "sweeper.stopping", "trainables.ray_train"),
+        never=("optuna", "pandas", *METHOD),
+    ),
+    "sweeper.preview": Rule(may=("sweeper",), never=("ray", "optuna", *METHOD)),
     "sweeper.feeding": Rule(may=("sweeper", "trainables.ray_train", "trainables.config"), never=METHOD),
     "sweeper.collect": Rule(
         may=("sweeper.progress", "sweeper.feed", "sweeper.cohorts", *STORAGE[:4]),
@@ -209,12 +229,13 @@ TABLE: Mapping[str, Rule] = {
     "trainables.cohort": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.streams": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.measure": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
+    "trainables.sharing": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.train": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods")),
     "trainables.ray_train": Rule(
         may=(
             "ray",
             "torch",
-            *(f"trainables.{it}" for it in ("measure", "config", "contract", "peers", "population")),
+            *(f"trainables.{it}" for it in ("measure", "sharing", "config", "contract", "peers", "population")),
             *(f"trainables.{it}" for it in ("notice", "watch", "worker")),
         ),
         never=("sweeper", "search_spaces", "optuna", "pandas", "pyarrow", *METHOD),

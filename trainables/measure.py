@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import os
+import platform
 import resource
 import sys
 import time
@@ -33,8 +35,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Room:
-    """Memory of a whole device while nobody else uses it."""
+    """A whole device while nobody else uses it."""
 
+    device: str
+    """Its name and its memory: what is measured on one holds for others that are called so."""
     bytes: int
     """Of a GPU all of it, else what the machine has free."""
     overhead: int
@@ -64,15 +68,6 @@ def measure(
     return measured
 
 
-def memory_at_hand(device: torch.device | str, share: float) -> int:
-    """Bytes that a process may use which has this share, in (0, 1], of the device: of a GPU, or of free memory."""
-    if torch.device(device).type == "cuda":
-        return int(share * torch.cuda.get_device_properties(device).total_memory)
-    import psutil  # here: a bare GPU box may lack it
-
-    return int(share * psutil.virtual_memory().available)
-
-
 def _widths(limit: int) -> list[int]:
     return [*(2**power for power in range(limit.bit_length()) if 2**power < limit), limit]
 
@@ -82,10 +77,21 @@ def room(device: torch.device | str) -> Room:
     device = torch.device(device)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
-        return Room(total, max(0, total - free - torch.cuda.memory_reserved(device)))
+        name = f"{torch.cuda.get_device_name(device)}, {total >> 30} GiB"
+        return Room(name, total, max(0, total - free - torch.cuda.memory_reserved(device)))
     import psutil  # here: a bare GPU box may lack it
 
-    return Room(psutil.virtual_memory().available, psutil.Process().memory_info().rss)
+    memory = psutil.virtual_memory()
+    name = f"{_processor()}, {os.cpu_count()} cores, {memory.total >> 30} GiB"
+    return Room(name, memory.available, psutil.Process().memory_info().rss)
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device, held: int | None) -> Measurement:

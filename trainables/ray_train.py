@@ -7,10 +7,11 @@ several `workers` gets a worker group, a device for each; its first worker's rep
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,10 +26,11 @@ from ray.tune.integration.ray_train import TuneReportCallback
 
 from trainables.config import TrialConfig, resolve
 from trainables.contract import Judge, OutOfMemory
-from trainables.measure import Measurement, measure, memory_at_hand
+from trainables.measure import Measurement, Room, measure, room
 from trainables.notice import on_sigterm
 from trainables.peers import ALONE, Peers
 from trainables.population import Population
+from trainables.sharing import measure_overlap
 from trainables.watch import GRACE
 from trainables.worker import Before, Checkpoints, Work, train_cohort
 
@@ -125,18 +127,39 @@ def _configs(task: Mapping[str, Any]) -> list[TrialConfig]:
     return [resolve(task["shared"] | own) for own in task["own"]]
 
 
-def measure_configs(
-    configs: list[dict[str, Any]], data: str, resources: Mapping[str, float], seconds: float
-) -> tuple[list[Measurement], int]:
-    """`trainables.measure` in this process, for so many seconds, and the bytes that are its share of the device.
+@dataclass(frozen=True)
+class Probe:
+    """What was found on a device."""
 
-    `resources` are those of Ray that a cohort takes.
-    """
-    cores, device = resources.get("CPU", 1.0), _device()
-    share = resources["GPU"] if device.type == "cuda" else cores / (os.cpu_count() or 1)
-    _use_cores(cores)
-    found = measure([resolve(config) for config in configs], Path(data), device, seconds)
-    return found, memory_at_hand(device, min(share, 1.0))
+    room: Room
+    measured: Sequence[Measurement] = ()
+    """Of a group of configs; nothing where that could not be measured."""
+    overlap: Mapping[int, Mapping[int, float]] | None = None
+    """See `trainables.sharing`; None where it was not asked for."""
+
+
+def measure_configs(
+    configs: Sequence[Mapping[str, Any]],
+    data: str,
+    *,
+    seconds: float = 0.0,
+    threads: int = 1,
+    sharing: int = 0,
+    widths: Sequence[int] = (),
+) -> Probe:
+    """The whole device of this process, and how configs train on it: measured for so many `seconds`; and where up to
+    `sharing` processes share it, which step stacks of these widths. Nothing is found where training fails."""
+    device = _device()
+    _use_cores(threads)
+    resolved = [resolve(config) for config in configs]
+    measured: Sequence[Measurement] = ()
+    if seconds:
+        with contextlib.suppress(Exception):  # whatever it is, training will meet it again and name it
+            measured = measure(resolved, Path(data), device, seconds)
+    overlap = None
+    if sharing > 1:
+        overlap = measure_overlap(resolved, Path(data), device, widths=widths, most=sharing, cores=threads)
+    return Probe(room(device), measured, overlap)
 
 
 def _device() -> torch.device:

@@ -68,11 +68,12 @@ def report_at_once(cohort: str, task: Mapping[str, Any], *, place: object) -> No
 def service(options: argparse.Namespace, store: str) -> float:
     """Plan, expand and dispatch; milliseconds a trial of the latter."""
     from sweeper import cohorts, dispatch, findings
-    from sweeper.cluster import connected, slots
+    from sweeper.cluster import connected
     from sweeper.cohorts import Cut
     from sweeper.collect import Collector
     from sweeper.command import parse
     from sweeper.feed import Queue
+    from sweeper.places import Share, Slots
     from sweeper.plan import GridPlan
     from sweeper.prepare import prepare
     from sweeper.progress import Progress
@@ -127,7 +128,7 @@ def service(options: argparse.Namespace, store: str) -> float:
             data="data",
             checkpoints=store_of.files,
             checkpoint=partial(checkpoint_path, plan.name),
-            slots=slots(None, None),
+            slots=Slots((Share({"CPU": 1.0}, os.cpu_count() or 1),), here=True),
             limits=dispatch.Limits(3, 60.0, 600.0),
             scratch=scratch,
             stopping=Stopping(),

@@ -1,20 +1,9 @@
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import pytest
 
-from sweeper.cohorts import Cohort, Cut, Group, by_workers, choose, cut, group, remaining, workers
+from sweeper.cohorts import Cohort, Cut, Group, by_workers, cut, group, remaining, workers
 from sweeper.trials import Trial, content_hash
-
-MIB = 2**20
-PLENTY = 2**40
-
-
-class Measured(NamedTuple):
-    width: int
-    seconds: float
-    bytes: int = MIB
 
 
 def trial(**config: int | None) -> Trial:
@@ -99,54 +88,6 @@ def test_what_is_left_is_a_set_difference_under_the_same_ids() -> None:
     assert remaining(whole, {"of another plan": "finished"}) == list(whole)
 
 
-STACKING_PAYS = [Measured(w, 1e-3 / math.sqrt(w)) for w in (1, 2, 4, 8, 16, 32)]
-STACKING_COSTS = [Measured(w, 1e-3 * w) for w in (1, 2, 4, 8, 16, 32)]
-
-
-def test_members_are_stacked_where_that_is_faster() -> None:
-    (streams,) = groups_of(trials(4, 8))
-    chosen = choose(STACKING_PAYS, streams, steps=10_000, slots=1, memory=PLENTY)
-    assert chosen.width == chosen.size == 32
-
-
-def test_members_are_stepped_in_turn_where_stacking_is_slower() -> None:
-    (streams,) = groups_of(trials(4, 8))
-    assert choose(STACKING_COSTS, streams, steps=10_000, slots=2, memory=PLENTY).width == 1
-
-
-def test_every_slot_gets_its_share() -> None:
-    (streams,) = groups_of(trials(4, 8))
-    for slots in (1, 2, 4):
-        cohorts = cut([streams], [choose(STACKING_PAYS, streams, steps=10_000, slots=slots, memory=PLENTY)])
-        assert len(cohorts) >= slots
-
-
-def test_a_stack_that_does_not_fit_is_not_chosen() -> None:
-    (streams,) = groups_of(trials(4, 8))
-    large = [Measured(m.width, m.seconds, m.width * 100 * MIB) for m in STACKING_PAYS]
-    assert choose(large, streams, steps=10_000, slots=1, memory=1000 * MIB).width == 8
-    assert choose(large, streams, steps=10_000, slots=1, memory=799 * MIB).width == 4
-    assert choose(large, streams, steps=10_000, slots=1, memory=1).width == 1
-
-
-def test_smaller_cohorts_win_where_they_cost_little() -> None:
-    """One second a member: starting a cohort is free beside it, so nothing speaks for a large one."""
-    (streams,) = groups_of(trials(4, 8))
-    flat = [Measured(w, 1e-3) for w in (1, 2, 4, 8, 16, 32)]
-    assert choose(flat, streams, steps=100_000, slots=1, memory=PLENTY).size == 1
-    assert choose(flat, streams, steps=10, slots=1, memory=PLENTY).size == 32
-
-
-def test_what_could_not_be_measured_trains_alone() -> None:
-    (streams,) = groups_of(trials(2, 2))
-    assert choose([], streams, steps=10, slots=2, memory=0) == Cut(1, 1)
-
-
-def test_one_measurement_is_enough() -> None:
-    (streams,) = groups_of(trials(1, 1))
-    assert choose([Measured(1, 1e-3)], streams, steps=1, slots=8, memory=PLENTY) == Cut(1, 1)
-
-
 def test_members_say_how_many_train_them() -> None:
     assert [workers([[trial(**config)]]) for config in ({}, {"workers": None}, {"workers": 1}, {"workers": 8})] == [
         1, 1, 1, 8,
@@ -161,14 +102,3 @@ def test_cohorts_by_their_workers_fewest_first() -> None:
     assert list(found) == [1, 2, 4]
     assert found == {1: [whole[1]], 2: [whole[2]], 4: [whole[0], whole[3]]}
     assert by_workers([]) == {}
-
-
-@pytest.mark.parametrize(("slots", "size"), [(1, 6), (2, 3), (4, 2), (6, 1), (100, 1)])
-def test_a_group_of_workers_is_started_as_seldom_as_can_be(slots: int, size: int) -> None:
-    """Whatever was measured: once for each place, where its members are stepped in turn."""
-    members = [[trial(workers=2, seed=seed)] for seed in range(6)]
-    for measured in ([], STACKING_PAYS):
-        chosen = choose(measured, members, steps=10, slots=slots, memory=PLENTY)
-        assert chosen == Cut(size, 1)
-        cohorts = cut([members], [chosen])
-        assert len(cohorts) <= slots and {cohort.width for cohort in cohorts} == {1}

@@ -28,11 +28,11 @@ def test_a_ratio_of_sharing_is_at_least_one() -> None:
 
 @pytest.mark.parametrize(("cores", "threads", "count"), [(8, 1, 8), (8, 3, 2), (8, 8, 1), (1, 1, 1)])
 def test_no_more_threads_than_cores(cores: int, threads: int, count: int) -> None:
-    kind = cpus(cores, 1000, threads)
+    kind = cpus([cores], 1000, threads)
     assert kind.count == count and kind.count * threads <= cores and kind.bytes * kind.count <= 1000
     assert pack([LONG], [kind]).shares == (1,)
     with pytest.raises(ValueError, match=f"threads={cores + 1} of {cores} cores"):
-        cpus(cores, 1000, cores + 1)
+        cpus([cores], 1000, cores + 1)
 
 
 @pytest.mark.parametrize("cores", range(1, 9))
@@ -48,9 +48,9 @@ def test_threads_are_as_many_as_end_soonest() -> None:
     def loads(group: Group) -> dict[int, list[Load]]:
         return {threads: [Load(group, [Measured(1, one)], 100)] for threads, one in by_threads.items()}
 
-    threads, packed = pack_cores(loads(members(2)), 4, PLENTY)
+    threads, packed = pack_cores(loads(members(2)), [4], PLENTY)
     assert threads == 2 and packed.seconds == pytest.approx(0.4 + 60)
-    threads, packed = pack_cores(loads(members(32)), 4, PLENTY)
+    threads, packed = pack_cores(loads(members(32)), [4], PLENTY)
     assert threads == 1 and packed.seconds == pytest.approx(8 * (0.4 + 100), rel=WORTH - 1)
 
 

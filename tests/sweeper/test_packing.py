@@ -5,7 +5,7 @@ import pytest
 
 from sweeper.cohorts import Cohort, Cut, Group, cut
 from sweeper.devices import Devices
-from sweeper.loads import Load
+from sweeper.loads import Load, choices
 from sweeper.packing import WORTH, Packing, pack
 from tests.sweeper.measured import (
     EACH_100_MIB,
@@ -95,9 +95,24 @@ def test_large_groups_are_dealt_to_slots_evenly_and_in_whole_streams(
 
 def test_cohorts_are_as_large_as_a_full_stack_where_that_is_soonest() -> None:
     """Five stacks of up to 16; a cohort of 20 would make two steps, and of 15 there would be seven."""
-    flat = [Measured(2**k, 1e-3 / 2**k, 2**k * MIB) for k in range(6)]
+    flat = [Measured(2**k, 1e-3 / 2**k, 2**k * MIB, held=MIB) for k in range(6)]
     packed = pack([Load(members(20, 16, 16, 8), flat, 10_000)], [Devices(1, 20 * MIB)])
     assert packed.cuts == (Cut(16, 16),) and packed.seconds == pytest.approx(5 * (0.4 + 10))
+
+
+def test_a_cut_that_is_settled_is_kept_and_its_place_chosen() -> None:
+    """Stacks of eight need 800 MiB: two share a device of 2,000, four only one of 4,000."""
+    free = {8: dict.fromkeys((2, 4), 1.0)}
+    load = Load(FOUR_OF_EIGHT, EACH_100_MIB, 10_000, by=Cut(8, 8))
+    for mebibytes, sharing in ((2000, 2), (4000, 4), (500, 1)):
+        packed = pack([load], [Devices(1, mebibytes * MIB, cores=8, overlap=free)])
+        assert packed.cuts == (Cut(8, 8),) and packed.shares == (sharing,)
+
+
+def test_a_stack_wider_than_any_that_was_measured_takes_in_proportion() -> None:
+    narrow = replace(Load(members(8), EACH_100_MIB[:3], 10_000), by=Cut(8, 8))
+    (choice,) = choices(narrow)
+    assert choice.bytes == 800 * MIB and choice.seconds == pytest.approx(2 * 4 * 10_000 * EACH_100_MIB[2].seconds)
 
 
 # Sharing a device.

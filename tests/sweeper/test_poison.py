@@ -34,7 +34,7 @@ def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(
     errors = found["error"].dropna()
     assert errors.map(lambda said: "\n" not in said).all() and set(errors.index) == {RAISES, HANGS, EATS, DIES}, errors
     assert "a poisoned trial" in errors[RAISES] and "died" in errors[DIES], errors
-    assert errors[HANGS].startswith("hung: no step was completed within 10 s, at ")  # five times as long for the first, errors
+    assert errors[HANGS].startswith("hung: no step was completed within 10 s, at "), errors  # five times for the first
     assert "sitecustomize.py" in errors[HANGS] and "OutOfMemory" in errors[EATS], errors
     alone = found[found["status"] == "finished"]["auroc_joint"]
     monkeypatch.delenv("PYTHONPATH")

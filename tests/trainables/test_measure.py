@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -122,7 +123,7 @@ def test_the_peak_of_memory_is_that_since_the_last_reset() -> None:
 
 def test_the_room_of_a_machine_is_what_is_free_and_a_process_takes_its_own() -> None:
     here = room("cpu")
-    assert here.bytes <= psutil.virtual_memory().total
+    assert here.bytes <= psutil.virtual_memory().total and f"{os.cpu_count()} cores" in here.device
     assert 50 * 2**20 < here.overhead <= peak_bytes(torch.device("cpu"))
 
 

@@ -1,0 +1,64 @@
+"""What a cluster has: its GPUs by kind, else its cores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+PREFIX = "accelerator_type:"
+"""How Ray's resources begin that name a kind of GPU."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Equal devices."""
+
+    gpus: bool
+    """Whether they are GPUs; else cores."""
+    accelerator: str
+    """As Ray names it; '' of GPUs that it does not name, and of cores."""
+    nodes: tuple[int, ...]
+    """Devices of each node."""
+    cores: float = 1.0
+    """CPU cores that come with each device, at the least."""
+
+    @property
+    def count(self) -> int:
+        return sum(self.nodes)
+
+
+UNSEEN = Kind(True, "", (1,), cores=0.0)
+"""Of a cluster that has no worker yet and will grow: a GPU."""
+
+
+def kinds(nodes: Sequence[Mapping[str, Any]], grows: bool) -> tuple[Kind, ...]:
+    """Of Ray's nodes those of the GPUs, most frequent first; without any the cores; UNSEEN where a cluster that grows
+    has neither."""
+    there = [node["Resources"] for node in nodes if node["Alive"]]
+    found: dict[str, list[Mapping[str, float]]] = {}
+    for one in there:
+        if one.get("GPU", 0) >= 1:
+            name = next((key.removeprefix(PREFIX) for key in sorted(one) if key.startswith(PREFIX)), "")
+            found.setdefault(name, []).append(one)
+    if found:
+        gpus = [
+            Kind(
+                True, name, tuple(int(one["GPU"]) for one in some), min(one.get("CPU", 0) / one["GPU"] for one in some)
+            )
+            for name, some in found.items()
+        ]
+        return tuple(sorted(gpus, key=lambda kind: (-kind.count, kind.accelerator)))
+    cores = tuple(int(one["CPU"]) for one in there if one.get("CPU", 0) >= 1)
+    return (Kind(False, "", cores),) if cores else (UNSEEN if grows else Kind(False, "", (1,)),)
+
+
+def _gpus(accelerator: str, nodes: Sequence[Mapping[str, float]]) -> Kind:
+    cores = min(one.get("CPU", 0.0) / one["GPU"] for one in nodes)
+    return Kind(True, accelerator, tuple(int(one["GPU"]) for one in nodes), cores)
+
+
+def requirement(kind: Kind, among: Sequence[Kind]) -> dict[str, float]:
+    """What a task takes beside its devices so that it comes to this kind of several; nothing where there is one, as an
+    autoscaler may not know what its nodes will call their devices."""
+    return {PREFIX + kind.accelerator: 0.001} if len(among) > 1 and kind.accelerator else {}

@@ -1,0 +1,136 @@
+"""The packing that measurements choose, beside one trial a device and other sizes and fractions, in the same run.
+
+python -m tests.benchmarks.bench_packing                  # whole sweeps through Ray, on this machine's devices
+python -m tests.benchmarks.bench_packing --device cuda    # without Ray: stacks and processes that share the device
+
+Without Ray, steps are of the digits as 3x32x32 in a ResNet-18 (`--encoder mlp`: the digits preset); `fits` says whether
+what the processes need stays within the memory of the device, with the margin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from search_spaces.anomaly_grid import DIGITS, PAPER
+from sweeper.cohorts import Cut
+from sweeper.devices import MEMORY_MARGIN, Devices
+from sweeper.loads import Load
+from sweeper.packing import pack
+from sweeper.trials import Trial
+from trainables.config import TrialConfig, Value, resolve
+from trainables.measure import Measurement, measure, room
+from trainables.sharing import measure_overlap
+
+CASES = {
+    "chosen": (),
+    "one trial a device": ("--cohort", "1"),
+    "cohorts of 8": ("--cohort", "8"),
+    "cohorts of 56, in turn": ("--cohort", "56", "--stack", "1"),
+    "chosen, half devices": ("--gpu-fraction", "0.5"),
+}
+SWEEP = ("anomaly_grid", "--preset", "digits", "--axis", "normal_class=0,1,2,3")
+MEMBERS = 64
+TRIALS, STEPS = 512, 20_000
+"""Of the grid for which a packing is chosen without Ray."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", help="without Ray, on this device of PyTorch")
+    parser.add_argument("--encoder", choices=("mlp", "resnet18"), default="resnet18")
+    parser.add_argument("--most", type=int, default=8, help="processes that share the device")
+    parser.add_argument("--seconds", type=float, default=30.0, help="for the widths of a stack")
+    words = parser.parse_args()
+    if words.device:
+        steps(torch.device(words.device), words.encoder, words.most, words.seconds)
+    else:
+        sweeps()
+
+
+def sweeps() -> None:
+    """Whole sweeps, each in a process and a Ray of its own; the second time the chosen one has its measurements."""
+    print(f"{'':28}{'seconds':>9}{'over chosen':>13}")
+    with tempfile.TemporaryDirectory() as store:
+        cases = {"chosen, measuring first": (), **CASES}
+        took = {name: _sweep(store, words) for name, words in cases.items()}
+    for name, seconds in took.items():
+        print(f"{name:28}{seconds:9.1f}{seconds / took['chosen']:13.2f}", flush=True)
+
+
+def _sweep(store: str, words: Sequence[str]) -> float:
+    command = [sys.executable, "-m", "sweeper.run", *SWEEP, "--store", store, "--fresh", *words]
+    for path in Path(store).glob("cuts"):
+        path.rename(Path(store) / f"_cuts-{time.monotonic_ns()}")  # else the cohorts are those of the case before
+    begun = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begun
+
+
+def steps(device: torch.device, encoder: str, most: int, seconds: float) -> None:
+    """Member-steps a second by width and number of processes, over those of one trial alone; and what is chosen."""
+    configs = _configs(encoder)
+    measured = measure(configs, Path(), device, seconds)
+    here, cores = room(device), os.cpu_count() or 1
+    overlap = measure_overlap(
+        configs, Path(), device, widths=[one.width for one in measured], most=min(most, cores), cores=cores
+    )
+    counts = sorted({1} | {count for ratios in overlap.values() for count in ratios})
+    print(f"{here.device}, torch {torch.__version__}, {encoder}; a process takes {here.overhead >> 20} MiB beside")
+    print(f"{'width':>6}{'MiB':>8}{'steps/s':>10}" + "".join(f"{f'{count} share':>12}" for count in counts[1:]))
+    for one in measured:
+        cells = [
+            f"{_rate(one, count, overlap) / _rate(measured[0], 1, {}):.2f}"
+            for count in counts[1:]
+            if _known(one, count, overlap)
+        ]
+        print(f"{one.width:6}{one.bytes >> 20:8}{1 / one.seconds:10.1f}" + "".join(f"{cell:>12}" for cell in cells))
+    kind = Devices(1, here.bytes, cores, overhead=here.overhead, overlap=overlap)
+    packed = pack([Load([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS)], [kind])
+    print(f"chosen for {TRIALS} trials of {STEPS} steps: 1/{packed.shares[0]} of the device, {packed.cuts[0]}")
+    for name, share, by in _others(measured, counts):
+        if share * _need(measured, by.width, here.overhead) <= MEMORY_MARGIN * here.bytes:
+            load = Load([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS, by)
+            other = pack([load], [kind], [share]).seconds
+            print(f"  {name:32}{other / packed.seconds:8.2f} times as long")
+    need = packed.shares[0] * _need(measured, packed.cuts[0].width, here.overhead)
+    print(f"memory: {need / here.bytes:.2f} of the device, fits: {need <= MEMORY_MARGIN * here.bytes}")
+
+
+def _others(measured: Sequence[Measurement], counts: Sequence[int]) -> list[tuple[str, int, Cut]]:
+    widest = measured[-1].width
+    alone = [(f"one trial, {count} a device", count, Cut(1, 1)) for count in counts]
+    return [*alone, *((f"stacks of {widest}, {count} a device", count, Cut(widest, widest)) for count in counts)]
+
+
+def _need(measured: Sequence[Measurement], width: int, overhead: int) -> int:
+    return overhead + next(one.bytes for one in measured if one.width >= width)
+
+
+def _known(one: Measurement, count: int, overlap: dict[int, dict[int, float]]) -> bool:
+    return count in overlap.get(one.width, {})
+
+
+def _rate(one: Measurement, count: int, overlap: dict[int, dict[int, float]]) -> float:
+    """Member-steps a second of so many processes together."""
+    return count / one.seconds / (overlap[one.width][count] if count > 1 else 1.0)
+
+
+def _configs(encoder: str) -> list[TrialConfig]:
+    grid = DIGITS if encoder == "mlp" else PAPER
+    first: dict[str, Value] = {**next(iter(grid.combinations()))}
+    if encoder != "mlp":
+        first |= {"dataset": "digits32", "batch_size": 64}
+    return [resolve({**first, "beta": 0.1 + index / MEMBERS}) for index in range(MEMBERS)]
+
+
+if __name__ == "__main__":
+    main()

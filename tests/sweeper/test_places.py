@@ -1,0 +1,97 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from sweeper.attempts import Attempts
+from sweeper.cluster import ClusterError
+from sweeper.cohorts import Cohort
+from sweeper.feed import Queue
+from sweeper.places import Seating, Share, Slots
+from sweeper.trials import Trial
+
+HERE = Slots((Share({"CPU": 1.0}, 4),), here=True)
+AWAY = Slots((Share({"GPU": 1.0, "CPU": 2.0}, 4),), here=False, grows=True)
+
+
+@pytest.mark.parametrize(("workers", "count"), [(1, 4), (2, 2), (3, 1), (4, 1)])
+def test_workers_share_the_places_there_are(workers: int, count: int) -> None:
+    for slots in (HERE, AWAY):
+        found = slots.of(workers)
+        assert (found.count, found.workers) == (count, workers)
+        assert (found.resources, found.here) == (slots.resources, slots.here)
+    assert (HERE.workers, HERE.count) == (1, 4)
+
+
+@pytest.mark.parametrize("slots", [HERE, replace(AWAY, grows=False)])
+def test_more_workers_than_this_machine_has_room_for_are_refused(slots: Slots) -> None:
+    with pytest.raises(ClusterError) as refused:
+        slots.of(5)
+    assert str(refused.value) == (
+        "workers must not exceed the 4 that this machine has GPUs or else cores for, but got workers=5; choose fewer "
+        "with --set workers=N, or give a cluster's --address"
+    )
+
+
+def test_workers_have_a_gpu_of_their_own_each() -> None:
+    """NCCL connects no two processes on one GPU."""
+    shared = replace(AWAY, shares=(Share({"GPU": 0.5, "CPU": 1.0}, 4),))
+    assert shared.of(1).workers == 1
+    with pytest.raises(ClusterError, match="each of several workers must have a GPU of its own, but got workers=2"):
+        shared.of(2)
+
+
+def test_a_cluster_may_grow_for_one_cohort_of_many_workers() -> None:
+    assert (AWAY.of(8).count, AWAY.of(8).workers) == (1, 8)
+
+
+# Which kind a cohort is given.
+
+LARGE, SMALL = Share({"GPU": 0.5}, 2), Share({"GPU": 1.0}, 1)
+
+
+def queue(*names: str) -> Queue:
+    return Queue([Cohort(name, (Trial(name, {}),), 1) for name in names])
+
+
+def seating_of(feed: Queue, slots: Slots) -> Seating:
+    return Seating(Attempts(feed, 0), slots)
+
+
+def seated(seating: Seating, *holders: str) -> Sequence[tuple[str, Share] | None]:
+    found = [seating.next(holder) for holder in holders]
+    return [one and (one[0].cohort.id, one[1]) for one in found]
+
+
+def test_where_there_is_one_kind_it_is_given_always() -> None:
+    """Tune holds back what has no place yet, and an autoscaler sees how much waits."""
+    seating = seating_of(queue("a", "b", "c", "d"), Slots((LARGE,), here=False))
+    assert seated(seating, "1", "2", "3", "4", "5") == [*((name, LARGE) for name in "abcd"), None]
+
+
+def test_a_kind_with_a_free_share_goes_first_and_then_cohorts_wait() -> None:
+    seating = seating_of(queue("a", "b", "c", "d"), Slots((LARGE, SMALL), here=False))
+    assert seated(seating, "1", "2", "3", "4") == [("a", LARGE), ("b", SMALL), ("c", LARGE), None]
+    seating.left("2")
+    assert seated(seating, "5", "6") == [("d", SMALL), None]
+
+
+def test_a_cohort_waits_for_a_kind_with_room_while_others_go_ahead() -> None:
+    seating = seating_of(queue("a", "b", "c"), Slots((SMALL, SMALL), here=False, only={"a": (1,), "b": (1,)}))
+    assert seated(seating, "1", "2", "3") == [("a", SMALL), None, ("c", SMALL)]
+    seating.left("1")
+    assert seated(seating, "4") == [("b", SMALL)]
+
+
+def test_where_nodes_may_come_the_least_busy_kind_is_given() -> None:
+    seating = seating_of(queue(*"abcdef"), Slots((LARGE, SMALL), here=False, grows=True))
+    given = seated(seating, *"123456")
+    assert [one[1] for one in given if one].count(LARGE) == 4 and None not in given
+
+
+def test_no_more_cohorts_wait_than_is_needed() -> None:
+    names = [f"c{number}" for number in range(100)]
+    feed = queue(*names)
+    seating = seating_of(feed, Slots((SMALL, SMALL), here=False, only=dict.fromkeys(names, (1,))))
+    assert seated(seating, *map(str, range(200)))[1:] == [None] * 199
+    assert not feed.ended

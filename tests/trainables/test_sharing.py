@@ -1,0 +1,27 @@
+"""Several processes on one device, here the CPU: real ones, so each needs the seconds in which torch is imported."""
+
+from pathlib import Path
+
+import pytest
+
+from trainables import sharing
+from trainables.config import resolve
+from trainables.sharing import measure_overlap
+
+CONFIGS = [
+    resolve({"method": "vje", "normal_class": 3, "width": 8, "bottleneck": 4, "batch_size": 60, "beta": beta})
+    for beta in (0.5, 1.0)
+]
+
+
+@pytest.mark.slow
+def test_each_width_has_a_ratio_for_the_processes_that_shared() -> None:
+    found = measure_overlap(CONFIGS, Path(), "cpu", widths=[2, 1], most=2, seconds=0.2)
+    assert list(found) == [1, 2] and all(list(ratios) == [2] for ratios in found.values())
+    assert all(1.0 <= ratio < 20 for ratios in found.values() for ratio in ratios.values())
+
+
+def test_processes_that_are_gone_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are killed at once, so none answers, and nobody waits."""
+    monkeypatch.setattr(sharing, "LONGEST", 0.0)
+    assert measure_overlap(CONFIGS, Path(), "cpu", widths=[1], most=2) == {}

@@ -22,12 +22,21 @@ class Kind:
     """Devices of each node."""
     cores: float = 1.0
     """CPU cores that come with each device, at the least."""
+    comes: bool = False
+    """Whether nodes come when cohorts wait: the cluster had none before it was asked for one."""
 
     @property
     def count(self) -> int:
         return sum(self.nodes)
 
+    @property
+    def most(self) -> int:
+        """Devices that are counted upon."""
+        return max(self.count, MAY_COME) if self.comes else self.count
 
+
+MAY_COME = 8
+"""Devices for which cohorts are cut where nodes come: cut for the few that are there at first, none would wait."""
 UNSEEN = Kind(True, "", (1,), cores=0.0)
 """Of a cluster that has no worker yet and will grow: a GPU."""
 

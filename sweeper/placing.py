@@ -106,7 +106,7 @@ def _devices(
     there = [_common(one, other) for one, other in zip(first, known, strict=True) if one.measured and other.measured]
     seconds, others = sum(one for one, _ in there), sum(other for _, other in there)
     return Devices(
-        count=seen.kind.count,
+        count=seen.kind.most,
         bytes=seen.bytes,
         cores=max(1, int(seen.kind.cores)),
         speed=seconds / others if others else 1.0,

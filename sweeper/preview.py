@@ -51,6 +51,7 @@ def expectation(found: Arrangement | None, plan: GridPlan, price: float | None) 
             for share in found.places[min(found.places)].shares
         ],
         "devices": found and list(found.devices),
+        "devices_counted_upon": found and found.placed and [one.count for one in found.placed.devices],
         "at_a_time": found and found.places[min(found.places)].count,
         "cuts": found and widths(found.cuts),
         "stack_widths": found and sorted({cut.width for cut in found.cuts}),
@@ -70,6 +71,10 @@ def _lines(plain: Mapping[str, Any]) -> list[str]:
         + f", {place['memory'] / 2**30:.1f} GiB each"
         for place, device in zip(plain["places"], plain["devices"], strict=True)
     ]
+    if plain["devices_counted_upon"] and sum(plain["devices_counted_upon"]) > plain["at_a_time"]:
+        lines.append(
+            f"  nodes      come when cohorts wait; {sum(plain['devices_counted_upon'])} devices are counted upon"
+        )
     lines.append(f"  cut        {' or '.join(plain['cuts'])}")
     if plain["hours"] is None:
         return [*lines, unknown]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -24,7 +25,7 @@ def site(address: str | None, data: str, stopping: Stopping) -> Site:
     there = kinds(ray.nodes(), grows)
     if there == (UNSEEN,):
         _on_workers([Asked(UNSEEN)], data, there, stopping)
-        there = kinds(ray.nodes(), grows)
+        there = tuple(replace(kind, comes=True) for kind in kinds(ray.nodes(), grows))
     here = not grows and not there[0].gpus
 
     def measure(asked: Sequence[Asked]) -> list[Probe | None]:

@@ -130,6 +130,17 @@ def test_a_gpu_is_shared_where_that_is_measured_to_gain(tmp_path: Path) -> None:
     assert again.measured == again.shared == []
 
 
+def test_where_nodes_come_there_are_cohorts_for_them(tmp_path: Path) -> None:
+    """Of one GPU at first, and of eight that may be."""
+    one = replace(LARGE, nodes=(1,))
+    few, many = (
+        arranged(tmp_path / name, Bench({"A": 20_000 * MIB}), grid(), "--gpu-fraction", "1", on=(kind,))
+        for name, kind in (("few", one), ("many", replace(one, comes=True)))
+    )
+    assert few.cuts == (Cut(32, 32),) and many.cuts[0].size == 4
+    assert few.places[1].count == many.places[1].count == 1
+
+
 def test_a_cut_that_is_asked_for_leaves_the_share_to_choose(tmp_path: Path) -> None:
     """Stacks of eight need 850 MiB of 1,600: one more has no room."""
     bench = Bench(GPUS)

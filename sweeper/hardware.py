@@ -51,12 +51,7 @@ def kinds(nodes: Sequence[Mapping[str, Any]], grows: bool) -> tuple[Kind, ...]:
             name = next((key.removeprefix(PREFIX) for key in sorted(one) if key.startswith(PREFIX)), "")
             found.setdefault(name, []).append(one)
     if found:
-        gpus = [
-            Kind(
-                True, name, tuple(int(one["GPU"]) for one in some), min(one.get("CPU", 0) / one["GPU"] for one in some)
-            )
-            for name, some in found.items()
-        ]
+        gpus = [_gpus(name, some) for name, some in found.items()]
         return tuple(sorted(gpus, key=lambda kind: (-kind.count, kind.accelerator)))
     cores = tuple(int(one["CPU"]) for one in there if one.get("CPU", 0) >= 1)
     return (Kind(False, "", cores),) if cores else (UNSEEN if grows else Kind(False, "", (1,)),)

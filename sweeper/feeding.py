@@ -9,6 +9,7 @@ from functools import partial
 from sweeper import cohorts, studies
 from sweeper.board import Referee, Rule
 from sweeper.command import Request
+from sweeper.course import Course
 from sweeper.cutting import grid_arrangement, wave_cut, widths
 from sweeper.feed import Feed, Queue
 from sweeper.places import Slots
@@ -17,7 +18,6 @@ from sweeper.plan import GridPlan, Plan, SearchPlan, record_halved, recorded_hal
 from sweeper.probes import Seen, Site, write_seen
 from sweeper.store import Store
 from sweeper.survey import look
-from sweeper.waves import Course
 from trainables.config import resolve
 from trainables.ray_train import Judges
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sweeper import study_views
 from sweeper.command import Request
+from sweeper.course import Course, Recorded, result
 from sweeper.feed import Record
 from sweeper.files import Files
 from sweeper.grid import SpecError
@@ -20,7 +21,7 @@ from sweeper.study import Search, Searches, Study, bounds
 from sweeper.study_checks import check, corners
 from sweeper.trials import Trial, content_hash
 from sweeper.warm import Warm, kept, warm_from
-from sweeper.waves import Course, Recorded, Waves, result
+from sweeper.waves import Waves
 from trainables import config, preflight
 from trainables.config import TrialConfig
 from trainables.data.datasets import DataError

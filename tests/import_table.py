@@ -65,8 +65,12 @@ TABLE: Mapping[str, Rule] = {
         never=("torch", "trainables", *METHOD),
     ),
     "sweeper.feed": Rule(may=PLAN[:3], never=PLANNING),
-    "sweeper.waves": Rule(
+    "sweeper.course": Rule(
         may=("sweeper.search", "sweeper.feed", "sweeper.warm", *PLAN[:3], *STUDY),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.waves": Rule(
+        may=("sweeper.course", "sweeper.feed", *PLAN[:3], *STUDY),
         never=("ray", "torch", "trainables"),
     ),
     "sweeper.warm": Rule(

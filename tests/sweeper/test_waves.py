@@ -5,12 +5,13 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from sweeper.cohorts import Cohort, Cut, Group
+from sweeper.course import Course, Recorded, result
 from sweeper.metric import Metric
 from sweeper.rules import Halving, Population
 from sweeper.study import Search, Study
 from sweeper.trials import Trial
 from sweeper.warm import Warm
-from sweeper.waves import Course, Recorded, Waves, result
+from sweeper.waves import Waves
 
 SPACE = {"x": FloatDistribution(0.0, 1.0), "width": CategoricalDistribution([1, 2])}
 

@@ -65,7 +65,7 @@ class Attempts:
         begins, in its order: a cohort may wait for those before it."""
         given = self._again.pop(0) if self._again else None
         if given is None and (cohort := self._feed.next()):
-            given = Given(cohort, order=(next(self._given),))
+            given = Given(cohort, tuple(self._feed.before(cohort.id)), (next(self._given),))
         if given:
             self._running[given.cohort.id] = given
         return given
@@ -113,12 +113,14 @@ class Attempts:
 
     def _smaller(self, given: Given, narrower: bool) -> list[Given]:
         """Its halves; of what must stay whole, itself in narrower stacks if that is of use; else nothing."""
-        before = (given.cohort, *given.before)
         halves = self._feed.halve(given.cohort) if len(given.cohort.trials) > 1 else ()
         self._parts |= {half.id for half in halves}
         if not halves and narrower and given.cohort.width > 1:
-            return [Given(replace(given.cohort, width=(given.cohort.width + 1) // 2), before, given.order)]
-        return [Given(half, before, (*given.order, place)) for place, half in enumerate(halves)]
+            narrow = replace(given.cohort, width=(given.cohort.width + 1) // 2)
+            return [Given(narrow, (given.cohort, *given.before), given.order)]
+        return [
+            Given(half, tuple(self._feed.before(half.id)), (*given.order, place)) for place, half in enumerate(halves)
+        ]
 
     def _put_back(self, *given: Given) -> None:
         self._again = sorted([*self._again, *given], key=lambda one: one.order)

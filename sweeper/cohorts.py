@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweeper.trials import Trial, content_hash
@@ -92,11 +92,22 @@ def halves(cohort: Cohort) -> tuple[Cohort, Cohort]:
 
 def halved(cohorts: Sequence[Cohort], ids: Collection[str]) -> tuple[Cohort, ...]:
     """The cohorts, those with one of these ids as their halves, and so on: as they were after earlier runs."""
-    return tuple(
-        part
-        for cohort in cohorts
-        for part in (halved(halves(cohort), ids) if cohort.id in ids and len(cohort.trials) > 1 else (cohort,))
-    )
+    return tuple(part for part, _ in _descent(cohorts, ids, ()))
+
+
+def lineage(cohorts: Sequence[Cohort], ids: Collection[str]) -> dict[str, tuple[Cohort, ...]]:
+    """Of the parts among `halved` what they were part of, nearest first, by their ids."""
+    return {part.id: before for part, before in _descent(cohorts, ids, ()) if before}
+
+
+def _descent(
+    cohorts: Sequence[Cohort], ids: Collection[str], before: tuple[Cohort, ...]
+) -> Iterator[tuple[Cohort, tuple[Cohort, ...]]]:
+    for cohort in cohorts:
+        if cohort.id in ids and len(cohort.trials) > 1:
+            yield from _descent(halves(cohort), ids, (cohort, *before))
+        else:
+            yield cohort, before
 
 
 def remaining(cohorts: Sequence[Cohort], statuses: Mapping[str, str]) -> list[Cohort]:

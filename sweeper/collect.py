@@ -24,6 +24,7 @@ class Collector:
         self._store, self._sweep, self._columns, self._feed = store, sweep, columns, feed
         self._history: dict[str, list[Record]] = {}
         self._begun: dict[str, datetime] = {}
+        self._ended: set[str] = set()
         self._progress, self._code = progress, code
 
     def started(self, cohort: str) -> None:
@@ -44,7 +45,7 @@ class Collector:
         if report["done"]:
             self._store.write_history(self._sweep, cohort, self._history[cohort])
             self._write(cohort, report["members"], message)
-            self._store.files.delete(checkpoint_path(self._sweep, cohort))
+            self._tidy(cohort)
 
     def interrupted(self, cohort: str, error: str) -> None:
         count = len(self._feed.cohorts[cohort].trials)
@@ -63,6 +64,16 @@ class Collector:
         members = [nothing for _ in self._feed.cohorts[cohort].trials]
         self._progress.line(f"cohort {cohort} ({len(members)} trials) failed for good: {error}")
         self._write(cohort, members, {})
+
+    def _tidy(self, cohort: str) -> None:
+        """Remove the checkpoint of a cohort that has a result, and those of what it was the last part of."""
+        for one in (cohort, *(whole.id for whole in self._feed.before(cohort))):
+            if self._parts_of(one) <= self._ended:
+                self._store.files.delete(checkpoint_path(self._sweep, one))
+                self._ended.add(one)
+
+    def _parts_of(self, whole: str) -> set[str]:
+        return {one for one in self._feed.cohorts if whole in {other.id for other in self._feed.before(one)}}
 
     def _write(self, cohort: str, members: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> None:
         trials, now = self._feed.cohorts[cohort].trials, datetime.now(UTC)

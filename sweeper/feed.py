@@ -28,6 +28,9 @@ class Feed(Protocol):
     def options(self, cohort: str) -> Mapping[str, Any]:
         """What `trainables.ray_train` is to know beside the configs: `population`, and whether it is `judged`."""
 
+    def before(self, cohort: str) -> Sequence[Cohort]:
+        """What the cohort was part of, nearest first."""
+
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
         """Take its two halves for it, half as wide; nothing where it must stay whole."""
 
@@ -45,9 +48,12 @@ class Queue:
         self,
         whole: Sequence[Cohort],
         statuses: Mapping[str, str] | None = None,
+        before: Mapping[str, Sequence[Cohort]] | None = None,
         record: Callable[[str], None] = lambda cohort: None,
     ) -> None:
-        """`statuses`: of the trials that have a row; `record` is told of every cohort that is halved."""
+        """`statuses`: of the trials that have a row; `before`: of cohorts that are parts (`cohorts.lineage`); `record`
+        is told of every cohort that is halved."""
+        self._before = dict(before or {})
         self._whole = {cohort.id: cohort for cohort in whole}
         self._statuses, self._record = dict(statuses or {}), record
         left = remaining(whole, self._statuses)
@@ -64,10 +70,14 @@ class Queue:
     def options(self, cohort: str) -> Mapping[str, Any]:
         return {}
 
+    def before(self, cohort: str) -> Sequence[Cohort]:
+        return self._before.get(cohort, ())
+
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
         """Of the whole cohort, so that it always has the same ones; of these what is left."""
         parts = halves(self._whole[cohort.id])
         self._record(cohort.id)
+        self._before |= dict.fromkeys((part.id for part in parts), (cohort, *self.before(cohort.id)))
         self._whole |= {part.id: part for part in parts}
         left = remaining(parts, self._statuses)
         self.cohorts |= {part.id: part for part in left}

@@ -43,13 +43,14 @@ def legs(request: Request, plan: Plan, store: Store, site: Site, address: str | 
 
 def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[Seen], site: Site) -> list[Leg]:
     found = grid_arrangement(request, plan, store, seen, site)
-    every = cohorts.halved(cohorts.cut(plan.groups, found.cuts), recorded_halves(store.files, plan.name))
+    cut, ids = cohorts.cut(plan.groups, found.cuts), recorded_halves(store.files, plan.name)
+    every, before = cohorts.halved(cut, ids), cohorts.lineage(cut, ids)
     left = cohorts.by_workers(cohorts.remaining(every, plan.statuses))
     count, at_a_time = sum(map(len, left.values())), " or ".join(str(found.places[workers].count) for workers in left)
     print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(widths(found.cuts))}", flush=True)
     record = partial(record_halved, store.files, plan.name)
     by_workers = cohorts.by_workers(every)
-    return [Leg(Queue(by_workers[workers], plan.statuses, record), found.places[workers]) for workers in left]
+    return [Leg(Queue(by_workers[workers], plan.statuses, before, record), found.places[workers]) for workers in left]
 
 
 def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -> Leg:

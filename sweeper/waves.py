@@ -47,6 +47,7 @@ class Waves:
     cohorts: dict[str, Cohort] = field(default_factory=dict)
     _ready: deque[Cohort] = field(default_factory=deque)
     _course: dict[str, Course] = field(default_factory=dict)
+    _before: dict[str, Sequence[Cohort]] = field(default_factory=dict)
     _places: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of each cohort that is compared at rungs: its place, and the room behind it for its parts."""
 
@@ -82,6 +83,9 @@ class Waves:
         study = self._course[cohort].study
         return {**self.population(study), "judged": study.search.pruner is not None}
 
+    def before(self, cohort: str) -> Sequence[Cohort]:
+        return self._before.get(cohort, ())
+
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
         course = self._course[cohort.id]
         if course.study.search.population:  # whose members copy each other
@@ -90,6 +94,7 @@ class Waves:
         first, second = (part.id for part in parts)
         self.cohorts |= {part.id: part for part in parts}
         self._course |= dict.fromkeys((first, second), course)
+        self._before |= dict.fromkeys((first, second), (cohort, *self.before(cohort.id)))
         if cohort.id in self._places:
             assert self.ladder is not None
             place, room = self._places[cohort.id]

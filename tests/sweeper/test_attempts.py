@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from sweeper.attempts import LOSSES, Attempts, Cause, Given
-from sweeper.cohorts import Cohort, Cut, cut, halved
+from sweeper.cohorts import Cohort, Cut, cut, halved, lineage
 from sweeper.feed import Queue
 from tests.sweeper.measured import members
 
@@ -118,6 +118,16 @@ def test_halves_know_all_that_they_were_part_of() -> None:
     second = taken(attempts).cohort
     attempts.lost(second.id, "memory")
     assert taken(attempts).before == (second, first)
+
+
+def test_the_parts_of_an_earlier_run_know_it_too() -> None:
+    whole_one = whole(4)
+    parts, before = halved([whole_one], [whole_one.id]), lineage([whole_one], [whole_one.id])
+    attempts = Attempts(Queue(parts, before=before), 0)
+    second = taken(attempts)
+    assert second == Given(parts[0], (whole_one,), (0,))
+    attempts.lost(second.cohort.id, "memory")
+    assert taken(attempts).before == (parts[0], whole_one)
 
 
 def test_what_must_stay_whole_is_stacked_narrower_where_memory_does_not_suffice() -> None:

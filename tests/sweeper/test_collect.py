@@ -137,6 +137,21 @@ def test_a_diverged_member_is_a_result_with_its_epoch_and_no_numbers(bench: Benc
     assert {trial for trial, *_ in bench.history()} == {"a0"}
 
 
+def test_the_checkpoint_of_a_whole_stays_until_its_last_part_has_a_result(bench: Bench) -> None:
+    files, feed = bench.store.files, bench.feed
+    assert feed.next() is not None
+    parts = feed.halve(COHORTS[0])
+    paths = [checkpoint_path("grid", one.id) for one in (COHORTS[0], *parts)]
+    for path in paths:
+        files.write(path, b"standing")
+    bench.collector.lessened("c0", parts, "out of memory")
+    assert "goes on in 2 halves: out of memory" in bench.out.getvalue()
+    for part, left in zip(parts, ([True, False, True], [False] * 3), strict=True):
+        bench.tell(part.id, message(1, [0.5], done=True))
+        assert [files.read(path) is not None for path in paths] == left
+    assert set(bench.rows().index) == {"a0", "a1"}
+
+
 def test_a_cohort_that_failed_has_rows_that_say_why(bench: Bench) -> None:
     bench.collector.started("c0")
     bench.collector.failed("c0", "RuntimeError: out of luck")

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,10 +77,12 @@ class Jobs:
             time.sleep(PAUSE)
         return end
 
-    def follow(self, job: str) -> End:
-        """Print what the job prints, from where the last `follow` was cut off, until it has ended."""
+    def follow(self, job: str, check: Callable[[], None] = lambda: None) -> End:
+        """Print what the job prints, from where the last `follow` was cut off, until it has ended. `check` may raise:
+        an exception of a signal's handler can get lost in code that is not ours."""
         while True:
             asyncio.run(self._print(job))
+            check()
             if end := self._end_if_any(job):
                 return end
             time.sleep(PAUSE)

@@ -20,6 +20,7 @@ from sweeper.cluster import ClusterError
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request
 from sweeper.files import Files, StoreError
 from sweeper.spec import SpecError
+from sweeper.stopping import Stopping
 
 SECOND_THOUGHTS = 5
 """Seconds after Ctrl-C in which another one stops the job."""
@@ -96,9 +97,11 @@ def _check_alone(jobs: Jobs, about: Mapping[str, str]) -> None:
 
 def _look_on(jobs: Jobs, job: str, again: Sequence[str] = ()) -> int:
     """Follow the job to its end. Ctrl-C leaves it to itself; another one stops it."""
+    stopping = Stopping()
     try:
-        jobs.end(job)  # better said now if there is no such job
-        return _ended(job, jobs.follow(job))
+        with stopping.on_signals():
+            jobs.end(job)  # better said now if there is no such job
+            return _ended(job, jobs.follow(job, stopping.check))
     except KeyboardInterrupt:
         _say(f"\njob {job} goes on; Ctrl-C again within {SECOND_THOUGHTS} s stops it")
         _say_how_to_go_on(jobs, job, again)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweeper.poison.sitecustomize import DIES, EATS, HANGS, RAISES
-from tests.sweeper.sweeps import ROOT, Sweeps, rows, sweeps
+from tests.sweeper.poisons import DIES, EATS, HANGS, POISON, RAISES
+from tests.sweeper.sweeps import Sweeps, rows, sweeps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -27,7 +27,7 @@ def run() -> Iterator[Sweeps]:
 def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(
     run: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'tests/sweeper/poison'}:{ROOT}")
+    monkeypatch.setenv("PYTHONPATH", POISON)
     outcome = run.run(tmp_path, *WORDS)
     found = rows(tmp_path).set_index("nu")
     assert outcome.status == 1 and "4 finished, 4 failed of 8 trials" in outcome.out, outcome

@@ -16,7 +16,7 @@ from sweeper.files import Files, StoreError
 from sweeper.plan import GridPlan
 from sweeper.prepare import prepare
 from sweeper.stopping import Stopping
-from sweeper.store import Store, checkpoint_path, load_history
+from sweeper.store import Store, load_history
 from tests.sweeper.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors, sweeps
 
 GRID = ["--axis", "beta=0.5,1", "--axis", "nu=0.5,inf", "--axis", "normal_class=0,1", "--set", "epochs=4"]
@@ -126,28 +126,6 @@ def test_a_changed_axis_trains_only_what_is_new(
     after = rows(store)
     assert len(after) == 12 and set(after[~after.index.isin(before.index)]["nu"]) == {3.0}
     pd.testing.assert_frame_equal(after.loc[before.index], before, check_exact=True)
-
-
-@pytest.mark.slow
-def test_a_trial_that_fails_is_tried_again_by_the_next_run(start: Sweeps, tmp_path: Path) -> None:
-    """A folder lies where one cohort's checkpoint is to be: it cannot be read until that is put right."""
-    first, second = cohorts_of(tmp_path, SMALL, 1)
-    in_the_way = tmp_path / checkpoint_path("anomaly_grid", first.id)
-    in_the_way.mkdir(parents=True)
-    outcome = start.run(tmp_path, *SMALL, "--retries", "1")
-    found = rows(tmp_path)
-    assert outcome.status == 1, outcome
-    assert found["status"].to_dict() == {first.trials[0].id: "failed", second.trials[0].id: "finished"}
-    failed, kept = found.loc[first.trials[0].id], found.loc[second.trials[0].id]
-    assert "cannot read" in failed["error"] and "\n" not in failed["error"] and pd.isna(failed["auroc_joint"])
-    assert outcome.out.count("was cut off") == 1 and outcome.out.count("failed for good") == 1, outcome
-    assert "1 failed" in outcome.out and "Traceback" not in outcome.out + outcome.err, outcome
-    in_the_way.rmdir()
-    outcome = start.run(tmp_path, *SMALL)
-    assert outcome.status == 0 and "1 of 2 trials to run" in outcome.out, outcome
-    found = rows(tmp_path)
-    assert set(found["status"]) == {"finished"} and found["error"].isna().all()
-    pd.testing.assert_series_equal(found.loc[second.trials[0].id], kept)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 from search_spaces.vje_search import POPULATION
 from sweeper.schema import Columns
 from sweeper.store import Store, load_history
+from tests.sweeper.poisons import BETA, POISON
 from tests.sweeper.sweeps import VOLATILE, Sweeps, rows, sweeps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -82,18 +83,20 @@ def test_a_killed_search_goes_on_is_made_longer_and_ends_as_one_that_was_neither
 
 
 def test_what_fails_for_good_never_stalls_a_search_and_is_tried_again(
-    run: Sweeps, undisturbed: Path, tmp_path: Path
+    run: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep = run.start(tmp_path, *SMALL, "--retries", "0", name=NAME)
-    sweep.wait_until(sweep.trainers, "a worker that trains")
-    sweep.trainers()[0].kill()
-    outcome = sweep.outcome()
+    """It fails alone, whatever its cohort is compared with."""
+    monkeypatch.setenv("PYTHONPATH", POISON)
+    monkeypatch.setenv(BETA, "1.0")
+    outcome = run.run(tmp_path, *SMALL, "--retries", "0", name=NAME)
     found = results(tmp_path)
-    assert outcome.status == 1 and len(found) == 24 and "failed for good" in outcome.out, outcome
-    failed = found[found["status"] == "failed"]
-    assert 1 <= len(failed) < 24 and failed["auroc_joint"].isna().all() and failed["error"].notna().all()
+    assert outcome.status == 1 and len(found) == 24 and "failed for good: " in outcome.out, outcome
+    failed = found["status"] == "failed"
+    assert failed.equals(found["beta"] > 1) and failed.any(), found[["beta", "status", "error"]]
+    assert found[failed]["auroc_joint"].isna().all() and found[failed]["error"].str.contains("a poisoned trial").all()
+    monkeypatch.delenv("PYTHONPATH")
     outcome = run.run(tmp_path, *SMALL, name=NAME)
-    assert outcome.status == 0 and f"{len(failed)} of 24 trials to run" in outcome.out, outcome
+    assert outcome.status == 0 and f"{failed.sum()} of 24 trials to run" in outcome.out, outcome
     again = results(tmp_path)
     assert set(again["status"]) == {"finished", "pruned"} and list(again["beta"]) == list(found["beta"])
 

@@ -9,17 +9,21 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.store import load_history
+from sweeper.command import parse
+from sweeper.prepare import prepare
+from sweeper.store import Store, load_history
 from tests.folder_files import write_imagenet
 from tests.sweeper.sweeps import Sweeps, rows, sweeps, title
 from trainables.catalog import METHODS
+from trainables.config import resolve
+from trainables.train import train
 
 pytestmark = pytest.mark.slow
 
 EPOCHS = 12
 GROUP = ["--set", "encoder=mlp", "--set", "width=8", "--set", "features=6", "--set", "bottleneck=8"]
 GROUP += ["--set", "batch_size=12", "--set", "warmup_epochs=1", "--set", "report_every=2", "--set", "probe_epochs=3"]
-GROUP += ["--axis", "seed=0", "--save-every", "0", "--set", f"epochs={EPOCHS}"]
+GROUP += ["--axis", "seed=0", "--save-every", "0.1", "--set", f"epochs={EPOCHS}"]
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +61,19 @@ def test_a_group_of_workers_on_files(run: Sweeps, tmp_path: Path) -> None:
     paper = {"name": "imagenet_linear", "preset": "paper"}
     words = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=2"]
     write_imagenet(tmp_path / "data", train=8, val=2)
-    store, alone = tmp_path / "group", tmp_path / "alone"
+    store = tmp_path / "group"
     sweep = run.start(store, *words, **paper)
     sweep.wait_until(lambda: list(store.glob("checkpoints/sweep=imagenet_linear/*.pt")), "checkpoint")
     [worker for worker in sweep.trainers() if "RayTrainWorker" in title(worker)][-1].kill()
     outcome = sweep.outcome()
     assert outcome.status == 0 and "goes on from its checkpoint" in outcome.out, str(outcome)
-    assert run.run(alone, *words, "--set", "workers=1", **paper).status == 2  # a key is set once
-    assert run.run(alone, *words[:-1], "workers=1", **paper).status == 0
-    left, right = (load_history("imagenet_linear", one) for one in (alone, store))
-    losses, others = (frame[frame["metric"] == "loss"]["value"].to_numpy() for frame in (left, right))
-    assert len(losses) == EPOCHS / 2 and losses == pytest.approx(others, rel=1e-4)
+    history = load_history("imagenet_linear", store)
+    losses = history[history["metric"] == "loss"]["value"].to_numpy()
+    alone = parse(["imagenet_linear", "--store", str(store), *words[:-1], "workers=1"])
+    (trial,) = prepare(alone, Store(store))[0].trials
+    reports = train([resolve(trial.config)], tmp_path / "data")
+    assert losses == pytest.approx([one.members[0].metrics["loss"] for one in reports], rel=1e-4)
+    assert len(losses) == EPOCHS / 2
     table = pd.read_parquet(store / "tables/imagenet_linear/accuracy.parquet")
     assert table["published"].notna().sum() == 7 and table["mean"].notna().sum() == 1
 

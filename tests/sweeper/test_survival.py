@@ -67,11 +67,11 @@ def test_a_killed_driver(run: Sweeps, undisturbed: Path, tmp_path: Path) -> None
 def test_training_processes_that_are_killed_and_told_to_end(run: Sweeps, tmp_path: Path, undisturbed: Path) -> None:
     """They go on from checkpoints: their training seconds are more than the time since they were taken up again. Who is
     told to end by SIGTERM, as before a spot machine goes, saves first."""
-    long = ["--axis", "beta=1", "--axis", "nu=0.5,3", "--axis", "normal_class=0,1", "--set", "epochs=300"]
+    long = ["--axis", "beta=1", "--axis", "nu=0.5,3", "--axis", "normal_class=0,1", "--set", "epochs=500"]
     long += ["--cohort", "2", "--retries", "1", "--save-every", "0.2"]
     sweep = run.start(tmp_path / "killed", *long)
     sweep.wait_until(lambda: len(list(tmp_path.glob("killed/checkpoints/*/*.pt"))) == 2, "checkpoints")
-    time.sleep(1.5)
+    time.sleep(4)
     first, second = sweep.trainers()
     first.kill()
     second.terminate()
@@ -90,9 +90,9 @@ def test_training_processes_that_are_killed_and_told_to_end(run: Sweeps, tmp_pat
 
 
 def test_a_stopped_sweep(run: Sweeps, undisturbed: Path, tmp_path: Path) -> None:
-    """Ctrl-C to the driver, to all its group as a terminal sends it, and SIGTERM: each goes on where the last ended."""
+    """Ctrl-C as a terminal sends it, to all its group, and SIGTERM: each goes on where the last ended."""
     done = 0
-    for number, group in [(signal.SIGINT, False), (signal.SIGINT, True), (signal.SIGTERM, False)]:
+    for number, group in [(signal.SIGINT, True), (signal.SIGTERM, False)]:
         sweep = run.start(tmp_path, *GRID)
         sweep.wait_until(lambda: len(row_files(tmp_path)) > done, "another cohort")  # noqa: B023
         sweep.send(number, group)
@@ -108,15 +108,6 @@ def test_a_stopped_sweep(run: Sweeps, undisturbed: Path, tmp_path: Path) -> None
     outcome = run.run(tmp_path, *GRID)
     assert outcome.status == 0, outcome
     assert_whole(tmp_path, undisturbed)
-
-
-def test_two_sweeps_at_once(run: Sweeps, undisturbed: Path, tmp_path: Path) -> None:
-    one, other = (run.start(tmp_path, *GRID, "--axis", f"seed={seed}") for seed in (0, 1))
-    outcomes = [one.outcome(), other.outcome()]
-    assert [outcome.status for outcome in outcomes] == [0, 0], outcomes
-    found = rows(tmp_path)
-    assert found["seed"].value_counts().to_dict() == {0: 27, 1: 27}
-    assert_same_results(found[found["seed"] == 0], rows(undisturbed))
 
 
 def test_one_command_twice_at_once(run: Sweeps, undisturbed: Path, tmp_path: Path) -> None:
@@ -176,16 +167,15 @@ def fill(path: Path) -> None:
             time.sleep(0.05)
 
 
-def test_a_store_that_stops_taking_rows(run: Sweeps, undisturbed: Path, tmp_path: Path) -> None:
-    sweep = run.start(tmp_path, *GRID)
-    sweep.wait_until(lambda: row_files(tmp_path), "a cohort")
-    (tmp_path / "trials").rename(tmp_path / "aside")
-    (tmp_path / "trials").write_text("in the way")
+def test_a_disk_that_is_full_for_a_while(run: Sweeps, undisturbed: Path, small_disk: Path) -> None:
+    store, filler = small_disk / "store", small_disk / "filler"
+    sweep = run.start(store, *GRID)
+    sweep.wait_until(lambda: row_files(store), "a cohort")
+    full_until = time.monotonic() + 6
+    while time.monotonic() < full_until:
+        fill(filler)
+    filler.unlink()
     outcome = sweep.outcome()
-    assert outcome.status == 1 and len(outcome.err.splitlines()) == 1, outcome
-    assert outcome.err.startswith(f"error: store {tmp_path}: cannot "), outcome
-    (tmp_path / "trials").unlink()
-    (tmp_path / "aside").rename(tmp_path / "trials")
-    outcome = run.run(tmp_path, *GRID)
     assert outcome.status == 0, outcome
-    assert_whole(tmp_path, undisturbed)
+    assert "No space left on device; trying again for 60 s" in outcome.out and outcome.err == "", outcome
+    assert_whole(store, undisturbed)

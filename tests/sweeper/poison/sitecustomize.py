@@ -12,11 +12,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-RAISES, HANGS, EATS, DIES = 0.61, 0.62, 0.63, 0.64
+from tests.sweeper.poisons import BETA, DIES, EATS, HANGS, RAISES
 
 
-def _poisoned(nus: Sequence[float]) -> None:
-    if RAISES in nus:
+def _poisoned(options: Sequence[Any]) -> None:
+    nus = [getattr(one, "nu", None) for one in options]
+    if RAISES in nus or any(one.beta > float(os.environ[BETA]) for one in options if BETA in os.environ):
         raise ArithmeticError("a poisoned trial")
     if DIES in nus:
         os._exit(7)
@@ -46,10 +47,10 @@ class _Finder(importlib.abc.MetaPathFinder):
 
             def init(self: Any, configs: Any, *rest: Any, **more: Any) -> None:
                 made(self, configs, *rest, **more)
-                self.nus = [config.options.nu for config in configs]
+                self.options = [config.options for config in configs]
 
             def step(self: Any, *rest: Any, **more: Any) -> Any:
-                _poisoned(self.nus)
+                _poisoned([self.options[index] for index in self.members])
                 return stepped(self, *rest, **more)
 
             module.Cohort.__init__, module.Cohort.step = init, step

@@ -31,7 +31,7 @@ GRID = (
     *("--save-every", "0.5", "--retries", "3"),
 )
 """36 trials in 12 cohorts."""
-EPOCHS_A_KILL, LEAST_EPOCHS = 30, 200
+EPOCHS_A_KILL, LEAST_EPOCHS = 40, 200
 LONGEST = 3600.0
 PAUSE = (0.5, 6.0)
 """Seconds between the end of the last kill's harm and the next kill, drawn evenly."""

@@ -36,9 +36,3 @@ def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(
     assert "a poisoned trial" in errors[RAISES] and "died" in errors[DIES], errors
     assert errors[HANGS].startswith("hung: no step was completed within 10 s, at "), errors  # five times for the first
     assert "sitecustomize.py" in errors[HANGS] and "OutOfMemory" in errors[EATS], errors
-    alone = found[found["status"] == "finished"]["auroc_joint"]
-    monkeypatch.delenv("PYTHONPATH")
-    outcome = run.run(tmp_path, *WORDS)  # the antidote
-    assert outcome.status == 0 and "4 of 8 trials to run" in outcome.out, outcome
-    found = rows(tmp_path).set_index("nu")
-    assert set(found["status"]) == {"finished"} and (found.loc[alone.index, "auroc_joint"] == alone).all()

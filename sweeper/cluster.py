@@ -6,10 +6,13 @@ import contextlib
 import logging
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 ANSWER_SECONDS = 5.0
 LONGEST_HOME = 24
@@ -33,6 +36,13 @@ LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 class ClusterError(Exception):
     """There is no cluster to run on: one line that says why."""
+
+
+class NodeLost(ClusterError):
+    """The node of this driver has died."""
+
+    def __init__(self) -> None:
+        super().__init__("Ray's node on this machine, which this process hangs on, has died")
 
 
 def check_address(address: str | None) -> None:
@@ -75,6 +85,21 @@ def connected(address: str | None) -> Iterator[str]:
                 yield scratch
         finally:
             ray.shutdown()
+
+
+def node_lives() -> bool:
+    """Whether Ray's node of this driver is there; True where nobody can say, as before and after Ray runs."""
+    ray = sys.modules.get("ray")  # imported here, its environment would not be set
+    try:
+        mine = [child for child in psutil.Process().children() if child.name() == "raylet"]
+        if any(child.status() == psutil.STATUS_ZOMBIE for child in mine):  # a cluster hears of it much later
+            return False
+        if ray is None or not ray.is_initialized():
+            return True
+        own = ray.get_runtime_context().get_node_id()
+        return all(node["Alive"] for node in ray.nodes() if node["NodeID"] == own)
+    except Exception:  # half imported, or just shut down
+        return True
 
 
 def _close_token() -> None:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 
 from sweeper import findings, spec
-from sweeper.cluster import ClusterError, check_address, connected
+from sweeper.cluster import ClusterError, NodeLost, check_address, connected, node_lives
 from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
 from sweeper.files import StoreError
+from sweeper.lifeline import lifeline
 from sweeper.patience import BRIEF, LONG, ONCE, Patience
 from sweeper.plan import GridPlan, Plan, SearchPlan
 from sweeper.progress import Progress
@@ -74,7 +75,7 @@ def _run(request: Request, plan: Plan, store: Store, columns: Columns, stopping:
     except KeyboardInterrupt:
         _say_how_to_go_on(plan, store)
         return EXIT_INTERRUPTED
-    except StoreError as error:
+    except (StoreError, NodeLost) as error:
         print(f"error: {error}", file=sys.stderr)
         _say_how_to_go_on(plan, store)
         return EXIT_FAILED
@@ -106,7 +107,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
     """Every trial that is left, over the cluster, into the store."""
     address = _address(request)
     print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
-    with connected(address) as scratch, stopping.on_signals():  # again: Ray brings a handler of its own
+    with lifeline(node_lives), connected(address) as scratch, stopping.on_signals():  # again: Ray has its own handler
         from sweeper.dispatch import Limits, dispatch  # here: they import Ray, whose environment `connected` sets
         from sweeper.feeding import legs
         from sweeper.probing import site

@@ -24,7 +24,7 @@ import pandas as pd
 import psutil
 
 from sweeper.store import load_history
-from tests.sweeper.sweeps import Sweep, Sweeps, assert_same_results, rows, sweeps, title
+from tests.sweeper.sweeps import Sweep, Sweeps, assert_same_results, rows, sweeps
 
 GRID = (
     *("--axis", "beta=0.5,1,2", "--axis", "nu=0.5,3,20", "--axis", "normal_class=0,1,2,3", "--cohort", "3"),
@@ -33,7 +33,7 @@ GRID = (
 """36 trials in 12 cohorts."""
 EPOCHS_A_KILL, LEAST_EPOCHS = 40, 200
 LONGEST = 3600.0
-PAUSE = (0.5, 6.0)
+PAUSE = (0.3, 3.0)
 """Seconds between the end of the last kill's harm and the next kill, drawn evenly."""
 
 
@@ -63,11 +63,10 @@ def one_trainer(number: signal.Signals) -> Callable[[Sweep, random.Random], bool
 
 def raylet(sweep: Sweep, drawn: random.Random) -> bool:
     """The whole node, as Ray sees it."""
-    there = [one for one in sweep.processes() if Path(title(one).split(" ", 1)[0]).name == "raylet"]
-    for one in there:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            one.kill()
-    return bool(there)
+    with contextlib.suppress(psutil.NoSuchProcess, StopIteration):
+        sweep.node().kill()
+        return True
+    return False
 
 
 def driver(sweep: Sweep, drawn: random.Random) -> bool:

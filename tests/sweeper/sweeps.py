@@ -68,6 +68,10 @@ class Sweep:
         """Its processes that train a cohort at this moment."""
         return [process for process in self.processes() if title(process).startswith(TRAINERS)]
 
+    def node(self) -> psutil.Process:
+        """The raylet of its own cluster."""
+        return next(one for one in self.processes() if Path(title(one).split(" ", 1)[0]).name == "raylet")
+
     def wait_until(self, there: Callable[[], object], what: str) -> None:
         """Until `there()` is true; an AssertionError if the sweep ends before, or patience does."""
         deadline = time.monotonic() + PATIENCE

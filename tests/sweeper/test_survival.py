@@ -19,9 +19,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 GRID = [
     *("--axis", "beta=0.5,1,2", "--axis", "nu=0.5,3,20", "--axis", "normal_class=0,1,2"),
-    *("--set", "epochs=60", "--cohort", "3", "--save-every", "0.2"),
+    *("--set", "epochs=80", "--cohort", "3", "--save-every", "0.2"),
 ]
-"""27 trials in 9 cohorts, about 2 s each on one core."""
+"""27 trials in 9 cohorts, about 3 s each on one core."""
 
 
 @pytest.fixture(scope="module")
@@ -73,18 +73,21 @@ def test_training_processes_that_are_killed_and_told_to_end(run: Sweeps, tmp_pat
 
 
 def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, undisturbed: Path, tmp_path: Path) -> None:
-    """Ctrl-C as a terminal sends it, to all the group, SIGTERM, and kill -9: each goes on where the last ended."""
+    """Ctrl-C as a terminal sends it, to all the group, kill -9 to Ray's node, and to the driver: each goes on where the
+    last ended."""
     done = 0
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+    for what, status in [("Ctrl-C", 130), ("node", 1), ("driver", -signal.SIGKILL)]:
         sweep = run.start(tmp_path, *GRID)
         sweep.wait_until(lambda: len(row_files(tmp_path)) > done, "another cohort")  # noqa: B023
-        sweep.send(number, whole_group=number == signal.SIGINT)
         begun = time.monotonic()
+        if what == "Ctrl-C":
+            sweep.send(signal.SIGINT, whole_group=True)
+        else:
+            sweep.node().kill() if what == "node" else sweep.kill()
         outcome = sweep.outcome()
-        if number != signal.SIGKILL:
-            assert time.monotonic() - begun < 10 and survivors(sweep, 2.0) == [], outcome
-            assert outcome.status == 130 and outcome.err == "", outcome
-            assert f"of 27 trials are in {tmp_path}; the same command continues" in outcome.out, outcome
+        assert outcome.status == status and time.monotonic() - begun < 30, outcome
+        said = f"of 27 trials are in {tmp_path}; the same command continues" in outcome.out
+        assert said != (what == "driver") and ("has died" in outcome.err) == (what == "node"), outcome
         idle = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")  # Ray's own, which give a lost cluster up after a minute
         assert survivors(sweep, but=idle) == []
         assert done < len(row_files(tmp_path)) < 9

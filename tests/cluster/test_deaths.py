@@ -16,9 +16,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 GRID = [
     *("--axis", "beta=0.5,1,2", "--axis", "nu=0.5,3", "--axis", "normal_class=0,1,2"),
-    *("--set", "epochs=80", "--cohort", "2", "--save-every", "0.2", "--retries", "0"),
+    *("--set", "epochs=80", "--cohort", "2", "--save-every", "0.2", "--retries", "1"),
 ]
-"""18 trials in 9 cohorts, some 3 s each on one core. A lost machine costs no retry."""
+"""18 trials in 9 cohorts, some 3 s each on one core. SIGTERM costs no retry; a node without notice may, where Ray
+misses its process first."""
 
 
 @pytest.fixture
@@ -62,6 +63,7 @@ def test_a_head_and_its_nodes_die(run: Sweeps, tmp_path: Path, monkeypatch: pyte
         sweep.wait_until(fresh.trainers, "training on the node that came")
         outcome = sweep.outcome()
     assert outcome.status == 0 and "its checkpoint: stopped: SIGTERM; checkpoint saved at epoch" in outcome.out, outcome
+    assert "halves" not in outcome.out, outcome
     assert_same_results(rows(store), rows(tmp_path / "calm"))
     assert len(rows(store)) == 18 and set(rows(store)["status"]) == {"finished"}
     assert {path: path.stat().st_mtime_ns for path in before} == before  # what was there was not trained again

@@ -67,10 +67,12 @@ class Collector:
 
     def _tidy(self, cohort: str) -> None:
         """Remove the checkpoint of a cohort that has a result, and those of what it was the last part of."""
-        for one in (cohort, *(whole.id for whole in self._feed.before(cohort))):
-            if self._parts_of(one) <= self._ended:
-                self._store.files.delete(checkpoint_path(self._sweep, one))
-                self._ended.add(one)
+        self._store.files.delete(checkpoint_path(self._sweep, cohort))
+        self._ended.add(cohort)
+        for whole in self._feed.before(cohort):
+            if self._parts_of(whole.id) <= self._ended:
+                self._store.files.delete(checkpoint_path(self._sweep, whole.id))
+                self._ended.add(whole.id)
 
     def _parts_of(self, whole: str) -> set[str]:
         return {one for one in self._feed.cohorts if whole in {other.id for other in self._feed.before(one)}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -112,7 +111,7 @@ def _measured(request: Request, plan: GridPlan, store: Store, address: str | Non
     with stopping.on_signals(), connected(address), stopping.on_signals():  # again: Ray brings a handler of its own
         from sweeper.probing import site  # here: it imports Ray, whose environment `connected` sets
 
-        there = site(address, os.path.abspath(request.data), stopping)
+        there = site(address, request.data, stopping)
         seen = look(there)
         write_seen(store.files, address, seen)
         return arrange(request, plan, store, seen, here=there.here, grows=there.grows, measure=there.measure)

@@ -40,12 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from sweeper import preview  # here: they import torch, which takes seconds
         from sweeper.prepare import prepare
 
+        request = replace(request, data=os.path.abspath(request.data))  # before anything leaves this folder
         store = Store(request.store)
         plan, columns = prepare(request, store)
         if request.plan:
             print(preview.show(request, plan, store, _address(request)))
             return EXIT_OK
-        request = replace(request, data=os.path.abspath(request.data))  # before anything leaves this folder
         check_address(_address(request))
         _check_room(store)
         store = Store(store.files.patient(_patience(), _say))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sweeper import cohorts, run
+from sweeper import cohorts, preview, run
 from sweeper.cohorts import Cohort, Cut
 from sweeper.command import EXIT_FAILED, parse
 from sweeper.files import Files, StoreError
@@ -59,6 +59,15 @@ def test_a_plan_runs_nothing_and_counts_trials_and_cohorts(tmp_path: Path, capsy
     found = plan(tmp_path, ["--cohort", "56"], capsys)
     assert (found["cohorts"], found["cohort_sizes"]) == (10, [56])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_data_are_looked_for_where_the_command_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While Ray is connected the working folder is another, for a plan that measures, too."""
+    seen: list[str] = []
+    monkeypatch.setattr(preview, "show", lambda request, *_: seen.append(request.data) or "")
+    monkeypatch.chdir(tmp_path)
+    words = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), "--data", "here", "--plan"]
+    assert run.main(words) == 0 and seen == [str(tmp_path / "here")]
 
 
 def test_a_plan_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Never
 
 from cluster.access import HERE
-from sweeper.command import EXITS
+from sweeper.command import EXITS, Parser
 from sweeper.spec import SpecError
 
 ABOUT = (
@@ -39,12 +37,11 @@ class Asked:
 
 def parse(arguments: Sequence[str]) -> Asked:
     """SpecError for words that make no request; `--help` prints and leaves."""
-    parser = _Parser(
+    parser = Parser(
         prog="python -m cluster.submit",
         usage="%(prog)s NAME [words of sweeper.run] [options]",
         description=ABOUT,
         epilog=f"Exit status: that of the sweep. {EXITS}",
-        allow_abbrev=False,
     )
     parser.add_argument("--address", metavar="URL", help=f"the cluster's dashboard (default: {HERE})")
     parser.add_argument("--working-dir", default=".", metavar="DIR", help="the code that is sent (default: .)")
@@ -66,10 +63,3 @@ def parse(arguments: Sequence[str]) -> Asked:
         logs=known.logs,
         again=tuple(word for word in arguments if word not in ("--fresh", "--no-wait")),
     )
-
-
-class _Parser(argparse.ArgumentParser):
-    """argparse prints its usage and leaves; a wrong word deserves one line."""
-
-    def error(self, message: str) -> Never:
-        raise SpecError(f"{message}; --help says what there is")

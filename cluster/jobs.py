@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.access import MODE
-from sweeper.cluster import ClusterError
+from sweeper.cluster import ClusterError, first_line
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 
 STOP_SECONDS = 60
@@ -22,6 +22,7 @@ PATIENCE = 60.0
 """Seconds without an answer after which a cluster is given up."""
 PAUSE = 1.0
 """Seconds between two questions."""
+SILENT = "it does not say why"
 
 
 class Lost(ClusterError):
@@ -145,13 +146,13 @@ def _said_plainly(address: str) -> Iterator[None]:
             raise ClusterError(
                 "jobs are sent by ray[default]; install it with `pip install -e '.[cluster]'`"
             ) from error
-        raise ClusterError(f"the Ray cluster at {address} refuses: {_first_line(error)}") from error
+        raise ClusterError(f"the Ray cluster at {address} refuses: {first_line(error, SILENT)}") from error
     except Exception as error:
         from ray.exceptions import AuthenticationError
 
         if not isinstance(error, AuthenticationError):
             raise
-        raise ClusterError(f"the Ray cluster at {address} does not let us in: {_first_line(error)}") from error
+        raise ClusterError(f"the Ray cluster at {address} does not let us in: {first_line(error, SILENT)}") from error
 
 
 def _end(details: Any) -> End:
@@ -162,9 +163,5 @@ def _end(details: Any) -> End:
     if details.status == "STOPPED":
         return End(EXIT_INTERRUPTED, "was stopped")
     if code is None:
-        return End(EXIT_FAILED, f"was ended by the cluster: {_first_line(details.message)}")
+        return End(EXIT_FAILED, f"was ended by the cluster: {first_line(details.message, SILENT)}")
     return End(128 - code, f"was killed by signal {-code}") if code < 0 else End(code, f"ended with status {code}")
-
-
-def _first_line(said: object) -> str:
-    return next((line.strip() for line in str(said or "").splitlines() if line.strip()), "it does not say why")

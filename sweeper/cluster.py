@@ -77,7 +77,7 @@ def connected(address: str | None) -> Iterator[str]:
             ray.init(log_to_driver=False, configure_logging=False, **_where(address, scratch))
         except (OSError, RuntimeError, ValueError) as error:
             what = "start Ray here" if local else f"join the Ray cluster at {address}"
-            raise ClusterError(f"cannot {what}: {_first_line(error)}") from error
+            raise ClusterError(f"cannot {what}: {first_line(error, type(error).__name__)}") from error
         if local:
             _close_token()
         try:
@@ -127,5 +127,6 @@ def _where(address: str | None, scratch: str) -> dict[str, Any]:
     return {"address": address, "runtime_env": {"py_modules": packages}}
 
 
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+def first_line(said: object, otherwise: str) -> str:
+    """What stands first in a text, or in an exception's; `otherwise` where it is empty."""
+    return next((line.strip() for line in str(said or "").splitlines() if line.strip()), otherwise)

@@ -66,7 +66,7 @@ PRUNERS = ("none", "halving", "hyperband")
 
 def parse(arguments: Sequence[str]) -> Request:
     """The request. SpecError for words that make none; `--help` prints and leaves."""
-    parser = _Parser(prog="python -m sweeper.run", description=ABOUT, epilog=EXITS)
+    parser = Parser(prog="python -m sweeper.run", description=ABOUT, epilog=EXITS)
     parser.add_argument("name", nargs="?", metavar="NAME", help="the sweep; --list says which there are")
     parser.add_argument("--list", action="store_true", help="list the sweeps and their presets")
     parser.add_argument("--preset", help="which of the sweep's presets; by default the paper's")
@@ -142,7 +142,7 @@ def parse(arguments: Sequence[str]) -> Request:
     )
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """argparse prints its usage and leaves; a wrong word deserves one line."""
 
     def __init__(self, **options: str) -> None:

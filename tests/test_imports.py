@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.import_table import TABLE, Rule
+from tests.import_rules import Rule
+from tests.import_table import TABLE
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("cluster", "search_spaces", "sweeper", "trainables")

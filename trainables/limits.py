@@ -58,7 +58,7 @@ def _limit(device: torch.device, size: int | None) -> Iterator[None]:
             yield
         finally:
             torch.cuda.set_per_process_memory_fraction(1.0, place)
-    elif (now := _data()) is not None:
+    elif (now := of_process("VmData")) is not None:
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         wanted = [now + size + THREADS, *(one for one in (soft, hard) if one != resource.RLIM_INFINITY)]
         resource.setrlimit(resource.RLIMIT_DATA, (min(wanted), hard))
@@ -79,17 +79,17 @@ def _of_memory(error: Exception) -> bool:
 
 
 def _told(device: torch.device, size: int | None, who: str, error: Exception) -> str:
-    used = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else _data() or 0
+    used = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else of_process("VmData") or 0
     may = "all there is" if size is None else f"{size // MIB} MiB"
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     said = first.rpartition("DefaultCPUAllocator: ")[2]
     return f"{who} may use {may}, but needed more; the process had {used // MIB} MiB: {said}"
 
 
-def _data() -> int | None:
-    """Bytes of this process that RLIMIT_DATA counts, on Linux."""
+def of_process(name: str) -> int | None:
+    """Bytes of this process by Linux's name for them: `VmData`, what RLIMIT_DATA counts; `VmHWM`, the most that were
+    resident. None elsewhere."""
     try:
-        status = Path("/proc/self/status").read_text()
-        return int(status.partition("VmData:")[2].split()[0]) * 1024
+        return int(Path("/proc/self/status").read_text().partition(f"{name}:")[2].split()[0]) * 1024
     except (OSError, IndexError):
         return None

@@ -19,6 +19,7 @@ import torch
 
 from trainables.cohort import Cohort
 from trainables.config import TrialConfig
+from trainables.limits import of_process
 
 
 @dataclass(frozen=True)
@@ -139,9 +140,7 @@ def peak_bytes(device: torch.device, reset: bool = False) -> int:
 
 def _resident() -> int:
     """The most bytes of resident memory: Linux's own figure, which can be reset, or that since the process began."""
-    try:
-        status = Path("/proc/self/status").read_text()
-        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
-    except (OSError, IndexError):
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024
+    if (most := of_process("VmHWM")) is not None:
+        return most
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024

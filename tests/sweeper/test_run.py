@@ -61,13 +61,14 @@ def test_a_plan_runs_nothing_and_counts_trials_and_cohorts(tmp_path: Path, capsy
     assert list(tmp_path.iterdir()) == []
 
 
-def test_data_are_looked_for_where_the_command_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_are_looked_for_where_the_command_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """While Ray is connected the working folder is another, for a plan that measures, too."""
-    seen: list[str] = []
-    monkeypatch.setattr(preview, "show", lambda request, *_: seen.append(request.data) or "")
+    monkeypatch.setattr(preview, "show", lambda request, *_: request.data)
     monkeypatch.chdir(tmp_path)
     words = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), "--data", "here", "--plan"]
-    assert run.main(words) == 0 and seen == [str(tmp_path / "here")]
+    assert run.main(words) == 0 and capsys.readouterr().out == f"{tmp_path / 'here'}\n"
 
 
 def test_a_plan_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

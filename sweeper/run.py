@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from sweeper.cluster import ClusterError, NodeLost, check_address, connected, no
 from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
 from sweeper.files import StoreError
-from sweeper.lifeline import lifeline
+from sweeper.lifeline import Lifeline
 from sweeper.patience import BRIEF, LONG, ONCE, Patience
 from sweeper.plan import GridPlan, Plan, SearchPlan
 from sweeper.progress import Progress
@@ -107,7 +108,12 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
     """Every trial that is left, over the cluster, into the store."""
     address = _address(request)
     print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
-    with lifeline(node_lives), connected(address) as scratch, stopping.on_signals():  # again: Ray has its own handler
+    with (
+        Lifeline(node_lives) as line,
+        connected(address) as scratch,
+        stopping.on_signals(),  # again: Ray has its own handlers
+        contextlib.closing(line),
+    ):
         from sweeper.dispatch import Limits, dispatch  # here: they import Ray, whose environment `connected` sets
         from sweeper.feeding import legs
         from sweeper.probing import site

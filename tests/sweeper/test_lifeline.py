@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from sweeper.cluster import NodeLost
-from sweeper.lifeline import lifeline
+from sweeper.lifeline import Lifeline
 from sweeper.stopping import Stopping
 
 
 def test_a_node_that_dies_ends_what_waits_for_it() -> None:
     until = time.monotonic() + 0.2
-    waiting = lifeline(lambda: time.monotonic() < until, every=0.05)
+    waiting = Lifeline(lambda: time.monotonic() < until, every=0.05)
     with pytest.raises(NodeLost, match="has died"), Stopping().on_signals(), waiting:
         time.sleep(10)
 
 
 def test_what_ends_in_time_or_by_ctrl_c_is_let_alone() -> None:
-    with lifeline(lambda: True, every=0.01):
+    with Lifeline(lambda: True, every=0.01):
         time.sleep(0.05)
-    with pytest.raises(KeyboardInterrupt), lifeline(lambda: True, every=0.01):
+    with pytest.raises(KeyboardInterrupt), Lifeline(lambda: True, every=0.01):
         raise KeyboardInterrupt
+
+
+def test_a_node_that_is_shut_down_on_purpose_ends_nothing() -> None:
+    """Even where somebody was looking at it as that began."""
+    looking, gone = threading.Event(), threading.Event()
+
+    def alive() -> bool:
+        looking.set()
+        return not gone.wait(10)
+
+    with Stopping().on_signals(), Lifeline(alive, every=0.01) as line:
+        with contextlib.closing(line):
+            assert looking.wait(10)
+        gone.set()
+        time.sleep(0.2)
 
 
 def test_a_process_that_does_not_end_even_then_is_ended() -> None:
     code = (
-        "import contextlib, signal, time\n"
-        "from sweeper.lifeline import lifeline\n"
+        "import signal, time\n"
+        "from sweeper.lifeline import Lifeline\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "with lifeline(lambda: False, every=0.05, grace=0.1):\n"
+        "with Lifeline(lambda: False, every=0.05, grace=0.1):\n"
         "    time.sleep(30)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20)

@@ -1,28 +1,25 @@
-"""Where cohorts of several workers meet at rungs: a Ray actor around `Rungs`, with a driver's and a workers' side."""
+"""Where cohorts of several workers meet at rungs: `Rungs`, in an actor of its own (`sweeper.referee` speaks to it).
+
+A cohort that waits for one that no worker has taken up, because a node was lost or somebody else has its place, gives
+its own place up: else both would wait for ever.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import itertools
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweeper.metric import Direction
 from sweeper.rungs import Rungs, Values, deal
 
-if TYPE_CHECKING:
-    from trainables.contract import Judge, Report, Verdict
-
 PATIENCE = 60.0
 """Seconds in which the driver's word of a cohort must have come after the cohort's own."""
-CALLS = 100_000
-"""Calls that may wait on the board at once: a cohort's each, and those of workers that died waiting."""
+ABSENCE = 30.0
+"""Seconds for which a cohort waits for one that no worker has."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +49,15 @@ class Board:
     before the driver's word of it is here, and then waits for it.
     """
 
-    def __init__(self, rules: Mapping[str, Rule], patience: float = PATIENCE) -> None:
+    def __init__(self, rules: Mapping[str, Rule], patience: float = PATIENCE, absence: float = ABSENCE) -> None:
         """`rules`: by study."""
-        self._rules, self._patience = rules, patience
+        self._rules, self._patience, self._absence = rules, patience, absence
         self._rungs = {study: Rungs(rule.direction, rule.factor, rule.ladders) for study, rule in rules.items()}
         self._cohorts: dict[str, tuple[str, int]] = {}
+        self._taken: set[tuple[str, int]] = set()
+        self._waiting: list[tuple[str, int]] = []
+        self._leaving: set[tuple[str, int]] = set()
+        self._left_at = -math.inf
         self._turn = 0
         self._changed = asyncio.Condition()
 
@@ -72,6 +73,16 @@ class Board:
         """Trials that ended in an earlier run."""
         async with self._in(turn):
             self._rungs[study].seed(place, brackets, history)
+
+    async def started(self, turn: int, cohort: str) -> None:
+        """A worker has taken the cohort up."""
+        async with self._in(turn):
+            self._taken.add(self._cohorts[cohort])
+
+    async def stopped(self, turn: int, cohort: str) -> None:
+        """The cohort has lost its worker."""
+        async with self._in(turn):
+            self._gone(self._cohorts[cohort])
 
     async def post(self, turn: int, cohort: str, epoch: int, values: Values) -> None:
         """What a cohort reached, from its report; nothing new where it asked for a verdict itself."""
@@ -89,6 +100,7 @@ class Board:
         """A cohort goes on as two, the first of `count` members; the other's place is `second`."""
         async with self._in(turn):
             study, place = self._cohorts[cohort]
+            self._gone((study, place))
             self._rungs[study].split(place, second, count)
             self._cohorts |= dict(zip(parts, [(study, place), (study, second)], strict=True))
 
@@ -98,17 +110,51 @@ class Board:
             study, _ = await self._known(cohort)
             return self._rules[study]
 
-    async def judge(self, cohort: str, epoch: int, values: Values) -> dict[int, str]:
-        """Index -> why, of the members to prune. Waits for the cohorts of lower places."""
+    async def judge(self, cohort: str, epoch: int, values: Values) -> dict[int, str] | None:
+        """Index -> why, of the members to prune. Waits for the cohorts of lower places; None where one of them has no
+        worker and this cohort is to make room."""
         async with self._changed:
             study, place = await self._known(cohort)
             rungs = self._rungs[study]
             rungs.post(place, epoch, values)
             self._changed.notify_all()
-            await self._changed.wait_for(lambda: rungs.ready(place, epoch))
+            if not await self._waited(study, place, epoch):
+                return None
             verdict = rungs.verdict(place, epoch)
             self._changed.notify_all()  # who has no member left is not waited for
             return verdict
+
+    async def _waited(self, study: str, place: int, epoch: int) -> bool:
+        """Until the verdict is ready; False where this cohort is the one to make room, for all of its processes. One
+        does so at a time, that of the highest place."""
+        rungs, now, since = self._rungs[study], asyncio.get_running_loop().time, math.inf
+        self._waiting.append((study, place))
+        try:
+            while (study, place) not in self._leaving:
+                if rungs.ready(place, epoch):
+                    return True
+                absent = any((study, lower) not in self._taken for lower in rungs.awaited(place, epoch))
+                since = min(since, now()) if absent else math.inf
+                left = max(since, self._left_at) + self._absence - now()
+                if left <= 0 and (study, place) == self._highest():
+                    self._leaving.add((study, place))
+                    self._left_at = now()
+                    self._changed.notify_all()
+                    break
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if math.isinf(left) else max(left, self._absence / 10)):
+                        await self._changed.wait()
+            return False
+        finally:
+            self._waiting.remove((study, place))
+
+    def _gone(self, where: tuple[str, int]) -> None:
+        self._taken.discard(where)
+        self._leaving.discard(where)
+
+    def _highest(self) -> tuple[str, int] | None:
+        """Of those that wait, without calls that workers left behind."""
+        return max(self._taken.intersection(self._waiting), key=lambda one: (one[1], one[0]), default=None)
 
     async def _known(self, cohort: str) -> tuple[str, int]:
         """Its study and place. LookupError if the driver says nothing of it."""
@@ -130,86 +176,3 @@ class Board:
             finally:
                 self._turn += 1
                 self._changed.notify_all()
-
-
-@dataclass(frozen=True)
-class Judges:
-    """The workers' side: travels to any process of the cluster."""
-
-    board: Any
-    """The actor's handle."""
-
-    def judge_of(self, cohort: str) -> Judge:
-        """Asks the board at rungs, and waits for its answer. An error of Ray where the board is gone."""
-        rule_of = functools.cache(lambda: ray.get(self.board.rule.remote(cohort)))
-
-        def judge(report: Report) -> Verdict:
-            from trainables.contract import Verdict  # needs torch, which the board's own process goes without
-
-            rule: Rule = rule_of()
-            if report.epoch not in rule.epochs:
-                return Verdict()
-            running = {index: one.metrics for index, one in enumerate(report.members) if one.status == "running"}
-            if running and all(rule.metric not in metrics for metrics in running.values()):
-                there = ", ".join(sorted(set(itertools.chain(*running.values())))) or "none"
-                raise ValueError(f"no metric '{rule.metric}' to prune by at epoch {report.epoch}; there are: {there}")
-            values = {index: metrics.get(rule.metric) for index, metrics in running.items()}
-            pruned = ray.get(self.board.judge.remote(cohort, report.epoch, values))
-            return Verdict(pruned={index: why for index, why in pruned.items() if index in running})
-
-        return judge
-
-
-class Referee:
-    """The driver's side, a `waves.Ladder`: no call waits, not even for the board to be there."""
-
-    def __init__(self, rules: Mapping[str, Rule]) -> None:
-        """`rules`: by study. The board lives as long as this or its `judges`, on the node of the driver if it can."""
-        beside = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-        options = {"num_cpus": 0, "max_concurrency": CALLS, "scheduling_strategy": beside}
-        self._rules = dict(rules)
-        self._board: Any = ray.remote(Board).options(**options).remote(self._rules)
-        self._turns = itertools.count()
-        self._study: dict[str, str] = {}
-
-    @property
-    def judges(self) -> Judges:
-        """For the workers."""
-        return Judges(self._board)
-
-    def expect(self, study: str, place: int, cohort: str, numbers: Sequence[int]) -> None:
-        """A cohort is about to start; `numbers` of its trials in the study. Places of a study ascend."""
-        self._study[cohort] = study
-        brackets = self._rules[study].brackets(numbers)
-        self._board.expect.remote(next(self._turns), study, place, cohort, brackets)
-
-    def seed(self, study: str, place: int, numbers: Sequence[int], reached: Sequence[Mapping[int, float]]) -> None:
-        """Trials that ended in an earlier run; of each, epoch -> value."""
-        rule = self._rules[study]
-        history = {
-            epoch: {index: values[epoch] for index, values in enumerate(reached) if epoch in values}
-            for epoch in rule.epochs
-        }
-        self._board.seed.remote(next(self._turns), study, place, rule.brackets(numbers), history)
-
-    def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
-        """A `contract.Report`, as a dict: a cohort that goes on from a checkpoint asks no more about earlier rungs."""
-        study, epoch = self._study.get(cohort), report["epoch"]
-        if study is None or epoch not in self._rules[study].epochs:
-            return
-        values = {
-            index: one["metrics"].get(self._rules[study].metric)
-            for index, one in enumerate(report["members"])
-            if one["status"] == "running" or (one["status"], one["epochs_run"]) == ("pruned", epoch)
-        }
-        self._board.post.remote(next(self._turns), cohort, epoch, values)
-
-    def split(self, cohort: str, parts: Sequence[str], second: int, count: int) -> None:
-        """It goes on as two, the first of `count` members; the other's place is `second`."""
-        self._study |= dict.fromkeys(parts, self._study[cohort])
-        self._board.split.remote(next(self._turns), cohort, list(parts), second, count)
-
-    def end(self, cohort: str) -> None:
-        """It has finished, or failed for good; nothing where it was not expected."""
-        if cohort in self._study:
-            self._board.end.remote(next(self._turns), cohort)

@@ -31,6 +31,7 @@ class Collector:
         self._history[cohort] = []
         self._begun.setdefault(cohort, datetime.now(UTC))
         self._progress.started(len(self._feed.cohorts[cohort].trials))
+        self._feed.started(cohort)
 
     def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
         report = message["report"]
@@ -50,6 +51,7 @@ class Collector:
     def interrupted(self, cohort: str, error: str) -> None:
         count = len(self._feed.cohorts[cohort].trials)
         self._progress.stopped(count)
+        self._feed.stopped(cohort)
         self._progress.line(f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {error}")
 
     def lessened(self, cohort: str, parts: Sequence[Cohort], error: str) -> None:

@@ -34,6 +34,12 @@ class Feed(Protocol):
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
         """Take its two halves for it, half as wide; nothing where it must stay whole."""
 
+    def started(self, cohort: str) -> None:
+        """A worker has taken the cohort up."""
+
+    def stopped(self, cohort: str) -> None:
+        """The cohort has lost its worker, and will be given again."""
+
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
         """A `trainables.contract.Report`, as a dict."""
 
@@ -82,6 +88,12 @@ class Queue:
         left = remaining(parts, self._statuses)
         self.cohorts |= {part.id: part for part in left}
         return left
+
+    def started(self, cohort: str) -> None:
+        pass
+
+    def stopped(self, cohort: str) -> None:
+        pass
 
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
         pass

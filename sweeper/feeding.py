@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from sweeper import cohorts, studies
-from sweeper.board import Referee, Rule
+from sweeper.board import Rule
 from sweeper.command import Request
 from sweeper.course import Course
 from sweeper.cutting import grid_arrangement, wave_cut, widths
@@ -16,6 +16,7 @@ from sweeper.places import Slots
 from sweeper.placing import whole
 from sweeper.plan import GridPlan, Plan, SearchPlan, record_halved, recorded_halves
 from sweeper.probes import Seen, Site, write_seen
+from sweeper.referee import Referee
 from sweeper.store import Store
 from sweeper.survey import look
 from trainables.config import resolve

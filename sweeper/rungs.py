@@ -106,13 +106,19 @@ class Rungs:
 
     def ready(self, place: int, epoch: int) -> bool:
         """The cohort has posted its values, and so has every lower one that may have members to compare with."""
-        own = self._known(place)
-        brackets = self._judged(own, epoch)
-        return epoch in own.posts and not any(
-            not brackets.isdisjoint(other.running())
+        return epoch in self._known(place).posts and not self.awaited(place, epoch)
+
+    def awaited(self, place: int, epoch: int) -> list[int]:
+        """The lower places that may have members to compare with, and have not posted their values."""
+        brackets = self._judged(self._known(place), epoch)
+        return [
+            lower
             for lower, other in self._places.items()
-            if lower < place and epoch not in other.posts and not other.ended
-        )
+            if lower < place
+            and epoch not in other.posts
+            and not other.ended
+            and not brackets.isdisjoint(other.running())
+        ]
 
     def verdict(self, place: int, epoch: int) -> dict[int, str]:
         """Index -> why, in one line, of the cohort's members that are pruned there. ValueError before it is ready.

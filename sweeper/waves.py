@@ -19,11 +19,13 @@ ROOM = 1 << 32
 
 
 class Ladder(Protocol):
-    """Is told of every cohort whose members are compared at rungs (`sweeper.board`)."""
+    """Is told of every cohort whose members are compared at rungs (`sweeper.referee`)."""
 
     def expect(self, study: str, place: int, cohort: str, numbers: Sequence[int]) -> None: ...
     def seed(self, study: str, place: int, numbers: Sequence[int], reached: Sequence[Mapping[int, float]]) -> None: ...
     def split(self, cohort: str, parts: Sequence[str], second: int, count: int) -> None: ...
+    def started(self, cohort: str) -> None: ...
+    def stopped(self, cohort: str) -> None: ...
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None: ...
     def end(self, cohort: str) -> None: ...
 
@@ -101,6 +103,14 @@ class Waves:
             self._places |= {first: (place, room // 2), second: (place + room // 2, room // 2)}
             self.ladder.split(cohort.id, (first, second), place + room // 2, len(parts[0].trials))
         return parts
+
+    def started(self, cohort: str) -> None:
+        if self.ladder:
+            self.ladder.started(cohort)
+
+    def stopped(self, cohort: str) -> None:
+        if self.ladder:
+            self.ladder.stopped(cohort)
 
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
         if self.ladder:

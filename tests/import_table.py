@@ -53,9 +53,9 @@ TABLE: Mapping[str, Rule] = {
         may=("sweeper.store", "sweeper.files", *STUDY), never=("ray", "torch", "optuna", "trainables")
     ),
     "sweeper.rungs": Rule(may=("sweeper.metric",), never=PLANNING),
-    "sweeper.board": Rule(
-        may=("ray", "sweeper.metric", "sweeper.rungs", "trainables.contract"),
-        never=("torch", "optuna", "pandas", *METHOD),
+    "sweeper.board": Rule(may=("sweeper.metric", "sweeper.rungs"), never=PLANNING),
+    "sweeper.referee": Rule(
+        may=("ray", "sweeper.board", "trainables.contract"), never=("torch", "optuna", "pandas", *METHOD)
     ),
     "sweeper.study_checks": Rule(
         may=(*STUDY, "trainables.config", "trainables.preflight", "trainables.sections"), never=("ray", *METHOD)

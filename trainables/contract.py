@@ -22,7 +22,8 @@ STOPPED, HUNG = "stopped", "hung"
 
 
 class Stopped(Exception):
-    """Training was asked to end, and has saved what there is. What it says is one line: what was saved."""
+    """Training was asked to end, and has saved what there is. What it says is one line: why, if whoever asked has said
+    so, and what was saved."""
 
 
 class OutOfMemory(RuntimeError):

@@ -62,8 +62,8 @@ def train(
     try:
         yield from now.reports
         yield from _course(cohort, now, configs[0].training, judge, saving)
-    except Stopped:
-        raise Stopped(saving.save()) from None
+    except Stopped as stopped:
+        raise Stopped("; ".join(filter(None, (str(stopped), saving.save())))) from None
 
 
 def _course(cohort: Cohort, now: Standing, training: Training, judge: Judge | None, saving: Saving) -> Iterator[Report]:

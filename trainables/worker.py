@@ -139,7 +139,7 @@ def train_cohort(
             with limited(device, work.memory, who):
                 loop()
         except Stopped as stopped:
-            _end(f"{STOPPED}: SIGTERM; {stopped}", write, peers)
+            _end(f"{STOPPED}: {'SIGTERM; ' if watch.asked else ''}{stopped}", write, peers)
 
 
 def _device_name(device: torch.device) -> str:

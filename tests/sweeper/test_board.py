@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Coroutine
 from typing import Any
 
@@ -13,8 +14,8 @@ from sweeper.board import Board, Rule
 RULE = Rule("auroc", "maximize", 2, ((1, 3), (3,)))
 
 
-def board(patience: float = 5.0) -> Board:
-    return Board({"one": RULE, "other": RULE}, patience)
+def board(patience: float = 5.0, absence: float = 30.0) -> Board:
+    return Board({"one": RULE, "other": RULE}, patience, absence)
 
 
 async def settled(*waiting: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
@@ -23,6 +24,10 @@ async def settled(*waiting: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]
     for _ in range(50):
         await asyncio.sleep(0)
     return tasks
+
+
+async def pruned(made: Board, cohort: str, epoch: int, values: dict[int, float | None]) -> set[int]:
+    return set(await made.judge(cohort, epoch, values) or ())
 
 
 def test_a_cohort_waits_for_the_lower_ones_of_its_own_study() -> None:
@@ -36,7 +41,7 @@ def test_a_cohort_waits_for_the_lower_ones_of_its_own_study() -> None:
             1: "0 at epoch 1 was not among the best 1 of 2 (1 or better)"
         }
         assert not high.done()
-        assert set(await made.judge("low", 1, {0: 4.0, 1: 6.0})) == {0}
+        assert await pruned(made, "low", 1, {0: 4.0, 1: 6.0}) == {0}
         assert set(await high) == {1}
 
     asyncio.run(asyncio.wait_for(scene(), 5))
@@ -65,7 +70,7 @@ def test_a_cohort_that_is_pruned_whole_is_not_waited_for_at_the_next_rung() -> N
         await made.judge("best", 3, {0: 9.0})
         (good,) = await settled(made.judge("good", 3, {0: 10.0}))
         assert not good.done()
-        assert set(await made.judge("worst", 1, {0: 1.0})) == {0}
+        assert await pruned(made, "worst", 1, {0: 1.0}) == {0}
         assert await good == {}
 
     asyncio.run(asyncio.wait_for(scene(), 5))
@@ -108,6 +113,45 @@ def test_a_call_that_waited_for_a_worker_that_died_hinders_nobody() -> None:
         assert set(await again) == set(await dead) == {0}
 
     asyncio.run(asyncio.wait_for(scene(), 5))
+
+
+def test_who_waits_for_a_cohort_without_a_worker_makes_room_the_highest_first() -> None:
+    async def scene() -> None:
+        made, turn = board(absence=0.2), itertools.count()
+        cohorts = ("lost", "middle", "high")
+        for place, cohort in enumerate(cohorts):
+            await made.expect(next(turn), "one", place, cohort, [0, 0])
+        for cohort in cohorts:
+            await made.started(next(turn), cohort)
+        waiting = [made.judge(one, 1, {0: 5.0, 1: 3.0}) for one in ("middle", "high", "high")]
+        middle, high, its_peer = await settled(*waiting)
+        await asyncio.sleep(0.4)
+        assert not any(one.done() for one in (middle, high, its_peer)), "all three are at work"
+        await made.stopped(next(turn), "lost")
+        assert await high is None and await its_peer is None and not middle.done()
+        assert await made.judge("high", 1, {0: 5.0, 1: 3.0}) is None, "a process of it that came later"
+        await made.stopped(next(turn), "high")
+        await made.started(next(turn), "lost")
+        await asyncio.sleep(0.4)
+        assert not middle.done(), "what it waits for has a place again"
+        assert await pruned(made, "lost", 1, {0: 9.0, 1: 1.0}) == {1}
+        assert set(await middle) == {1}
+        await made.started(next(turn), "high")
+        assert await pruned(made, "high", 1, {0: 5.0, 1: 3.0}) == {1}
+
+    asyncio.run(asyncio.wait_for(scene(), 10))
+
+
+def test_a_call_that_a_dead_worker_left_behind_makes_no_room_for_anybody() -> None:
+    async def scene() -> None:
+        made, turn = board(absence=0.2), itertools.count()
+        for place, cohort in enumerate(("lost", "middle", "dead")):
+            await made.expect(next(turn), "one", place, cohort, [0])
+        await made.started(next(turn), "middle")
+        middle, dead = await settled(*[made.judge(one, 1, {0: 5.0}) for one in ("middle", "dead")])
+        assert await middle is None and not dead.done()
+
+    asyncio.run(asyncio.wait_for(scene(), 10))
 
 
 def test_the_drivers_calls_count_in_their_order_however_they_arrive() -> None:

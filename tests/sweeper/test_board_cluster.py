@@ -14,9 +14,10 @@ import pytest
 import ray
 from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
 
-from sweeper.board import Board, Judges, Referee, Rule
+from sweeper.board import Board, Rule
 from sweeper.cluster import connected
-from trainables.contract import Member, Report, Verdict
+from sweeper.referee import Judges, Referee
+from trainables.contract import Member, Report, Stopped, Verdict
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +116,18 @@ def test_a_worker_that_died_waiting_asks_again(workers: list[Any]) -> None:
     assert waits(referee, again)
     low = ask(referee, "low", 0.7, 0.8)
     assert [set(one) for one in ray.get([low, again])] == [{0}, {0}]
+
+
+def test_who_waits_for_a_cohort_that_lost_its_worker_is_stopped_to_make_room(workers: list[Any]) -> None:
+    referee = Referee({"one": RULE}, absence=0.5)
+    for place, cohort in enumerate(("low", "high")):
+        referee.expect("one", place, cohort, [2 * place, 2 * place + 1])
+        referee.started(cohort)
+    waiting = workers[0].judged.remote(referee.judges, "high", report(2, [0.5, 0.9]))
+    assert waits(referee, waiting)
+    referee.stopped("low")
+    with pytest.raises(Stopped, match="it makes room for cohorts that it waits for at epoch 2"):
+        ray.get(waiting, timeout=30)
 
 
 def test_a_cohort_that_went_on_from_a_checkpoint_counts_by_its_reports(workers: list[Any]) -> None:

@@ -38,6 +38,12 @@ class Heard:
     def seed(self, study: str, place: int, numbers: Sequence[int], reached: Sequence[Mapping[int, float]]) -> None:
         self.said.append(("seed", place, tuple(numbers), tuple(dict(one) for one in reached)))
 
+    def started(self, cohort: str) -> None:
+        self.said.append(("started", cohort))
+
+    def stopped(self, cohort: str) -> None:
+        self.said.append(("stopped", cohort))
+
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
         self.said.append(("reported", cohort))
 
@@ -178,6 +184,16 @@ def test_parts_of_a_cohort_that_is_judged_stand_between_it_and_the_next() -> Non
     assert first.trials + second.trials == whole.trials and {first.id, second.id} <= set(feed.cohorts)
     (split,) = (said for said in ladder.said if said[0] == "split")
     assert ladder.said[0][1] < split[1] < ladder.said[1][1] and split[2] == 1
+
+
+def test_the_ladder_hears_who_has_a_worker() -> None:
+    ladder = Heard()
+    feed = waves(course(study(pruner=Halving(1))), ladder=ladder)
+    cohort = feed.next()
+    assert cohort
+    feed.started(cohort.id)
+    feed.stopped(cohort.id)
+    assert ladder.said[-2:] == [("started", cohort.id), ("stopped", cohort.id)]
 
 
 def test_a_population_is_not_halved() -> None:

@@ -17,7 +17,7 @@ import torch
 from tests.trainables.small import HERE, config_of, three
 from trainables import worker
 from trainables.cohort import Cohort
-from trainables.contract import OutOfMemory, Report, Verdict
+from trainables.contract import OutOfMemory, Report, Stopped, Verdict
 from trainables.limits import limited
 from trainables.peers import ALONE
 from trainables.worker import Work, train_cohort
@@ -67,6 +67,11 @@ def ponder(report: Report) -> Verdict:
     return Verdict()
 
 
+def make_room(report: Report) -> Verdict:
+    """A judge who wants the place for somebody else."""
+    raise Stopped(f"it makes room at epoch {report.epoch}")
+
+
 def _slow(befalls: Any = None) -> None:
     real = Cohort.step
 
@@ -102,7 +107,7 @@ def main(case: str, folder: Folder) -> None:
         overrun(folder)
         return
     _slow({"hang": hang, "hold": hold}.get(case))
-    work = Work(three(), 3, "c", judge=ponder if case == "ponder" else None)
+    work = Work(three(), 3, "c", judge={"ponder": ponder, "room": make_room}.get(case))
 
     def run() -> None:
         train_cohort(work, folder, torch.device("cpu"), ALONE, lambda report: print("reported", flush=True))

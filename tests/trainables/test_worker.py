@@ -59,6 +59,13 @@ def test_sigterm_is_heard_while_a_judge_ponders(tmp_path: Path) -> None:
     assert _why(tmp_path) == "stopped: SIGTERM; checkpoint saved at epoch 1 step 2"
 
 
+def test_a_judge_who_wants_the_place_has_it_with_a_checkpoint_left(tmp_path: Path) -> None:
+    assert _start("room", tmp_path).wait(timeout=30) == 1
+    assert _why(tmp_path) == "stopped: it makes room at epoch 2; checkpoint saved at epoch 1 step 2"
+    resumed = list(train(three(), HERE, width=3, resume=(tmp_path / "c").read_bytes()))
+    assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
+
+
 def test_sigterm_ends_at_once_who_trains_nothing(tmp_path: Path) -> None:
     process = _start("idle", tmp_path)
     _until(process, "over")

@@ -82,7 +82,8 @@ class Board:
     async def stopped(self, turn: int, cohort: str) -> None:
         """The cohort has lost its worker."""
         async with self._in(turn):
-            self._gone(self._cohorts[cohort])
+            self._taken.discard(self._cohorts[cohort])
+            self._leaving.discard(self._cohorts[cohort])
 
     async def post(self, turn: int, cohort: str, epoch: int, values: Values) -> None:
         """What a cohort reached, from its report; nothing new where it asked for a verdict itself."""
@@ -100,7 +101,6 @@ class Board:
         """A cohort goes on as two, the first of `count` members; the other's place is `second`."""
         async with self._in(turn):
             study, place = self._cohorts[cohort]
-            self._gone((study, place))
             self._rungs[study].split(place, second, count)
             self._cohorts |= dict(zip(parts, [(study, place), (study, second)], strict=True))
 
@@ -147,10 +147,6 @@ class Board:
             return False
         finally:
             self._waiting.remove((study, place))
-
-    def _gone(self, where: tuple[str, int]) -> None:
-        self._taken.discard(where)
-        self._leaving.discard(where)
 
     def _highest(self) -> tuple[str, int] | None:
         """Of those that wait, without calls that workers left behind."""

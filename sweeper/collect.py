@@ -59,6 +59,7 @@ class Collector:
         count = len(self._feed.cohorts[cohort].trials)
         how = f"{len(parts)} halves" if len(parts) > 1 else f"stacks of {parts[0].width}"
         self._progress.stopped(count, cohorts=len(parts) - 1)
+        self._feed.stopped(cohort)
         self._progress.line(f"cohort {cohort} ({count} trials) goes on in {how}: {error}")
 
     def failed(self, cohort: str, error: str) -> None:

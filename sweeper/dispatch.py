@@ -83,8 +83,10 @@ def dispatch(
     `checkpoint` says where in `checkpoints` a cohort of that id keeps its own. `slots` are of one cohort, whose trials
     each take as many workers as `slots` says. `judges` say which members of a cohort are pruned.
     """
-    shared = None if slots.here or slots.workers == 1 else checkpoint(f"ray-{uuid.uuid4().hex}")
+    run = uuid.uuid4().hex
+    shared = None if slots.here or slots.workers == 1 else checkpoint(f"ray-{run}")
     place = Place(
+        run=run,
         data=data,
         checkpoints=_Checkpoints(checkpoints),
         save_every=limits.save_every,
@@ -94,7 +96,7 @@ def dispatch(
         patience=limits.patience,
     )
     attempts = Attempts(feed, limits.retries)
-    watcher = Watcher(_Events(attempts, listener, partial(_last_words, checkpoints, checkpoint)), stopping)
+    watcher = Watcher(_Events(attempts, listener, partial(last_words, checkpoints, checkpoint, run)), stopping)
     seating, waiting = Seating(attempts, slots), WAITING if slots.workers > 1 else None
     trainable = of_cohort(partial(run_cohort, place=place))
     at_once = slots.count if judges or slots.workers > 1 else None  # who waits for a judge is met
@@ -167,13 +169,14 @@ def cause(reason: str) -> Cause:
     return "machine" if reason.startswith(STOPPED) or NODE_LOST in reason else "error"
 
 
-def _last_words(checkpoints: Files, checkpoint: Callable[[str], str], cohort: str) -> str | None:
-    """What the cohort's worker wrote before it ended itself, once."""
+def last_words(checkpoints: Files, checkpoint: Callable[[str], str], run: str, cohort: str) -> str | None:
+    """Why the cohort's worker ended itself, once; what a worker of another run left is deleted."""
     path = checkpoint(cohort) + WHY
     with contextlib.suppress(StoreError):
         if (words := checkpoints.read(path)) is not None:
             checkpoints.delete(path)
-            return words.decode(errors="replace").strip()
+            whose, _, why = words.decode(errors="replace").strip().partition(" ")
+            return why if whose == run else None
     return None
 
 

@@ -38,7 +38,7 @@ class Feed(Protocol):
         """A worker has taken the cohort up."""
 
     def stopped(self, cohort: str) -> None:
-        """The cohort has lost its worker, and will be given again."""
+        """The cohort has lost its worker; it, or what it was halved into, will be given again."""
 
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
         """A `trainables.contract.Report`, as a dict."""

@@ -60,7 +60,13 @@ def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -
     place = place.of(cohorts.workers([waves.trials]))
     rules = _rules(waves.courses)
     referee = Referee(rules) if rules else None
-    waves.begin(wave_cut(request, place.count, len(waves.courses)), referee, studies.journal(plan, store.files))
+    waves.begin(
+        wave_cut(request, place.count, len(waves.courses)),
+        referee,
+        studies.journal(plan, store.files),
+        recorded_halves(store.files, plan.name),
+        partial(record_halved, store.files, plan.name),
+    )
     asked = sorted({course.study.search.wave for course in waves.courses})
     several = f"{len(waves.courses)} studies, " if len(waves.courses) > 1 else ""
     print(

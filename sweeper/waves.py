@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -15,7 +15,8 @@ from sweeper.study import Study
 from sweeper.trials import Trial
 
 ROOM = 1 << 32
-"""Of places from one cohort to the next: for its halves, their halves and so on."""
+"""Of places from one cohort of a wave to the next: for its halves, their halves and so on, and before each of them for
+those of its trials that have a result."""
 
 
 class Ladder(Protocol):
@@ -46,7 +47,13 @@ class Waves:
     ladder: Ladder | None = None
     heard: Callable[[Course], None] | None = None
     """Is told of a study one of whose waves has been told."""
+    halved: Collection[str] = ()
+    """Ids of the cohorts that were halved in earlier runs."""
+    record: Callable[[str], None] = lambda cohort: None
+    """Is told of every cohort that is halved."""
     cohorts: dict[str, Cohort] = field(default_factory=dict)
+    _whole: dict[str, Cohort] = field(default_factory=dict)
+    """Each cohort with those of its trials that had a result before."""
     _ready: deque[Cohort] = field(default_factory=deque)
     _course: dict[str, Course] = field(default_factory=dict)
     _before: dict[str, Sequence[Cohort]] = field(default_factory=dict)
@@ -63,14 +70,16 @@ class Waves:
         cut: Callable[[Sequence[Group], bool], list[Cut]],
         ladder: Ladder | None = None,
         heard: Callable[[Course], None] | None = None,
+        halved: Collection[str] = (),
+        record: Callable[[str], None] = lambda cohort: None,
     ) -> None:
         """From now on cohorts are given."""
-        self.cut, self.ladder, self.heard = cut, ladder, heard
+        self.cut, self.ladder, self.heard, self.halved, self.record = cut, ladder, heard, halved, record
         for course in self.courses:
             if self.heard:
                 self.heard(course)
             for number, wave in enumerate(course.waves[:-1]):
-                self._seed(course, number, 0, wave)
+                self._seed(course, _place(number, 0), wave)
             if not course.ended:
                 self._open(course)
 
@@ -89,19 +98,27 @@ class Waves:
         return self._before.get(cohort, ())
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
+        """As `Queue.halve`."""
         course = self._course[cohort.id]
         if course.study.search.population:  # whose members copy each other
             return ()
-        parts = cohorts.halves(cohort)
-        first, second = (part.id for part in parts)
+        halves = cohorts.halves(self._whole[cohort.id])
+        self.record(cohort.id)
+        parts = cohorts.remaining(halves, course.statuses)
+        ids = [part.id for part in parts]
+        self._whole |= {half.id: half for half in halves}
         self.cohorts |= {part.id: part for part in parts}
-        self._course |= dict.fromkeys((first, second), course)
-        self._before |= dict.fromkeys((first, second), (cohort, *self.before(cohort.id)))
+        self._course |= dict.fromkeys(ids, course)
+        self._before |= dict.fromkeys(ids, (cohort, *self.before(cohort.id)))
         if cohort.id in self._places:
             assert self.ladder is not None
             place, room = self._places[cohort.id]
-            self._places |= {first: (place, room // 2), second: (place + room // 2, room // 2)}
-            self.ladder.split(cohort.id, (first, second), place + room // 2, len(parts[0].trials))
+            room //= 2
+            self._places |= {part: (place + nth * room, room) for nth, part in enumerate(ids)}
+            if len(parts) == 2:
+                self.ladder.split(cohort.id, ids, place + room, len(parts[0].trials))
+            else:  # the same trials, at the same place
+                self.ladder.expect(course.id, place, ids[0], _numbers(cohort.trials))
         return parts
 
     def started(self, cohort: str) -> None:
@@ -128,33 +145,36 @@ class Waves:
             self._open(course)
 
     def _open(self, course: Course) -> None:
-        """The cohorts of a course's last wave, largest first: cut from the whole of it, without the trials that have a
-        result."""
+        """The cohorts of a course's last wave, largest first: cut from the whole of it and halved as in earlier runs,
+        without the trials that have a result."""
         assert self.cut is not None
         number, wave = len(course.waves) - 1, course.waves[-1]
         groups = cohorts.group(wave, self.shape, self.stream)
         cuts = self.cut(groups, course.study.search.population is not None)
         whole = sorted(cohorts.cut(groups, cuts), key=lambda cohort: -len(cohort.trials))
         statuses = course.statuses
+        self._before |= cohorts.lineage(whole, self.halved)
         for index, cohort in enumerate(whole):
-            done = tuple(trial for trial in cohort.trials if trial.id in statuses)
-            left = cohorts.remaining([cohort], statuses)
-            if done:
-                self._seed(course, number, 2 * index, done)
-            for rest in left:
-                self._give(course, _place(number, 2 * index + 1), rest)
+            parts = cohorts.halved([cohort], self.halved)
+            room = ROOM // len(parts)
+            for nth, part in enumerate(parts):
+                place = _place(number, index) + nth * room
+                if done := [trial for trial in part.trials if trial.id in statuses]:
+                    self._seed(course, place, done)
+                for rest in cohorts.remaining([part], statuses):
+                    self._whole[part.id] = part
+                    self._give(course, place + 1, room - 1, rest)
 
-    def _give(self, course: Course, place: int, cohort: Cohort) -> None:
+    def _give(self, course: Course, place: int, room: int, cohort: Cohort) -> None:
         self.cohorts[cohort.id], self._course[cohort.id] = cohort, course
         if self.ladder and course.study.search.pruner:
-            self._places[cohort.id] = place, ROOM
+            self._places[cohort.id] = place, room
             self.ladder.expect(course.id, place, cohort.id, _numbers(cohort.trials))
         self._ready.append(cohort)
 
-    def _seed(self, course: Course, wave: int, index: int, trials: Sequence[Trial]) -> None:
+    def _seed(self, course: Course, place: int, trials: Sequence[Trial]) -> None:
         if self.ladder and course.study.search.pruner:
-            reached = [course.reached(trial) for trial in trials]
-            self.ladder.seed(course.id, _place(wave, index), _numbers(trials), reached)
+            self.ladder.seed(course.id, place, _numbers(trials), [course.reached(trial) for trial in trials])
 
 
 def _numbers(trials: Sequence[Trial]) -> list[int]:

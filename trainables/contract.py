@@ -16,9 +16,10 @@ from torch import Tensor, nn
 Status = Literal["running", "finished", "diverged", "pruned"]
 
 WHY = ".why"
-"""After the path of a cohort's checkpoint: where a process that ends itself writes why, in one line."""
+"""After the path of a cohort's checkpoint: where a process that ends itself writes why, in one line: the token of its
+run, by which a later driver tells that the words are old, a space, and the reason."""
 STOPPED, HUNG = "stopped", "hung"
-"""What that line begins with, before a colon: the process was asked to end; the cohort did not go on."""
+"""What the reason begins with, before a colon: the process was asked to end; the cohort did not go on."""
 
 
 class Stopped(Exception):

@@ -45,6 +45,8 @@ class Judges(Protocol):
 class Place:
     """Where cohorts run."""
 
+    run: str
+    """A token of the dispatch that starts them, without spaces."""
     data: str
     """Folder of the data sets."""
     checkpoints: Checkpoints

@@ -74,6 +74,10 @@ class Keeping(Protocol):
     """What holds for every cohort of a place (`trainables.ray_train.Place`)."""
 
     @property
+    def run(self) -> str:
+        """A token of the dispatch that started it, without spaces."""
+
+    @property
     def data(self) -> str:
         """Folder of the data sets."""
 
@@ -102,7 +106,7 @@ def train_cohort(
     watch = Watch(keeping.patience, lambda why: _end(why, write, ALONE))
 
     def write(why: str) -> None:
-        checkpoints.write(path + WHY, why.encode())
+        checkpoints.write(path + WHY, f"{keeping.run} {why}".encode())
 
     def save(content: bytes) -> None:
         with watch.suspended():

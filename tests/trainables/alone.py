@@ -31,6 +31,7 @@ class Folder:
     """A `worker.Keeping`, and its `Checkpoints`."""
 
     path: Path
+    run: str = "run"
     data: str = str(HERE)
     save_every: float = 1e9
     patience: float = 1.5

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainables.alone import SLOW
+from tests.trainables.alone import SLOW, Folder
 from tests.trainables.judged import without_seconds
 from tests.trainables.small import HERE, content_of, three
 from trainables.train import train
@@ -31,7 +31,9 @@ def _until(process: subprocess.Popen[str], line: str) -> None:
 
 
 def _why(folder: Path) -> str:
-    return (folder / "c.why").read_text()
+    whose, _, why = (folder / "c.why").read_text().partition(" ")
+    assert whose == Folder.run
+    return why
 
 
 @pytest.mark.parametrize("line", ["step 1 0", "reported"])

@@ -1,0 +1,126 @@
+"""Waves of trials that cost nothing, and a ladder that writes down what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+from sweeper.cohorts import Cohort, Cut, Group
+from sweeper.course import Course, Recorded, result
+from sweeper.metric import Metric
+from sweeper.study import Search, Study
+from sweeper.trials import Trial
+from sweeper.warm import Warm
+from sweeper.waves import Waves
+
+SPACE = {"x": FloatDistribution(0.0, 1.0), "width": CategoricalDistribution([1, 2])}
+
+
+def study(**changes: Any) -> Study:
+    given: dict[str, Any] = {"trials": 10, "wave": 4, "metric": Metric("auroc", "maximize"), "sampler": "random"}
+    (made,) = Search(SPACE, {"method": "vje"}, **(given | changes)).studies()
+    return made
+
+
+def course(of: Study, recorded: Mapping[int, Recorded] | None = None) -> Course:
+    return Course(of, "s0", Warm(None), recorded or {}, lambda given: {**given, "seed": 0})
+
+
+class Heard:
+    """A ladder that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Any, ...]] = []
+        self.places: dict[str, int] = {}
+
+    def expect(self, study: str, place: int, cohort: str, numbers: Sequence[int]) -> None:
+        self.said.append(("expect", place, tuple(numbers)))
+        self.places[cohort] = place
+
+    def seed(self, study: str, place: int, numbers: Sequence[int], reached: Sequence[Mapping[int, float]]) -> None:
+        self.said.append(("seed", place, tuple(numbers), tuple(dict(one) for one in reached)))
+
+    def started(self, cohort: str) -> None:
+        self.said.append(("started", cohort))
+
+    def stopped(self, cohort: str) -> None:
+        self.said.append(("stopped", cohort))
+
+    def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
+        self.said.append(("reported", cohort))
+
+    def split(self, cohort: str, parts: Sequence[str], second: int, count: int) -> None:
+        self.said.append(("split", second, count, self.places[cohort]))
+        self.places |= dict(zip(parts, (self.places[cohort], second), strict=True))
+
+    def end(self, cohort: str) -> None:
+        self.said.append(("end", cohort))
+
+    @property
+    def standing(self) -> list[tuple[int, ...]]:
+        """Trials by number, those of each place together, lower places first."""
+        places: dict[int, tuple[int, ...]] = {}
+        for what, place, *rest in self.said:
+            if what == "split":
+                count, first = rest
+                assert not any(first < one <= place for one in places)
+                places |= {first: places[first][:count], place: places[first][count:]}
+            elif what in ("expect", "seed"):
+                assert places[place] == rest[0] if place in places else all(one < place for one in places)
+                places[place] = rest[0]
+        return [places[place] for place in sorted(places)]
+
+
+def waves(
+    *courses: Course,
+    size: int = 4,
+    ladder: Heard | None = None,
+    halved: Collection[str] = (),
+    record: Callable[[str], None] = lambda cohort: None,
+) -> Waves:
+    made = Waves(courses, lambda trial: trial.config["width"], lambda trial: 0, lambda of: {})
+
+    def cut(groups: Sequence[Group], whole: bool) -> list[Cut]:
+        return [Cut(100, 100) if whole else Cut(size, size)] * len(groups)
+
+    made.begin(cut, ladder, halved=halved, record=record)
+    return made
+
+
+def given(feed: Waves) -> Cohort:
+    cohort = feed.next()
+    assert cohort is not None
+    return cohort
+
+
+def rows(cohort: Cohort, status: str = "finished") -> list[dict[str, Any]]:
+    return [
+        {
+            "trial_id": trial.id,
+            "number": trial.facts["number"],
+            "status": status,
+            "epochs_run": 1,
+            "auroc": trial.config["x"],
+        }
+        for trial in cohort.trials
+    ]
+
+
+def run(feed: Waves, stop_after: int = 1000) -> list[tuple[Trial, ...]]:
+    """Train all that the feed gives, cohort by cohort; returns what was given."""
+    given: list[tuple[Trial, ...]] = []
+    while (cohort := feed.next()) and len(given) < stop_after:
+        given.append(cohort.trials)
+        feed.told(cohort.id, rows(cohort), [(trial.id, 1, "auroc", 0.5) for trial in cohort.trials])
+    return given
+
+
+def recorded(trials: Sequence[Trial], of: Study, status: str = "finished") -> dict[int, Recorded]:
+    found = {}
+    for trial in trials:
+        (row,) = rows(Cohort("c", (trial,), 1), status)
+        params = {key: trial.config[key] for key in SPACE}
+        found[int(str(trial.facts["number"]))] = Recorded(params, result(of, row, [(trial.id, 1, "auroc", 0.5)]))
+    return found

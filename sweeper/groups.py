@@ -22,8 +22,8 @@ from ray.util.placement_group import remove_placement_group
 
 KEPT = 5.0
 """Seconds for which a group that nobody asks for is kept: a pending one makes an autoscaler start nodes."""
-SETTLED = 1.0
-"""Seconds after which what was given back has been placed with another group, or stays free."""
+SETTLED = 2.0
+"""Seconds after which what was given back has gone to a pending group, or stays free: Ray looks once a second."""
 
 
 class Groups(PlacementGroupResourceManager):

@@ -20,6 +20,7 @@ from sweeper.attempts import Attempts, Cause
 from sweeper.cohorts import Cohort
 from sweeper.feed import Feed
 from sweeper.files import Files, StoreError
+from sweeper.groups import kept
 from sweeper.places import Seating, Slots
 from sweeper.stopping import Stopping
 from sweeper.tuning import MEMORY, Feeding, Watcher, of_cohort
@@ -103,7 +104,8 @@ def dispatch(
     try:
         while not attempts.ended:
             feeding = Feeding(attempts, checkpoint, seating, waiting, COHORTS_A_TUNER)
-            _tuner(trainable, feeding, watcher, at_once, scratch).fit()
+            with kept():
+                _tuner(trainable, feeding, watcher, at_once, scratch).fit()
             shutil.rmtree(Path(scratch, "tune"), ignore_errors=True)
             stopping.check()
             if watcher.error:

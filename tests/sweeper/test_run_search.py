@@ -86,18 +86,18 @@ def test_what_fails_for_good_never_stalls_a_search_and_is_tried_again(
     run: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fails alone, whatever its cohort is compared with."""
-    words = ["--trials", "12", "--wave", "6", "--set", "epochs=20", "--cohort", "3"]
+    words = ["--trials", "8", "--wave", "4", "--set", "epochs=20", "--cohort", "2"]
     monkeypatch.setenv("PYTHONPATH", POISON)
     monkeypatch.setenv(BETA, "1.2")
     outcome = run.run(tmp_path, *words, "--retries", "0", name=NAME)
     found = results(tmp_path)
-    assert outcome.status == 1 and len(found) == 12 and "failed for good: " in outcome.out, outcome
+    assert outcome.status == 1 and len(found) == 8 and "failed for good: " in outcome.out, outcome
     failed = found["status"] == "failed"
     assert failed.equals(found["beta"] > 1.2) and failed.any(), found[["beta", "status", "error"]]
     assert found[failed]["auroc_joint"].isna().all() and found[failed]["error"].str.contains("a poisoned trial").all()
     monkeypatch.delenv("PYTHONPATH")
     outcome = run.run(tmp_path, *words, name=NAME)
-    assert outcome.status == 0 and f"{failed.sum()} of 12 trials to run" in outcome.out, outcome
+    assert outcome.status == 0 and f"{failed.sum()} of 8 trials to run" in outcome.out, outcome
     again = results(tmp_path)
     assert set(again["status"]) == {"finished", "pruned"} and list(again["beta"]) == list(found["beta"])
 

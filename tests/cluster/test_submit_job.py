@@ -24,7 +24,7 @@ SWEEP = (
 DRIVER = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), print("written", flush=True), sys.exit(0)))
-print("up", flush=True)
+print("at work", flush=True)
 time.sleep(300)
 """
 """A driver that takes longer than the three seconds that Ray leaves by default."""
@@ -36,7 +36,7 @@ address, folder = sys.argv[1], Path(sys.argv[2])
 mine = jobs.connect(address)
 package.pack(folder, ["driver.py"], packed := folder / "code.zip")
 mine.send("slow", "exec python driver.py", packed, {})
-while "up" not in mine._client.get_job_logs("slow"):
+while "at work" not in mine._client.get_job_logs("slow"):
     time.sleep(0.2)
 mine.stop("slow")
 sys.exit(mine.follow("slow").status)
@@ -81,7 +81,7 @@ def test_a_job_ends_with_its_commands_status_and_has_time_to_write_what_it_has(h
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 130 and done.stdout.endswith("up\nwritten\n"), done
+    assert done.returncode == 130 and done.stdout.endswith("at work\nwritten\n"), done
     status, out, err = absent.outcome()
     assert status == 2 and f"error: imagenet is absent from {tmp_path / 'absent'}" in out, (out, err)
     assert "note: the data in" in err and "ended with status 2" in err, err

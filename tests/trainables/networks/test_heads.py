@@ -84,6 +84,7 @@ def test_mlp_norms_every_layer_but_the_last(norm: Literal["batch", "layer"] | No
 
 @pytest.mark.parametrize("norm", ["batch", "layer"])
 def test_a_last_norm_has_no_weights(norm: Literal["batch", "layer"]) -> None:
+    torch.manual_seed(0)
     network = mlp(3, 4, 2, norm=norm, last=True)
     assert not list(network[-1].parameters()) and list(network[1].parameters())
     out_BD, axis = network(torch.randn(50, 3)), 0 if norm == "batch" else 1

@@ -124,7 +124,7 @@ class Files:
         def act() -> list[fs.FileInfo]:
             try:
                 return list(filesystem.get_file_info(fs.FileSelector(target, allow_not_found=True)))
-            except NotADirectoryError:
+            except (NotADirectoryError, FileNotFoundError):  # PyArrow says the latter of a folder that is just made
                 return []
 
         found = self.insist("list", folder, act)

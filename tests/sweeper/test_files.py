@@ -25,6 +25,18 @@ def test_absent_is_none_and_written_reads_back(tmp_path):
     assert files.read("a/b.bin") is None
 
 
+def test_a_folder_that_is_made_while_it_is_listed_is_as_good_as_empty(tmp_path, monkeypatch):
+    """PyArrow has then found no folder, looks whether there is none, and finds one."""
+
+    class Late:
+        def get_file_info(self, selector):
+            assert selector.allow_not_found
+            raise FileNotFoundError(errno.ENOENT, f"Cannot list directory '{selector.base_dir}'")
+
+    monkeypatch.setattr(Files, "_at", lambda self, path: (Late(), str(tmp_path / path)))
+    assert Files(tmp_path).list("new") == []
+
+
 def test_list_is_sorted_and_hides_hidden(tmp_path):
     files = Files(tmp_path)
     assert files.list("nowhere") == []

@@ -15,11 +15,12 @@ from tests.sweeper.sweeps import Sweeps, assert_same_results, row_files, rows, s
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 GRID = [
-    *("--axis", "beta=0.5,1,2", "--axis", "nu=0.5,3", "--axis", "normal_class=0,1,2"),
-    *("--set", "epochs=80", "--cohort", "2", "--save-every", "0.2", "--retries", "1"),
+    *("--axis", "beta=0.5,1,2", "--axis", "nu=0.5,3", "--axis", "normal_class=0,1"),
+    *("--set", "epochs=240", "--cohort", "2", "--save-every", "0.2", "--retries", "1"),
 ]
-"""18 trials in 9 cohorts, some 3 s each on one core. SIGTERM costs no retry; a node without notice may, where Ray
-misses its process first."""
+"""12 trials in 6 cohorts, some 8 s each on one core, longer than a process takes to start: else one node's process is
+given all of them before the other's is there. SIGTERM costs no retry; a node without notice may, where Ray misses its
+process first."""
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_a_head_and_its_nodes_die(run: Sweeps, tmp_path: Path, monkeypatch: pyte
         first.kill()
         sweep.kill()
     before = {path: path.stat().st_mtime_ns for path in row_files(store)}
-    assert 0 < len(before) < 9
+    assert 0 < len(before) < 6
     with head(cores=0, jobs=False) as second:
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(second.token))
         warned, struck = second.node(), second.node()
@@ -65,6 +66,6 @@ def test_a_head_and_its_nodes_die(run: Sweeps, tmp_path: Path, monkeypatch: pyte
     assert outcome.status == 0 and "its checkpoint: stopped: SIGTERM; checkpoint saved at epoch" in outcome.out, outcome
     assert "halves" not in outcome.out, outcome
     assert_same_results(rows(store), rows(tmp_path / "calm"))
-    assert len(rows(store)) == 18 and set(rows(store)["status"]) == {"finished"}
+    assert len(rows(store)) == 12 and set(rows(store)["status"]) == {"finished"}
     assert {path: path.stat().st_mtime_ns for path in before} == before  # what was there was not trained again
     assert not list(store.glob("checkpoints/*/*.pt"))

@@ -117,7 +117,7 @@ def test_a_call_that_waited_for_a_worker_that_died_hinders_nobody() -> None:
 
 def test_who_waits_for_a_cohort_without_a_worker_makes_room_the_highest_first() -> None:
     async def scene() -> None:
-        made, turn = board(absence=0.2), itertools.count()
+        made, turn = board(absence=0.5), itertools.count()
         cohorts = ("lost", "middle", "high")
         for place, cohort in enumerate(cohorts):
             await made.expect(next(turn), "one", place, cohort, [0, 0])
@@ -125,14 +125,14 @@ def test_who_waits_for_a_cohort_without_a_worker_makes_room_the_highest_first() 
             await made.started(next(turn), cohort)
         waiting = [made.judge(one, 1, {0: 5.0, 1: 3.0}) for one in ("middle", "high", "high")]
         middle, high, its_peer = await settled(*waiting)
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.8)
         assert not any(one.done() for one in (middle, high, its_peer)), "all three are at work"
         await made.stopped(next(turn), "lost")
         assert await high is None and await its_peer is None and not middle.done()
         assert await made.judge("high", 1, {0: 5.0, 1: 3.0}) is None, "a process of it that came later"
         await made.stopped(next(turn), "high")
         await made.started(next(turn), "lost")
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(0.8)
         assert not middle.done(), "what it waits for has a place again"
         assert await pruned(made, "lost", 1, {0: 9.0, 1: 1.0}) == {1}
         assert set(await middle) == {1}
@@ -144,7 +144,7 @@ def test_who_waits_for_a_cohort_without_a_worker_makes_room_the_highest_first() 
 
 def test_a_call_that_a_dead_worker_left_behind_makes_no_room_for_anybody() -> None:
     async def scene() -> None:
-        made, turn = board(absence=0.2), itertools.count()
+        made, turn = board(absence=0.5), itertools.count()
         for place, cohort in enumerate(("lost", "middle", "dead")):
             await made.expect(next(turn), "one", place, cohort, [0])
         await made.started(next(turn), "middle")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,24 +13,42 @@ from sweeper.feed import Feed, Record
 from sweeper.progress import Progress
 from sweeper.schema import Columns
 from sweeper.store import Store, checkpoint_path
+from sweeper.trials import Trial
+
+HISTORY_SECONDS = 1.0
+"""Seconds between two writes of one cohort's history while it trains; reports that come faster are written together."""
 
 
 class Collector:
-    """A `dispatch.Listener`: a cohort's history and rows are written when it is done, the rows last.
+    """A `dispatch.Listener`: a cohort's history is written as it reports, its rows when it is done, after all history.
 
     So a row means that all of the trial is there. Writing is idempotent by trial id: a cohort that runs twice, because
     a driver died between its last report and its rows, changes nothing.
     """
 
-    def __init__(self, store: Store, sweep: str, columns: Columns, feed: Feed, progress: Progress, code: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        sweep: str,
+        columns: Columns,
+        feed: Feed,
+        progress: Progress,
+        code: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store, self._sweep, self._columns, self._feed = store, sweep, columns, feed
         self._history: dict[str, list[Record]] = {}
+        self._unwritten: dict[str, int] = {}
+        """Of each cohort that trains: the index of the first record of its history that is not in the store."""
+        self._written_at: dict[str, float] = {}
+        self._clock = clock
         self._begun: dict[str, datetime] = {}
         self._ended: set[str] = set()
         self._progress, self._code = progress, code
 
     def started(self, cohort: str) -> None:
-        self._history[cohort] = []
+        self._history[cohort], self._unwritten[cohort] = [], 0
         self._begun.setdefault(cohort, datetime.now(UTC))
         self._progress.started(len(self._feed.cohorts[cohort].trials))
         self._feed.started(cohort)
@@ -45,11 +65,24 @@ class Collector:
         ]
         if report["done"]:
             self._store.write_history(self._sweep, cohort, self._history[cohort])
+            self._forget(cohort)
             self._write(cohort, report["members"], message)
             self._tidy(cohort)
+            return
+        self._write_due_history()
+        values = [member["metrics"].get(self._progress.metric) for member in report["members"]]
+        self._progress.advanced(cohort, len(trials), report["epoch"], _epochs(trials), None, values)
+
+    def advanced(self, cohort: str, heartbeat: Mapping[str, Any]) -> None:
+        self._write_due_history()
+        trials = self._feed.cohorts[cohort].trials
+        self._progress.advanced(
+            cohort, len(trials), heartbeat["epoch"], heartbeat["epochs"], heartbeat["loss"], values=()
+        )
 
     def interrupted(self, cohort: str, error: str) -> None:
         count = len(self._feed.cohorts[cohort].trials)
+        self._forget(cohort)
         self._progress.stopped(count)
         self._feed.stopped(cohort)
         self._progress.line(f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {error}")
@@ -57,6 +90,9 @@ class Collector:
     def lessened(self, cohort: str, parts: Sequence[Cohort], error: str) -> None:
         """The `parts` take its place: its halves, or the same trials in narrower stacks."""
         count = len(self._feed.cohorts[cohort].trials)
+        self._forget(cohort)
+        if len(parts) > 1:  # its halves report again what it has reported, to rounding
+            self._store.delete_history(self._sweep, cohort)
         how = f"{len(parts)} halves" if len(parts) > 1 else f"stacks of {parts[0].width}"
         self._progress.stopped(count, cohorts=len(parts) - 1)
         self._feed.stopped(cohort)
@@ -65,8 +101,24 @@ class Collector:
     def failed(self, cohort: str, error: str) -> None:
         nothing = {"status": "failed", "error": error, "epochs_run": 0, "metrics": {}, "seconds": 0.0, "schedule": None}
         members = [nothing for _ in self._feed.cohorts[cohort].trials]
+        self._forget(cohort)
         self._progress.line(f"cohort {cohort} ({len(members)} trials) failed for good: {error}")
         self._write(cohort, members, {})
+
+    def _write_due_history(self) -> None:
+        """Of every cohort that has reported since its history was written, if that is `HISTORY_SECONDS` ago."""
+        now = self._clock()
+        for cohort, start in self._unwritten.items():
+            records = self._history[cohort]
+            if start < len(records) and now - self._written_at.get(cohort, -math.inf) >= HISTORY_SECONDS:
+                self._store.write_history(self._sweep, cohort, records[start:], ended=False)
+                self._unwritten[cohort], self._written_at[cohort] = len(records), now
+
+    def _forget(self, cohort: str) -> None:
+        """The cohort trains no longer."""
+        self._unwritten.pop(cohort, None)
+        self._written_at.pop(cohort, None)
+        self._progress.left(cohort)
 
     def _tidy(self, cohort: str) -> None:
         """Remove the checkpoint of a cohort that has a result, and those of what it was the last part of."""
@@ -109,3 +161,9 @@ class Collector:
         self._store.write(self._sweep, cohort, rows, self._columns)
         self._progress.finished(rows)
         self._feed.told(cohort, rows, self._history.pop(cohort, []))
+
+
+def _epochs(trials: Sequence[Trial]) -> int | None:
+    """Epochs of the whole training, which the members of a cohort share."""
+    epochs = trials[0].config.get("epochs")
+    return epochs if isinstance(epochs, int) else None

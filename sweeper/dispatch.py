@@ -45,6 +45,9 @@ class Listener(Protocol):
     def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
         """A report: `report`, `device`, `host`, `pid`, `started` (see `trainables.ray_train`)."""
 
+    def advanced(self, cohort: str, heartbeat: Mapping[str, Any]) -> None:
+        """The cohort trains: a `trainables.contract.Heartbeat`, as a dict."""
+
     def interrupted(self, cohort: str, error: str) -> None:
         """The cohort's worker failed or was lost; it is tried again."""
 
@@ -145,6 +148,9 @@ class _Events:
     def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
         self._listener.reported(cohort, message)
         self._attempts.reported(cohort, message["report"]["epoch"], message["report"]["done"])
+
+    def advanced(self, cohort: str, heartbeat: Mapping[str, Any]) -> None:
+        self._listener.advanced(cohort, heartbeat)
 
     def ended(self, cohort: str) -> None:
         self.lost(cohort, "its training ended without a last report")  # nothing where there was one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -111,7 +112,7 @@ def _measured(request: Request, plan: GridPlan, store: Store, address: str | Non
     with stopping.on_signals(), connected(address), stopping.on_signals():  # again: Ray brings a handler of its own
         from sweeper.probing import site  # here: it imports Ray, whose environment `connected` sets
 
-        there = site(address, request.data, stopping)
+        there = site(address, request.data, stopping, say=lambda line: print(line, file=sys.stderr, flush=True))
         seen = look(there)
         write_seen(store.files, address, seen)
         return arrange(request, plan, store, seen, here=there.here, grows=there.grows, measure=there.measure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,11 @@ LONGEST = 300.0
 """Seconds after which a worker that measures is given up: what hangs there, hangs in training, too."""
 
 
-def site(address: str | None, data: str, stopping: Stopping) -> Site:
-    """Where Ray is connected to. A cluster that has no worker yet is brought its first."""
+def site(address: str | None, data: str, stopping: Stopping, say: Callable[[str], None]) -> Site:
+    """Where Ray is connected to. A cluster that has no worker yet is brought its first.
+
+    `say` gets a line before anything is measured.
+    """
     grows = address not in (None, "local")
     there = kinds(ray.nodes(), grows)
     if there == (UNSEEN,):
@@ -29,11 +32,24 @@ def site(address: str | None, data: str, stopping: Stopping) -> Site:
     here = not grows and not there[0].gpus
 
     def measure(asked: Sequence[Asked]) -> list[Probe | None]:
+        if line := announcement(asked):
+            say(line)
         if here:  # in this process, which spares a worker's start
             return [measure_configs(one.configs, data, **one.how) for one in asked]
         return _on_workers(asked, data, there, stopping)
 
     return Site(there, here, grows, measure)
+
+
+def announcement(asked: Sequence[Asked]) -> str:
+    """What is about to be measured, and for how long at most; empty where devices are only looked at."""
+    timed = [one for one in asked if "seconds" in one.how]
+    if timed:
+        what = "one shape of cohort" if len(timed) == 1 else f"{len(timed)} shapes of cohort"
+        return f"measuring speed and memory of {what}, for up to {sum(one.how['seconds'] for one in timed):.0f} s"
+    if any("sharing" in one.how for one in asked):
+        return "measuring what it gives when several cohorts share a device"
+    return ""
 
 
 def _on_workers(asked: Sequence[Asked], data: str, among: Sequence[Kind], stopping: Stopping) -> list[Probe | None]:

@@ -15,8 +15,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-EVERY_SECONDS = 5.0
-"""Plain lines are no closer than this."""
+from sweeper.running import RunningCohorts
+
+EVERY_SECONDS, LONGEST_SECONDS = 5.0, 60.0
+"""Seconds between two plain lines at the start of a run, and hours later."""
+PLAIN_SHARE = 0.05
+"""The wait for the next plain line grows with the run: to this share of the time elapsed."""
 DONE = ("finished", "diverged", "pruned")
 
 
@@ -44,6 +48,8 @@ class Progress:
         self._status: dict[str, str] = {}
         self._running = self._cohorts_done = 0
         self._best: tuple[float, str] | None = None
+        self.running_cohorts = RunningCohorts()
+        """What trains at the moment, as far as it has said so."""
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -67,6 +73,20 @@ class Progress:
         """So many trials have begun to run."""
         self._running += trials
         self._plain()
+
+    def advanced(
+        self, cohort: str, trials: int, epoch: float, epochs: int | None, loss: float | None, values: Sequence[object]
+    ) -> None:
+        """A cohort of so many trials has got to `epoch`; `values` of the metric are those that its members reported
+        there, None where a member has none."""
+        known = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+        best = self._best_of(known)
+        self.running_cohorts.advance(cohort, trials, epoch, epochs, loss=loss, value=best)
+        self._plain()
+
+    def left(self, cohort: str) -> None:
+        """The cohort trains no longer: it has ended, or lost its worker."""
+        self.running_cohorts.end(cohort)
 
     def stopped(self, trials: int, cohorts: int = 0) -> None:
         """So many running trials ended without a row (a lost worker); they may start again, in so many cohorts more."""
@@ -117,6 +137,11 @@ class Progress:
             return True
         return value > self._best[0] if self.direction == "maximize" else value < self._best[0]
 
+    def _best_of(self, values: Sequence[float]) -> float | None:
+        if not values:
+            return None
+        return max(values) if self.direction == "maximize" else min(values)
+
     def _facts(self) -> list[tuple[str, str, str]]:
         """(name, value, colour) of what there is to say beside how many are done."""
         counts = Counter(self._status.values())
@@ -154,6 +179,7 @@ class Progress:
             Text.assemble((f"{name} ", "dim"), (value, colour)) for name, value, colour in self._facts()
         )
         lines: list[RenderableType] = [bar, facts]
+        lines += [Text(line, style="dim") for line in self.running_cohorts.lines(self.metric)]
         if self._best is not None:
             lines.append(
                 Text.assemble(
@@ -166,11 +192,16 @@ class Progress:
 
     def _plain(self, last: bool = False) -> None:
         """One line, unless there is a live view or one was just printed."""
-        if self._live is not None or (not last and self._clock() - self._printed < EVERY_SECONDS):
+        now = self._clock()
+        wait = min(LONGEST_SECONDS, max(EVERY_SECONDS, PLAIN_SHARE * (now - self._begun)))
+        if self._live is not None or (not last and now - self._printed < wait):
             return
-        self._printed = self._clock()
+        self._printed = now
         parts = [f"{self.label}: {self.done} of {self.total} trials"]
         parts += [f"{name} {value}" for name, value, _ in self._facts() if not (last and name in ("running", "left"))]
+        best = self._best_of(self.running_cohorts.values)
+        if not last and (training := self.running_cohorts.summary(self.metric, () if best is None else (best,))):
+            parts.append(training)
         if self._best is not None:
             parts.append(f"best {self.metric} {_short(self._best[0])} at {self._best[1]}")
         self._console.print(Text(", ".join(parts)), soft_wrap=True)

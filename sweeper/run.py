@@ -118,7 +118,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
         from sweeper.feeding import legs
         from sweeper.probing import site
 
-        parts = legs(request, plan, store, site(address, request.data, stopping), address)
+        parts = legs(request, plan, store, site(address, request.data, stopping, _say), address)
         progress = Progress(
             total=plan.total,
             done=plan.total - plan.left,

@@ -119,8 +119,11 @@ class Store:
             for segment, table in self._folding(folder, _merged).add(name):
                 index.update(dict.fromkeys(table["trial_id"].to_pylist(), (segment,)))
 
-    def write_history(self, sweep: str, cohort: str, records: Records) -> None:
-        """Lay (trial_id, epoch, metric, value) records, tuples or four columns, over those of the cohort's file."""
+    def write_history(self, sweep: str, cohort: str, records: Records, *, ended: bool = True) -> None:
+        """Lay (trial_id, epoch, metric, value) records, tuples or four columns, over those of the cohort's file.
+
+        The file of a cohort that has not `ended` is kept apart from the larger files that small ones are folded into.
+        """
         name, folder = _checked(cohort) + SUFFIX, OWNED[1].format(_checked(sweep))
         path = f"{folder}/{name}"
         old = self.files.read(path)
@@ -129,8 +132,13 @@ class Store:
         data = to_bytes(one_per_record(pa.concat_tables(tables)))
         if data != old:
             self.files.write(path, data)
-        for _ in self._folding(folder, lambda tables: one_per_record(pa.concat_tables(tables))).add(name):
-            pass
+        if ended:
+            for _ in self._folding(folder, lambda tables: one_per_record(pa.concat_tables(tables))).add(name):
+                pass
+
+    def delete_history(self, sweep: str, cohort: str) -> None:
+        """Delete what a cohort has reported while it trained, which others will report in its place."""
+        self.files.delete(f"{OWNED[1].format(_checked(sweep))}/{_checked(cohort)}{SUFFIX}")
 
     def compact(self, sweep: str) -> str | None:
         """All rows of the sweep in one file, whose name is returned; None where there are no rows.

@@ -28,6 +28,9 @@ class Events(Protocol):
     def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
         """See `trainables.ray_train`."""
 
+    def advanced(self, cohort: str, heartbeat: Mapping[str, Any]) -> None:
+        """A `trainables.contract.Heartbeat`, as a dict."""
+
     def ended(self, cohort: str) -> None:
         """Its worker is done with it."""
 
@@ -56,6 +59,8 @@ class Watcher(tune.Callback):
     ) -> None:
         if "report" in result:
             self._tell("reported", trial, result)
+        elif "heartbeat" in result:
+            self._tell("advanced", trial, result["heartbeat"])
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._tell("ended", trial)

@@ -104,7 +104,8 @@ TABLE: Mapping[str, Rule] = {
         may=("pandas", "sweeper.spec", "sweeper.tables", "sweeper.curves", *STORAGE[:5]),
         never=("ray", "torch", "trainables"),
     ),
-    "sweeper.progress": Rule(may=("rich", "sweeper.spec"), never=("ray", "torch", "trainables")),
+    "sweeper.running": Rule(never=PLANNING),
+    "sweeper.progress": Rule(may=("rich", "sweeper.spec", "sweeper.running"), never=("ray", "torch", "trainables")),
     "sweeper.dispatch": Rule(
         may=(
             "ray",
@@ -159,7 +160,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.preview": Rule(may=("sweeper",), never=("ray", "optuna", *METHOD)),
     "sweeper.feeding": Rule(may=("sweeper", "trainables.ray_train", "trainables.config"), never=METHOD),
     "sweeper.collect": Rule(
-        may=("sweeper.progress", "sweeper.feed", "sweeper.cohorts", *STORAGE[:4]),
+        may=("sweeper.progress", "sweeper.feed", "sweeper.cohorts", "sweeper.trials", *STORAGE[:4]),
         never=("ray", "torch", "optuna", "trainables"),
     ),
     "sweeper.findings": Rule(

@@ -77,6 +77,11 @@ class Cohort:
         """Of an epoch."""
         return self._streams[0].steps
 
+    @property
+    def epochs(self) -> int:
+        """Of the whole training."""
+        return self._training.epochs
+
     def epoch(
         self,
         number: int,

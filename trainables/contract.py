@@ -149,6 +149,18 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Heartbeat:
+    """How far a cohort is between two reports."""
+
+    epoch: float
+    """Epochs completed, the part of the current one included: 2.5 is half way through the third."""
+    epochs: int
+    """Epochs of the whole training."""
+    loss: float | None
+    """Training loss so far in the current epoch, averaged over the members that run; None where it is not finite."""
+
+
+@dataclass(frozen=True)
 class Move:
     """A member takes over the weights of another one, with hyperparameters of its own."""
 

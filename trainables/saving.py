@@ -1,7 +1,8 @@
-"""When a cohort is saved while it trains, and that it ends where it is asked to: within a step, with a checkpoint."""
+"""What happens between two steps of a cohort: a heartbeat, a checkpoint, or the end that was asked for."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 
@@ -9,12 +10,14 @@ from torch import Tensor
 
 from trainables.checkpoint import Standing
 from trainables.cohort import Cohort
-from trainables.contract import Stopped
+from trainables.contract import Heartbeat, Stopped
 from trainables.peers import Peers
 
 TOGETHER = 8
 """Steps after which processes that train together agree on what to do: to agree is to wait for each other."""
-GO_ON, SAVE, STOP = range(3)
+BEAT_SECONDS = 5.0
+"""Seconds between two heartbeats, at least."""
+GO_ON, BEAT, SAVE, STOP = range(4)
 """What a process wishes; the largest wish of all is followed."""
 
 
@@ -29,10 +32,12 @@ class Saving:
         stop: Callable[[], bool],
         peers: Peers,
         now: Standing,
+        beat: Callable[[Heartbeat], None] | None = None,
     ) -> None:
-        """`every` so many seconds of training; `stop` is asked after each step; training begins at `now`."""
+        """`every` so many seconds of training; `stop` is asked after each step; training begins at `now`. `beat` is
+        called every `BEAT_SECONDS`, on all peers after the same step."""
         self._cohort, self._save, self._every, self._stop, self._peers = cohort, save, every, stop, peers
-        self._saved_at = now.seconds
+        self._saved_at, self._beat, self._beat_at = now.seconds, beat, time.monotonic()
         self.begin(now)
 
     def begin(self, now: Standing) -> None:
@@ -49,13 +54,16 @@ class Saving:
         """So many steps of the epoch are done, whose losses have these sums. Stopped if all is to end here."""
         self._step, self._sums, self._spent = step, sums, self.seconds
         last = step == self._cohort.steps
-        wish = STOP if self._stop() else SAVE if self._due() and not last else GO_ON
+        beats = self._beat is not None and time.monotonic() - self._beat_at >= BEAT_SECONDS
+        wish = STOP if self._stop() else SAVE if self._due() and not last else BEAT if beats else GO_ON
         if self._peers.size > 1:
             wish = self._peers.agree(wish) if last or step % TOGETHER == 0 else GO_ON
         if wish == STOP:
             raise Stopped
         if wish == SAVE:
             self.save()
+        if wish == BEAT:
+            self._tell()
 
     def between(self, now: Standing) -> None:
         """An epoch is over, and everyone who ended has left."""
@@ -75,6 +83,16 @@ class Saving:
         self._saved_at = reached.seconds
         self._begun += time.perf_counter() - begun
         return f"checkpoint {'saved at' if self._save else 'left to a peer at'} epoch {reached.epoch} step {self._step}"
+
+    def _tell(self) -> None:
+        """One heartbeat. Like a checkpoint it does not count as training time."""
+        assert self._beat is not None
+        begun = time.perf_counter()
+        loss = float(self._sums["loss"].double().mean()) / self._step
+        epoch = self._from.epoch + self._step / self._cohort.steps
+        self._beat(Heartbeat(epoch, self._cohort.epochs, loss if math.isfinite(loss) else None))
+        self._beat_at = time.monotonic()
+        self._begun += time.perf_counter() - begun
 
     def _due(self) -> bool:
         return self._save is not None and self._from.seconds + self._spent - self._saved_at >= self._every

@@ -16,7 +16,7 @@ import torch
 from trainables.checkpoint import Standing, pack, unpack
 from trainables.cohort import Cohort
 from trainables.config import Training, TrialConfig
-from trainables.contract import Judge, Member, Report, Stopped, Verdict
+from trainables.contract import Heartbeat, Judge, Member, Report, Stopped, Verdict
 from trainables.evaluate import MAY_BE_UNDEFINED
 from trainables.evaluation.anomaly import Floats
 from trainables.peers import ALONE, Peers
@@ -35,6 +35,7 @@ def train(
     peers: Peers = ALONE,
     judge: Judge | None = None,
     stop: Callable[[], bool] = lambda: False,
+    beat: Callable[[Heartbeat], None] | None = None,
 ) -> Iterator[Report]:
     """Train the members of one cohort; they agree on everything that is not fusible.
 
@@ -44,8 +45,8 @@ def train(
     `stop` is asked after each step and between batches of an evaluation: where it is true, or `judge` raises Stopped,
     what there is is saved and Stopped comes out. `peers` train the same cohort and report the same. `judge` says after
     each report but the last which members are pruned and which move, and what is yielded says so, too; training ends
-    with the last member. Whoever is pruned or diverges leaves the stack. DataError or ValueError if the data cannot be
-    had or do not serve.
+    with the last member. Whoever is pruned or diverges leaves the stack. `beat` is told every `BEAT_SECONDS` how far
+    training is. DataError or ValueError if the data cannot be had or do not serve.
     """
     cohort = Cohort(configs, data, torch.device(device), width, peers, asking(stop, peers))
     now = Standing.at_start(len(configs))
@@ -58,7 +59,7 @@ def train(
         assert save
         save(pack(configs, width, reached, cohort.state()))
 
-    saving = Saving(cohort, keep if save else None, save_every, stop, peers, now)
+    saving = Saving(cohort, keep if save else None, save_every, stop, peers, now, beat)
     try:
         yield from now.reports
         yield from _course(cohort, now, configs[0].training, judge, saving)

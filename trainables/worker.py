@@ -18,7 +18,7 @@ import torch
 from trainables.checkpoint import unpack
 from trainables.cohort import dataset_of
 from trainables.config import TrialConfig
-from trainables.contract import STOPPED, WHY, Judge, Report, Stopped, Verdict
+from trainables.contract import STOPPED, WHY, Heartbeat, Judge, Report, Stopped, Verdict
 from trainables.limits import limited
 from trainables.notice import on_sigterm
 from trainables.parting import part
@@ -95,7 +95,7 @@ class Keeping(Protocol):
 def train_cohort(
     work: Work, keeping: Keeping, device: torch.device, peers: Peers, report: Callable[[dict[str, Any]], None]
 ) -> None:
-    """The loop in this process, each report passed on; of peers the first alone writes checkpoints.
+    """The loop in this process, each report and each heartbeat passed on; of peers the first alone writes checkpoints.
 
     OutOfMemory if it needs more than it may use. Asked to end by SIGTERM it saves, and ends the process; so it does
     where no step is made for too long.
@@ -111,6 +111,10 @@ def train_cohort(
     def save(content: bytes) -> None:
         with watch.suspended():
             checkpoints.write(path, content)
+
+    def beat(heartbeat: Heartbeat) -> None:
+        with watch.suspended():
+            report({"heartbeat": asdict(heartbeat), **where})
 
     def judged(one: Report) -> Verdict:
         assert work.judge
@@ -131,6 +135,7 @@ def train_cohort(
             peers=peers,
             judge=judged if work.judge else None,
             stop=watch.stop,
+            beat=beat,
         )
         for one in reports:
             with watch.suspended():

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from sweeper.cohorts import Cohort
-from sweeper.collect import Collector
+from sweeper.collect import HISTORY_SECONDS, Collector
 from sweeper.feed import Queue
 from sweeper.progress import Progress
 from sweeper.schema import Columns
@@ -56,7 +56,10 @@ class Bench:
         self.progress = Progress(3, 0, "auroc", "maximize", "grid", console=console)
         self.store.prepare("grid", COLUMNS)
         self.feed = Queue(COHORTS)
-        self.collector = Collector(self.store, "grid", COLUMNS, self.feed, self.progress, "0.1.0+abc")
+        self.now = 0.0
+        self.collector = Collector(
+            self.store, "grid", COLUMNS, self.feed, self.progress, "0.1.0+abc", clock=lambda: self.now
+        )
 
     def tell(self, cohort: str, *messages: Mapping[str, Any]) -> None:
         self.collector.started(cohort)
@@ -104,9 +107,47 @@ def test_every_report_is_history(bench: Bench) -> None:
     assert bench.history() == [("a0", 1, "auroc", 0.5), ("a0", 2, "auroc", 0.7), ("a1", 2, "auroc", 0.8)]
 
 
-def test_nothing_is_written_before_a_cohort_is_done(bench: Bench) -> None:
+def test_a_report_is_in_the_history_while_the_cohort_trains(bench: Bench) -> None:
     bench.tell("c0", message(1, [0.5, 0.6]))
-    assert bench.files() == {} and bench.store.statuses("grid") == {}
+    assert bench.history() == [("a0", 1, "auroc", 0.5), ("a1", 1, "auroc", 0.6)]
+    assert bench.store.statuses("grid") == {}, "a row means that the trial has ended"
+
+
+def test_reports_that_come_fast_are_written_together_with_the_next_sign_of_life(bench: Bench) -> None:
+    bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8]))
+    assert len(bench.history()) == 2
+    bench.now += HISTORY_SECONDS
+    bench.collector.started("c1")
+    bench.collector.advanced("c1", {"epoch": 0.5, "epochs": 4, "loss": 1.0})
+    assert len(bench.history()) == 4
+
+
+def test_the_history_of_a_cohort_that_trains_is_not_folded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeper.folding.MANY", 2)
+    bench.tell("c1", message(1, [0.9], done=True))
+    bench.tell("c0", message(1, [0.5, 0.6]))
+    names = {Path(path).name for path in bench.files() if "history" in path}
+    assert names == {"c0.parquet", "c1.parquet"}
+
+
+def test_halves_report_in_the_place_of_their_whole(bench: Bench) -> None:
+    assert bench.feed.next() is not None
+    bench.tell("c0", message(1, [0.5, 0.6]))
+    parts = bench.feed.halve(COHORTS[0])
+    bench.collector.lessened("c0", parts, "out of memory")
+    bench.tell(parts[0].id, message(1, [0.55], done=True))
+    assert bench.history() == [("a0", 1, "auroc", 0.55)]
+
+
+def test_the_epoch_and_the_last_metric_of_what_runs_are_shown(bench: Bench) -> None:
+    view = bench.progress.running_cohorts
+    bench.tell("c0", message(1, [0.5, 0.6]))
+    bench.collector.advanced("c0", {"epoch": 1.5, "epochs": 4, "loss": 2.25})
+    assert view.lines("auroc") == ["cohort c0  2 trials  epoch 1.5 of 4  loss 2.25  auroc 0.6"]
+    bench.collector.interrupted("c0", "the worker died")
+    assert view.lines("auroc") == []
+    bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
+    assert view.lines("auroc") == []
 
 
 def test_a_cohort_that_starts_again_is_not_in_the_history_twice(bench: Bench) -> None:

@@ -38,6 +38,27 @@ def test_plain_lines_are_few_and_the_last_says_all():
     assert "10 of 10 trials" in lines[-1] and "best auroc 0.7 at nu=inf" in lines[-1] and "running" not in lines[-1]
 
 
+def test_a_plain_line_says_where_the_training_is():
+    progress, out, clock = make(total=2)
+    with progress:
+        progress.started(2)
+        progress.advanced("c0", 2, 11.5, 800, 0.25, [])
+        clock.now += EVERY_SECONDS
+        progress.advanced("c0", 2, 12.0, 800, None, [0.5, 0.75, None])
+    lines = out.getvalue().splitlines()
+    assert "epoch 12 of 800, loss 0.25, auroc so far 0.75" in lines[-2]
+    assert "epoch" not in lines[-1]
+
+
+def test_plain_lines_grow_rarer_in_a_long_run():
+    progress, out, clock = make()
+    with progress:
+        for _ in range(3600):
+            clock.now += 1
+            progress.advanced("c0", 2, 1.0, 800, None, [])
+    assert 60 < len(out.getvalue().splitlines()) < 120  # of an hour: every 5 s at first, every minute at last
+
+
 def test_time_left_is_from_the_rate_of_this_run():
     progress, _, clock = make(total=10, done=6)
     with progress:
@@ -81,10 +102,20 @@ def test_the_live_view_shows_counts_best_and_messages():
     with progress:
         clock.now += 60
         progress.started(3)
+        progress.advanced("c0", 3, 12.5, 800, 0.25, [])
         progress.finished(rows(0.5, status="diverged"))
         progress.line("cohort 1: worker lost, trying again")
     view = " ".join(Text.from_ansi(out.getvalue()).plain.split())
-    for part in ("3 of 10 trials", "running", "diverged", "1 of 4", "1:00", "about 7:00", "best auroc"):
+    for part in (
+        "3 of 10 trials",
+        "running",
+        "diverged",
+        "1 of 4",
+        "1:00",
+        "about 7:00",
+        "best auroc",
+        "cohort c0 3 trials epoch 12.5 of 800 loss 0.25",
+    ):
         assert part in view
     assert "worker lost" in out.getvalue()
 

@@ -126,11 +126,13 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """From the rate of this run alone; None until a first trial has ended."""
+        """From the rate of this run alone, cohorts that train counted by their epochs; None before any is known."""
         ended = len(self._status)
-        if not ended:
+        trained = ended + self.running_cohorts.trials_trained(since_first=True)
+        if not trained:
             return None
-        return (self._clock() - self._begun) / ended * max(0, self.total - self.before - ended)
+        left = self.total - self.before - ended - self.running_cohorts.trials_trained(since_first=False)
+        return (self._clock() - self._begun) / trained * max(0.0, left)
 
     def _better(self, value: float) -> bool:
         if self._best is None:

@@ -17,6 +17,8 @@ class RunningCohort:
     trials: int
     epoch: float = 0.0
     """Epochs completed, the part of the current one included."""
+    first: float = 0.0
+    """The epoch that was heard of first: a cohort that continues from a checkpoint does not begin at 0."""
     epochs: int | None = None
     """Epochs of the whole training; None until the cohort has said so."""
     loss: float | None = None
@@ -44,7 +46,7 @@ class RunningCohorts:
         self, cohort: str, trials: int, epoch: float, epochs: int | None, *, loss: float | None, value: float | None
     ) -> None:
         """The cohort has got to this epoch. A loss or value that is None leaves the one that is known."""
-        known = self._cohorts.get(cohort, RunningCohort(trials))
+        known = self._cohorts.get(cohort, RunningCohort(trials, first=epoch))
         self._cohorts[cohort] = replace(
             known,
             trials=trials,
@@ -81,6 +83,15 @@ class RunningCohorts:
             parts.append(f"loss {math.fsum(losses) / len(losses):.4g}")
         parts += [f"{metric} so far {value:.4g}" for value in best]
         return ", ".join(parts)
+
+    def trials_trained(self, since_first: bool) -> float:
+        """Training done, in whole trials: half of an 8-trial cohort's epochs count as 4; `since_first` leaves out the
+        epochs before the first that was heard of."""
+        return math.fsum(
+            state.trials * (state.epoch - (state.first if since_first else 0.0)) / state.epochs
+            for state in self._cohorts.values()
+            if state.epochs
+        )
 
     @property
     def values(self) -> list[float]:

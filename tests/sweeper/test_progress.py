@@ -68,6 +68,24 @@ def test_time_left_is_from_the_rate_of_this_run():
         assert progress.seconds_left == pytest.approx(90)
 
 
+def test_time_left_counts_the_epochs_of_what_trains():
+    progress, _, clock = make(total=10, done=0)
+    with progress:
+        progress.advanced("c0", 4, 0.0, 800, None, [])
+        clock.now += 30
+        progress.advanced("c0", 4, 400.0, 800, None, [])  # 2 of 10 trials' worth in 30 s
+        assert progress.seconds_left == pytest.approx(120)
+
+
+def test_epochs_before_a_checkpoint_are_not_taken_for_speed():
+    progress, _, clock = make(total=4, done=0)
+    with progress:
+        progress.advanced("c0", 4, 400.0, 800, None, [])
+        clock.now += 30
+        progress.advanced("c0", 4, 600.0, 800, None, [])  # 1 of 4 trials' worth in 30 s, and 1 is left
+        assert progress.seconds_left == pytest.approx(30)
+
+
 def test_a_retried_trial_counts_once():
     progress, out, _ = make()
     with progress:
@@ -112,7 +130,7 @@ def test_the_live_view_shows_counts_best_and_messages():
         "diverged",
         "1 of 4",
         "1:00",
-        "about 7:00",
+        "about 6:57",
         "best auroc",
         "cohort c0 3 trials epoch 12.5 of 800 loss 0.25",
     ):

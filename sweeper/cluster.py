@@ -28,8 +28,14 @@ QUIET = {
 }
 """Environment of this process and the workers: no telemetry, no logs or snapshots of Tune's own, Ctrl-C left to us."""
 
-LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""Environment in which a local cluster listens on the loopback alone, as Ray does elsewhere than on Linux."""
+LOOPBACK = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_enable_metrics_collection": "0",
+    "AUTOSCALER_METRIC_PORT": "-1",
+    "DASHBOARD_METRIC_PORT": "-1",
+}
+"""Environment in which a local cluster listens on the loopback alone, as Ray does elsewhere than on Linux, and has no
+metrics, whose ports ask for no token."""
 
 
 class ClusterError(Exception):
@@ -69,7 +75,7 @@ def connected(address: str | None) -> Iterator[str]:
             scratch = str(stack.enter_context(scratch_folder()))
         except (ScratchError, OSError) as error:
             raise ClusterError(f"cannot make a scratch folder: {error}") from error
-        stack.callback(ray.shutdown)
+        stack.callback(_shut_down)
         if local:
             make_token(Path.home(), os.environ)
         try:
@@ -80,6 +86,31 @@ def connected(address: str | None) -> Iterator[str]:
             raise ClusterError(f"cannot {what}: {first_line(error, type(error).__name__)}") from error
         stack.enter_context(contextlib.chdir(scratch))
         yield scratch
+
+
+def _shut_down() -> None:
+    """`ray.shutdown`. It sets SIGTERM back to the system's default, which ends the process, and only then ends Ray's
+    processes, which takes seconds: our handler comes back in between, with the first function that is called then."""
+    import ray
+    from ray._private.state import state
+
+    handler, disconnect = signal.getsignal(signal.SIGTERM), state.disconnect
+
+    def protected() -> None:
+        _install(signal.SIGTERM, handler)
+        disconnect()
+
+    state.disconnect = protected
+    try:
+        ray.shutdown()
+    finally:
+        state.disconnect = disconnect
+        _install(signal.SIGTERM, handler)
+
+
+def _install(number: signal.Signals, handler: Any) -> None:
+    if handler is not None:  # one that was not installed from Python cannot be put back
+        signal.signal(number, handler)
 
 
 @contextlib.contextmanager
@@ -95,8 +126,7 @@ def _own_signal_handlers() -> Iterator[None]:
         raise
     finally:
         for number, handler in before.items():
-            if handler is not None:  # one that was not installed from Python cannot be put back
-                signal.signal(number, handler)
+            _install(number, handler)
         if terminated:
             signal.raise_signal(signal.SIGTERM)
 

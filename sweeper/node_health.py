@@ -56,7 +56,7 @@ class NodeHealth:
 
 
 def _dead_child() -> str | None:
-    """A process of our own cluster that has died; it stays a zombie until we end. The cluster hears of it much later."""
+    """A process of our own cluster that has died: it stays a zombie until we end, and the cluster hears of it later."""
     for child in psutil.Process().children():
         died = OWN.get(child.name())
         if died and child.status() == psutil.STATUS_ZOMBIE:

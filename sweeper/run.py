@@ -16,6 +16,7 @@ from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, 
 from sweeper.files import StoreError
 from sweeper.lifeline import Lifeline, NodeLost
 from sweeper.node_health import NodeHealth
+from sweeper.orphans import remove_orphans
 from sweeper.patience import BRIEF, LONG, ONCE, Patience
 from sweeper.plan import GridPlan, Plan, SearchPlan
 from sweeper.progress import Progress
@@ -92,6 +93,7 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     store.prepare(plan.name, columns)  # settles what another sweep has written into this store meanwhile
     if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
         store.compact(plan.name)
+    remove_orphans(store, plan.name)
     rows = findings.rows_of(store.files, plan.name, plan.ids)
     comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
     texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable)]

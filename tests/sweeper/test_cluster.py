@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,6 +90,27 @@ def test_a_sigterm_that_meets_rays_handler_while_it_starts_comes_to_ours() -> No
         with pytest.raises(KeyboardInterrupt), cluster._own_signal_handlers():
             start_ray()
         assert stopping.asked and signal.getsignal(signal.SIGTERM) == ours
+
+
+def test_our_handler_is_back_before_ray_ends_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray sets SIGTERM to the system's default first: another one would end the process without a word."""
+    seen: list[object] = []
+
+    def disconnect() -> None:
+        seen.append(signal.getsignal(signal.SIGTERM))
+
+    def shutdown() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        state.disconnect()
+
+    state = SimpleNamespace(disconnect=disconnect)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(shutdown=shutdown))
+    monkeypatch.setitem(sys.modules, "ray._private.state", SimpleNamespace(state=state))
+    stopping = Stopping()
+    with stopping.on_signals():
+        ours = signal.getsignal(signal.SIGTERM)
+        cluster._shut_down()
+        assert seen == [ours] and signal.getsignal(signal.SIGTERM) == ours
 
 
 def test_asking_imports_no_ray() -> None:

@@ -17,7 +17,7 @@ from sweeper.stopping import Stopping
 def test_a_node_that_dies_ends_what_waits_for_it() -> None:
     until = time.monotonic() + 0.2
     waiting = Lifeline(lambda: "Ray's head has died" if time.monotonic() > until else None, every=0.05)
-    with pytest.raises(NodeLost, match="^Ray's head has died$"), Stopping().on_signals(), waiting:
+    with pytest.raises(NodeLost, match=r"^Ray's head has died$"), Stopping().on_signals(), waiting:
         time.sleep(10)
 
 

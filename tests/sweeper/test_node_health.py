@@ -58,7 +58,7 @@ def test_a_process_of_our_own_cluster_that_has_died_is_named_at_once(
 def test_a_joined_clusters_node_that_has_died_is_named_at_once(head: socket.socket) -> None:
     health = NodeHealth()
     assert health() is None
-    sys.modules["ray"].nodes()[0]["Alive"] = False  # type: ignore[attr-defined]
+    sys.modules["ray"].nodes()[0]["Alive"] = False
     assert health() == NODE_DIED
 
 

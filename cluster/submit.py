@@ -14,6 +14,7 @@ from pathlib import Path
 from cluster import access, package
 from cluster.checks import check
 from cluster.command import Asked, parse
+from cluster.entrypoint import entrypoint
 from cluster.jobs import STOP_SECONDS, End, Jobs, Lost, connect
 from sweeper import command
 from sweeper.cluster import ClusterError
@@ -70,7 +71,7 @@ def _submit(asked: Asked, address: str) -> int:
     job = f"{request.name}-{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory() as scratch:
         package.pack(folder, files, packed := Path(scratch, "code.zip"))
-        jobs.send(job, shlex.join(["exec", "python", "-m", "sweeper.run", *asked.words]), packed, about)
+        jobs.send(job, entrypoint(asked.words), packed, about)
     if not asked.wait:
         print(job)
         _say_how_to_go_on(jobs, job, asked.again)

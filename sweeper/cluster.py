@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
+import signal
 import socket
-import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
+from sweeper.scratch import ScratchError, scratch_folder
 
 ANSWER_SECONDS = 5.0
-LONGEST_HOME = 24
-"""Characters of a temporary folder in which Ray's sockets find room (macOS and batch systems have longer ones)."""
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -30,19 +28,18 @@ QUIET = {
 }
 """Environment of this process and the workers: no telemetry, no logs or snapshots of Tune's own, Ctrl-C left to us."""
 
-LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""Environment in which a local cluster listens on the loopback alone, as Ray does elsewhere than on Linux."""
+LOOPBACK = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_enable_metrics_collection": "0",
+    "AUTOSCALER_METRIC_PORT": "-1",
+    "DASHBOARD_METRIC_PORT": "-1",
+}
+"""Environment in which a local cluster listens on the loopback alone, as Ray does elsewhere than on Linux, and has no
+metrics, whose ports ask for no token."""
 
 
 class ClusterError(Exception):
     """There is no cluster to run on: one line that says why."""
-
-
-class NodeLost(ClusterError):
-    """The node of this driver has died."""
-
-    def __init__(self) -> None:
-        super().__init__("Ray's node on this machine, which this process hangs on, has died")
 
 
 def check_address(address: str | None) -> None:
@@ -63,7 +60,8 @@ def connected(address: str | None) -> Iterator[str]:
     """Ray, connected: to `address`, or to a local cluster of our own where it is None or `local`.
 
     Yields a folder of this machine for Ray's own scratch files, which is the working directory meanwhile: that of a
-    Ray job is unpacked anew when a node comes that shares it. What was started here is ended here.
+    Ray job is unpacked anew when a node comes that shares it. What was started here is ended here. Signal handlers
+    stay the caller's. ClusterError where Ray cannot be started or joined.
     """
     local = address in (None, "local")
     wanted = {**QUIET, **LOOPBACK} if local else QUIET
@@ -72,45 +70,85 @@ def connected(address: str | None) -> Iterator[str]:
 
     for name in ("ray", "ray.tune", "ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with tempfile.TemporaryDirectory(prefix="sweep-", dir=_scratch_home(), ignore_cleanup_errors=True) as scratch:
+    with contextlib.ExitStack() as stack:
         try:
-            ray.init(log_to_driver=False, configure_logging=False, **_where(address, scratch))
+            scratch = str(stack.enter_context(scratch_folder()))
+        except (ScratchError, OSError) as error:
+            raise ClusterError(f"cannot make a scratch folder: {error}") from error
+        stack.callback(_shut_down)
+        if local:
+            make_token(Path.home(), os.environ)
+        try:
+            with _own_signal_handlers():
+                ray.init(log_to_driver=False, configure_logging=False, **_where(address, scratch))
         except (OSError, RuntimeError, ValueError) as error:
             what = "start Ray here" if local else f"join the Ray cluster at {address}"
             raise ClusterError(f"cannot {what}: {first_line(error, type(error).__name__)}") from error
-        if local:
-            _close_token()
-        try:
-            with contextlib.chdir(scratch):
-                yield scratch
-        finally:
-            ray.shutdown()
+        stack.enter_context(contextlib.chdir(scratch))
+        yield scratch
 
 
-def node_lives() -> bool:
-    """Whether Ray's node of this driver is there; True where nobody can say, as before and after Ray runs."""
-    ray = sys.modules.get("ray")  # imported here, its environment would not be set
+def _shut_down() -> None:
+    """`ray.shutdown`. It sets SIGTERM back to the system's default, which ends the process, and only then ends Ray's
+    processes, which takes seconds: our handler comes back in between, with the first function that is called then."""
+    import ray
+    from ray._private.state import state
+
+    handler, disconnect = signal.getsignal(signal.SIGTERM), state.disconnect
+
+    def protected() -> None:
+        _install(signal.SIGTERM, handler)
+        disconnect()
+
+    state.disconnect = protected
     try:
-        mine = [child for child in psutil.Process().children() if child.name() == "raylet"]
-        if any(child.status() == psutil.STATUS_ZOMBIE for child in mine):  # a cluster hears of it much later
-            return False
-        if ray is None or not ray.is_initialized():
-            return True
-        own = ray.get_runtime_context().get_node_id()
-        return all(node["Alive"] for node in ray.nodes() if node["NodeID"] == own)
-    except Exception:  # half imported, or just shut down
-        return True
+        ray.shutdown()
+    finally:
+        state.disconnect = disconnect
+        _install(signal.SIGTERM, handler)
 
 
-def _close_token() -> None:
-    """To others of this machine: Ray makes the token where there is none, readable by whom the umask lets."""
-    with contextlib.suppress(OSError):
-        Path.home().joinpath(".ray/auth_token").chmod(0o600)
+def _install(number: signal.Signals, handler: Any) -> None:
+    if handler is not None:  # one that was not installed from Python cannot be put back
+        signal.signal(number, handler)
 
 
-def _scratch_home() -> str | None:
-    """None for the usual place; `/tmp` where that is too deep for Ray's sockets, whose paths have 107 bytes at most."""
-    return "/tmp" if len(tempfile.gettempdir()) > LONGEST_HOME else None
+@contextlib.contextmanager
+def _own_signal_handlers() -> Iterator[None]:
+    """`ray.init` installs a SIGTERM handler that raises SystemExit. Ours come back after it, and a SIGTERM that has met
+    Ray's is delivered to them."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    terminated = False
+    try:
+        yield
+    except SystemExit:
+        terminated = True
+        raise
+    finally:
+        for number, handler in before.items():
+            _install(number, handler)
+        if terminated:
+            signal.raise_signal(signal.SIGTERM)
+
+
+def make_token(home: Path, environment: Mapping[str, str]) -> None:
+    """Make Ray's token `HOME/.ray/auth_token` if there is none, and close it to other users (mode 0600).
+
+    Ray would make it itself, but readable by everybody the umask lets, for as long as Ray takes to start.
+    """
+    if environment.get("RAY_AUTH_TOKEN") or environment.get("RAY_AUTH_TOKEN_PATH"):
+        return
+    path = home / ".ray/auth_token"
+    with contextlib.suppress(OSError):  # a home that takes no files: Ray says so
+        if not path.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            unnamed = path.with_name(f"auth_token.{secrets.token_hex(8)}")
+            unnamed.touch(mode=0o600, exist_ok=False)
+            unnamed.write_text(secrets.token_hex(32))
+            with contextlib.suppress(FileExistsError):  # another driver was first
+                os.link(unnamed, path)
+            unnamed.unlink()
+        path.chmod(0o600)
 
 
 def _where(address: str | None, scratch: str) -> dict[str, Any]:

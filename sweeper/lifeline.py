@@ -1,4 +1,4 @@
-"""The node that a driver hangs on: where it dies, Ray lets the driver wait for ever."""
+"""The Ray processes that a driver depends on: where one dies, Ray lets the driver wait for ever."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from sweeper.cluster import NodeLost
+from sweeper.cluster import ClusterError
 
 EVERY = 1.0
 """Seconds between two looks."""
@@ -17,16 +17,22 @@ GRACE = 20.0
 """Seconds in which a driver that has lost its node must have ended."""
 
 
-class Lifeline:
-    """Entered, a node that is not `alive` ends what runs herein with NodeLost, as SIGTERM does where that raises
-    KeyboardInterrupt; the whole process where even that leads nowhere. Once closed nobody looks any more: a node that
-    is shut down on purpose is dead, too."""
+class NodeLost(ClusterError):
+    """A Ray process that this driver depends on has died."""
 
-    def __init__(self, alive: Callable[[], bool], every: float = EVERY, grace: float = GRACE) -> None:
-        self._alive, self._every, self._grace = alive, every, grace
+
+class Lifeline:
+    """Context manager that raises NodeLost in the main thread once `died()` says in a line which process has died.
+
+    It does so as SIGTERM does where that raises KeyboardInterrupt. If the main thread has not left within `grace`
+    seconds, the whole process ends with status 1. Call `close()` before Ray is shut down on purpose: nobody looks then.
+    """
+
+    def __init__(self, died: Callable[[], str | None], every: float = EVERY, grace: float = GRACE) -> None:
+        self._died, self._every, self._grace = died, every, grace
         self._closed, self._left = threading.Event(), threading.Event()
         self._acting = threading.Lock()
-        self._broken = False
+        self._reason: str | None = None
 
     def __enter__(self) -> Lifeline:
         threading.Thread(target=self._watch, name="lifeline", daemon=True).start()
@@ -35,8 +41,8 @@ class Lifeline:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
         self._left.set()
-        if self._broken and kind is KeyboardInterrupt:
-            raise NodeLost from None
+        if self._reason and kind is KeyboardInterrupt:
+            raise NodeLost(self._reason) from None
 
     def close(self) -> None:
         """After this no signal comes from here."""
@@ -46,16 +52,16 @@ class Lifeline:
 
     def _watch(self) -> None:
         while not self._closed.wait(self._every):
-            if not self._alive():
-                self._act()
+            if reason := self._died():
+                self._act(reason)
                 return
 
-    def _act(self) -> None:
+    def _act(self, reason: str) -> None:
         with self._acting:
             if self._closed.is_set():  # it was shut down while we looked
                 return
-            self._broken = True
+            self._reason = reason
             os.kill(os.getpid(), signal.SIGTERM)
         if not self._left.wait(self._grace):
-            print(f"error: {NodeLost()}; the same command continues", file=sys.stderr, flush=True)
+            print(f"error: {reason}; the same command continues", file=sys.stderr, flush=True)
             os._exit(1)

@@ -109,7 +109,7 @@ def _measured(request: Request, plan: GridPlan, store: Store, address: str | Non
     check_address(address)
     store.files.check_writable()
     stopping = Stopping()
-    with stopping.on_signals(), connected(address), stopping.on_signals():  # again: Ray brings a handler of its own
+    with stopping.on_signals(), connected(address):
         from sweeper.probing import site  # here: it imports Ray, whose environment `connected` sets
 
         there = site(address, request.data, stopping, say=lambda line: print(line, file=sys.stderr, flush=True))

@@ -10,17 +10,19 @@ from dataclasses import replace
 from functools import partial
 
 from sweeper import findings, spec
-from sweeper.cluster import ClusterError, NodeLost, check_address, connected, node_lives
+from sweeper.cluster import ClusterError, check_address, connected
 from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
 from sweeper.files import StoreError
-from sweeper.lifeline import Lifeline
+from sweeper.lifeline import Lifeline, NodeLost
+from sweeper.node_health import NodeHealth
+from sweeper.orphans import remove_orphans
 from sweeper.patience import BRIEF, LONG, ONCE, Patience
 from sweeper.plan import GridPlan, Plan, SearchPlan
 from sweeper.progress import Progress
 from sweeper.schema import Columns
 from sweeper.spec import SpecError
-from sweeper.stopping import Stopping
+from sweeper.stopping import Stopping, ignore_signals
 from sweeper.store import Store, checkpoint_path
 from sweeper.version import code_version
 
@@ -34,8 +36,14 @@ LEAST_FREE = 64 << 20
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a sweep; returns the exit status (see `command.EXITS`)."""
+    stopping = Stopping()
+    with stopping.on_signals():
+        return _main(sys.argv[1:] if arguments is None else arguments, stopping)
+
+
+def _main(arguments: Sequence[str], stopping: Stopping) -> int:
     try:
-        request = parse(sys.argv[1:] if arguments is None else arguments)
+        request = parse(arguments)
         if request.list:
             return _list()
         from sweeper import preview  # here: they import torch, which takes seconds
@@ -53,9 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if request.fresh:
             store.set_aside(plan.name)
         columns = store.prepare(plan.name, columns)
-        stopping = Stopping()
-        with stopping.on_signals():
-            return _run(request, plan, store, columns, stopping)
+        return _run(request, plan, store, columns, stopping)
     except (SpecError, ClusterError, StoreError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_WRONG
@@ -87,6 +93,7 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     store.prepare(plan.name, columns)  # settles what another sweep has written into this store meanwhile
     if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
         store.compact(plan.name)
+    remove_orphans(store, plan.name)
     rows = findings.rows_of(store.files, plan.name, plan.ids)
     comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
     texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable)]
@@ -109,9 +116,8 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
     address = _address(request)
     print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
     with (
-        Lifeline(node_lives) as line,
+        Lifeline(NodeHealth()) as line,
         connected(address) as scratch,
-        stopping.on_signals(),  # again: Ray has its own handlers
         contextlib.closing(line),
     ):
         from sweeper.dispatch import Limits, dispatch  # here: they import Ray, whose environment `connected` sets
@@ -197,4 +203,5 @@ def _list() -> int:
 
 
 if __name__ == "__main__":
+    ignore_signals()  # `main` handles them from its first to its last line; the rest is the interpreter's end
     sys.exit(main())

@@ -11,6 +11,7 @@ TABLE: Mapping[str, Rule] = {
     "cluster.spot_notice": Rule(may=("psutil",), never=(*PLANNING, "sweeper")),
     "cluster.access": Rule(may=("sweeper.cluster",), never=PLANNING),
     "cluster.command": Rule(may=("cluster.access", "sweeper.command", "sweeper.spec"), never=PLANNING),
+    "cluster.entrypoint": Rule(never=(*PLANNING, "sweeper")),
     "cluster.package": Rule(may=("sweeper.spec",), never=PLANNING),
     "cluster.checks": Rule(may=("sweeper", "trainables.data.errors"), never=("torch", "ray", *METHOD)),
     "cluster.jobs": Rule(
@@ -89,6 +90,7 @@ TABLE: Mapping[str, Rule] = {
         may=("pyarrow", "pandas", "numpy", "sweeper.folder", "sweeper.folding", *STORAGE[:3]),
         never=("ray", "torch", "trainables"),
     ),
+    "sweeper.orphans": Rule(may=("sweeper.folder", *STORAGE[3:4]), never=("ray", "torch", "trainables")),
     "sweeper.heatmap": Rule(
         may=("pandas", "numpy", "matplotlib", "sweeper.spec", *STORAGE[:4]), never=("ray", "torch", "trainables")
     ),
@@ -124,8 +126,10 @@ TABLE: Mapping[str, Rule] = {
         never=("optuna", "pandas", *METHOD),
     ),
     "sweeper.groups": Rule(may=("ray",), never=("torch", "trainables", *METHOD)),
-    "sweeper.cluster": Rule(may=("ray", "psutil", *PLAN), never=("optuna", "torch", "pandas", *METHOD)),
+    "sweeper.scratch": Rule(may=("psutil",), never=PLANNING),
+    "sweeper.cluster": Rule(may=("ray", "sweeper.scratch", *PLAN), never=("optuna", "torch", "pandas", *METHOD)),
     "sweeper.stopping": Rule(never=PLANNING),
+    "sweeper.node_health": Rule(may=("psutil",), never=PLANNING),
     "sweeper.lifeline": Rule(may=("sweeper.cluster",), never=PLANNING),
     "sweeper.command": Rule(may=STUDY, never=PLANNING),
     "sweeper.version": Rule(never=PLANNING),

@@ -64,7 +64,7 @@ def one_trainer(number: signal.Signals) -> Callable[[Sweep, random.Random], bool
 def raylet(sweep: Sweep, drawn: random.Random) -> bool:
     """The whole node, as Ray sees it."""
     with contextlib.suppress(psutil.NoSuchProcess, StopIteration):
-        sweep.node().kill()
+        sweep.process("raylet").kill()
         return True
     return False
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +94,13 @@ class Head:
     """The head of a cluster, in a folder and on ports of its own, and the nodes that are started beside it.
 
     `jobs`: with a job server, which needs ray[default]. `scaling`: a cluster file with fake nodes that come and go.
+    `more`: variables for its environment.
     """
 
-    def __init__(self, cores: int = 2, jobs: bool = True, scaling: Path | None = None) -> None:
+    def __init__(
+        self, cores: int = 2, jobs: bool = True, scaling: Path | None = None, more: Mapping[str, str] | None = None
+    ) -> None:
+        self._more = dict(more or {})
         self.home = Path(tempfile.mkdtemp(prefix="h-", dir="/tmp"))  # short: Ray's sockets are below it
         self.token = self.home / "token"
         self.token.write_text("0123456789abcdef" * 2)
@@ -124,10 +128,12 @@ class Head:
         return one
 
     def environment(self) -> dict[str, str]:
-        """Of a terminal that has the token, and of the nodes: this Python is `python`, our code on no path."""
+        """Of a terminal that has the token, and of the nodes: neither this Python nor our code is on any path, as after
+        `.venv/bin/ray start`."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        return {**kept, **QUICK, **self.key(), "PATH": path, "OMP_NUM_THREADS": "1"}
+        ours = str(Path(sys.executable).parent)
+        path = os.pathsep.join(folder for folder in os.environ["PATH"].split(os.pathsep) if folder != ours)
+        return {**kept, **QUICK, **self._more, **self.key(), "PATH": path, "OMP_NUM_THREADS": "1"}
 
     def key(self) -> dict[str, str]:
         """What a driver elsewhere must have in its environment."""
@@ -205,8 +211,10 @@ def wait_until(there: Callable[[], object], what: str, *begun: Started | Submiss
 
 
 @contextlib.contextmanager
-def head(cores: int = 2, jobs: bool = True, scaling: Path | None = None) -> Iterator[Head]:
-    made = Head(cores, jobs, scaling)
+def head(
+    cores: int = 2, jobs: bool = True, scaling: Path | None = None, more: Mapping[str, str] | None = None
+) -> Iterator[Head]:
+    made = Head(cores, jobs, scaling, more)
     try:
         yield made
     finally:

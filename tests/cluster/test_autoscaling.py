@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.cluster import LOOPBACK
 from tests.cluster.files import FOLDER
 from tests.cluster.heads import Submission, head, wait_until
+from tests.cluster.ports import listening, tells_metrics
 from tests.sweeper.sweeps import rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -20,8 +22,9 @@ SWEEP = (
 
 
 def test_nodes_come_for_pending_cohorts_are_shared_and_go_when_idle(tmp_path: Path) -> None:
+    """All of it on the loopback."""
     pytest.importorskip("aiohttp_cors", reason="jobs are taken by ray[default]")
-    with head(cores=0, scaling=FOLDER / "local.yaml") as cluster:
+    with head(cores=0, scaling=FOLDER / "local.yaml", more=LOOPBACK) as cluster:
         [begun] = cluster.started
         assert len(begun.raylets()) == 1  # the head's own, which has no cores
         sent = Submission(cluster, *SWEEP, "--store", str(tmp_path))
@@ -34,6 +37,9 @@ def test_nodes_come_for_pending_cohorts_are_shared_and_go_when_idle(tmp_path: Pa
             return nodes >= 3 and sharing == 2  # the head's own among them
 
         wait_until(both_seen, "two nodes, and two cohorts that share one", sent)
+        ports = listening(begun.processes())
+        assert {one.address for one in ports} == {"127.0.0.1"}
+        assert [one for one in ports if tells_metrics(one.port)] == []
         status, out, err = sent.outcome()
         assert status == 0 and "4 finished of 4 trials" in out, (out, err)
         found = rows(tmp_path)

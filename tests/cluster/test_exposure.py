@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from tests.cluster.files import EVERY, FOLDER, LAUNCHED, MANIFESTS, cluster_spec, launched, leaves, pods
+from sweeper.cluster import LOOPBACK
+from tests.cluster.files import (
+    EVERY,
+    FOLDER,
+    LAUNCHED,
+    MANIFESTS,
+    ROOT,
+    cluster_spec,
+    instructions,
+    launched,
+    leaves,
+    pods,
+)
 
 SECRETS = {
     "a key of AWS": r"\b(AKIA|ASIA)[A-Z0-9]{16}\b",
@@ -18,7 +31,7 @@ SECRETS = {
     "an account": r"\b\d{12}\b",
     "somebody's image": r"\bami-[0-9a-f]{8,}",
     "somebody's address": r"[\w.]+@[\w-]+\.\w+",
-    "a machine": r"\b(?!127\.0\.0\.1\b|0\.0\.0\.0\b|169\.254\.169\.254\b)\d{1,3}(\.\d{1,3}){3}\b",
+    "a machine": r"\b(?!127\.0\.0\.1\b|0\.0\.0\.0\b|169\.254\.)\d{1,3}(\.\d{1,3}){3}\b(?!/(8|10|12|16)\b)",
 }
 """What must stand in no file."""
 
@@ -53,7 +66,7 @@ def test_a_secret_would_be_seen(text: str, name: str) -> None:
 def test_only_the_dashboard_of_a_job_listens_beyond_loopback() -> None:
     """The operator must reach it; the network policy lets nobody else in (`test_kuberay`)."""
     code = {path.name: re.sub(r"#.*", "", path.read_text()) for path in EVERY if path.suffix == ".yaml"}
-    assert {name for name, text in code.items() if "0.0.0.0" in text} == {"rayjob.yaml"}
+    assert {name for name, text in code.items() if re.search(r"0\.0\.0\.0(?!/)", text)} == {"rayjob.yaml"}
     assert cluster_spec("rayjob")["headGroupSpec"]["rayStartParams"]["dashboard-host"] == "0.0.0.0"
 
 
@@ -63,6 +76,21 @@ def test_every_head_is_started_with_its_dashboard_on_loopback() -> None:
     starts += re.findall(r"ray start --head[^\n]*", page)
     heads = [command for command in starts if "--head" in command]
     assert len(heads) >= 3 and all(re.search(r"--dashboard-host[= ]127\.0\.0\.1(\s|$)", command) for command in heads)
+
+
+def test_a_head_on_this_machine_is_closed_to_other_machines_and_other_users() -> None:
+    """Both pages export what a sweep's own cluster has (`test_autoscaling`, `test_object_store` see to it)."""
+    closed = " ".join(f"{name}={value}" for name, value in LOOPBACK.items())
+    for page in (FOLDER / "README.md", ROOT / "README.md"):
+        exported = [line for line in page.read_text().splitlines() if line.startswith("export ")]
+        assert f"export {closed}" in exported, page
+        assert any(line.startswith("export RAY_TMPDIR=$(mktemp -d) ") for line in exported), page
+
+
+def test_the_image_leaves_out_metrics_whose_ports_ask_for_no_token() -> None:
+    [variables] = [rest.split() for keyword, rest in instructions() if keyword == "ENV"]
+    metrics = {name: value for name, value in LOOPBACK.items() if name != "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"}
+    assert {f"{name}={value}" for name, value in metrics.items()} <= set(variables) and len(metrics) == 3
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
@@ -84,8 +112,22 @@ def test_workers_reach_the_store_and_no_other_service() -> None:
     for kind in ("gpu_spot", "gpu_on_demand"):
         assert set(aws[kind]["node_config"]["IamInstanceProfile"]) == {"Name"}
         assert aws[kind]["node_config"]["MetadataOptions"]["HttpTokens"] == "required"
-        [account] = gcp[kind]["node_config"]["serviceAccounts"]
-        assert [scope.rsplit("/")[-1] for scope in account["scopes"]] == ["devstorage.read_write"]
+        assert scopes(gcp[kind]) == ["devstorage.read_write"]
+
+
+def test_the_head_starts_machines_and_reaches_the_store_and_no_other_service() -> None:
+    """Without accounts of its own Ray gives it the scope `cloud-platform`, in a project-wide role for all buckets."""
+    types = launched("gcp")["available_node_types"]
+    assert scopes(types["head"]) == ["compute", "devstorage.read_write"]
+    assert all(kind["node_config"]["serviceAccounts"][0]["email"] == "REPLACE" for kind in types.values())
+    page = (FOLDER / "README.md").read_text()
+    assert "gcloud storage buckets add-iam-policy-binding gs://BUCKET" in page and "roles/storage.objectUser" in page
+
+
+def scopes(kind: dict[str, Any]) -> list[str]:
+    """Last words of the scopes of a node type's one service account."""
+    [account] = kind["node_config"]["serviceAccounts"]
+    return [scope.rsplit("/")[-1] for scope in account["scopes"]]
 
 
 def test_the_page_says_what_is_to_be_filled_in() -> None:
@@ -95,5 +137,5 @@ def test_the_page_says_what_is_to_be_filled_in() -> None:
         if path.suffix == ".yaml":
             values = [leaf for one in yaml.safe_load_all(path.read_text()) for leaf in leaves(one)]
             gaps |= {(path.stem, name) for name, value in values if "REPLACE" in str(value)}
-    assert {name for _, name in gaps} == {"image", "ImageId", "Name", "project_id", "entrypoint"}
+    assert {name for _, name in gaps} == {"image", "ImageId", "Name", "project_id", "email", "entrypoint"}
     assert all(f"`{name}`" in page for _, name in gaps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ipaddress
 from collections.abc import Callable
 from typing import Any
 
@@ -116,16 +117,58 @@ def test_pods_that_need_no_kubernetes_have_no_key_to_it(name: str) -> None:
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_every_pod_is_behind_the_policy(name: str) -> None:
     """Those of a sweep talk to each other; the operator to the dashboard; nobody else to anything."""
-    account, policy = objects("access")
+    account, policy, _ = objects("access")
     assert policy["spec"]["podSelector"] == {"matchLabels": PART}
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
     own, operator = policy["spec"]["ingress"]
     assert own == {"from": [{"podSelector": {"matchLabels": PART}}]}
     assert operator["ports"] == [{"protocol": "TCP", "port": 8265}]
     [caller] = operator["from"]
     assert caller["podSelector"] == {"matchLabels": {"app.kubernetes.io/component": "kuberay-operator"}}
+    assert caller["namespaceSelector"]["matchLabels"]  # an empty selector is every namespace
     for pod in pods(name).values():
         assert pod["metadata"]["labels"].items() >= PART.items()
         assert pod["spec"].get("serviceAccountName", account["metadata"]["name"]) == account["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "from_head", "let_out"),
+    [
+        ("8.8.8.8", 443, False, True),  # a bucket
+        ("8.8.8.8", 80, False, False),
+        ("8.8.8.8", 22, True, False),
+        ("10.0.0.1", 443, False, False),  # Kubernetes, and whatever else is in the cluster's networks
+        ("10.0.0.1", 443, True, True),
+        ("192.168.3.4", 6443, True, True),
+        ("172.16.0.1", 5432, True, False),
+        ("169.254.169.254", 80, True, False),  # the machine's own identity
+        ("169.254.169.254", 443, True, False),
+        ("169.254.169.252", 988, False, True),  # the pod's
+    ],
+)
+def test_pods_reach_the_store_and_the_head_kubernetes(address: str, port: int, from_head: bool, let_out: bool) -> None:
+    _, everybody, head = objects("access")
+    assert head["spec"]["podSelector"]["matchLabels"] == {**PART, "ray.io/node-type": "head"}
+    rules = everybody["spec"]["egress"] + (head["spec"]["egress"] if from_head else [])
+    assert any(_lets_out(rule, address, port) for rule in rules) == let_out
+
+
+def test_pods_talk_to_each_other_and_ask_for_names() -> None:
+    own, names, *_ = objects("access")[1]["spec"]["egress"]
+    assert own == {"to": [{"podSelector": {"matchLabels": PART}}]}
+    assert {(one["protocol"], one["port"]) for one in names["ports"]} == {("UDP", 53), ("TCP", 53)}
+    assert all(rule["namespaceSelector"]["matchLabels"] for rule in names["to"])
+
+
+def _lets_out(rule: dict[str, Any], address: str, port: int) -> bool:
+    """Whether a rule of a NetworkPolicy lets TCP out to an address that is no pod's."""
+
+    def within(network: str) -> bool:
+        return ipaddress.ip_address(address) in ipaddress.ip_network(network)
+
+    blocks = [one["ipBlock"] for one in rule["to"] if "ipBlock" in one]
+    reached = any(within(block["cidr"]) and not any(map(within, block.get("except", ()))) for block in blocks)
+    return reached and {"protocol": "TCP", "port": port} in rule["ports"]
 
 
 def test_both_manifests_describe_one_cluster() -> None:

@@ -11,12 +11,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sweeper import store
 from sweeper.files import Files, StoreError
-from tests.sweeper.sweeps import ROOT, Sweep, Sweeps, sweeps
+from tests.cluster.ports import listening, tells_metrics
+from tests.sweeper.sweeps import ROOT, Sweeps, sweeps
 
 SMALL = [
     *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3", "--set", "normal_class=0", "--set", "epochs=300"),
@@ -50,16 +50,6 @@ def run() -> Iterator[Sweeps]:
     yield from sweeps()
 
 
-def listening(sweep: Sweep) -> dict[str, set[str]]:
-    """Name of a process -> the addresses at which it takes connections, of all processes of a sweep."""
-    found: dict[str, set[str]] = {}
-    for process in sweep.processes():
-        for one in process.net_connections(kind="inet"):
-            if one.status == psutil.CONN_LISTEN:
-                found.setdefault(process.name(), set()).add(f"{one.laddr.ip.removeprefix('::ffff:')}:{one.laddr.port}")
-    return found
-
-
 def ask(address: str, **mine: str) -> subprocess.Popen[str]:
     """Somebody asks the head what it knows."""
     code = "import ray, sys; print(ray._raylet.GcsClient(address=sys.argv[1]).internal_kv_keys(b'', b'', timeout=3))"
@@ -83,8 +73,9 @@ def test_a_sweep_into_s3_that_is_continued_and_read(
     files = Files(bucket)
     sweep = run.start(bucket, *SMALL)
     sweep.wait_until(lambda: files.list("checkpoints/sweep=anomaly_grid"), "a checkpoint in the bucket")
-    open_at = listening(sweep)
-    [gcs] = open_at["gcs_server"]
+    ports = listening(sweep.processes())
+    tell_everybody = [one for one in ports if tells_metrics(one.port)]
+    [gcs] = [f"{one.address}:{one.port}" for one in ports if one.process == "gcs_server"]
     asked = [
         ask(gcs, RAY_AUTH_MODE="token"),  # who is at home here has it
         ask(gcs, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="f" * 64),
@@ -93,7 +84,7 @@ def test_a_sweep_into_s3_that_is_continued_and_read(
     told = [one.communicate()[0] for one in asked]
     sweep.kill()
 
-    assert {address.rsplit(":", 1)[0] for one in open_at.values() for address in one} == {"127.0.0.1"}, open_at
+    assert {one.address for one in ports} == {"127.0.0.1"} and tell_everybody == [], ports
     assert [one.returncode == 0 for one in asked] == [True, False, False], told
     assert stat.S_IMODE((tmp_path / ".ray/auth_token").stat().st_mode) == 0o600
 

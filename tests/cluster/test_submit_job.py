@@ -35,7 +35,7 @@ from cluster import jobs, package
 address, folder = sys.argv[1], Path(sys.argv[2])
 mine = jobs.connect(address)
 package.pack(folder, ["driver.py"], packed := folder / "code.zip")
-mine.send("slow", "exec python driver.py", packed, {})
+mine.send("slow", f"exec {sys.executable} driver.py", packed, {})
 while "at work" not in mine._client.get_job_logs("slow"):
     time.sleep(0.2)
 mine.stop("slow")

@@ -68,9 +68,9 @@ class Sweep:
         """Its processes that train a cohort at this moment."""
         return [process for process in self.processes() if title(process).startswith(TRAINERS)]
 
-    def node(self) -> psutil.Process:
-        """The raylet of its own cluster."""
-        return next(one for one in self.processes() if Path(title(one).split(" ", 1)[0]).name == "raylet")
+    def process(self, name: str) -> psutil.Process:
+        """`raylet` or `gcs_server` of its own cluster."""
+        return next(one for one in self.processes() if Path(title(one).split(" ", 1)[0]).name == name)
 
     def wait_until(self, there: Callable[[], object], what: str) -> None:
         """Until `there()` is true; an AssertionError if the sweep ends before, or patience does."""

@@ -1,13 +1,18 @@
+import re
+import signal
 import socket
+import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sweeper import cluster
-from sweeper.cluster import ClusterError, check_address
+from sweeper.cluster import ClusterError, check_address, make_token
+from sweeper.stopping import Stopping
 
 
 @pytest.fixture
@@ -55,12 +60,57 @@ def test_an_address_that_cannot_be_is_refused_in_one_line(address: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("home", "expected"), [("/tmp", None), ("/var/folders/zz/zyxvpxvq6csfxvn_n0000000000000/T", "/tmp")]
-)
-def test_rays_sockets_find_room(home: str, expected: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", home)
-    assert cluster._scratch_home() == expected
+def test_rays_token_is_made_closed_to_others_and_once(tmp_path: Path) -> None:
+    token = tmp_path / ".ray/auth_token"
+    make_token(tmp_path, {})
+    made = token.read_text()
+    assert re.fullmatch("[0-9a-f]{64}", made) and stat.S_IMODE(token.stat().st_mode) == 0o600
+    assert stat.S_IMODE(token.parent.stat().st_mode) == 0o700 and list(token.parent.iterdir()) == [token]
+    token.chmod(0o644)  # as Ray leaves one that it makes itself
+    make_token(tmp_path, {})
+    assert token.read_text() == made and stat.S_IMODE(token.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"])
+def test_a_token_that_is_given_elsewhere_is_let_alone(name: str, tmp_path: Path) -> None:
+    make_token(tmp_path, {name: "x"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sigterm_that_meets_rays_handler_while_it_starts_comes_to_ours() -> None:
+    """Ray's own ends the process with status 15 and without a word."""
+
+    def start_ray() -> None:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
+        signal.raise_signal(signal.SIGTERM)
+
+    stopping = Stopping()
+    with stopping.on_signals():
+        ours = signal.getsignal(signal.SIGTERM)
+        with pytest.raises(KeyboardInterrupt), cluster._own_signal_handlers():
+            start_ray()
+        assert stopping.asked and signal.getsignal(signal.SIGTERM) == ours
+
+
+def test_our_handler_is_back_before_ray_ends_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray sets SIGTERM to the system's default first: another one would end the process without a word."""
+    seen: list[object] = []
+
+    def disconnect() -> None:
+        seen.append(signal.getsignal(signal.SIGTERM))
+
+    def shutdown() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        state.disconnect()
+
+    state = SimpleNamespace(disconnect=disconnect)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(shutdown=shutdown))
+    monkeypatch.setitem(sys.modules, "ray._private.state", SimpleNamespace(state=state))
+    stopping = Stopping()
+    with stopping.on_signals():
+        ours = signal.getsignal(signal.SIGTERM)
+        cluster._shut_down()
+        assert seen == [ours] and signal.getsignal(signal.SIGTERM) == ours
 
 
 def test_asking_imports_no_ray() -> None:

@@ -16,7 +16,7 @@ from sweeper.files import Files, StoreError
 from sweeper.plan import GridPlan
 from sweeper.prepare import prepare
 from sweeper.stopping import Stopping
-from sweeper.store import Store, load_history
+from sweeper.store import Store, checkpoint_path, load_history
 from tests.sweeper.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors, sweeps
 
 GRID = ["--axis", "beta=0.5,1", "--axis", "nu=0.5,inf", "--axis", "normal_class=0,1", "--set", "epochs=4"]
@@ -115,8 +115,11 @@ def test_a_sweep_ends_with_rows_history_and_figures(finished: tuple[Path, Outcom
 def test_the_same_command_again_trains_nothing(start: Sweeps, finished: tuple[Path, Outcome]) -> None:
     store, first = finished
     before = {path: path.stat().st_mtime_ns for path in store.glob("trials/*/*.parquet")}
+    orphan = checkpoint_path("anomaly_grid", rows(store)["cohort"].iloc[0])  # as a second driver leaves it
+    Files(store).write(orphan, b"weights")
     again = start.run(store, *GRID)
     assert again.status == 0 and again.err == "" and "starting Ray" not in again.out, again
+    assert Files(store).read(orphan) is None
     assert again.out.splitlines()[-1] == first.out.splitlines()[-1] and "8 finished of 8 trials" in again.out
     assert {path: path.stat().st_mtime_ns for path in store.glob("trials/*/*.parquet")} == before
     print(f"first {first.seconds:.1f} s, again {again.seconds:.1f} s")

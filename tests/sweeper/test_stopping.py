@@ -1,10 +1,12 @@
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
-from sweeper.stopping import Stopping
+from sweeper.stopping import AGAIN, ENDING_SECONDS, Stopping
 from sweeper.tuning import Stopper, Watcher
 
 
@@ -30,6 +32,46 @@ def test_handlers_set_meanwhile_are_replaced_and_the_own_ones_come_back() -> Non
             os.kill(os.getpid(), signal.SIGTERM)
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
         signal.signal(signal.SIGTERM, own)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_later_signals_leave_the_orderly_end_alone_and_then_end_the_process(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    stopping = Stopping(clock := Clock())
+    with stopping.on_signals():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        clock.now += ENDING_SECONDS - 0.1
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+            signal.raise_signal(number)  # raises nothing
+        assert capfd.readouterr() == ("", AGAIN) and left == []
+        clock.now += 0.1
+        signal.raise_signal(signal.SIGTERM)
+    assert capfd.readouterr() == ("", "interrupted; the same command continues\n") and left == [130]
+
+
+def test_a_sweep_heeds_signals_from_its_first_to_its_last_line() -> None:
+    """One that comes as the interpreter ends changes neither its last line nor its status."""
+    code = (
+        "import signal, sys\n"
+        "from sweeper import run, stopping\n"
+        "stopping.ignore_signals()\n"
+        "run.parse = lambda _: signal.raise_signal(signal.SIGTERM)\n"
+        "status = run.main([])\n"
+        "signal.raise_signal(signal.SIGTERM)\n"
+        "sys.exit(status)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted; the same command continues\n"), done
 
 
 def test_tune_stops_when_asked_or_when_the_listener_failed() -> None:

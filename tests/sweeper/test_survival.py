@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from sweeper.store import load_history
+from tests.other_user import below, needs_root, open_parents, reached_by_nobody
 from tests.sweeper.sweeps import Sweeps, assert_same_results, row_files, rows, survivors, sweeps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -29,13 +34,53 @@ def run() -> Iterator[Sweeps]:
     yield from sweeps()
 
 
+@dataclass(frozen=True)
+class Exposure:
+    """What other users of this machine could do while a sweep ran."""
+
+    folders: list[Path]
+    """Its scratch folders."""
+    sockets: int
+    modes: list[int]
+    parents: list[str]
+    reached: list[str] | None
+    """None where the tests cannot become another user."""
+
+
 @pytest.fixture(scope="module")
-def undisturbed(run: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with what GRID gives when nothing happens to it."""
+def watched(run: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Exposure]]:
+    """A store with what GRID gives when nothing happens to it, and what others could do meanwhile."""
     store = tmp_path_factory.mktemp("undisturbed")
-    outcome = run.run(store, *GRID)
-    assert outcome.status == 0 and len(rows(store)) == 27, outcome
-    return store
+    with temporary_home() as home:
+        sweep = run.start(store, *GRID)
+        sweep.wait_until(lambda: row_files(store), "a cohort")
+        folders = list(home.glob("sweep-*"))
+        paths = [path for folder in folders for path in below(folder)]
+        exposure = Exposure(
+            folders,
+            sum(path.is_socket() for path in paths),
+            [stat.S_IMODE(folder.stat().st_mode) for folder in folders],
+            [line for folder in folders for line in open_parents(folder)],
+            reached_by_nobody(paths) if os.geteuid() == 0 else None,
+        )
+        outcome = sweep.outcome()
+        assert outcome.status == 0 and len(rows(store)) == 27, outcome
+        assert list(home.glob("sweep-*")) == []
+    yield store, exposure
+
+
+@pytest.fixture(scope="module")
+def undisturbed(watched: tuple[Path, Exposure]) -> Path:
+    return watched[0]
+
+
+@contextlib.contextmanager
+def temporary_home() -> Iterator[Path]:
+    """A temporary folder for sweeps, short enough for Ray's sockets, which every user may enter."""
+    with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as home, pytest.MonkeyPatch.context() as patched:
+        os.chmod(home, 0o1777)
+        patched.setenv("TMPDIR", home)
+        yield Path(home)
 
 
 def assert_whole(store: Path, undisturbed: Path) -> None:
@@ -45,6 +90,19 @@ def assert_whole(store: Path, undisturbed: Path) -> None:
         load_history("anomaly_grid", store), load_history("anomaly_grid", undisturbed), check_exact=True
     )
     assert not list(store.glob("checkpoints/*/*.pt"))
+
+
+def test_what_ray_writes_is_closed_by_the_folder_around_it(watched: tuple[Path, Exposure]) -> None:
+    """Ray opens its folders to every user: whoever writes there makes Ray overwrite any file of ours."""
+    _, seen = watched
+    assert len(seen.folders) == 1 and seen.sockets >= 2, seen
+    assert seen.modes == [0o700] and seen.parents == []
+
+
+@needs_root
+def test_another_user_reaches_nothing_of_a_sweep(watched: tuple[Path, Exposure]) -> None:
+    _, seen = watched
+    assert seen.reached == [f"look at {folder}" for folder in seen.folders]
 
 
 def test_training_processes_that_are_killed_and_told_to_end(run: Sweeps, tmp_path: Path, undisturbed: Path) -> None:
@@ -73,27 +131,34 @@ def test_training_processes_that_are_killed_and_told_to_end(run: Sweeps, tmp_pat
 
 
 def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, undisturbed: Path, tmp_path: Path) -> None:
-    """Ctrl-C as a terminal sends it, to all the group, kill -9 to Ray's node, and to the driver: each goes on where the
-    last ended."""
-    done = 0
-    for what, status in [("Ctrl-C", 130), ("node", 1), ("driver", -signal.SIGKILL)]:
-        sweep = run.start(tmp_path, *GRID)
-        sweep.wait_until(lambda: len(row_files(tmp_path)) > done, "another cohort")  # noqa: B023
-        begun = time.monotonic()
-        if what == "Ctrl-C":
-            sweep.send(signal.SIGINT, whole_group=True)
-        else:
-            sweep.node().kill() if what == "node" else sweep.kill()
-        outcome = sweep.outcome()
-        assert outcome.status == status and time.monotonic() - begun < 30, outcome
-        said = f"of 27 trials are in {tmp_path}; the same command continues" in outcome.out
-        assert said != (what == "driver") and ("has died" in outcome.err) == (what == "node"), outcome
-        idle = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")  # Ray's own, which give a lost cluster up after a minute
-        assert survivors(sweep, but=idle) == []
-        assert done < len(row_files(tmp_path)) < 9
-        done = len(row_files(tmp_path))
-    outcome = run.run(tmp_path, *GRID)
-    assert outcome.status == 0, outcome
+    """Ctrl-C as a terminal sends it, to all the group, and then SIGTERM again and again; kill -9 to Ray's node, to its
+    head, and to the driver: each goes on where the last ended."""
+    done, died = 0, {"raylet": "error: Ray's node on this machine", "gcs_server": "error: Ray's head (gcs_server)"}
+    with temporary_home() as home:
+        for what, status in [("Ctrl-C", 130), ("raylet", 1), ("gcs_server", 1), ("driver", -signal.SIGKILL)]:
+            sweep = run.start(tmp_path, *GRID)
+            sweep.wait_until(lambda: len(row_files(tmp_path)) > done, "another cohort")  # noqa: B023
+            if what == "Ctrl-C":
+                sweep.send(signal.SIGINT, whole_group=True)
+                while sweep.running():
+                    sweep.send(signal.SIGTERM)
+                    time.sleep(0.1)
+            else:
+                sweep.process(what).kill() if what in died else sweep.kill()
+            outcome = sweep.outcome()
+            assert outcome.status == status, outcome
+            said = f"of 27 trials are in {tmp_path}; the same command continues" in outcome.out
+            assert said != (what == "driver"), outcome
+            assert len(outcome.err.splitlines()) == (status != -signal.SIGKILL), outcome  # ours alone, none of Ray's
+            assert outcome.err.startswith(died.get(what, "stopping;" if what == "Ctrl-C" else "")), outcome
+            idle = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")  # Ray's own, which give up after a minute
+            assert survivors(sweep, but=idle) == []
+            assert done < len(row_files(tmp_path)) < 9
+            done = len(row_files(tmp_path))
+        sweep.clean_up()
+        (left,) = home.glob("sweep-*")
+        outcome = run.run(tmp_path, *GRID)
+        assert outcome.status == 0 and not left.exists(), outcome
     assert_whole(tmp_path, undisturbed)
 
 

@@ -1,0 +1,120 @@
+"""Scratch folders of drivers in the temporary folder: closed to other users, removed by the next run after a kill -9.
+
+A scratch folder `sweep-XXXXXXXX` has mode 0700 and holds
+
+- `driver.lock`, which the driver keeps locked (flock) while it lives. The operating system frees the lock when the
+  driver dies, so a lock that can be taken means that no driver needs the folder any more;
+- `r`, which is handed out. Ray opens its own folders to every user (mode 0777); in here nobody else reaches them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+PREFIX, LOCK, INNER = "sweep-", "driver.lock", "r"
+LONGEST_HOME = 22
+"""Longest temporary folder, in characters, that leaves room for Ray's socket paths: at most 107 bytes on Linux and 103
+on macOS. Temporary folders of macOS and of batch systems are often longer."""
+
+
+class ScratchError(Exception):
+    """There is no safe place for scratch files; the message is one line."""
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A new folder that no other user can reach. Removed at the end; folders of killed drivers go at the start.
+
+    ScratchError where the temporary folder lets other users replace what is in it.
+    """
+    home = scratch_home()
+    check_parents(home)
+    remove_abandoned(home)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))  # mode 0700
+    lock = _locked(folder)
+    try:
+        inner = folder / INNER
+        inner.mkdir(mode=0o700)
+        yield inner
+    finally:
+        _remove(folder)
+        os.close(lock)
+
+
+def scratch_home() -> Path:
+    """The temporary folder, or `/tmp` where that is too deep for Ray's sockets."""
+    home = os.path.realpath(tempfile.gettempdir())
+    return Path("/tmp" if len(home) > LONGEST_HOME else home)
+
+
+def check_parents(home: Path) -> None:
+    """ScratchError if another user can rename `home`, a folder above it or what is in it."""
+    for folder in (home, *home.parents):
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise ScratchError(
+                f"folders above scratch files must not let every user rename what is in them, but {folder} has mode "
+                f"{mode:04o} without a sticky bit; use `chmod +t {folder}`, or set TMPDIR to a folder of your own"
+            )
+
+
+def remove_abandoned(home: Path) -> None:
+    """Remove this user's scratch folders in `home` whose driver has died and which no process uses any more."""
+    for folder in home.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, without a lock file, or gone meanwhile
+            _remove_if_abandoned(folder)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    """BlockingIOError if its driver lives, FileNotFoundError if no driver has made it."""
+    info = folder.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():  # a link, or somebody else's
+        return
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _in_use(folder / INNER):
+            _remove(folder)
+    finally:
+        os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """The descriptor of the folder's lock file. The file gets its name after it is locked: no other driver ever sees
+    it without a lock while this process lives."""
+    unnamed = folder / f"{LOCK}.new"
+    lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    unnamed.rename(folder / LOCK)
+    return lock
+
+
+def _in_use(folder: Path) -> bool:
+    """Whether a process of this user works in the folder: Ray's processes outlive a killed driver by some seconds."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.uids().real == os.getuid() and _mentions(process, f"{folder}/"):
+                return True
+    return False
+
+
+def _mentions(process: psutil.Process, below: str) -> bool:
+    """Whether it was started with a path `below`, works there, or has a file open there."""
+    paths = (*process.cmdline(), process.cwd(), *(file.path for file in process.open_files()))
+    return any(below in f"{path}/" for path in paths)
+
+
+def _remove(folder: Path) -> None:
+    """The lock file goes last, so that what cannot be removed now is still known to be a driver's."""
+    shutil.rmtree(folder / INNER, ignore_errors=True)
+    if not (folder / INNER).exists():
+        shutil.rmtree(folder, ignore_errors=True)

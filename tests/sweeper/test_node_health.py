@@ -1,0 +1,86 @@
+"""Which Ray process has died is said in time, and nothing is said where all live."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from sweeper.node_health import HEAD_DIED, HEAD_PATIENCE, NODE_DIED, NodeHealth
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def child(name: str, status: str = psutil.STATUS_SLEEPING) -> SimpleNamespace:
+    return SimpleNamespace(name=lambda: name, status=lambda: status)
+
+
+def set_children(monkeypatch: pytest.MonkeyPatch, *children: SimpleNamespace) -> None:
+    monkeypatch.setattr(psutil.Process, "children", lambda _: list(children))
+
+
+@pytest.fixture
+def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A joined cluster, whose head is this socket, and whose one node is ours."""
+    set_children(monkeypatch)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        context = SimpleNamespace(
+            gcs_address=f"127.0.0.1:{server.getsockname()[1]}",
+            get_node_id=lambda: "mine",
+        )
+        nodes = [{"NodeID": "mine", "Alive": True}, {"NodeID": "other", "Alive": False}]
+        ray = SimpleNamespace(is_initialized=lambda: True, get_runtime_context=lambda: context, nodes=lambda: nodes)
+        monkeypatch.setitem(sys.modules, "ray", ray)
+        yield server
+
+
+@pytest.mark.parametrize(("name", "said"), [("raylet", NODE_DIED), ("gcs_server", HEAD_DIED)])
+def test_a_process_of_our_own_cluster_that_has_died_is_named_at_once(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    living = [child("raylet"), child("gcs_server"), child("git", psutil.STATUS_ZOMBIE)]
+    set_children(monkeypatch, *living)
+    assert NodeHealth()() is None
+    set_children(monkeypatch, *living, child(name, psutil.STATUS_ZOMBIE))
+    assert NodeHealth()() == said
+
+
+def test_a_joined_clusters_node_that_has_died_is_named_at_once(head: socket.socket) -> None:
+    health = NodeHealth()
+    assert health() is None
+    sys.modules["ray"].nodes()[0]["Alive"] = False
+    assert health() == NODE_DIED
+
+
+def test_a_joined_clusters_head_may_be_away_for_a_while(head: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray is not asked meanwhile: it would wait for a minute."""
+    health = NodeHealth(clock := Clock())
+    address = head.getsockname()
+    head.close()
+    monkeypatch.delattr(sys.modules["ray"], "nodes")
+    for clock.now in (0.0, HEAD_PATIENCE - 1):
+        assert health() is None
+    monkeypatch.setattr(sys.modules["ray"], "nodes", lambda: [], raising=False)
+    with socket.create_server(address):
+        assert health() is None
+    for clock.now, said in [(50.0, None), (50.0 + HEAD_PATIENCE - 1, None), (50.0 + HEAD_PATIENCE, HEAD_DIED)]:
+        assert health() == said
+
+
+def test_nothing_is_said_while_ray_starts_or_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_children(monkeypatch)
+    for ray in (SimpleNamespace(), SimpleNamespace(is_initialized=lambda: False)):
+        monkeypatch.setitem(sys.modules, "ray", ray)
+        assert NodeHealth()() is None
+    monkeypatch.delitem(sys.modules, "ray")
+    assert NodeHealth()() is None

@@ -1,0 +1,153 @@
+"""Scratch folders are closed to other users, and those of killed drivers go, and no others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeper import scratch
+from sweeper.scratch import ScratchError, remove_abandoned, scratch_folder
+from tests.other_user import NOBODY, below, needs_root, open_parents, reached_by_nobody
+
+DRIVER = """
+import signal
+from sweeper.scratch import scratch_folder
+with scratch_folder() as folder:
+    (folder / "session").mkdir()
+    print(folder, flush=True)
+    signal.pause()
+"""
+RAYS_PATH = len("/session_2026-11-22_03-16-30_972651_1234567/sockets/plasma_store")
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder that every user may enter, short enough for Ray's sockets."""
+    with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as folder:
+        os.chmod(folder, 0o1777)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+
+
+def killed_driver() -> Path:
+    """The scratch folder that a driver leaves which was killed with -9."""
+    with subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdout
+        folder = Path(driver.stdout.readline().strip())
+        driver.send_signal(signal.SIGKILL)
+    return folder.parent
+
+
+def test_the_folder_around_what_ray_opens_is_closed_and_goes_in_the_end(home: Path) -> None:
+    with scratch_folder() as folder:
+        folder.chmod(0o777)  # as Ray does
+        assert folder.parent.parent == home and stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
+        assert open_parents(folder) == []
+        (folder / "session").mkdir()
+    assert list(home.iterdir()) == []
+
+
+@needs_root
+def test_another_user_reaches_nothing_in_it(home: Path) -> None:
+    open_folder = home / "open"
+    open_folder.mkdir()
+    open_folder.chmod(0o777)
+    with scratch_folder() as folder:
+        folder.chmod(0o777)
+        (folder / "log").write_text("private")
+        (folder / "log").chmod(0o666)
+        assert reached_by_nobody(below(folder.parent)) == [f"look at {folder.parent}"]
+    assert f"write in {open_folder}" in reached_by_nobody([open_folder])  # the user is no cripple
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_rays_sockets_find_room(long: bool, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the temporary folder of macOS and of many batch systems they would not."""
+    deep = home / ("T" * 40 if long else "T" * (scratch.LONGEST_HOME - len(str(home)) - 1))
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with scratch_folder() as folder:
+        assert (folder.parents[1] == Path("/tmp")) == long
+        assert len(str(folder)) + RAYS_PATH <= 103
+
+
+def test_a_folder_that_others_can_rename_is_refused(home: Path) -> None:
+    home.chmod(0o777)
+    with pytest.raises(ScratchError, match=f"{home} has mode 0777 without a sticky bit; use `chmod"), scratch_folder():
+        pass
+
+
+def test_the_folder_of_a_killed_driver_goes_with_the_next_run(home: Path) -> None:
+    left = killed_driver()
+    assert (left / "r/session").is_dir()
+    with scratch_folder() as folder:
+        assert list(home.iterdir()) == [folder.parent]
+
+
+def test_what_a_living_driver_uses_stays(home: Path) -> None:
+    with scratch_folder() as first, scratch_folder() as second:
+        remove_abandoned(home)
+        assert first.is_dir() and second.is_dir()
+
+
+@pytest.mark.parametrize("use", ["works there", "has a file open", "was started with its path"])
+def test_what_an_orphan_of_a_killed_driver_uses_stays_until_that_ends(use: str, home: Path) -> None:
+    left = killed_driver()
+    (left / "r/log").touch()
+    words = ["sh", "-c", "read line", f"--log={left}/r/x"] if use == "was started with its path" else ["cat"]
+    log = (left / "r/log").open("w") if use == "has a file open" else None
+    orphan = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=log, cwd=left / "r" if use == "works there" else None
+    )
+    if log:
+        log.close()
+    try:
+        remove_abandoned(home)
+        assert (left / "r/session").is_dir()
+    finally:
+        orphan.kill()
+        orphan.communicate()
+    remove_abandoned(home)
+    assert not left.exists()
+
+
+def test_what_no_driver_has_made_stays(home: Path) -> None:
+    (home / "precious").mkdir()
+    (home / "precious" / scratch.LOCK).touch()
+    (home / "sweep-link").symlink_to(home / "precious")
+    (home / "sweep-results").mkdir()  # somebody's own, which only looks like ours
+    (home / "sweep-notes").touch()
+    (home / "sweep-lure").mkdir()
+    (home / "sweep-lure" / scratch.LOCK).symlink_to(home / "precious" / scratch.LOCK)
+    before = sorted(home.rglob("*"))
+    remove_abandoned(home)
+    assert sorted(home.rglob("*")) == before
+
+
+@needs_root
+def test_what_another_user_has_left_stays(home: Path) -> None:
+    left = killed_driver()
+    os.chown(left, NOBODY, NOBODY)
+    remove_abandoned(home)
+    assert (left / "r/session").is_dir()
+
+
+def test_a_folder_that_cannot_be_emptied_yet_is_tried_again_by_the_next_run(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = killed_driver()
+    with monkeypatch.context() as patched:
+        patched.setattr(scratch.shutil, "rmtree", lambda *_, **__: None)
+        remove_abandoned(home)
+    assert (left / scratch.LOCK).exists()
+    remove_abandoned(home)
+    assert not left.exists()

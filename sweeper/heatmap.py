@@ -53,7 +53,7 @@ def best(cells: pd.DataFrame, direction: Direction) -> dict[str, Any] | None:
 
 def write(
     files: Files,
-    sweep: str,
+    views: str,
     rows: pd.DataFrame,
     metric: str,
     direction: Direction,
@@ -62,7 +62,7 @@ def write(
     over: str = "trials",
     published: Published | None = None,
 ) -> pd.DataFrame:
-    """Write `heatmaps/SWEEP/METRIC.parquet` and `.png`; returns the cells. `over` names what the mean is over."""
+    """Write `heatmaps/VIEWS/METRIC.parquet` and `.png`; returns the cells. `over` names what the mean is over."""
     cells = pivot(rows, metric, axes)
     if published:
         paper = [published.get((row, column)) for row, column in zip(cells[axes[0]], cells[axes[1]], strict=True)]
@@ -71,8 +71,8 @@ def write(
     cells.to_parquet(table, index=False)
     figure = draw(cells, metric, direction, axes, over=over)
     figure.savefig(picture, format="png", dpi=_dots(figure), bbox_inches="tight", pad_inches=0.3)
-    files.write(f"heatmaps/{sweep}/{metric}.parquet", table.getvalue())
-    files.write(f"heatmaps/{sweep}/{metric}.png", picture.getvalue())
+    files.write(f"heatmaps/{views}/{metric}.parquet", table.getvalue())
+    files.write(f"heatmaps/{views}/{metric}.png", picture.getvalue())
     return cells
 
 

@@ -11,7 +11,8 @@ from sweeper import cohorts
 from sweeper.cluster import ClusterError, check_address, connected
 from sweeper.command import Request
 from sweeper.cutting import Arrangement, arrange, settled_cuts, widths
-from sweeper.plan import GridPlan, Plan, describe, text
+from sweeper.outline import describe, text
+from sweeper.plan import GridPlan, Plan
 from sweeper.probes import read_seen, write_seen
 from sweeper.spec import SpecError
 from sweeper.stopping import Stopping
@@ -33,7 +34,7 @@ def show(request: Request, plan: Plan, store: Store, address: str | None) -> str
             )
         plain = describe(plan, None, resources)
         return json.dumps(plain) if request.json else text(plain)
-    found = (_measured if request.probe else _as_seen)(request, plan, store, address)
+    found = None if plan.unsized else (_measured if request.probe else _as_seen)(request, plan, store, address)
     plain = describe(plan, found.cuts if found else settled_cuts(request, plan, store), resources)
     plain |= expectation(found, plan, request.node_price)
     return json.dumps(plain) if request.json else "\n".join([text(plain), *_lines(plain)])

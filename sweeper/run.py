@@ -96,7 +96,7 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     remove_orphans(store, plan.name)
     rows = findings.rows_of(store.files, plan.name, plan.ids)
     comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
-    texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable)]
+    texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views)]
     if isinstance(plan, SearchPlan):
         from sweeper import studies  # here: it imports Optuna
 
@@ -107,7 +107,7 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     print(f"rows: {store.files.shown}/trials/sweep={plan.name}")
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
         if shown:
-            print(f"{kind}: {store.files.shown}/{kind}/{plan.name}")
+            print(f"{kind}: {store.files.shown}/{kind}/{plan.views}")
     return EXIT_OK if len(rows) == plan.total and "failed" not in counts else EXIT_FAILED
 
 
@@ -130,7 +130,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
             done=plan.total - plan.left,
             metric=plan.headline.name,
             direction=plan.headline.better,
-            label=f"{plan.name} ({plan.preset})",
+            label=f"{plan.name} ({plan.label})",
             where=list(dict.fromkeys(plan.where)),
             cohorts=sum(len(part.feed.cohorts) for part in parts) if isinstance(plan, GridPlan) else None,
         )

@@ -38,7 +38,7 @@ class Table:
     """Metrics by rows and columns, the mean and the spread over all else (seeds), as a paper prints them."""
 
     name: str
-    """Its files are `tables/SWEEP/NAME.parquet` and `.md`."""
+    """Its files are `tables/SWEEP/PRESET/NAME.parquet` and `.md`."""
     rows: tuple[str, ...]
     """Hyperparameters that make a row, in the order of the trials."""
     metrics: tuple[Metric, ...]
@@ -71,7 +71,7 @@ class Trajectory:
     """Metrics over the epochs, a line for each value of `by`, the spread over all else shaded."""
 
     name: str
-    """Its files are `trajectories/SWEEP/NAME.parquet` and `.png`."""
+    """Its files are `trajectories/SWEEP/PRESET/NAME.parquet` and `.png`."""
     metrics: tuple[Metric, ...]
     """A panel each."""
     by: tuple[str, ...]

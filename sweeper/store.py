@@ -196,17 +196,32 @@ def checkpoint_path(sweep: str, cohort: str) -> str:
     return f"{OWNED[2].format(_checked(sweep))}/{_checked(cohort)}.pt"
 
 
-def load(name: str | Sequence[str], store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:
-    """Every row of a sweep (or of several), one a trial, all columns of all its files, and the column `sweep`."""
+def load(
+    name: str | Sequence[str],
+    store: str | os.PathLike[str] | Files = "results",
+    preset: str | None = None,
+    changes: str | None = "",
+) -> pd.DataFrame:
+    """Every row of a sweep (or of several), one a trial, all columns of all its files, and the column `sweep`.
+
+    With a `preset` its rows alone: those of the preset as it stands, or with these `changes` (`"epochs=5"`), or, with
+    `changes=None`, all of them. StoreError where there are none, with what is there.
+    """
     files = store if isinstance(store, Files) else Files(store)
     tables = []
     for sweep in [name] if isinstance(name, str) else name:
         rows = _merged([table for _, table in _there(files, "trials", sweep).values()])
         tables.append(rows.append_column("sweep", pa.array([sweep] * len(rows), pa.string())))
     try:
-        return pa.concat_tables(tables, promote_options="permissive").to_pandas()
+        rows = pa.concat_tables(tables, promote_options="permissive").to_pandas()
     except pa.ArrowException as error:
         raise StoreError(f"sweeps {', '.join(name)} do not fit into one table: {error}") from error
+    if preset is None:
+        return rows
+    rows = _chosen(rows, "preset", preset, f"store {files.shown}: no rows of preset")
+    if changes is None:
+        return rows
+    return _chosen(rows, "changes", changes, f"store {files.shown}: no rows of preset {preset!r} with the changes")
 
 
 def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:
@@ -214,6 +229,14 @@ def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -
     files = store if isinstance(store, Files) else Files(store)
     tables = [table for _, table in _there(files, "history", name).values()]
     return one_per_record(pa.concat_tables(tables)).to_pandas()
+
+
+def _chosen(rows: pd.DataFrame, column: str, value: str, none: str) -> pd.DataFrame:
+    """The rows with this value; rows of earlier versions have none. StoreError where there are no such rows."""
+    there = sorted(rows[column].dropna().unique()) if column in rows else []
+    if value not in there:
+        raise StoreError(f"{none} {value!r}; there are: {', '.join(map(repr, there)) or 'none'}")
+    return rows[rows[column] == value].reset_index(drop=True)
 
 
 def _checked(name: str) -> str:

@@ -133,7 +133,13 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.lifeline": Rule(may=("sweeper.cluster",), never=PLANNING),
     "sweeper.command": Rule(may=STUDY, never=PLANNING),
     "sweeper.version": Rule(never=PLANNING),
-    "sweeper.plan": Rule(may=(*PLAN, *STUDY, "sweeper.waves", *STORAGE[:2]), never=("torch", "ray", "trainables")),
+    "sweeper.changes": Rule(may=("sweeper.command", "sweeper.spec", *STUDY), never=PLANNING),
+    "sweeper.outline": Rule(
+        may=(*PLAN, *STUDY, "sweeper.changes", "sweeper.plan", *STORAGE[:2]), never=("torch", "ray", "trainables")
+    ),
+    "sweeper.plan": Rule(
+        may=(*PLAN, *STUDY, "sweeper.changes", "sweeper.waves", *STORAGE[:2]), never=("torch", "ray", "trainables")
+    ),
     "sweeper.prepare": Rule(
         may=("sweeper", *(f"trainables.{it}" for it in ("config", "preflight", "streams", "data.datasets"))),
         never=("ray", *METHOD),

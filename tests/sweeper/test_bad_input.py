@@ -136,6 +136,21 @@ def test_data_that_are_missing(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize(
+    ("words", "law"),
+    [
+        ("--set normal_class=10", "normal_class must be one of 0..9 for cifar10, but got 10"),
+        ("--set batch_size=6000", "batch_size must not exceed the 5000 training images of cifar10 with normal_class=0"),
+        ("ood_detection --set outliers=digits", "outliers must have as many channels as the images of cifar10, 3, but"),
+        ("nu_ablation --axis dataset=stl10 --set knn=5001", "knn must not exceed the 5000 labelled training images of"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_data_are_looked_for(bench: Bench, words: str, law: str) -> None:
+    name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split()
+    assert bench.refuse(*more, "--data", "/nowhere", name=name, preset="paper").error.startswith(law)
+
+
+@pytest.mark.usefixtures("offline")
 def test_data_that_are_truncated(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_cifar10(bench.folder / "data", 80, monkeypatch)
     file = folder / "data_batch_3"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,12 +17,13 @@ from sweeper.files import Files, StoreError
 from sweeper.plan import GridPlan
 from sweeper.prepare import prepare
 from sweeper.stopping import Stopping
-from sweeper.store import Store, checkpoint_path, load_history
+from sweeper.store import Store, checkpoint_path, load, load_history
 from tests.sweeper.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors, sweeps
 
 GRID = ["--axis", "beta=0.5,1", "--axis", "nu=0.5,inf", "--axis", "normal_class=0,1", "--set", "epochs=4"]
 GRID += ["--set", "report_every=2"]
 """8 trials."""
+VIEWS = "heatmaps/anomaly_grid/digits, beta=0.5,1 epochs=4 normal_class=0,1 nu=0.5,inf report_every=2"
 SMALL = ["--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0", "--set", "epochs=2", "--cohort", "1"]
 """2 trials in 2 cohorts."""
 
@@ -100,14 +102,18 @@ def test_a_sweep_ends_with_rows_history_and_figures(finished: tuple[Path, Outcom
         **{"auroc_joint": "float64", "seconds": "float64"},
     }
     assert set(found["small_stem"]) == {True} and set(found["method"]) == {"vje"}
+    assert set(found["preset"]) == {"digits"} and found["nu"].eq(float("inf")).any()
+    short = "epochs=4 report_every=2"
+    assert found["changes"].eq(np.where(found["nu"] == 0.5, short, "epochs=4 nu=inf report_every=2")).all()
+    assert len(load("anomaly_grid", store, preset="digits", changes=short)) == 4
     assert found["auroc_joint"].between(0, 1).all() and found["loss"].notna().all()
     history = load_history("anomaly_grid", store)
     assert set(history["epoch"]) == {2, 4} and set(history["trial_id"]) == set(found.index)
     last = history[(history["epoch"] == 4) & (history["metric"] == "auroc_joint")].set_index("trial_id")["value"]
     pd.testing.assert_series_equal(last.sort_index(), found["auroc_joint"], check_names=False, check_exact=True)
     for metric in ("auroc_joint", "auroc_dir", "auroc_rad", "auroc_variance", "auroc_entropy"):
-        assert (store / f"heatmaps/anomaly_grid/{metric}.png").read_bytes().startswith(b"\x89PNG")
-        assert len(pd.read_parquet(store / f"heatmaps/anomaly_grid/{metric}.parquet")) == 4
+        assert (store / VIEWS / f"{metric}.png").read_bytes().startswith(b"\x89PNG")
+        assert len(pd.read_parquet(store / VIEWS / f"{metric}.parquet")) == 4
     assert not list(store.glob("checkpoints/*/*")) and "8 finished of 8 trials" in outcome.out
 
 

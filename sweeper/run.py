@@ -189,8 +189,13 @@ def _say(line: str) -> None:
 
 
 def _list() -> int:
+    """The sweeps that can be read; what is wrong with another is a line on standard error."""
     for name in spec.names():
-        sweep = spec.find(name)
+        try:
+            sweep = spec.find(name)
+        except SpecError as error:
+            print(f"error: {error}", file=sys.stderr)
+            continue
         sizes = ", ".join(f"{preset} ({space.count} trials)" for preset, space in sweep.presets.items())
         print(f"{name}: {sweep.about}\n  presets: {sizes}")
     return EXIT_OK

@@ -23,7 +23,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper": Rule(),
     "sweeper.grid": Rule(never=PLANNING),
-    "sweeper.metric": Rule(may=("sweeper.grid",), never=PLANNING),
+    "sweeper.metric": Rule(may=("sweeper.grid", "trainables.metrics"), never=PLANNING),
     "sweeper.rules": Rule(may=("sweeper.grid",), never=PLANNING),
     "sweeper.study": Rule(may=("optuna.distributions", *STUDY[:3]), never=PLANNING),
     "sweeper.spec": Rule(may=("search_spaces", *STUDY), never=PLANNING),
@@ -130,7 +130,10 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.version": Rule(never=PLANNING),
     "sweeper.plan": Rule(may=(*PLAN, *STUDY, "sweeper.waves", *STORAGE[:2]), never=("torch", "ray", "trainables")),
     "sweeper.prepare": Rule(
-        may=("sweeper", *(f"trainables.{it}" for it in ("config", "preflight", "streams", "data.datasets"))),
+        may=(
+            "sweeper",
+            *(f"trainables.{it}" for it in ("checks", "config", "preflight", "reported", "streams", "data.datasets")),
+        ),
         never=("ray", *METHOD),
     ),
     "sweeper.studies": Rule(
@@ -208,6 +211,8 @@ TABLE: Mapping[str, Rule] = {
         never=(*LAUNCHERS, "trainables.methods"),
     ),
     "trainables.watch": Rule(may=("trainables.contract",), never=LAUNCHERS),
+    "trainables.metrics": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.reported": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.preflight": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.cohort": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.streams": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),

@@ -37,7 +37,7 @@ def write(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame
     if sweep.trajectories:
         history = _history(files, name)
         for shown in sweep.trajectories:
-            trajectory.write(files, name, history, rows, shown)
+            trajectory.write(files, name, history, rows, shown, about=_about(name, preset, rows))
     return "\n\n".join(texts)
 
 
@@ -47,7 +47,18 @@ def _write_heatmaps(files: Files, name: str, sweep: Sweep, preset: str, rows: pd
         axes, metric = (shown.rows, shown.columns), shown.metric
         published = shown.published.get(preset)
         over = _over(sweep, rows, axes)
-        heatmap.write(files, name, rows, metric.name, metric.better, axes, over=over, published=published)
+        heatmap.write(
+            files,
+            name,
+            rows,
+            metric.name,
+            metric.better,
+            axes,
+            over=over,
+            published=published,
+            percent=metric.percent,
+            about=_about(name, preset, rows),
+        )
     if not sweep.heatmaps:
         return []
     first, texts = sweep.heatmaps[0], []
@@ -55,7 +66,9 @@ def _write_heatmaps(files: Files, name: str, sweep: Sweep, preset: str, rows: pd
     if sweep.breakdown:
         table = summary.breakdown(rows, first.metric.name, first.metric.better, axes, sweep.breakdown)
         _store(files, name, "breakdown", table)
-        texts.append(f"{first.metric.name} by {sweep.breakdown} at the best cell\n{summary.text(table)}")
+        shown = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
+        unit = " (%)" if first.metric.percent else ""
+        texts.append(f"{first.metric.name}{unit} by {sweep.breakdown} at the best cell\n{summary.text(shown)}")
     if sweep.correlations:
         table = summary.correlations(rows, sweep.correlations, axes)
         _store(files, name, "correlations", table)
@@ -75,6 +88,13 @@ def _history(files: Files, name: str) -> pd.DataFrame:
     if any(file.endswith(SUFFIX) for file in files.list(f"history/sweep={name}")):
         return load_history(name, files)
     return pd.DataFrame({"trial_id": [], "epoch": [], "metric": [], "value": []})
+
+
+def _about(name: str, preset: str, rows: pd.DataFrame) -> str:
+    """Sweep, preset and data sets, as pictures say of what they are."""
+    datasets = list(dict.fromkeys(rows["dataset"].dropna())) if "dataset" in rows else []
+    on = f", data set{'s' if len(datasets) > 1 else ''} {', '.join(datasets)}" if datasets else ""
+    return f"{name} ({preset}){on}"
 
 
 def _over(sweep: Sweep, rows: pd.DataFrame, axes: tuple[str, str]) -> str:

@@ -34,7 +34,7 @@ class Heatmap:
     rows: str
     columns: str
     published: Mapping[str, Mapping[tuple[Any, Any], float]] = field(default_factory=dict)
-    """Preset -> (row value, column value) -> the paper's figure."""
+    """Preset -> (row value, column value) -> the paper's figure, in percent where the metric is `percent`."""
 
 
 @dataclass(frozen=True)

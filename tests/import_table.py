@@ -89,15 +89,22 @@ TABLE: Mapping[str, Rule] = {
         may=("pyarrow", "pandas", "numpy", "sweeper.folder", "sweeper.folding", *STORAGE[:3]),
         never=("ray", "torch", "trainables"),
     ),
+    "sweeper.cells": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
+    "sweeper.colour_scale": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
     "sweeper.heatmap": Rule(
-        may=("pandas", "numpy", "matplotlib", "sweeper.spec", *STORAGE[:4]), never=("ray", "torch", "trainables")
+        may=(
+            *("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.cells", "sweeper.colour_scale"),
+            *STORAGE[:4],
+        ),
+        never=("ray", "torch", "trainables"),
     ),
     "sweeper.summary": Rule(
-        may=("pandas", "numpy", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")
+        may=("pandas", "numpy", "sweeper.spec", "sweeper.cells", *STORAGE[:5]), never=("ray", "torch", "trainables")
     ),
     "sweeper.tables": Rule(may=("pandas", "numpy", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")),
+    "sweeper.curve_labels": Rule(may=("matplotlib", "sweeper.heatmap"), never=("ray", "torch", "trainables")),
     "sweeper.curves": Rule(
-        may=("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.tables", *STORAGE[:5]),
+        may=("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.tables", "sweeper.curve_labels", *STORAGE[:5]),
         never=("ray", "torch", "trainables"),
     ),
     "sweeper.trajectory": Rule(

@@ -86,7 +86,8 @@ def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> "Figu
             name_ends(axis, PANEL[1], gutter / PANEL[0])
     if not named:
         legend(panels, by, gutter / PANEL[0])
-    _title(figure, panels[0], points, trajectory, about, bars=gutter > 0)
+    bars = "" if not gutter else "bars" if named else "bars in the order of the legend"
+    _title(figure, panels[0], points, trajectory, about, bars)
     return figure
 
 
@@ -148,7 +149,7 @@ def _spread(axis: "Axes", line: pd.DataFrame, style: dict[str, Any], banded: boo
         axis.add_collection(drawn, autolim=False)
     elif math.isfinite(std[-1]):
         ends = [(epoch[-1], low[-1]), (epoch[-1], high[-1])]
-        bar = LineCollection([ends], colors=[color], linestyles=style["linestyle"], linewidths=3, gid=BESIDE)
+        bar = LineCollection([ends], colors=[color], linewidths=3, gid=BESIDE)
         axis.add_collection(bar)
         axis.autoscale_view()
 
@@ -193,15 +194,13 @@ def _alike(points: pd.DataFrame) -> bool:
     return bool((ends["max"] - ends["min"]).min() * TIGHTEST >= ends["max"].max() - ends["min"].min())
 
 
-def _title(
-    figure: "Figure", axis: "Axes", points: pd.DataFrame, trajectory: Trajectory, about: str, bars: bool
-) -> None:
+def _title(figure: "Figure", axis: "Axes", points: pd.DataFrame, trajectory: Trajectory, about: str, bars: str) -> None:
     box, height = axis.get_position(), figure.get_size_inches()[1]
     counts = points["count"][points["count"] > 0]
     said = f"by {trajectory.key}"
     if counts.max() > 1:
         said += f", mean of {'up to ' if counts.min() < counts.max() else ''}{counts.max()} trials"
-        said += "; bars: ± standard deviation at the end" if bars else " ± standard deviation"
+        said += f"; {bars}: ± standard deviation at the end" if bars else " ± standard deviation"
     lines = ((trajectory.name, 12.5, "bold", 0.98), (about, 10, "normal", 0.72), (said, 10, "normal", 0.48))
     for text, size, weight, above in lines:
         figure.text(box.x0, box.y1 + above / height, text, fontsize=size, weight=weight, color=INK, va="bottom")

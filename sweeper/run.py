@@ -90,10 +90,12 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     rows = findings.rows_of(store.files, plan.name, plan.ids)
     comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
     texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable)]
+    lost: list[str] = []
     if isinstance(plan, SearchPlan):
         from sweeper import studies  # here: it imports Optuna
 
         texts.append(studies.show(plan, store.files))
+        lost = studies.all_diverged(plan)
     print("\n\n".join(filter(None, texts)))
     counts = rows["status"].value_counts().to_dict()
     print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
@@ -101,7 +103,11 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
         if shown:
             print(f"{kind}: {store.files.shown}/{kind}/{plan.name}")
-    return EXIT_OK if len(rows) == plan.total and "failed" not in counts else EXIT_FAILED
+    if lost:
+        print(
+            f"error: all trials of {plan.name} diverged in study {', '.join(lost)}: nothing was found", file=sys.stderr
+        )
+    return EXIT_OK if len(rows) == plan.total and "failed" not in counts and not lost else EXIT_FAILED
 
 
 def _train(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> None:
@@ -121,7 +127,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
         parts = legs(request, plan, store, site(address, request.data, stopping), address)
         progress = Progress(
             total=plan.total,
-            done=plan.total - plan.left,
+            before=plan.counts,
             metric=plan.headline.name,
             direction=plan.headline.better,
             label=f"{plan.name} ({plan.preset})",

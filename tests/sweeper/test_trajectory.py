@@ -171,7 +171,7 @@ def test_bands_are_few_and_other_spreads_stand_side_by_side(count: int, banded: 
         for segment, mean, std in zip(places, last["mean"], last["std"], strict=False):
             assert segment[:, 0].min() > 1.0, "in widths of the panel, so to the right of it"
             assert segment[:, 1] == pytest.approx([mean - std, mean + std], rel=0.02)
-    assert ("bars: ± standard deviation at the end" in figure.texts[-1].get_text()) != banded
+    assert (": ± standard deviation at the end" in figure.texts[-1].get_text()) != banded
 
 
 def test_edges_of_bands_have_different_dashes() -> None:

@@ -99,6 +99,13 @@ def keys(method: str) -> dict[str, type]:
     return found
 
 
+@functools.cache
+def defaults(method: str) -> Mapping[str, Value]:
+    """Every key of a method's trials that has a default, and that default."""
+    fields = [one for section in _sections(method).values() for one in dataclasses.fields(section)]
+    return {"method": method} | {one.name: one.default for one in fields if one.default is not dataclasses.MISSING}
+
+
 def fusible(method: str) -> frozenset[str]:
     """The keys in which the members of one cohort may differ."""
     return LOOP_FUSIBLE | METHODS[method].fusible

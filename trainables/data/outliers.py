@@ -15,6 +15,7 @@ from torch import Tensor
 from trainables.checks import choices
 from trainables.data.dataset import Dataset, Images
 from trainables.data.datasets import RESIDENT, load
+from trainables.data.declarations import DECLARATIONS
 from trainables.data.folders import Folder
 from trainables.data.splits import Split, choose
 
@@ -70,24 +71,33 @@ def outliers(name: str, dataset: Dataset, split: Split, root: Path) -> Tensor:
     images, corrupted; always the same ones. ValueError for an unknown name, the data set itself, one of other channels,
     or held-out classes where there are none. DataError where the other set cannot be had from `root`.
     """
-    choices("outliers", name, OUTLIERS)
+    check(name, dataset, split)
     if name == "held_out":
-        if split.held_out_images is None:
-            raise ValueError("the outliers 'held_out' need classes that are held out, but none are")
+        assert split.held_out_images is not None
         return _some(split.held_out_images)
     if name in CORRUPTIONS:
         normal = split.test_images if split.outlier is None else choose(split.test_images, ~split.outlier)
         return _corrupted(_some(normal), CORRUPTIONS[name], split.levels)
+    other = load(name, root)
+    height, width = split.test_images.shape[2:]
+    return _fitted(_some(other.test_images), (height, width), other.levels, split.levels)
+
+
+def check(name: str, dataset: Dataset, split: Split) -> None:
+    """ValueError where `outliers` would raise one; no pixel is looked at, and nothing is loaded."""
+    choices("outliers", name, OUTLIERS)
+    if name == "held_out" and split.held_out_images is None:
+        raise ValueError("the outliers 'held_out' need classes that are held out, but none are")
+    if name not in DECLARATIONS:
+        return
     if name == dataset.name:
         raise ValueError(f"outliers must come from another set than the one trained on, but got {name!r} for both")
-    other = load(name, root)
-    images_NCHW, (_, channels, height, width) = _some(other.test_images), split.test_images.shape
-    if images_NCHW.shape[1] != channels:
+    channels, (theirs, _, _) = dataset.test_images.shape[1], DECLARATIONS[name].shape
+    if theirs != channels:
         raise ValueError(
             f"outliers must have as many channels as the images of {dataset.name}, {channels}, but those of {name!r} "
-            f"have {images_NCHW.shape[1]}"
+            f"have {theirs}"
         )
-    return _fitted(images_NCHW, (height, width), other.levels, split.levels)
 
 
 def resized(images_NCHW: Tensor, size: tuple[int, int]) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 from tests.folder_files import write_imagenet
 from trainables.data import outliers as module
 from trainables.data.datasets import DataError, Dataset, load
+from trainables.data.declarations import DECLARATIONS
 from trainables.data.outliers import CORRUPTIONS, NOISE, OUTLIERS, outliers
 from trainables.data.splits import Split, held_out, one_class, whole
 
@@ -61,6 +62,7 @@ def test_levels_become_those_of_the_set(digits: Dataset, monkeypatch: pytest.Mon
     """White stays white and black black, and back again nothing is lost."""
     bright = replace(digits, name="bright", levels=255, test_images=(digits.test_images[:] * (255 / 16)).round().byte())
     monkeypatch.setattr(module, "load", lambda name, root: bright if name == "svhn" else digits)
+    monkeypatch.setitem(DECLARATIONS, "svhn", DECLARATIONS["digits"])
     assert torch.equal(of_digits("svhn", digits), digits.test_images[:])
     assert torch.equal(outliers("digits", bright, whole(bright), Path()), bright.test_images[:])
 

@@ -1,0 +1,90 @@
+"""What is known of each data set without its files: the shape of its images, its classes, and how many images it has.
+
+Shapes: N images, C channels, H rows, W columns, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainables.data.dataset import UNLABELLED, Dataset
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A data set as it is published."""
+
+    shape: tuple[int, int, int]
+    """(C, H, W) of an image as models see it."""
+
+    classes: int
+    """K. Of a set of image folders that of the published set: the folders there are decide."""
+
+    train: tuple[int, ...] | None
+    """Labelled training images of each class `[K]`; None where only the files can say."""
+
+    test: tuple[int, ...] | None
+    """Test images of each class `[K]`; None where only the files can say."""
+
+    levels: int = 255
+    """The pixel value of white."""
+
+    unlabelled: int = 0
+    """Training images of unknown class."""
+
+
+DIGITS = Declaration(
+    (1, 8, 8),
+    10,
+    train=(125, 128, 124, 128, 127, 128, 127, 125, 122, 126),
+    test=(53, 54, 53, 55, 54, 54, 54, 54, 52, 54),
+    levels=16,
+)
+DECLARATIONS: Mapping[str, Declaration] = {
+    "cifar10": Declaration((3, 32, 32), 10, train=(5000,) * 10, test=(1000,) * 10),
+    "cifar100": Declaration((3, 32, 32), 100, train=(500,) * 100, test=(100,) * 100),
+    "digits": DIGITS,
+    "digits32": Declaration((3, 32, 32), 10, train=DIGITS.train, test=DIGITS.test),
+    "imagenet": Declaration((3, 224, 224), 1000, train=None, test=None),
+    "stl10": Declaration((3, 96, 96), 10, train=(500,) * 10, test=(800,) * 10, unlabelled=100_000),
+    "svhn": Declaration(
+        (3, 32, 32),
+        10,
+        train=(4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659),
+        test=(1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
+    ),
+}
+"""By the name of each set in DATASETS."""
+
+
+def stand_in(name: str) -> Dataset | None:
+    """The data set without a pixel: its labels, class by class, with images `[N, C, 0, 0]` that take no memory.
+
+    It can be split as the real one. None where its size is not declared.
+    """
+    declared = DECLARATIONS.get(name)
+    if declared is None or declared.train is None or declared.test is None:
+        return None
+    channels = declared.shape[0]
+    train_N, test_N = _labels(declared.train, declared.unlabelled), _labels(declared.test)
+    return Dataset(
+        name=name,
+        train_images=torch.empty((len(train_N), channels, 0, 0), dtype=torch.uint8),
+        train_labels=train_N,
+        test_images=torch.empty((len(test_N), channels, 0, 0), dtype=torch.uint8),
+        test_labels=test_N,
+        classes=tuple(map(str, range(declared.classes))),
+        levels=declared.levels,
+        mean=(0.0,) * channels,
+        std=(1.0,) * channels,
+    )
+
+
+def _labels(counts: tuple[int, ...], unlabelled: int = 0) -> Tensor:
+    """int64 `[N]`."""
+    labelled_N = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+    return torch.cat([labelled_N, torch.full((unlabelled,), UNLABELLED)])

@@ -14,7 +14,10 @@ EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
 ABOUT = (
     "Run a sweep: its trials, on this machine or a Ray cluster, into a Parquet store. The same command continues it."
 )
-EXITS = "Exit status: 0 every trial has a result; 1 some failed; 2 the request was wrong; 130 interrupted."
+EXITS = (
+    "Exit status: 0 every trial has a result; 1 some failed, or all of a search diverged; 2 the request was wrong; 130 "
+    "interrupted."
+)
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,8 @@ def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> T
         reached = {
             epoch: value for one, epoch, metric, value in history if one == trial and metric == name and epoch < before
         }
-    return Told(int(row["number"]), row["status"], values, reached, {"trial_id": str(row["trial_id"])})
+    attributes = {"trial_id": str(row["trial_id"]), "status": str(row["status"])}
+    return Told(int(row["number"]), row["status"], values, reached, attributes)
 
 
 def _number(value: Any) -> float | None:

@@ -22,35 +22,55 @@ def rows_of(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:
     return rows.iloc[rows["trial_id"].map(order).argsort()].reset_index(drop=True)
 
 
-def write(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame, views: str | None = None) -> str:
+def write(
+    files: Files,
+    name: str,
+    sweep: Sweep,
+    preset: str,
+    rows: pd.DataFrame,
+    views: str | None = None,
+    label: str | None = None,
+) -> str:
     """Write `heatmaps/VIEWS/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` there,
     `tables/VIEWS/TABLE.parquet` and `.md`, and `trajectories/VIEWS/TRAJECTORY.parquet` and `.png`.
 
-    `views` is `NAME/PRESET` by default; a request that changes its preset has a folder of its own (`Plan.views`).
+    `views` is `NAME/PRESET` by default; a request that changes its preset has a folder of its own (`Plan.views`) and a
+    `label` of its own, which pictures show (`Plan.label`).
 
     `rows` are those of the plan, in its order; a metric or hyperparameter that none of them has is null. Returns what
     to print: the best cell by class, the correlations, and the tables.
     """
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
-    views = views or f"{name}/{preset}"
-    texts = _write_heatmaps(files, views, sweep, preset, rows)
+    views, about = views or f"{name}/{preset}", _about(name, label or preset, rows)
+    texts = _write_heatmaps(files, views, sweep, preset, rows, about)
     for table in sweep.tables:
         cells = tables.write(files, views, rows, table, preset)
         texts.append(tables.text(cells, table))
     if sweep.trajectories:
         history = _history(files, name)
         for shown in sweep.trajectories:
-            trajectory.write(files, views, history, rows, shown)
+            trajectory.write(files, views, history, rows, shown, about=about)
     return "\n\n".join(texts)
 
 
-def _write_heatmaps(files: Files, views: str, sweep: Sweep, preset: str, rows: pd.DataFrame) -> list[str]:
+def _write_heatmaps(files: Files, views: str, sweep: Sweep, preset: str, rows: pd.DataFrame, about: str) -> list[str]:
     """The heatmaps and what stands beside the first; returns the texts of the latter."""
     for shown in sweep.heatmaps:
         axes, metric = (shown.rows, shown.columns), shown.metric
         published = shown.published.get(preset)
         over = _over(sweep, rows, axes)
-        heatmap.write(files, views, rows, metric.name, metric.better, axes, over=over, published=published)
+        heatmap.write(
+            files,
+            views,
+            rows,
+            metric.name,
+            metric.better,
+            axes,
+            over=over,
+            published=published,
+            percent=metric.percent,
+            about=about,
+        )
     if not sweep.heatmaps:
         return []
     first, texts = sweep.heatmaps[0], []
@@ -58,7 +78,9 @@ def _write_heatmaps(files: Files, views: str, sweep: Sweep, preset: str, rows: p
     if sweep.breakdown:
         table = summary.breakdown(rows, first.metric.name, first.metric.better, axes, sweep.breakdown)
         _store(files, views, "breakdown", table)
-        texts.append(f"{first.metric.name} by {sweep.breakdown} at the best cell\n{summary.text(table)}")
+        shown = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
+        unit = " (%)" if first.metric.percent else ""
+        texts.append(f"{first.metric.name}{unit} by {sweep.breakdown} at the best cell\n{summary.text(shown)}")
     if sweep.correlations:
         table = summary.correlations(rows, sweep.correlations, axes)
         _store(files, views, "correlations", table)
@@ -78,6 +100,13 @@ def _history(files: Files, name: str) -> pd.DataFrame:
     if any(file.endswith(SUFFIX) for file in files.list(f"history/sweep={name}")):
         return load_history(name, files)
     return pd.DataFrame({"trial_id": [], "epoch": [], "metric": [], "value": []})
+
+
+def _about(name: str, label: str, rows: pd.DataFrame) -> str:
+    """Sweep, preset and data sets, as pictures say of what they are."""
+    datasets = list(dict.fromkeys(rows["dataset"].dropna())) if "dataset" in rows else []
+    on = f", data set{'s' if len(datasets) > 1 else ''} {', '.join(datasets)}" if datasets else ""
+    return f"{name} ({label}){on}"
 
 
 def _over(sweep: Sweep, rows: pd.DataFrame, axes: tuple[str, str]) -> str:

@@ -1,20 +1,21 @@
-"""Rows -> one cell for each pair of values of two axes, the mean over all else -> Parquet and a figure."""
+"""The cells of two axes (`sweeper.cells`) as Parquet and as a figure."""
 
 import io
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from sweeper.cells import Direction, best, pivot
+from sweeper.colour_scale import STANDARD_ERRORS, ColourScale, colour_scale
 from sweeper.files import Files
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Direction = Literal["maximize", "minimize"]
 Published = Mapping[tuple[Any, Any], float]
 """(value on the rows, value on the columns) -> the figure that a paper prints for that cell."""
 
@@ -22,33 +23,6 @@ CELL = (1.02, 0.74)
 """Inches, width by height."""
 INK, MUTED, EMPTY = "#1b1b1f", "#6b6f76", "#e4e5e8"
 MINUS, NOTHING = "\N{MINUS SIGN}", "\N{EN DASH}"
-
-
-def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFrame:
-    """One row a cell: the two axis values, mean, std (ddof 1), count, and missing (trials without the metric).
-
-    Every pair of values that occur is there; a cell without any trial has count 0 and missing 0. An axis may be null.
-    """
-    for name in (*axes, metric):
-        if name not in rows.columns:
-            raise ValueError(f"no column {name!r} in the rows; there are: {', '.join(map(str, rows.columns))}")
-    values = rows[[*axes, metric]].astype({metric: "float64"})
-    groups = values.groupby(list(axes), dropna=False, observed=True)[metric]
-    cells = groups.agg(["mean", "std", "count", "size"])
-    grid = pd.MultiIndex.from_product([_sorted(rows[axis]) for axis in axes], names=list(axes))
-    cells = cells.reindex(grid)
-    count = cells["count"].fillna(0).astype("int64")
-    cells["missing"] = cells["size"].fillna(0).astype("int64") - count
-    return cells.assign(count=count)[["mean", "std", "count", "missing"]].reset_index()
-
-
-def best(cells: pd.DataFrame, direction: Direction) -> dict[str, Any] | None:
-    """The cell of the best finite mean (the first of equals), and its `position`; None where no cell has one."""
-    means = cells["mean"].to_numpy("float64")
-    if not np.isfinite(means).any():
-        return None
-    position = int(np.nanargmax(np.where(np.isfinite(means), means if direction == "maximize" else -means, np.nan)))
-    return {str(name): cells[name].iloc[position] for name in cells.columns} | {"position": position}
 
 
 def write(
@@ -61,15 +35,21 @@ def write(
     *,
     over: str = "trials",
     published: Published | None = None,
+    percent: bool = False,
+    about: str = "",
 ) -> pd.DataFrame:
-    """Write `heatmaps/VIEWS/METRIC.parquet` and `.png`; returns the cells. `over` names what the mean is over."""
+    """Write `heatmaps/VIEWS/METRIC.parquet` and `.png`; returns the cells. `over` names what the mean is over.
+
+    `percent`: the picture shows shares in percent, and `published` is in percent; the cells stay shares. `about` is a
+    line of the picture that says of what it is.
+    """
     cells = pivot(rows, metric, axes)
     if published:
         paper = [published.get((row, column)) for row, column in zip(cells[axes[0]], cells[axes[1]], strict=True)]
-        cells["published"] = pd.array(paper, dtype="float64")
+        cells["published"] = pd.array(paper, dtype="float64") / (100.0 if percent else 1.0)
     table, picture = io.BytesIO(), io.BytesIO()
     cells.to_parquet(table, index=False)
-    figure = draw(cells, metric, direction, axes, over=over)
+    figure = draw(cells, metric, direction, axes, over=over, percent=percent, about=about)
     figure.savefig(picture, format="png", dpi=_dots(figure), bbox_inches="tight", pad_inches=0.3)
     files.write(f"heatmaps/{views}/{metric}.parquet", table.getvalue())
     files.write(f"heatmaps/{views}/{metric}.png", picture.getvalue())
@@ -77,36 +57,44 @@ def write(
 
 
 def draw(
-    cells: pd.DataFrame, metric: str, direction: Direction, axes: tuple[str, str], *, over: str = "trials"
+    cells: pd.DataFrame,
+    metric: str,
+    direction: Direction,
+    axes: tuple[str, str],
+    *,
+    over: str = "trials",
+    percent: bool = False,
+    about: str = "",
 ) -> "Figure":
-    """The cells as a table in colour: bright is better, the best one framed, a cell without a value grey."""
+    """The cells as a table in colour: bright is better, the best one framed, a cell without a value grey.
+
+    Colours span no less than the noise of the cells (`colour_scale`), and a line says what that is.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    if percent:
+        metric = f"{metric} (%)"
+        cells = cells.assign(**{name: 100 * cells[name] for name in ("mean", "std", "published") if name in cells})
     rows, columns = (list(dict.fromkeys(map(_hashable, cells[axis]))) for axis in axes)
     means = cells["mean"].to_numpy("float64").reshape(len(rows), len(columns))
     tall = 0.2 if "published" in cells and cells["published"].notna().any() else 0.0
     grid = np.array([len(columns) * CELL[0], len(rows) * (CELL[1] + tall)])
     left, bottom = 1.0, 0.8
-    width, height = grid[0] + left + 1.2, grid[1] + bottom + 0.9
+    width, height = grid[0] + left + 1.2, grid[1] + bottom + 1.5
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     axis = figure.add_axes((left / width, bottom / height, grid[0] / width, grid[1] / height))
     bar = figure.add_axes(((left + grid[0] + 0.25) / width, bottom / height, 0.16 / width, grid[1] / height))
 
-    finite = means[np.isfinite(means)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    room = (high - low) * 0.02 or abs(high) * 0.01 or 1.0
+    scale = colour_scale(cells, (0.0, 100.0) if percent else None)
     colours = "viridis" if direction == "maximize" else "viridis_r"
-    image = axis.imshow(np.ma.masked_invalid(means), cmap=colours, vmin=low - room, vmax=high + room, aspect="auto")
+    image = axis.imshow(np.ma.masked_invalid(means), cmap=colours, vmin=scale.low, vmax=scale.high, aspect="auto")
     axis.set_facecolor(EMPTY)
     _frame(axis, rows, columns, axes)
     figure.colorbar(image, cax=bar)
-    better = "higher is better" if direction == "maximize" else "lower is better"
-    bar.set_ylabel(f"{metric}\n({better})", color=INK, fontsize=9, linespacing=1.3)
-    bar.set_visible(bool(finite.size))
-    bar.tick_params(labelsize=8, length=2, color=MUTED, labelcolor=INK)
-    bar.spines["outline"].set_visible(False)
+    finite = means[np.isfinite(means)]
+    _label_bar(bar, metric, direction, visible=bool(finite.size))
 
     digits = _digits(finite)
     for index, cell in enumerate(cells.to_dict("records")):
@@ -117,8 +105,16 @@ def draw(
     champion = best(cells, direction)
     if champion is not None:
         _mark(axis, *reversed(divmod(champion["position"], len(columns))))
-    _title(figure, axis, metric, champion, axes, over, digits, int(cells["count"].max()))
+    _title(figure, axis, [_heading(cells, metric, over), about, _best(champion, axes, digits), _spread(scale, cells)])
     return figure
+
+
+def _label_bar(bar: "Axes", metric: str, direction: Direction, visible: bool) -> None:
+    better = "higher is better" if direction == "maximize" else "lower is better"
+    bar.set_ylabel(f"{metric}\n({better})", color=INK, fontsize=9, linespacing=1.3, labelpad=7)
+    bar.set_visible(visible)
+    bar.tick_params(labelsize=8, length=2, color=MUTED, labelcolor=INK)
+    bar.spines["outline"].set_visible(False)
 
 
 def _frame(axis: "Axes", rows: list[object], columns: list[object], names: tuple[str, str]) -> None:
@@ -126,7 +122,8 @@ def _frame(axis: "Axes", rows: list[object], columns: list[object], names: tuple
     axis.set_xticks(range(len(columns)), [label(value) for value in columns])
     longest = max((len(label(value)) for value in columns), default=0)
     if longest > 11:
-        axis.tick_params(axis="x", labelrotation=25)
+        for tick in axis.get_xticklabels():
+            tick.set(rotation=25, rotation_mode="anchor", ha="right")
     axis.set_ylabel(names[0], fontsize=11, color=INK)
     axis.set_xlabel(names[1], fontsize=11, color=INK)
     axis.tick_params(length=0, labelsize=10, labelcolor=INK)
@@ -164,26 +161,43 @@ def _mark(axis: "Axes", x: int, y: int) -> None:
         axis.add_patch(Rectangle(box, 1 - inset, 1 - inset, fill=False, edgecolor=colour, linewidth=width, zorder=5))
 
 
-def _title(
-    figure: "Figure",
-    axis: "Axes",
-    metric: str,
-    champion: dict[str, Any] | None,
-    axes: tuple[str, str],
-    over: str,
-    digits: int,
-    most: int,
-) -> None:
+def _title(figure: "Figure", axis: "Axes", lines: Sequence[str]) -> None:
+    """Lines above the grid: what is shown, of what, the best cell, and the spread within a cell."""
     box, height = axis.get_position(), figure.get_size_inches()[1]
-    what = f"{metric}, mean of {most} {over} ± standard deviation" if most > 1 else metric
+    styles = ((12.5, "bold", INK), (10.5, "normal", INK), (10.5, "normal", INK), (9.0, "normal", MUTED))
+    above = 0.12
+    for text, (size, weight, ink) in reversed(list(zip(lines, styles, strict=True))):
+        if text:
+            place = box.y1 + above / height
+            figure.text(box.x0, place, text, fontsize=size, weight=weight, color=ink, va="bottom", linespacing=1.3)
+            above += (1.6 + 1.3 * text.count("\n")) * size / 72
+
+
+def _heading(cells: pd.DataFrame, metric: str, over: str) -> str:
+    counts = cells["count"][cells["count"] > 0]
+    if counts.empty or counts.max() == 1:
+        return metric
+    return f"{metric}, mean of {'up to ' if counts.min() < counts.max() else ''}{counts.max()} {over}"
+
+
+def _best(champion: dict[str, Any] | None, axes: tuple[str, str], digits: int) -> str:
     if champion is None:
-        where = "no value yet"
-    else:
-        spread = "" if pd.isna(champion["std"]) else f" ± {number(champion['std'], digits)}"
-        cell = ", ".join(f"{name}={label(champion[name])}" for name in axes)
-        where = f"best {number(champion['mean'], digits)}{spread} at {cell}"
-    figure.text(box.x0, box.y1 + 0.46 / height, what, fontsize=12.5, weight="bold", color=INK, va="bottom")
-    figure.text(box.x0, box.y1 + 0.18 / height, where, fontsize=10.5, color=INK, va="bottom")
+        return "no value yet"
+    spread = "" if pd.isna(champion["std"]) else f" ± {number(champion['std'], digits)}"
+    cell = ", ".join(f"{name}={label(champion[name])}" for name in axes)
+    return f"best {number(champion['mean'], digits)}{spread} at {cell}"
+
+
+def _spread(scale: ColourScale, cells: pd.DataFrame) -> str:
+    """What the values within a cell differ by, and whether the colours were widened for it."""
+    if math.isnan(scale.std):
+        return "" if cells["mean"].isna().all() else "one trial a cell, so what differences are noise is not known"
+    said = f"in a cell: standard deviation {scale.std:.2g}, standard error of its mean {scale.error:.2g} (medians)"
+    return (
+        f"{said}\ncolours span {STANDARD_ERRORS:g} standard errors, as the cells differ by less"
+        if scale.widened
+        else said
+    )
 
 
 def label(value: object) -> str:
@@ -219,10 +233,6 @@ def _luminance(shade: np.ndarray) -> float:
     """Relative luminance of an sRGB colour, from 0 to 1 (WCAG 2)."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shade[:3]]
     return float(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
-
-
-def _sorted(column: pd.Series) -> pd.Index:
-    return pd.Index(column.drop_duplicates().sort_values(), name=column.name)
 
 
 def _hashable(value: object) -> object:

@@ -17,13 +17,18 @@ from sweeper.store import Store
 from sweeper.study import bounds
 from sweeper.trials import Trial, enumerate_trials
 from trainables import config, preflight
+from trainables.checks import nearest
 from trainables.config import TrialConfig
 from trainables.data.datasets import DataError
 from trainables.preflight import Prospect
+from trainables.reported import reported_by
 from trainables.streams import stream_key
 
 FIRST_SHARE = 9
 """Where a search has no pruner of its own and is asked for one, its first rung is at the epochs by this."""
+
+OF_EVERY_ROW = ("seconds", "epochs_run")
+"""Numbers that every row has beside its metrics."""
 
 
 def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
@@ -124,10 +129,16 @@ def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys:
     """SpecError where trials do not report the metric that says which is best, or lack what a heatmap shows.
 
     Tables and trajectories do without what these trials lack: a method may have no posterior, a data set few classes.
+    A metric that no trial of any method reports is refused there, too.
     """
     for metric in (headline, *(heatmap.metric for heatmap in sweep.heatmaps)):
         if metric.name not in metrics:
             raise SpecError(f"these trials do not report {metric.name}; they report: {', '.join(metrics)}")
+    for name in (*sweep.shown, *(metric for pair in sweep.correlations for metric in pair)):
+        if name not in (*metrics, *OF_EVERY_ROW) and name not in reported_by():
+            raise SpecError(
+                f"no method reports {name}{nearest(name, reported_by())}; these trials report: {', '.join(metrics)}"
+            )
     for heatmap in sweep.heatmaps:
         for axis in (heatmap.rows, heatmap.columns):
             if axis not in keys:

@@ -25,12 +25,12 @@ DONE = ("finished", "diverged", "pruned")
 
 
 class Progress:
-    """A context manager: tell it what starts and what ends, and it shows it. `done` trials were in the store before."""
+    """A context manager: tell it what starts and what ends, and it shows it."""
 
     def __init__(
         self,
         total: int,
-        done: int,
+        before: Mapping[str, int],
         metric: str,
         direction: Literal["maximize", "minimize"],
         label: str,
@@ -40,8 +40,10 @@ class Progress:
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`where` names the row's columns that say where the best value is; `cohorts` are those of this run."""
-        self.total, self.before, self.metric, self.direction, self.label = total, done, metric, direction, label
+        """`before`: trials that the store had before, by status; those that failed are trained again. `where` names the
+        row's columns that say where the best value is; `cohorts` are those of this run."""
+        self.total, self.metric, self.direction, self.label = total, metric, direction, label
+        self._before = Counter({status: before.get(status, 0) for status in DONE})
         self.where, self.cohorts = tuple(where), cohorts
         self._console = console or Console(file=sys.stdout, highlight=False)
         self._clock, self._begun, self._printed = clock, clock(), -math.inf
@@ -112,7 +114,7 @@ class Progress:
             if row.get("status") == "pruned":
                 continue
             if isinstance(value, int | float) and math.isfinite(value) and self._better(float(value)):
-                names = [name for name in self.where if row.get(name) is not None] or ["trial_id"]
+                names = [name for name in self.where if _known(row.get(name))] or ["trial_id"]
                 self._best = float(value), ", ".join(f"{name}={_short(row.get(name))}" for name in names)
 
     def line(self, text: str) -> None:
@@ -122,7 +124,12 @@ class Progress:
     @property
     def done(self) -> int:
         """Trials with a result, in this run or before."""
-        return self.before + sum(status in DONE for status in self._status.values())
+        return sum(self.counts[status] for status in DONE)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Trials with a row by status, those of before included: what the summary at the end counts."""
+        return self._before + Counter(self._status.values())
 
     @property
     def seconds_left(self) -> float | None:
@@ -131,7 +138,7 @@ class Progress:
         trained = ended + self.running_cohorts.trials_trained(since_first=True)
         if not trained:
             return None
-        left = self.total - self.before - ended - self.running_cohorts.trials_trained(since_first=False)
+        left = self.total - self._before.total() - ended - self.running_cohorts.trials_trained(since_first=False)
         return (self._clock() - self._begun) / trained * max(0.0, left)
 
     def _better(self, value: float) -> bool:
@@ -146,12 +153,12 @@ class Progress:
 
     def _facts(self) -> list[tuple[str, str, str]]:
         """(name, value, colour) of what there is to say beside how many are done."""
-        counts = Counter(self._status.values())
+        counts = self.counts
         facts = [("running", str(self._running), "cyan" if self._running else "")]
         facts += [
             (name, str(counts[name]), colour)
-            for name, colour in (("pruned", ""), ("diverged", "yellow"), ("failed", "red"))
-            if counts[name]
+            for name, colour in (("finished", ""), ("pruned", ""), ("diverged", "yellow"), ("failed", "red"))
+            if counts[name] and counts[name] < (counts.total() if name == "finished" else math.inf)
         ]
         if self.cohorts is not None:
             facts.append(("cohorts", f"{min(self._cohorts_done, self.cohorts)} of {self.cohorts}", ""))
@@ -207,6 +214,11 @@ class Progress:
         if self._best is not None:
             parts.append(f"best {self.metric} {_short(self._best[0])} at {self._best[1]}")
         self._console.print(Text(", ".join(parts)), soft_wrap=True)
+
+
+def _known(value: object) -> bool:
+    """Whether a row has this value; rows of other methods make a table's missing values NaN, or pandas' own null."""
+    return isinstance(value, bool | int | str) or (isinstance(value, float) and not math.isnan(value))
 
 
 def _short(value: object) -> str:

@@ -96,11 +96,13 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     remove_orphans(store, plan.name)
     rows = findings.rows_of(store.files, plan.name, plan.ids)
     comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
-    texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views)]
+    lost: list[str] = []
+    texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)]
     if isinstance(plan, SearchPlan):
         from sweeper import studies  # here: it imports Optuna
 
         texts.append(studies.show(plan, store.files))
+        lost = studies.all_diverged(plan)
     print("\n\n".join(filter(None, texts)))
     counts = rows["status"].value_counts().to_dict()
     print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
@@ -108,7 +110,11 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
         if shown:
             print(f"{kind}: {store.files.shown}/{kind}/{plan.views}")
-    return EXIT_OK if len(rows) == plan.total and "failed" not in counts else EXIT_FAILED
+    if lost:
+        print(
+            f"error: all trials of {plan.name} diverged in study {', '.join(lost)}: nothing was found", file=sys.stderr
+        )
+    return EXIT_OK if len(rows) == plan.total and "failed" not in counts and not lost else EXIT_FAILED
 
 
 def _train(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> None:
@@ -127,7 +133,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
         parts = legs(request, plan, store, site(address, request.data, stopping, _say), address)
         progress = Progress(
             total=plan.total,
-            done=plan.total - plan.left,
+            before=plan.counts,
             metric=plan.headline.name,
             direction=plan.headline.better,
             label=f"{plan.name} ({plan.label})",
@@ -195,8 +201,13 @@ def _say(line: str) -> None:
 
 
 def _list() -> int:
+    """The sweeps that can be read; what is wrong with another is a line on standard error."""
     for name in spec.names():
-        sweep = spec.find(name)
+        try:
+            sweep = spec.find(name)
+        except SpecError as error:
+            print(f"error: {error}", file=sys.stderr)
+            continue
         sizes = ", ".join(f"{preset} ({space.count} trials)" for preset, space in sweep.presets.items())
         print(f"{name}: {sweep.about}\n  presets: {sizes}")
     return EXIT_OK

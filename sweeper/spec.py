@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from sweeper.grid import Grid, Grids, SpecError, Value, unknown
@@ -20,6 +22,8 @@ __all__ = [
 
 Space = Grid | Grids | Search | Searches
 """What a preset holds."""
+LONGEST = 400
+"""Letters of why a sweep's file cannot be read, at most."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Heatmap:
     rows: str
     columns: str
     published: Mapping[str, Mapping[tuple[Any, Any], float]] = field(default_factory=dict)
-    """Preset -> (row value, column value) -> the paper's figure."""
+    """Preset -> (row value, column value) -> the paper's figure, in percent where the metric is `percent`."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,10 @@ class Sweep:
     """Pairs of searched keys: the objective of a search over them."""
 
     def __post_init__(self) -> None:
+        for name, space in self.presets.items():
+            if not isinstance(space, Space):
+                kind = type(space).__name__
+                raise SpecError(f"preset {name!r} must be a Grid, Grids, Search or Searches, but is of type {kind}")
         grids = any(isinstance(space, Grid | Grids) for space in self.presets.values())
         if not self.presets or (grids and not (self.heatmaps or self.tables)):
             raise SpecError("a sweep must have at least one preset, and for grids one heatmap or table")
@@ -177,8 +185,34 @@ def names() -> list[str]:
 
 
 def find(name: str) -> Sweep:
-    """The sweep of that name. SpecError if there is none."""
+    """The sweep of that name. SpecError, one line, if there is none, or if its file cannot be used."""
     if name not in names():
         raise SpecError(unknown("sweep", name, names()))
-    sweep: Sweep = importlib.import_module(f"search_spaces.{name}").SWEEP
+    try:
+        module = importlib.import_module(f"search_spaces.{name}")
+    except (Exception, SystemExit) as error:
+        raise SpecError(f"sweep '{name}' cannot be read: {_reason(error)}") from error
+    sweep = getattr(module, "SWEEP", None)
+    if not isinstance(sweep, Sweep):
+        defined = f"defines SWEEP of type {type(sweep).__name__}" if hasattr(module, "SWEEP") else "defines none"
+        raise SpecError(
+            f"sweep '{name}' cannot be read: search_spaces/{name}.py must define SWEEP, a sweeper.spec.Sweep, but "
+            f"{defined}"
+        )
     return sweep
+
+
+def _reason(error: BaseException) -> str:
+    """Where in `search_spaces` an import failed, and why, in one line."""
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        frames.append((error.filename or "", error.lineno))
+    inside = [(Path(file), line) for file, line in frames if Path(file).parent in _folders()]
+    where = f"search_spaces/{inside[-1][0].name}, line {inside[-1][1]}: " if inside else ""
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    kind = "" if isinstance(error, SpecError) else f"{type(error).__name__}: "
+    return f"{where}{kind}{' '.join(text.split())}"[:LONGEST]
+
+
+def _folders() -> list[Path]:
+    return [Path(folder) for folder in importlib.import_module("search_spaces").__path__]

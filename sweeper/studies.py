@@ -113,6 +113,15 @@ def show(plan: SearchPlan, files: Files) -> str:
     return "\n\n".join(texts)
 
 
+def all_diverged(plan: SearchPlan) -> list[str]:
+    """Names of the studies all of whose trials diverged: they have found nothing."""
+    return [
+        course.study.name
+        for course in plan.waves.courses
+        if len(course.statuses) == course.study.search.trials and set(course.statuses.values()) == {"diverged"}
+    ]
+
+
 def _courses(
     studies: Sequence[Study],
     ends: Mapping[str, Sequence[TrialConfig]],

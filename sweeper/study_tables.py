@@ -16,11 +16,13 @@ from sweeper.metric import Metric
 from sweeper.search import WARM
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
+DIVERGED = "diverged"
+"""The state of a trial whose row says so, which Optuna knows as pruned or failed."""
 BEYOND = "beyond"
 FAR = 10.0
 """Interquartile ranges from the nearer quartile, beyond which a value is cut."""
-LEAST = 4
-"""Complete trials below which no importance is told."""
+LEAST = 20
+"""Complete trials below which neither importances nor contours are told: they would be noise."""
 TREES = {"n_trees": 32, "max_depth": 6, "seed": 0}
 """Of the forest that importances are read from: 0.2 s for 256 trials. More, or deeper ones, order parameters no better;
 PED-ANOVA, Optuna's default, takes 5 ms, but where TPE chose the trials its order has little to do with the truth."""
@@ -28,7 +30,7 @@ PED-ANOVA, Optuna's default, takes 5 ms, but where TPE chose the trials its orde
 
 def tabulate(study: optuna.Study, objectives: Sequence[Metric]) -> pd.DataFrame:
     """One row for each finished trial: number, trial_id, state, warm, step (of its last report), its parameters, the
-    objectives, and for each of these the best so far of complete trials.
+    objectives, and for each of these the best so far of complete trials. States: complete, pruned, diverged, failed.
 
     A pruned trial has its last report for the objective. Numbers stay numbers, choices of several types become text.
     """
@@ -36,7 +38,7 @@ def tabulate(study: optuna.Study, objectives: Sequence[Metric]) -> pd.DataFrame:
     columns: dict[str, pd.Series] = {
         "number": pd.Series([trial.number for trial in trials], dtype="int64"),
         "trial_id": pd.Series([trial.user_attrs.get("trial_id") for trial in trials], dtype="str"),
-        "state": pd.Series([STATES[trial.state] for trial in trials], dtype="str"),
+        "state": pd.Series([_state(trial) for trial in trials], dtype="str"),
         "warm": pd.Series([bool(trial.user_attrs.get(WARM)) for trial in trials], dtype="bool"),
         "step": pd.Series([trial.last_step for trial in trials], dtype="Int64"),
     }
@@ -94,8 +96,9 @@ def beyond(study: optuna.Study) -> int:
 def weigh(study: optuna.Study) -> dict[str, float]:
     """Parameter -> its share of the variance of the one objective (fANOVA), descending; they add to 1.
 
-    Empty where that cannot be said: with few trials, one parameter, or values that are all the same. Parameters are
-    taken as they are searched, those of log distributions by their logarithms. Equal studies, equal numbers.
+    Empty where that cannot be said: with fewer than LEAST complete trials, one parameter, or values that are all the
+    same. Parameters are taken as they are searched, those of log distributions by their logarithms. Equal studies,
+    equal numbers.
     """
     keys = varied(study)
     trials = [trial for trial in complete(study) if set(keys) <= set(trial.params)]
@@ -167,6 +170,10 @@ def _values(trial: FrozenTrial, objectives: int) -> list[float]:
     if trial.state == TrialState.PRUNED and trial.last_step is not None:
         return [trial.intermediate_values[trial.last_step]] * objectives
     return list(trial.values) if trial.values else [math.nan] * objectives
+
+
+def _state(trial: FrozenTrial) -> str:
+    return DIVERGED if trial.user_attrs.get("status") == DIVERGED else STATES[trial.state]
 
 
 def _typed(values: Sequence[Any]) -> pd.Series:

@@ -18,6 +18,8 @@ from sweeper.files import Files
 from sweeper.heatmap import label
 from sweeper.metric import Metric
 from sweeper.study_tables import (
+    DIVERGED,
+    LEAST,
     STATES,
     beyond,
     complete,
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 KINDS = ("importance", "parallel", "history", "contour", "pareto")
 """What the names of pictures begin with."""
+SAID = (*STATES.values(), DIVERGED)
+"""States of trials in the order in which they are counted, complete first."""
 SHOWN = 7
 """Trials of a front in the terminal."""
 Weights = Mapping[str, Mapping[str, float]]
@@ -52,8 +56,9 @@ def write(
     """Write trials.parquet, front.parquet, importance.parquet and the pictures; returns a few lines for the terminal.
 
     With several objectives there is a picture for each, its name suffixed by the metric. A picture that the trials do
-    not suffice for is left out, and an old one is deleted. `contours`: pairs of parameters; where the study has none
-    of them, the two most important numbers. StoreError if the store refuses; nothing else is raised.
+    not suffice for is left out, and an old one is deleted: importances and contours take LEAST complete trials.
+    `contours`: pairs of parameters; where the study has none of them, the two most important numbers. StoreError if the
+    store refuses; nothing else is raised.
     """
     trials = tabulate(study, objectives)
     said = count(trials)
@@ -66,7 +71,7 @@ def write(
         for name, drawn, draw in _wanted(whole, ones, weights, contours):
             cut = f"; {beyond(drawn)} worse than shown" if beyond(drawn) else ""
             try:  # Optuna's figures are experimental: none of them is worth a search
-                pictures[f"{name}.png"] = figures.png(draw(), title, said + cut)
+                pictures[f"{name}.png"] = figures.png(draw(), title, drawn_from(drawn, trials) + cut)
             except Exception as error:
                 failures.append(f"no {name}.png: {type(error).__name__}: {' '.join(str(error).split())[:100]}")
 
@@ -80,16 +85,23 @@ def write(
     for name in files.list(folder):
         if name.endswith(".png") and name.startswith(KINDS) and name not in pictures:
             files.delete(f"{folder}/{name}")
-    champions = _champions(front, objectives, parameters(study))
-    return "\n".join([f"{title}, {said}", *champions, *_mattered(weights), *failures])
+    champions = _champions(front, trials, objectives, parameters(study))
+    return "\n".join([f"{title}, {said}", *champions, *_mattered(weights), *_too_few(ones), *failures])
 
 
 def count(trials: pd.DataFrame) -> str:
     """How many trials, by state."""
     states, earlier = trials["state"].value_counts(), int(trials["warm"].sum())
-    parts = ", ".join(f"{states[state]} {state}" for state in STATES.values() if state in states)
+    parts = ", ".join(f"{states[state]} {state}" for state in SAID if state in states)
     whole = f"{len(trials)} trial{'s' if len(trials) != 1 else ''}{f' ({earlier} earlier)' if earlier else ''}"
     return f"{whole}: {parts}" if parts else whole
+
+
+def drawn_from(drawn: optuna.Study, trials: pd.DataFrame) -> str:
+    """How many complete trials a picture shows, and which it leaves out."""
+    whole, states = len(complete(drawn)), trials["state"].value_counts()
+    others = ", ".join(f"{states[state]} {state}" for state in SAID[1:] if state in states)
+    return f"{whole} complete trial{'s' if whole != 1 else ''}" + (f"; left out: {others}" if others else "")
 
 
 def _wanted(
@@ -109,7 +121,7 @@ def _wanted(
         yield f"history{suffix}", one, partial(figures.history, one, _label(metric))
         if keys:
             yield f"parallel{suffix}", one, partial(figures.parallel, one, keys, _label(metric))
-        if len({trial.value for trial in complete(one)}) > 1:
+        if len(complete(one)) >= LEAST and len({trial.value for trial in complete(one)}) > 1:
             best = [key for key in mine if numeric(one, key)][:2]
             asked = [pair for pair in contours if set(pair) <= set(keys) and len(set(pair)) == 2]
             for pair in asked or ([(best[0], best[1])] if len(best) == 2 else []):
@@ -126,10 +138,13 @@ def _long(weights: Weights) -> pd.DataFrame:
     return table.astype({"objective": "str", "parameter": "str", "importance": "float64"})
 
 
-def _champions(front: pd.DataFrame, objectives: Sequence[Metric], keys: Sequence[str]) -> list[str]:
+def _champions(
+    front: pd.DataFrame, trials: pd.DataFrame, objectives: Sequence[Metric], keys: Sequence[str]
+) -> list[str]:
     """The best trial, or the front as a table of ten lines at most."""
     if front.empty:
-        return ["no trial is complete yet"]
+        lost = len(trials) > 0 and (trials["state"] == DIVERGED).all()
+        return [f"all {len(trials)} trials diverged, so none is best" if lost else "no trial is complete yet"]
     front = front.sort_values(objectives[0].name, ascending=objectives[0].better == "minimize")
     trials = zip(front["number"], front["warm"], strict=True)
     cells = {"trial": [f"{number}{' (earlier)' if warm else ''}" for number, warm in trials]}
@@ -154,6 +169,15 @@ def _mattered(weights: Weights) -> list[str]:
     }
     parts = told.values() if len(weights) == 1 else [f"for {name} {part}" for name, part in told.items()]
     return [f"importance: {'; '.join(parts)}"] if told else []
+
+
+def _too_few(ones: Mapping[Metric, optuna.Study]) -> list[str]:
+    """Why there is no importance and no contour, where there are some complete trials, but too few."""
+    counts = [len(complete(one)) for one in ones.values()]
+    if not 0 < min(counts) < LEAST:
+        return []
+    are = "is" if min(counts) == 1 else "are"
+    return [f"no importance and no contours: they take {LEAST} complete trials, but there {are} {min(counts)}"]
 
 
 def _label(metric: Metric) -> str:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from sweeper.heatmap import NOTHING, Direction, best, label, number, pivot
+from sweeper.cells import Direction, best, pivot
+from sweeper.heatmap import NOTHING, label, number
 
 
 def breakdown(rows: pd.DataFrame, metric: str, direction: Direction, axes: tuple[str, str], by: str) -> pd.DataFrame:

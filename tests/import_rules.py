@@ -27,4 +27,5 @@ LOOP = (
     "trainables.optimiser", "trainables.fuse", "trainables.measure", "trainables.data", "trainables.evaluation",
     "trainables.cohort", "trainables.checkpoint", "trainables.schedule", "trainables.population",
     "trainables.catalog", "trainables.networks", "trainables.saving", "trainables.limits", "trainables.watch",
+    "trainables.metrics",
 )  # fmt: skip

@@ -24,7 +24,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper": Rule(),
     "sweeper.grid": Rule(never=PLANNING),
-    "sweeper.metric": Rule(may=("sweeper.grid",), never=PLANNING),
+    "sweeper.metric": Rule(may=("sweeper.grid", "trainables.metrics"), never=PLANNING),
     "sweeper.rules": Rule(may=("sweeper.grid",), never=PLANNING),
     "sweeper.study": Rule(may=("optuna.distributions", *STUDY[:3]), never=PLANNING),
     "sweeper.spec": Rule(may=("search_spaces", *STUDY), never=PLANNING),
@@ -91,15 +91,22 @@ TABLE: Mapping[str, Rule] = {
         never=("ray", "torch", "trainables"),
     ),
     "sweeper.orphans": Rule(may=("sweeper.folder", *STORAGE[3:4]), never=("ray", "torch", "trainables")),
+    "sweeper.cells": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
+    "sweeper.colour_scale": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
     "sweeper.heatmap": Rule(
-        may=("pandas", "numpy", "matplotlib", "sweeper.spec", *STORAGE[:4]), never=("ray", "torch", "trainables")
+        may=(
+            *("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.cells", "sweeper.colour_scale"),
+            *STORAGE[:4],
+        ),
+        never=("ray", "torch", "trainables"),
     ),
     "sweeper.summary": Rule(
-        may=("pandas", "numpy", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")
+        may=("pandas", "numpy", "sweeper.spec", "sweeper.cells", *STORAGE[:5]), never=("ray", "torch", "trainables")
     ),
     "sweeper.tables": Rule(may=("pandas", "numpy", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")),
+    "sweeper.curve_labels": Rule(may=("matplotlib", "sweeper.heatmap"), never=("ray", "torch", "trainables")),
     "sweeper.curves": Rule(
-        may=("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.tables", *STORAGE[:5]),
+        may=("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.tables", "sweeper.curve_labels", *STORAGE[:5]),
         never=("ray", "torch", "trainables"),
     ),
     "sweeper.trajectory": Rule(
@@ -141,7 +148,10 @@ TABLE: Mapping[str, Rule] = {
         may=(*PLAN, *STUDY, "sweeper.changes", "sweeper.waves", *STORAGE[:2]), never=("torch", "ray", "trainables")
     ),
     "sweeper.prepare": Rule(
-        may=("sweeper", *(f"trainables.{it}" for it in ("config", "preflight", "streams", "data.datasets"))),
+        may=(
+            "sweeper",
+            *(f"trainables.{it}" for it in ("checks", "config", "preflight", "reported", "streams", "data.datasets")),
+        ),
         never=("ray", *METHOD),
     ),
     "sweeper.studies": Rule(
@@ -219,6 +229,8 @@ TABLE: Mapping[str, Rule] = {
         never=(*LAUNCHERS, "trainables.methods"),
     ),
     "trainables.watch": Rule(may=("trainables.contract",), never=LAUNCHERS),
+    "trainables.metrics": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.reported": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.preflight": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.cohort": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.streams": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),

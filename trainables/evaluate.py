@@ -24,12 +24,13 @@ from trainables.data.views import normalise, scale_pixels
 from trainables.evaluation import anomaly, knn, ood, posterior, probes
 from trainables.evaluation.anomaly import Floats
 from trainables.fuse import Stack
+from trainables.metrics import FAMILIES
 from trainables.peers import ALONE, Peers
 from trainables.streams import generator
 
 BATCH = 256
 """Images evaluated at a time; fixed, because the noise of sampled scores is drawn for each such batch."""
-MAY_BE_UNDEFINED = frozenset({"var_cv"})
+MAY_BE_UNDEFINED = frozenset(name for name, family in FAMILIES.items() if family.may_be_undefined)
 """Metrics that a sound member may lack; any other that is not a number says that the member has diverged."""
 TOP = 5
 """A probe's guesses beside the first, where there are more classes."""

@@ -120,7 +120,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     with connected(None) as scratch, Path(os.devnull).open("w") as nothing:
         from rich.console import Console
 
-        progress = Progress(plan.total, 0, "auroc_joint", "maximize", "scale", console=Console(file=nothing))
+        progress = Progress(plan.total, {}, "auroc_joint", "maximize", "scale", console=Console(file=nothing))
         listener = Meter(store_of, plan.name, columns, feed, progress, code_version()).told(plan.total)
         begun = time.perf_counter()
         dispatch.dispatch(

@@ -6,15 +6,17 @@ import pickle
 import socket
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 from urllib.error import URLError
 
 import pytest
 
-from sweeper import run
+from sweeper import run, spec
 from sweeper.schema import Columns
+from sweeper.spec import Metric, Table, Trajectory
 from sweeper.store import Store
 from tests.cifar_files import write_cifar10
 from tests.folder_files import write_imagenet
@@ -219,6 +221,19 @@ def test_a_store_that_is_no_place(bench: Bench, uri: str) -> None:
 
 def test_an_empty_store_is_not_the_working_folder(bench: Bench) -> None:
     assert bench.refuse("--store", "").error == "--store must name a folder, but got ''"
+
+
+@pytest.mark.parametrize("where", ["tables", "trajectories", "correlations"])
+def test_a_metric_that_no_method_reports(where: str, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, metrics = spec.find("anomaly_grid"), (Metric("auroc_joint", "maximize"), Metric("posterior_entrop"))
+    views: dict[str, Any] = {
+        "tables": (Table("t", ("nu",), metrics),),
+        "trajectories": (Trajectory("t", metrics, ("nu",)),),
+        "correlations": (("auroc_joint", "posterior_entrop"),),
+    }
+    monkeypatch.setattr(spec, "find", lambda name: replace(sweep, **{where: views[where]}))
+    message = "no method reports posterior_entrop (did you mean 'posterior_entropy'?); these trials report: loss, "
+    assert bench.refuse().error.startswith(message)
 
 
 def test_an_axis_of_the_heatmap_may_be_one_value(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,7 +53,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.store, self.out = Store(folder), io.StringIO()
         console = Console(file=self.out, highlight=False, width=200)
-        self.progress = Progress(3, 0, "auroc", "maximize", "grid", console=console)
+        self.progress = Progress(3, {}, "auroc", "maximize", "grid", console=console)
         self.store.prepare("grid", COLUMNS)
         self.feed = Queue(COHORTS)
         self.now = 0.0

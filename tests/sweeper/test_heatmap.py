@@ -1,11 +1,14 @@
 import math
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
+from sweeper.cells import best, pivot
 from sweeper.files import Files
-from sweeper.heatmap import best, draw, label, number, pivot, write
+from sweeper.heatmap import draw, label, number, write
 
 AXES = ("beta", "nu")
 
@@ -62,16 +65,47 @@ def test_an_unknown_column_is_named(rows):
         pivot(rows, "auroc", ("beta", "eta"))
 
 
+def lines_above(figure: Figure) -> list[str]:
+    """From top to bottom."""
+    return [text.get_text() for text in sorted(figure.texts, key=lambda text: -text.get_position()[1])]
+
+
+def test_shares_are_shown_in_percent_where_the_metric_says_so(tmp_path, rows):
+    figure = draw(pivot(rows, "auroc", AXES), "auroc", "maximize", AXES, percent=True)
+    assert {"81.50", "± 1.29"} <= {text.get_text() for text in figure.axes[0].texts}
+    assert figure.axes[1].get_ylabel().startswith("auroc (%)") and "best 81.50 ± 1.29 at" in lines_above(figure)[1]
+    low, high = figure.axes[0].images[0].get_clim()
+    assert 50 < low < 53 and 81 < high < 83
+    cells = write(Files(tmp_path), "g", rows, "auroc", "maximize", AXES, percent=True, published={(1.0, 3.0): 90.3})
+    assert cell(cells, 1.0, 3.0)[["mean", "published"]].tolist() == pytest.approx([0.815, 0.903]), "as shares"
+
+
+def test_lines_above_the_grid_do_not_overlap(rows):
+    rows["auroc"] = 0.9 + 0.01 * rows["class"]
+    figure = draw(pivot(rows, "auroc", AXES), "auroc", "maximize", AXES, about="grid (digits)")
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in sorted(figure.texts, key=lambda text: -text.get_position()[1])]
+    assert len(boxes) == 4 and all(below.y1 <= above.y0 for above, below in pairwise(boxes))
+    assert boxes[-1].y0 >= figure.axes[0].get_window_extent().y1 and boxes[0].y1 <= figure.bbox.y1
+
+
+def test_one_trial_a_cell_says_that_noise_is_not_known(rows):
+    figure = draw(pivot(rows[rows["class"] == 0], "auroc", AXES), "auroc", "maximize", AXES)
+    assert lines_above(figure)[-1] == "one trial a cell, so what differences are noise is not known"
+
+
 def test_the_figure_says_what_it_shows(rows):
     cells = pivot(rows[~((rows["beta"] == 0) & (rows["nu"] == 0.5))], "auroc", AXES)
     cells["published"] = [0.903 if (b, n) == (1.0, 3.0) else np.nan for b, n in zip(cells.beta, cells.nu, strict=True)]
-    figure = draw(cells, "auroc", "maximize", AXES, over="classes")
+    figure = draw(cells, "auroc", "maximize", AXES, over="classes", about="grid (digits), data set digits")
     grid = figure.axes[0]
     texts = [text.get_text() for text in grid.texts]
     assert {"0.815", "± 0.013", "paper 0.903", "\N{EN DASH}"} <= set(texts)
-    assert [t.get_text() for t in figure.texts] == [
-        "auroc, mean of 4 classes ± standard deviation",
+    assert lines_above(figure) == [
+        "auroc, mean of 4 classes",
+        "grid (digits), data set digits",
         "best 0.815 ± 0.013 at beta=1.0, nu=3.0",
+        "in a cell: standard deviation 0.013, standard error of its mean 0.0065 (medians)",
     ]
     assert [t.get_text() for t in grid.get_xticklabels()] == ["0.5", "3.0", "∞"]
     assert (grid.get_xlabel(), grid.get_ylabel()) == ("nu", "beta") and len(grid.patches) == 2

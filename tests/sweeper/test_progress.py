@@ -1,6 +1,7 @@
 import io
 import math
 
+import pandas as pd
 import pytest
 from rich.console import Console
 from rich.text import Text
@@ -18,7 +19,14 @@ class Clock:
 def make(terminal: bool = False, **more) -> tuple[Progress, io.StringIO, Clock]:
     out, clock = io.StringIO(), Clock()
     console = Console(file=out, force_terminal=terminal, width=110, highlight=False)
-    settings = {"total": 10, "done": 2, "metric": "auroc", "direction": "maximize", "label": "grid", **more}
+    settings = {
+        "total": 10,
+        "before": {"finished": 2},
+        "metric": "auroc",
+        "direction": "maximize",
+        "label": "grid",
+        **more,
+    }
     return Progress(**settings, console=console, clock=clock), out, clock
 
 
@@ -60,7 +68,7 @@ def test_plain_lines_grow_rarer_in_a_long_run():
 
 
 def test_time_left_is_from_the_rate_of_this_run():
-    progress, _, clock = make(total=10, done=6)
+    progress, _, clock = make(total=10, before={"finished": 6})
     with progress:
         assert progress.seconds_left is None
         clock.now += 30
@@ -105,6 +113,27 @@ def test_best_follows_the_direction_and_skips_what_is_no_number(direction, expec
     assert f"best auroc {expected} at trial_id=" in out.getvalue().splitlines()[-1]
 
 
+def test_counts_are_those_of_all_rows_as_in_the_summary() -> None:
+    """What was in the store before counts by its status; what had failed is trained again, so only its new row does."""
+    before = {"finished": 3, "pruned": 2, "diverged": 1, "failed": 1, "to run": 3}
+    progress, out, _ = make(before=before)
+    with progress:
+        progress.finished(rows(0.5, start=0) + rows(None, status="diverged", start=1))
+        progress.finished(rows(None, status="failed", start=2) + rows(0.5, status="pruned", start=3))
+    assert progress.counts == {"finished": 4, "pruned": 3, "diverged": 2, "failed": 1} and progress.done == 9
+    assert "9 of 10 trials, finished 4, pruned 3, diverged 2, failed 1, " in out.getvalue().splitlines()[-1]
+
+
+def test_a_key_that_the_method_lacks_is_not_where_the_best_is() -> None:
+    """In the rows of several methods it is NaN, or pandas' null."""
+    table = pd.DataFrame({"trial_id": ["a", "b"], "auroc": [0.9, 0.5], "ema": [None, 0.99], "tau": [0.2, None]})
+    table["queue"] = pd.array([None, 512], dtype="Int64")
+    progress, out, _ = make(where=("ema", "tau", "queue"))
+    with progress:
+        progress.seen(table.to_dict("records"))
+    assert out.getvalue().splitlines()[-1].endswith("best auroc 0.9 at tau=0.2")
+
+
 def test_running_never_falls_below_none():
     progress, out, clock = make()
     with progress:
@@ -146,7 +175,7 @@ def test_an_error_leaves_the_terminal_and_passes_on():
 
 
 def test_nothing_to_do_is_all_done():
-    progress, out, _ = make(total=0, done=0, terminal=True)
+    progress, out, _ = make(total=0, before={}, terminal=True)
     with progress:
         pass
     assert "0 of 0 trials" in Text.from_ansi(out.getvalue()).plain

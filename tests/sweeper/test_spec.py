@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import search_spaces
-from sweeper import spec
+from sweeper import run, spec
 from sweeper.grid import SpecError
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table, Trajectory
 
@@ -124,6 +126,69 @@ def test_modules_that_begin_with_an_underscore_are_no_sweeps(tmp_path: Path, mon
     assert spec.names() == ["mine"]
     with pytest.raises(SpecError, match=r"^no sweep '_shared'; there are: mine$"):
         spec.find("_shared")
+
+
+BROKEN = {
+    "syntax": ("SWEEP = (", r"search_spaces/syntax\.py, line 1: SyntaxError: '\(' was never closed"),
+    "imports": ("\nimport no_such_module", r"search_spaces/imports\.py, line 2: ModuleNotFoundError: No module named "),
+    "raises": ("x = 1\ny = x / 0", r"search_spaces/raises\.py, line 2: ZeroDivisionError: division by zero$"),
+    "leaves": ("raise SystemExit(3)", r"search_spaces/leaves\.py, line 1: SystemExit: 3$"),
+    "refused": (
+        "from sweeper.spec import Metric\nKNN = Metric('knn_z', 'max')",
+        r"search_spaces/refused\.py, line 2: the direction of a metric must be 'maximize', 'minimize' or None, "
+        "but knn_z has 'max'$",
+    ),
+    "empty": ("", r"search_spaces/empty\.py must define SWEEP, a sweeper\.spec\.Sweep, but defines none$"),
+    "wrong": ("SWEEP = {}", r"search_spaces/wrong\.py must define SWEEP, .*, but defines SWEEP of type dict$"),
+}
+"""Name of a sweep -> its file, and what is said of it."""
+
+
+@pytest.fixture
+def folder_of_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in the place of `search_spaces`; what is imported from it is forgotten."""
+    monkeypatch.setattr(search_spaces, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    importlib.invalidate_caches()
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_makes_no_sweep_is_refused_in_one_line(name: str, folder_of_sweeps: Path) -> None:
+    text, reason = BROKEN[name]
+    (folder_of_sweeps / f"{name}.py").write_text(text)
+    with pytest.raises(SpecError, match=f"^sweep '{name}' cannot be read: {reason}") as refused:
+        spec.find(name)
+    assert "\n" not in str(refused.value)
+
+
+GOOD = """
+from sweeper.spec import Grid, Heatmap, Metric, Sweep
+SWEEP = Sweep(
+    "a good one", {"paper": Grid({}, {"beta": (1.0, 2.0)})}, (Heatmap(Metric("auroc", "maximize"), "a", "b"),)
+)
+"""
+
+
+def test_a_broken_sweep_spoils_neither_another_nor_the_list(
+    folder_of_sweeps: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder_of_sweeps / "a_broken.py").write_text("SWEEP = (")
+    (folder_of_sweeps / "good.py").write_text(GOOD)
+    assert spec.find("good").about == "a good one"
+    assert run.main(["--list"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "good: a good one\n  presets: paper (2 trials)\n"
+    assert err.startswith("error: sweep 'a_broken' cannot be read: search_spaces/a_broken.py, line 1: SyntaxError: ")
+    assert err.count("\n") == 1
+    assert run.main(["a_broken", "--plan"]) == 2
+
+
+def test_a_preset_is_a_grid_or_a_search() -> None:
+    with pytest.raises(
+        SpecError, match=r"^preset 'paper' must be a Grid, Grids, Search or Searches, but is of type dict$"
+    ):
+        sweep(presets={"paper": {"beta": (0.0, 1.0)}})
 
 
 def test_every_sweep_that_ships_is_found_by_its_name() -> None:

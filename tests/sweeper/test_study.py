@@ -10,6 +10,7 @@ from sweeper.spec import SpecError
 from sweeper.study import Search, Searches, bounds, within
 
 AUROC, LOSS = Metric("auroc", "maximize"), Metric("loss", "minimize")
+SPREAD = Metric("var_mean", "maximize")
 SPACE: dict[str, BaseDistribution] = {"beta": FloatDistribution(0.1, 2.0), "width": CategoricalDistribution([64, 128])}
 KEYS = {"vje": ("method", "dataset", "beta", "nu", "seed"), "simclr": ("method", "dataset", "tau", "seed")}
 
@@ -29,8 +30,11 @@ def search(**changes: Any) -> Search:
         ({"trials": 0}, "`trials >= 1` must hold"),
         ({"sampler": "tpo"}, "no sampler 'tpo' (did you mean 'tpe'?)"),
         ({"metric": ()}, "must have an objective"),
-        ({"metric": Metric("auroc")}, "has a direction, but auroc has none"),
-        ({"metric": (AUROC, replace(AUROC, direction="minimize"))}, "to be both maximized and minimized"),
+        (
+            {"metric": Metric("auroc")},
+            "metric 'auroc' needs a direction because trials are ranked by it; write Metric(",
+        ),
+        ({"metric": (SPREAD, replace(SPREAD, direction="minimize"))}, "to be both maximized and minimized"),
         ({"metric": (AUROC, AUROC)}, "objectives must differ, but auroc is there twice"),
         ({"metric": (AUROC, LOSS), "sampler": "cmaes"}, "cmaes takes one objective"),
         ({"metric": (AUROC, LOSS), "pruner": Halving(1)}, "ranks by one objective"),
@@ -64,10 +68,13 @@ def test_a_study_is_the_same_when_it_is_made_longer_and_another_when_anything_el
         search(pruner=Halving(2)),
         search(space={"beta": FloatDistribution(0.1, 2.0, log=True)}),
         search(fixed={"method": "vje", "nu": 1.0}),
-        search(metric=replace(AUROC, direction="minimize")),
+        search(metric=SPREAD),
+        search(metric=replace(SPREAD, direction="minimize")),
     ]
     assert all(study.identity == first.identity for one in same for study in one.studies())
     assert all(study.identity != first.identity for one in others for study in one.studies())
+    up, down = (next(one.studies()).identity for one in others[-2:])
+    assert up != down
 
 
 def test_what_the_command_line_sets_is_searched_no_more() -> None:

@@ -44,7 +44,7 @@ def test_importances_are_shares_of_the_variance_where_a_log_parameter_is_taken_b
 
 
 def test_trials_of_another_range_are_weighed_with_the_others() -> None:
-    study = made(20, NLL)
+    study = made(35, NLL)
     other = {**SPACE, "lr": FloatDistribution(1e-6, 1e-2, log=True)}
     params = {"lr": 1e-6, "beta": 0.5, "width": 64, "act": "gelu", "nu": None}
     study.add_trial(optuna.trial.create_trial(value=9.0, params=params, distributions=other))

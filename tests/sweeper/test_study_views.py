@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 from sweeper import study_figures
 from sweeper.files import Files
 from sweeper.study_axes import logarithmic
-from sweeper.study_tables import read_in, weigh
+from sweeper.study_tables import LEAST, read_in, weigh
 from sweeper.study_views import write
 from tests.sweeper.studies import KNN, NLL, SECONDS, SPACE, WAYS, made, told
 
@@ -25,12 +25,12 @@ def pictures(folder: Path) -> set[str]:
 
 
 def test_one_objective_has_these_files(tmp_path: Path) -> None:
-    said = write(Files(tmp_path), "studies/s/all", "s / all", made(20, KNN), [KNN])
+    said = write(Files(tmp_path), "studies/s/all", "s / all", made(35, KNN), [KNN])
     folder = tmp_path / "studies/s/all"
     assert pictures(folder) == {"importance.png", "parallel.png", "history.png", "contour_lr_beta.png"}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.glob("*.png"))
     assert {path.name for path in folder.glob("*.parquet")} == {"trials.parquet", "front.parquet", "importance.parquet"}
-    assert said.splitlines()[0] == "s / all, 20 trials: 12 complete, 4 pruned, 4 failed"
+    assert said.splitlines()[0] == "s / all, 35 trials: 21 complete, 7 pruned, 7 failed"
     assert "%" in said.splitlines()[1] and len(said.splitlines()) == 3
 
 
@@ -75,11 +75,11 @@ def test_one_objective_has_the_best_trial_for_a_front_whatever_a_pruned_one_repo
 
 
 def test_the_same_study_has_the_same_importances(tmp_path: Path) -> None:
-    write(Files(tmp_path), "f", "s", made(25, NLL), [NLL])
+    write(Files(tmp_path), "f", "s", made(35, NLL), [NLL])
     table = pd.read_parquet(tmp_path / "f/importance.parquet")
     assert table.columns.tolist() == ["objective", "parameter", "importance"] and set(table["objective"]) == {"nll"}
     assert table["importance"].is_monotonic_decreasing and table["parameter"][0] == "lr"
-    assert dict(zip(table["parameter"], table["importance"], strict=True)) == weigh(made(25, NLL))
+    assert dict(zip(table["parameter"], table["importance"], strict=True)) == weigh(made(35, NLL))
 
 
 ONE = {"lr": SPACE["lr"]}
@@ -95,7 +95,8 @@ POOR: dict[str, tuple[optuna.Study, int, set[str]]] = {
     "constant": (told([0.5] * 9, SPACE), 1, LINES),
     "one parameter": (told([0.1, 0.2, 0.3, 0.4, 0.5], ONE), 1, LINES),
     "one choice": (told([0.1, 0.2, 0.3, 0.4, 0.5], FIXED), 1, {"history.png"}),
-    "no number": (told([0.1, 0.2, 0.3, 0.4, 0.5], TWO), 1, LINES | {"importance.png"}),
+    "few": (told([0.01 * number for number in range(LEAST - 1)], SPACE), 1, LINES),
+    "no number": (told([0.01 * number for number in range(LEAST)], TWO), 1, LINES | {"importance.png"}),
 }
 """Name -> a study, the trials on its front, and the pictures that it suffices for."""
 
@@ -117,6 +118,38 @@ def test_what_a_poor_study_does_not_suffice_for_is_left_out_and_deleted(case: st
     assert ("no trial is complete yet" in said) == (best == 0)
 
 
+def test_few_complete_trials_have_neither_importance_nor_contours_and_a_line_says_so(tmp_path: Path) -> None:
+    said = write(Files(tmp_path), "f", "s", made(20, KNN), [KNN], [("lr", "beta")])
+    assert pictures(tmp_path / "f") == LINES and pd.read_parquet(tmp_path / "f/importance.parquet").empty
+    assert said.splitlines()[-1] == "no importance and no contours: they take 20 complete trials, but there are 12"
+    assert "no importance" not in write(Files(tmp_path), "f", "s", made(35, KNN), [KNN])
+
+
+def test_pictures_say_how_many_trials_they_show_and_which_they_leave_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: set[str] = set()
+
+    def png(figure: object, title: str, text: str) -> bytes:
+        said.add(text)
+        return b""
+
+    monkeypatch.setattr(study_figures, "png", png)
+    write(Files(tmp_path), "f", "s", made(35, KNN), [KNN])
+    assert said == {"21 complete trials; left out: 7 pruned, 7 failed"}
+
+
+def test_a_study_all_of_whose_trials_diverged_says_so(tmp_path: Path) -> None:
+    study = told([0.0] * 5, SPACE, "pruned")
+    lost = optuna.create_study(direction="maximize")
+    for trial in study.trials:
+        trial.user_attrs["status"] = "diverged"
+        lost.add_trial(trial)
+    said = write(Files(tmp_path), "f", "s", lost, [KNN])
+    assert said.splitlines() == ["s, 5 trials: 5 diverged", "all 5 trials diverged, so none is best"]
+    assert set(pd.read_parquet(tmp_path / "f/trials.parquet")["state"]) == {"diverged"}
+
+
 def test_two_objectives_of_poor_studies_are_no_error(tmp_path: Path) -> None:
     for count in range(3):
         said = write(Files(tmp_path), "f", "s", made(count, KNN, SECONDS), [KNN, SECONDS])
@@ -125,7 +158,7 @@ def test_two_objectives_of_poor_studies_are_no_error(tmp_path: Path) -> None:
 
 
 def test_asked_for_contours_are_drawn_as_far_as_the_study_has_them(tmp_path: Path) -> None:
-    study = made(12, NLL)
+    study = made(35, NLL)
     write(Files(tmp_path), "f", "s", study, [NLL], [("nu", "act"), ("beta", "width"), ("absent", "lr")])
     assert {name for name in pictures(tmp_path / "f") if name.startswith("contour")} == {
         "contour_nu_act.png",
@@ -173,7 +206,7 @@ def test_a_picture_that_cannot_be_drawn_costs_no_other(tmp_path: Path, monkeypat
         raise ValueError("no\nway")
 
     monkeypatch.setattr(study_figures, "history", broken)
-    said = write(Files(tmp_path), "f", "s", made(10, NLL), [NLL])
+    said = write(Files(tmp_path), "f", "s", made(35, NLL), [NLL])
     assert said.splitlines()[-1] == "no history.png: ValueError: no way"
     assert {"parallel.png", "importance.png"} < pictures(tmp_path / "f") and not pyplot.get_fignums()
 

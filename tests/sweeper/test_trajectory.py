@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import LineCollection, PolyCollection
 
-from sweeper.curves import draw, spread
+from sweeper.curve_labels import spread
+from sweeper.curves import BESIDE, draw
 from sweeper.files import Files
 from sweeper.spec import Metric, Trajectory
 from sweeper.trajectory import average, write
@@ -89,9 +91,10 @@ def test_any_number_of_lines_and_points_is_a_picture(count: int, epochs: list[in
 def test_the_figure_shows_the_numbers() -> None:
     history, rows = made(["vje", "byol"], [10, 20, 30])
     points = average(history, rows, BOTH)
-    figure = draw(points, BOTH)
+    figure = draw(points, BOTH, "ssl (digits), data set digits")
     assert [text.get_text() for text in figure.texts] == [
         "training",
+        "ssl (digits), data set digits",
         "by method, mean of 3 trials ± standard deviation",
     ]
     for axis, metric in zip(figure.axes, ("knn", "nll"), strict=True):
@@ -138,14 +141,52 @@ def test_names_at_the_ends_do_not_overlap_and_keep_the_order_of_the_ends(count: 
     assert max(box.x1 for box in boxes.values()) <= figure.bbox.x1
 
 
-@pytest.mark.parametrize("lines", [[f"m{i}" for i in range(9)], ["a name that is much too long to be beside a line"]])
+@pytest.mark.parametrize("lines", [[f"m{i}" for i in range(28)], ["a name that is much too long to be beside a line"]])
 def test_many_lines_or_long_names_have_a_legend(lines: list[str]) -> None:
     history, rows = made(lines, [1, 2])
     figure = draw(average(history, rows, BOTH), BOTH)
     legend = figure.axes[-1].get_legend()
     assert legend is not None and [text.get_text() for text in legend.get_texts()] == lines
-    drawn = [(line.get_color(), line.get_marker()) for line in figure.axes[0].get_lines()]
+    drawn = [(line.get_color(), line.get_linestyle()) for line in figure.axes[0].get_lines()]
     assert len(set(drawn)) == len(lines)
+
+
+def bars_of(axis: Any) -> list[Any]:
+    """The spread of lines as bars beside the panel."""
+    return [one for one in axis.collections if isinstance(one, LineCollection) and one.get_gid() == BESIDE]
+
+
+@pytest.mark.parametrize(("count", "banded"), [(1, True), (3, True), (4, False), (10, False)])
+def test_bands_are_few_and_other_spreads_stand_side_by_side(count: int, banded: bool) -> None:
+    history, rows = made([f"m{i}" for i in range(count)], [1, 2, 3])
+    points = average(history, rows, BOTH)
+    figure = draw(points, BOTH)
+    for axis, metric in zip(figure.axes, ("knn", "nll"), strict=True):
+        bands = [one for one in axis.collections if isinstance(one, PolyCollection)]
+        bars = bars_of(axis)
+        assert (len(bands), len(bars)) == ((count, 0) if banded else (0, count))
+        places = [bar.get_segments()[0] for bar in bars]
+        assert all(first[0, 0] < second[0, 0] for first, second in pairwise(places))
+        last = points[(points["metric"] == metric) & (points["epoch"] == 3)]
+        for segment, mean, std in zip(places, last["mean"], last["std"], strict=False):
+            assert segment[:, 0].min() > 1.0, "in widths of the panel, so to the right of it"
+            assert segment[:, 1] == pytest.approx([mean - std, mean + std], rel=0.02)
+    assert (": ± standard deviation at the end" in figure.texts[-1].get_text()) != banded
+
+
+def test_edges_of_bands_have_different_dashes() -> None:
+    history, rows = made(["a", "b", "c"], [1, 2, 3])
+    axis = draw(average(history, rows, BOTH), BOTH).axes[0]
+    edges = [one for one in axis.collections if isinstance(one, LineCollection)]
+    assert len(edges) == 3 and len({str(edge.get_linestyle()) for edge in edges}) == 3
+
+
+@pytest.mark.parametrize("epochs", [[5], [1, 2]])
+def test_trials_without_a_spread_have_no_room_for_it(epochs: list[int]) -> None:
+    """One trial a line, or one epoch, whose spread is drawn where it is."""
+    history, rows = made([f"m{i}" for i in range(6)], epochs, seeds=1 if len(epochs) > 1 else 3)
+    figure = draw(average(history, rows, BOTH), BOTH)
+    assert not bars_of(figure.axes[0]) and "bars" not in figure.texts[-1].get_text()
 
 
 def test_spread_is_the_least_squares_solution() -> None:

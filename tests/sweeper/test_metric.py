@@ -1,0 +1,47 @@
+"""A metric's direction is checked when it is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sweeper.grid import SpecError
+from sweeper.metric import Metric
+
+
+@pytest.mark.parametrize("direction", ["max", "MAXIMIZE", "up", "", 1, True])
+def test_a_direction_that_is_none_is_refused(direction: Any) -> None:
+    message = f"the direction of a metric must be 'maximize', 'minimize' or None, but knn_z has {direction!r}"
+    with pytest.raises(SpecError, match=f"^{message}$"):
+        Metric("knn_z", direction)
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "higher"),
+    [("knn_z", "minimize", True), ("auroc_joint_svhn", "minimize", True), ("fpr95_dir_noise", "maximize", False)],
+)
+def test_a_direction_against_the_meaning_of_the_metric_is_refused(name: str, direction: Any, higher: bool) -> None:
+    right = "maximize" if higher else "minimize"
+    message = (
+        f"{name} is better the {'higher' if higher else 'lower'} it is, so its direction must be '{right}', but got "
+        f"'{direction}'"
+    )
+    with pytest.raises(SpecError, match=f"^{message}$"):
+        Metric(name, direction)
+    assert Metric(name, right).better == right  # type: ignore[arg-type]
+
+
+def test_what_has_no_direction_of_its_own_takes_either_or_none() -> None:
+    for name in ("var_mean", "loss_kl", "a_metric_of_a_new_method"):
+        assert Metric(name, "maximize").better == "maximize" and Metric(name, "minimize").better == "minimize"
+        with pytest.raises(SpecError, match=f"metric '{name}' needs a direction because trials are ranked by it"):
+            _ = Metric(name).better
+
+
+def test_percent_is_for_shares() -> None:
+    assert Metric("auroc_joint", "maximize", percent=True).percent
+    with pytest.raises(
+        SpecError, match=r"^`percent` is for shares in \[0, 1\], but loss is a real number, in the unit"
+    ):
+        Metric("loss", "minimize", percent=True)

@@ -1,0 +1,32 @@
+"""Every metric that some trial can report."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from trainables.catalog import METHODS
+from trainables.config import TrialConfig, resolve
+from trainables.contract import Method
+from trainables.data.outliers import OUTLIERS
+from trainables.evaluate import TOP, metric_names
+
+
+@functools.cache
+def reported_by() -> Mapping[str, tuple[str, ...]]:
+    """Name of a metric -> the methods that can report it, on whatever data and with whatever evaluation."""
+    methods: dict[str, list[str]] = {}
+    for method in METHODS:
+        names = [name for config in _judged(method) for name in metric_names(config, classes=TOP + 1)]
+        for name in dict.fromkeys(names):
+            methods.setdefault(name, []).append(method)
+    return {name: tuple(found) for name, found in methods.items()}
+
+
+def _judged(method: str) -> tuple[TrialConfig, TrialConfig]:
+    """A trial on all classes with every evaluation, and one on a single class."""
+    cls = METHODS[method]
+    epochs = {"epochs": 0} if cls.losses is Method.losses else {}
+    outside = {"outliers": "+".join(OUTLIERS), "held_out": "0"} if cls.scores else {}
+    whole = resolve({"method": method, "knn": 1, "probe_epochs": 1, **epochs, **outside})
+    return whole, resolve({"method": method, "normal_class": 0, **epochs})

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
+from sweeper.digest import DamagedError
 from sweeper.files import Files, StoreError
 from sweeper.patience import ONCE, Result
 from sweeper.rows import from_bytes, to_bytes
@@ -38,7 +39,7 @@ def parse(
     def one(name: str) -> tuple[pa.Schema, pa.Table]:
         try:
             return from_bytes(contents[name], columns)
-        except SchemaError as error:
+        except (SchemaError, DamagedError) as error:
             raise StoreError(f"store {files.shown}: cannot use '{folder}/{name}': {error}") from error
 
     return dict(zip(contents, at_once(one, contents), strict=True))

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sweeper import findings, spec
 from sweeper.cluster import ClusterError, NodeLost, check_address, connected, node_lives
 from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
+from sweeper.damage import healing
 from sweeper.files import StoreError
+from sweeper.folder import DAMAGED
 from sweeper.lifeline import Lifeline
 from sweeper.patience import BRIEF, LONG, ONCE, Patience
 from sweeper.plan import GridPlan, Plan, SearchPlan
@@ -23,6 +26,9 @@ from sweeper.spec import SpecError
 from sweeper.stopping import Stopping
 from sweeper.store import Store, checkpoint_path
 from sweeper.version import code_version
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COMPACT_ABOVE = 256
 """A sweep that ends with more files than this is compacted."""
@@ -46,10 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan, columns = prepare(request, store)
         if request.plan:
             print(preview.show(request, plan, store, _address(request)))
+            _note_damaged(store)
             return EXIT_OK
         check_address(_address(request))
         _check_room(store)
-        store = Store(store.files.patient(_patience(), _say))
+        damaged, store = store.damaged, Store(store.files.patient(_patience(), _say))
+        store.set_damaged_aside(damaged)
         if request.fresh:
             store.set_aside(plan.name)
         columns = store.prepare(plan.name, columns)
@@ -87,9 +95,14 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     store.prepare(plan.name, columns)  # settles what another sweep has written into this store meanwhile
     if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
         store.compact(plan.name)
-    rows = findings.rows_of(store.files, plan.name, plan.ids)
-    comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
-    texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable)]
+
+    def show() -> tuple[pd.DataFrame, str]:
+        rows = findings.rows_of(store.files, plan.name, plan.ids)
+        comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
+        return rows, findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable)
+
+    rows, text = healing(store.files, show)
+    texts = [text]
     if isinstance(plan, SearchPlan):
         from sweeper import studies  # here: it imports Optuna
 
@@ -101,7 +114,10 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
         if shown:
             print(f"{kind}: {store.files.shown}/{kind}/{plan.name}")
-    return EXIT_OK if len(rows) == plan.total and "failed" not in counts else EXIT_FAILED
+    lost = len(store.without_history(plan.name).intersection(plan.ids))
+    if lost:
+        print(f"{lost} trials have lost their history with a damaged file; the same command trains them again")
+    return EXIT_OK if len(rows) == plan.total and "failed" not in counts and not lost else EXIT_FAILED
 
 
 def _train(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> None:
@@ -166,7 +182,7 @@ def _address(request: Request) -> str | None:
 
 def _say_how_to_go_on(plan: Plan, store: Store) -> None:
     try:
-        statuses = Store(store.files.patient(ONCE)).statuses(plan.name)
+        statuses = Store(store.files.patient(ONCE)).statuses(plan.name, check_history=False)
     except StoreError:
         print(f"stopped: what is in {store.files.shown} cannot be read now; the same command continues")
         return
@@ -181,6 +197,14 @@ def _patience() -> Patience:
         return LONG if said is None else Patience(float(said))
     except ValueError:
         raise SpecError(f"{PATIENCE} must be seconds, but got {PATIENCE}={said}") from None
+
+
+def _note_damaged(store: Store) -> None:
+    """For `--plan`, which writes nothing."""
+    for path, reason in store.damaged.items():
+        print(
+            f"'{path}' is damaged: {reason}; a run moves it to '{DAMAGED}' and trains its trials again", file=sys.stderr
+        )
 
 
 def _say(line: str) -> None:

@@ -86,10 +86,24 @@ TABLE: Mapping[str, Rule] = {
         may=("pyarrow", "pandas", "numpy", "sweeper.digest", *STORAGE[:2]), never=("ray", "torch", "trainables")
     ),
     "sweeper.digest": Rule(may=STORAGE[:1], never=("ray", "torch", "trainables")),
-    "sweeper.folder": Rule(may=("pyarrow", "sweeper.digest", "sweeper.patience", *STORAGE[:3]), never=("ray", "torch", "trainables")),
-    "sweeper.folding": Rule(may=("pyarrow", "sweeper.folder", *STORAGE[:3]), never=("ray", "torch", "trainables")),
+    "sweeper.folder": Rule(
+        may=("pyarrow", "sweeper.digest", "sweeper.patience", *STORAGE[:3]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.damage": Rule(
+        may=("pyarrow", "sweeper.digest", "sweeper.folder", "sweeper.patience", *STORAGE[:3]),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.folding": Rule(
+        may=("pyarrow", "sweeper.damage", "sweeper.folder", *STORAGE[:3]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.store_reader": Rule(
+        may=("pyarrow", "sweeper.damage", "sweeper.folder", *STORAGE[:3]), never=("ray", "torch", "trainables")
+    ),
     "sweeper.store": Rule(
-        may=("pyarrow", "pandas", "numpy", "sweeper.folder", "sweeper.folding", *STORAGE[:3]),
+        may=(
+            *("pyarrow", "pandas", "numpy", "sweeper.damage", "sweeper.folder", "sweeper.folding"),
+            *("sweeper.store_reader", *STORAGE[:3]),
+        ),
         never=("ray", "torch", "trainables"),
     ),
     "sweeper.heatmap": Rule(

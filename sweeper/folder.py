@@ -16,6 +16,8 @@ from sweeper.schema import HISTORY
 SUFFIX = ".parquet"
 READERS = 8
 """Files that are read or removed at a time: an object store takes long over each, and little over several."""
+FOLDED = ("segment-", "compact-")
+"""How the names of files begin that hold what others held before."""
 _ATTEMPTS = 20
 DAMAGED = "_damaged"
 """The folder of the store where a run moves files that are damaged. Readers of Parquet ignore it."""
@@ -44,10 +46,17 @@ def read_tables(files: Files, folder: str, columns: list[str] | None = None) -> 
 
 
 def contents_of(files: Files, folder: str) -> dict[str, bytes]:
+    """The bytes of every file, with no row missing that was there when this was called.
+
+    A file that has vanished was folded, so the folder is listed again. A listing that takes place during a folding may
+    also lack both the old files and the new one, which was there before the old ones were removed; so a second listing
+    shows it.
+    """
     for _ in range(_ATTEMPTS):
         names = names_in(files, folder)
         found = read_all(files, folder, names)
-        if len(found) == len(names):
+        folded = {name for name in names_in(files, folder) if name.startswith(FOLDED)}
+        if len(found) == len(names) and folded <= found.keys():
             return found
     raise StoreError(f"store {files.shown}: files in '{folder}' keep vanishing while they are read")
 

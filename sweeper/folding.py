@@ -12,8 +12,9 @@ from sweeper.damage import healing
 from sweeper.files import Files
 from sweeper.folder import SUFFIX, Tables, parse, read_all, replace
 
-MANY = 64
-"""So many files of one level become one of the next."""
+MANY = 256
+"""So many files of one level become one of the next. A sweep of fewer cohorts is not folded while it runs, and so plain
+readers never meet a folding; a reader takes about a millisecond a file."""
 LARGEST = 32 << 20
 """Bytes of a file that is folded no more."""
 Merge = Callable[[Sequence[pa.Table]], pa.Table]

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import uuid
+import warnings
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
@@ -60,6 +61,13 @@ class Files:
         """The folder, where it is one of this machine's."""
         filesystem, root = self._open()
         return Path(root) if isinstance(filesystem, fs.LocalFileSystem) else None
+
+    def say(self, line: str) -> None:
+        """Tell it whoever wants to be told; a warning where nobody does."""
+        if self._say:
+            self._say(line)
+        else:
+            warnings.warn(line, stacklevel=2)
 
     def read(self, path: str) -> bytes | None:
         """The bytes at `path`; None where there is no such file."""

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sweeper.schema import HISTORY, STATUSES, Columns, SchemaError, columns_of
+from sweeper.digest import DamagedError, add_digest, has_digest
+from sweeper.schema import HISTORY, STATUSES, Columns, columns_of
 
 Records = Mapping[str, Iterable[object]] | Iterable[Sequence[object]]
 """A history: (trial_id, epoch, metric, value) tuples, or these four columns by name."""
@@ -46,21 +47,29 @@ def history_of(records: Records) -> pa.Table:
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """The table as a Parquet file; equal tables give equal bytes."""
+    """The table as a Parquet file with a checksum in each page, for any reader, and a digest of the whole, for
+    `from_bytes`; equal tables give equal bytes."""
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd")
-    return sink.getvalue()
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    return add_digest(sink.getvalue())
 
 
 def from_bytes(data: bytes, names: list[str] | None = None) -> tuple[pa.Schema, pa.Table]:
-    """The schema of a Parquet file, and its rows in these columns of it (None: all). SchemaError if it is none."""
+    """The schema of a Parquet file, and its rows in these columns of it (None: all).
+
+    DamagedError if it is no Parquet file, or its digest or a checksum does not match. A file without a digest is read
+    whole whichever columns are wanted, so that what is damaged in it shows as far as it can.
+    """
+    known = has_digest(data)
     try:
-        with pq.ParquetFile(pa.BufferReader(data)) as file:
+        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
             schema = file.schema_arrow
             there = None if names is None else [name for name in names if name in schema.names]
-            return schema, file.read(columns=there, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise SchemaError(f"it is not a whole Parquet file ({str(error).splitlines()[0]})") from error
+            table = file.read(columns=there if known else None, use_threads=False)
+            return schema, table if there is None else table.select(there)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DamagedError(f"it is not a whole Parquet file ({why})") from error
 
 
 def unite(tables: Sequence[pa.Table]) -> pa.Table:
@@ -90,6 +99,11 @@ def one_per_record(history: pa.Table) -> pa.Table:
     order = history.append_column("order", pa.array(range(len(history)), pa.int64()))
     last = order.group_by(keys).aggregate([("order", "max")])["order_max"]
     return history.take(last).sort_by([(key, "ascending") for key in keys])
+
+
+def merged_rows(tables: Sequence[pa.Table]) -> pa.Table:
+    """All rows, one a trial: a result before a failure, then the one that ended last."""
+    return one_per_trial(by_end(unite(tables)))
 
 
 def by_end(table: pa.Table) -> pa.Table:

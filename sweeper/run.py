@@ -8,12 +8,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sweeper import findings, spec
 from sweeper.cluster import ClusterError, check_address, connected
 from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
+from sweeper.damage import healing
 from sweeper.files import StoreError
+from sweeper.folder import DAMAGED
 from sweeper.lifeline import Lifeline, NodeLost
 from sweeper.node_health import NodeHealth
 from sweeper.orphans import remove_orphans
@@ -25,6 +28,9 @@ from sweeper.spec import SpecError
 from sweeper.stopping import Stopping, ignore_signals
 from sweeper.store import Store, checkpoint_path
 from sweeper.version import code_version
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COMPACT_ABOVE = 256
 """A sweep that ends with more files than this is compacted."""
@@ -54,10 +60,12 @@ def _main(arguments: Sequence[str], stopping: Stopping) -> int:
         plan, columns = prepare(request, store)
         if request.plan:
             print(preview.show(request, plan, store, _address(request)))
+            _note_damaged(store)
             return EXIT_OK
         check_address(_address(request))
         _check_room(store)
-        store = Store(store.files.patient(_patience(), _say))
+        damaged, store = store.damaged, Store(store.files.patient(_patience(), _say))
+        store.set_damaged_aside(damaged)
         if request.fresh:
             store.set_aside(plan.name)
         columns = store.prepare(plan.name, columns)
@@ -94,15 +102,20 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
         store.compact(plan.name)
     remove_orphans(store, plan.name)
-    rows = findings.rows_of(store.files, plan.name, plan.ids)
-    comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
-    lost: list[str] = []
-    texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)]
+
+    def show() -> tuple[pd.DataFrame, str]:
+        rows = findings.rows_of(store.files, plan.name, plan.ids)
+        comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
+        text = findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)
+        return rows, text
+
+    rows, text = healing(store.files, show)
+    texts, diverged = [text], list[str]()
     if isinstance(plan, SearchPlan):
         from sweeper import studies  # here: it imports Optuna
 
         texts.append(studies.show(plan, store.files))
-        lost = studies.all_diverged(plan)
+        diverged = studies.all_diverged(plan)
     print("\n\n".join(filter(None, texts)))
     counts = rows["status"].value_counts().to_dict()
     print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
@@ -110,11 +123,16 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
         if shown:
             print(f"{kind}: {store.files.shown}/{kind}/{plan.views}")
-    if lost:
+    if diverged:
         print(
-            f"error: all trials of {plan.name} diverged in study {', '.join(lost)}: nothing was found", file=sys.stderr
+            f"error: all trials of {plan.name} diverged in study {', '.join(diverged)}: nothing was found",
+            file=sys.stderr,
         )
-    return EXIT_OK if len(rows) == plan.total and "failed" not in counts and not lost else EXIT_FAILED
+    lost = len(store.without_history(plan.name).intersection(plan.ids))
+    if lost:
+        print(f"{lost} trials have lost their history with a damaged file; the same command trains them again")
+    complete = len(rows) == plan.total and "failed" not in counts and not lost and not diverged
+    return EXIT_OK if complete else EXIT_FAILED
 
 
 def _train(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> None:
@@ -178,7 +196,7 @@ def _address(request: Request) -> str | None:
 
 def _say_how_to_go_on(plan: Plan, store: Store) -> None:
     try:
-        statuses = Store(store.files.patient(ONCE)).statuses(plan.name)
+        statuses = Store(store.files.patient(ONCE)).statuses(plan.name, check_history=False)
     except StoreError:
         print(f"stopped: what is in {store.files.shown} cannot be read now; the same command continues")
         return
@@ -193,6 +211,14 @@ def _patience() -> Patience:
         return LONG if said is None else Patience(float(said))
     except ValueError:
         raise SpecError(f"{PATIENCE} must be seconds, but got {PATIENCE}={said}") from None
+
+
+def _note_damaged(store: Store) -> None:
+    """For `--plan`, which writes nothing."""
+    for path, reason in store.damaged.items():
+        print(
+            f"'{path}' is damaged: {reason}; a run moves it to '{DAMAGED}' and trains its trials again", file=sys.stderr
+        )
 
 
 def _say(line: str) -> None:

@@ -5,25 +5,23 @@ file: one that repeats it makes reading the whole store fail.
 """
 
 import os
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
+from sweeper.damage import healing, set_aside
 from sweeper.files import Files, StoreError
-from sweeper.folder import SUFFIX, contents_of, parse, read_tables, replace
+from sweeper.folder import SUFFIX, Tables, contents_of, parse, read_all, read_tables, replace
 from sweeper.folding import Folding, Merge
 from sweeper.rows import (
     Records,
-    by_end,
     conform,
-    from_bytes,
     history_of,
+    merged_rows,
     one_per_record,
     one_per_trial,
     only,
@@ -32,22 +30,22 @@ from sweeper.rows import (
     unite,
     without,
 )
-from sweeper.schema import HISTORY, Columns, SchemaError, columns_of
+from sweeper.schema import Columns, SchemaError
+from sweeper.store_reader import StoreReader, checked, history_folder, trials_folder
 
 OWNED = (
     *("trials/sweep={}", "history/sweep={}", "checkpoints/sweep={}", "cuts/sweep={}"),
     *("heatmaps/{}", "tables/{}", "trajectories/{}", "studies/{}"),
 )
 """All folders of one sweep in the store."""
-_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
 
 
-class Store:
+class Store(StoreReader):
     """The rows of every sweep under one folder or URI. Readers at any time; several writers lose no row, but only one
     at a time sees to it that a trial is in one file."""
 
     def __init__(self, uri: str | os.PathLike[str] | Files) -> None:
-        self.files = uri if isinstance(uri, Files) else Files(uri)
+        super().__init__(uri)
         self._index: dict[str, dict[str, tuple[str, ...]]] = {}
         self._foldings: dict[str, Folding] = {}
 
@@ -55,16 +53,18 @@ class Store:
         """Probe that the store takes writes and bring the sweep's files to one schema, the one to write from now on.
 
         Columns that only older or only newer rows have are kept, null elsewhere. StoreError where a shared column
-        differs in type. What a killed writer left (temporary files, a trial in two files) is put right.
+        differs in type. What a killed writer left (temporary files, a trial in two files) is put right, and damaged
+        files are set aside: those of rows, and all in `damaged`.
         """
-        folder = _trials(sweep)
+        folder = trials_folder(sweep)
         self.files.check_writable()
         self.files.tidy()
+        self.set_damaged_aside(self.damaged)
         found, there = self._scan(sweep)
         try:
             united = reduce(Columns.union, [*there, columns])
         except SchemaError as error:
-            raise self._foreign(sweep, error) from error
+            raise self.foreign(sweep, str(error)) from error
         for name, (schema, _) in found.items():
             if set(schema.names) != set(united.schema.names):
                 for table in self._rows(folder, name):
@@ -74,23 +74,10 @@ class Store:
             self.compact(sweep)
         return united
 
-    def statuses(self, sweep: str) -> dict[str, str]:
-        """trial_id -> status of every trial that has a row. Writes nothing."""
-        best: dict[str, str] = {}
-        for _, table in self._scan(sweep)[0].values():
-            for trial, status in zip(table["trial_id"].to_pylist(), table["status"].to_pylist(), strict=True):
-                if status != "failed" or trial not in best:
-                    best[trial] = status
-        return best
-
-    def records(self, sweep: str) -> tuple[list[dict[str, Any]], list[tuple[str, int, str, float]]]:
-        """Every row and every (trial_id, epoch, metric, value) as plain values; none where there are none."""
-        rows, history = (read_tables(self.files, f"{kind}/sweep={_checked(sweep)}") for kind in ("trials", "history"))
-        reports = [one_per_record(pa.concat_tables(table for _, table in history.values()))] if history else []
-        return (
-            _merged([table for _, table in rows.values()]).to_pylist() if rows else [],
-            [tuple(report.values()) for table in reports for report in table.select(HISTORY.names).to_pylist()],
-        )
+    def set_damaged_aside(self, reasons: Mapping[str, str]) -> None:
+        """Move these files, by path with the reason, to `_damaged` and say so, a line each."""
+        set_aside(self.files, reasons)
+        self.damaged = {path: reason for path, reason in self.damaged.items() if path not in reasons}
 
     def write(self, sweep: str, cohort: str, rows: Sequence[Mapping[str, object]], columns: Columns) -> None:
         """Lay the rows over those of the cohort's file. The same rows again change nothing, not even the file.
@@ -99,7 +86,7 @@ class Store:
         Where it moves from one file to another (a plan cut anew, many files folded into one), a plain reader may for a
         moment see both or neither.
         """
-        name, folder = _checked(cohort) + SUFFIX, _trials(sweep)
+        name, folder = checked(cohort) + SUFFIX, trials_folder(sweep)
         new = table_of(rows, columns)
         trials = new["trial_id"].to_pylist()
         if sweep not in self._index:
@@ -116,7 +103,7 @@ class Store:
                 self.files.write(f"{folder}/{other}", to_bytes(without(table, trials)))
         index.update(dict.fromkeys(trials, (name,)))
         if "failed" not in merged["status"].to_pylist():  # such files are written again
-            for segment, table in self._folding(folder, _merged).add(name):
+            for segment, table in self._folding(folder, merged_rows).add(name):
                 index.update(dict.fromkeys(table["trial_id"].to_pylist(), (segment,)))
 
     def write_history(self, sweep: str, cohort: str, records: Records, *, ended: bool = True) -> None:
@@ -124,21 +111,18 @@ class Store:
 
         The file of a cohort that has not `ended` is kept apart from the larger files that small ones are folded into.
         """
-        name, folder = _checked(cohort) + SUFFIX, OWNED[1].format(_checked(sweep))
-        path = f"{folder}/{name}"
-        old = self.files.read(path)
-        new = history_of(records)
-        tables = [new] if old is None else [from_bytes(old)[1], new]
-        data = to_bytes(one_per_record(pa.concat_tables(tables)))
-        if data != old:
-            self.files.write(path, data)
+        name, folder = checked(cohort) + SUFFIX, history_folder(sweep)
+        old, new = self._rows(folder, name), history_of(records)
+        merged = one_per_record(pa.concat_tables([*old, new]))
+        if not old or not merged.equals(old[0]):
+            self.files.write(f"{folder}/{name}", to_bytes(merged))
         if ended:
             for _ in self._folding(folder, lambda tables: one_per_record(pa.concat_tables(tables))).add(name):
                 pass
 
     def delete_history(self, sweep: str, cohort: str) -> None:
         """Delete what a cohort has reported while it trained, which others will report in its place."""
-        self.files.delete(f"{OWNED[1].format(_checked(sweep))}/{_checked(cohort)}{SUFFIX}")
+        self.files.delete(f"{history_folder(sweep)}/{checked(cohort)}{SUFFIX}")
 
     def compact(self, sweep: str) -> str | None:
         """All rows of the sweep in one file, whose name is returned; None where there are no rows.
@@ -146,12 +130,17 @@ class Store:
         The old files go after the new one is there. A plain reader at just that moment may see rows twice or miss a
         file, and should read again; `load` does so itself.
         """
-        folder = _trials(sweep)
-        contents = contents_of(self.files, folder)
+        folder = trials_folder(sweep)
+
+        def read() -> tuple[dict[str, bytes], Tables]:
+            contents = contents_of(self.files, folder)
+            return contents, parse(self.files, folder, contents)
+
+        contents, parsed = healing(self.files, read)
         if not contents:
             return None
-        tables = [table for _, table in parse(self.files, folder, contents).values()]
-        rows = _merged(tables)
+        tables = [table for _, table in parsed.values()]
+        rows = merged_rows(tables)
         name = next(iter(contents))
         if len(contents) > 1 or not rows.equals(tables[0]):
             name = f"compact-{uuid.uuid4().hex[:16]}{SUFFIX}"
@@ -162,38 +151,32 @@ class Store:
     def set_aside(self, sweep: str) -> str | None:
         """Move all that the store has of this sweep to `_replaced/TIME/`, which is returned; None if it has nothing."""
         target = f"_replaced/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-        folders = [folder.format(_checked(sweep)) for folder in OWNED]
+        folders = [folder.format(checked(sweep)) for folder in OWNED]
         moved = [self.files.move(folder, f"{target}/{folder}") for folder in folders]
         self._index.pop(sweep, None)
         return target if any(moved) else None
 
-    def _scan(self, sweep: str) -> tuple[dict[str, tuple[pa.Schema, pa.Table]], list[Columns]]:
-        """Every file's schema with its trials and statuses, and the distinct sets of columns among them."""
-        found = read_tables(self.files, _trials(sweep), ["trial_id", "status"])
-        distinct = {schema.serialize().to_pybytes(): schema for schema, _ in found.values()}
-        try:
-            return found, [columns_of(schema) for schema in distinct.values()]
-        except SchemaError as error:
-            raise self._foreign(sweep, error) from error
-
-    def _foreign(self, sweep: str, error: SchemaError) -> StoreError:
-        return StoreError(
-            f"store {self.files.shown} holds rows of sweep {sweep!r} in another code's schema: {error}; "
-            "use another --store, or --fresh to set them aside"
-        )
+    def _scan(self, sweep: str) -> tuple[Tables, list[Columns]]:
+        """Every file's schema with its trials and statuses, and the distinct sets of columns among them. Sets damaged
+        files aside."""
+        found = healing(self.files, lambda: read_tables(self.files, trials_folder(sweep), ["trial_id", "status"]))
+        return found, self.columns(sweep, found)
 
     def _folding(self, folder: str, merge: Merge) -> Folding:
         return self._foldings.setdefault(folder, Folding(self.files, folder, merge))
 
     def _rows(self, folder: str, name: str) -> list[pa.Table]:
-        """The one table of a file, or none where there is no such file."""
-        data = self.files.read(f"{folder}/{name}")
-        return [] if data is None else [from_bytes(data)[1]]
+        """The one table of a file, or none where there is no such file, or where it is damaged and so set aside."""
+
+        def read() -> Tables:
+            return parse(self.files, folder, read_all(self.files, folder, [name]))
+
+        return [table for _, table in healing(self.files, read).values()]
 
 
 def checkpoint_path(sweep: str, cohort: str) -> str:
     """Where in the store a cohort keeps its checkpoint until its rows are written."""
-    return f"{OWNED[2].format(_checked(sweep))}/{_checked(cohort)}.pt"
+    return f"{OWNED[2].format(checked(sweep))}/{checked(cohort)}.pt"
 
 
 def load(
@@ -210,7 +193,9 @@ def load(
     files = store if isinstance(store, Files) else Files(store)
     tables = []
     for sweep in [name] if isinstance(name, str) else name:
-        rows = _merged([table for _, table in _there(files, "trials", sweep).values()])
+        found = _there(files, "trials", sweep)
+        StoreReader(files).columns(sweep, found)
+        rows = merged_rows([table for _, table in found.values()])
         tables.append(rows.append_column("sweep", pa.array([sweep] * len(rows), pa.string())))
     try:
         rows = pa.concat_tables(tables, promote_options="permissive").to_pandas()
@@ -239,31 +224,16 @@ def _chosen(rows: pd.DataFrame, column: str, value: str, none: str) -> pd.DataFr
     return rows[rows[column] == value].reset_index(drop=True)
 
 
-def _checked(name: str) -> str:
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"a name in the store is letters, digits, '_', '-', '+' or '.', but got {name!r}")
-    return name
-
-
-def _trials(sweep: str) -> str:
-    return OWNED[0].format(_checked(sweep))
-
-
-def _there(files: Files, kind: str, sweep: str) -> dict[str, tuple[pa.Schema, pa.Table]]:
+def _there(files: Files, kind: str, sweep: str) -> Tables:
     """The sweep's files of this kind. StoreError where there are none, with the sweeps that are there."""
-    found = read_tables(files, f"{kind}/sweep={_checked(sweep)}")
+    found = read_tables(files, f"{kind}/sweep={checked(sweep)}")
     if not found:
         names = [name.removeprefix("sweep=") for name in files.list(kind) if name.startswith("sweep=")]
         raise StoreError(f"store {files.shown}: no {kind} of sweep {sweep!r}; there are: {', '.join(names) or 'none'}")
     return found
 
 
-def _merged(tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows, one a trial: a result before a failure, then the one that ended last."""
-    return one_per_trial(by_end(unite(tables)))
-
-
-def _index(found: Mapping[str, tuple[pa.Schema, pa.Table]]) -> dict[str, tuple[str, ...]]:
+def _index(found: Tables) -> dict[str, tuple[str, ...]]:
     """trial_id -> the files that hold a row of it."""
     index: dict[str, tuple[str, ...]] = {}
     for name, (_, table) in found.items():

@@ -45,7 +45,7 @@ def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value
 
     Rows of its method and data count whose searched values lie within the space; they may differ in all else.
     """
-    rows, _ = store.records(sweep)
+    rows = store.rows(sweep)
     if not rows:
         raise SpecError(f"--warm-start needs rows, but store {store.files.shown} has none of sweep '{sweep}'")
     names = [metric.name for metric in study.search.objectives]

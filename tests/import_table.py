@@ -83,11 +83,28 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.disk": Rule(never=PLANNING),
     "sweeper.files": Rule(may=("pyarrow", "sweeper.disk", "sweeper.patience"), never=("ray", "torch", "trainables")),
     "sweeper.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
-    "sweeper.rows": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:2]), never=("ray", "torch", "trainables")),
-    "sweeper.folder": Rule(may=("pyarrow", "sweeper.patience", *STORAGE[:3]), never=("ray", "torch", "trainables")),
-    "sweeper.folding": Rule(may=("pyarrow", "sweeper.folder", *STORAGE[:3]), never=("ray", "torch", "trainables")),
+    "sweeper.rows": Rule(
+        may=("pyarrow", "pandas", "numpy", "sweeper.digest", *STORAGE[:2]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.digest": Rule(may=STORAGE[:1], never=("ray", "torch", "trainables")),
+    "sweeper.folder": Rule(
+        may=("pyarrow", "sweeper.digest", "sweeper.patience", *STORAGE[:3]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.damage": Rule(
+        may=("pyarrow", "sweeper.digest", "sweeper.folder", "sweeper.patience", *STORAGE[:3]),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.folding": Rule(
+        may=("pyarrow", "sweeper.damage", "sweeper.folder", *STORAGE[:3]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.store_reader": Rule(
+        may=("pyarrow", "sweeper.damage", "sweeper.folder", *STORAGE[:3]), never=("ray", "torch", "trainables")
+    ),
     "sweeper.store": Rule(
-        may=("pyarrow", "pandas", "numpy", "sweeper.folder", "sweeper.folding", *STORAGE[:3]),
+        may=(
+            *("pyarrow", "pandas", "numpy", "sweeper.damage", "sweeper.folder", "sweeper.folding"),
+            *("sweeper.store_reader", *STORAGE[:3]),
+        ),
         never=("ray", "torch", "trainables"),
     ),
     "sweeper.orphans": Rule(may=("sweeper.folder", *STORAGE[3:4]), never=("ray", "torch", "trainables")),

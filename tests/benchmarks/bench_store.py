@@ -1,22 +1,33 @@
-"""How long 100,000 trials take to write in cohorts of 56, to compact, and to read back to a pivot.
+"""How long 100,000 trials take to write in cohorts of 56, to compact, and to read back to a pivot; how many bytes each
+takes; and how often a reader who reads all the while gets an error, a trial twice, or too few.
 
-python -m tests.benchmarks.bench_store [--trials N] [--folder DIR]
+python -m tests.benchmarks.bench_store [--trials N] [--writes N] [--folder DIR]
 """
+
+from __future__ import annotations
 
 import argparse
 import hashlib
+import multiprocessing
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from multiprocessing.queues import Queue
+from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from sweeper.heatmap import pivot
 from sweeper.schema import Columns
 from sweeper.store import Store, load
 
 COHORT = 56
+READ_COHORT = 4
+"""Trials of each cohort that is written while others read."""
 HYPER = {
     "method": str,
     "dataset": str,
@@ -38,7 +49,7 @@ COLUMNS = Columns(HYPER, METRICS)
 BETAS, NUS = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0), (0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, float("inf"))
 
 
-def cohorts(trials: int) -> list[list[dict[str, object]]]:
+def cohorts(trials: int, size: int = COHORT) -> list[list[dict[str, object]]]:
     """Rows as a sweep would make them."""
     rng, start = np.random.default_rng(0), datetime(2026, 1, 1, tzinfo=UTC)
     rows = []
@@ -74,7 +85,7 @@ def cohorts(trials: int) -> list[list[dict[str, object]]]:
                 **dict(zip(METRICS, values, strict=True)),
             }
         )
-    return [rows[first : first + COHORT] for first in range(0, trials, COHORT)]
+    return [rows[first : first + size] for first in range(0, trials, size)]
 
 
 def timed_pivot(folder: Path) -> float:
@@ -107,10 +118,69 @@ def measure(trials: int, folder: Path) -> None:
     print(f"rewrite  one trial of the compacted file   {time.perf_counter() - begun:6.2f} s")
 
 
+def plain(folder: Path) -> pd.DataFrame:
+    return pd.read_parquet(folder / "trials/sweep=bench")
+
+
+def loaded(folder: Path) -> pd.DataFrame:
+    return load("bench", folder)
+
+
+READERS: Mapping[str, Callable[[Path], pd.DataFrame]] = {"pandas": plain, "load": loaded}
+
+
+def read_on(name: str, folder: Path, written: Synchronized[int], ended: Synchronized[int], said: Queue[object]) -> None:
+    """Read the store again and again until the writer has ended; put how often each outcome was seen."""
+    seen: Counter[str] = Counter()
+    begun = time.perf_counter()
+    while not ended.value:
+        before = written.value
+        try:
+            trials = READERS[name](folder)["trial_id"]
+        except Exception as error:
+            seen[f"failed ({type(error).__name__})"] += 1
+        else:
+            seen["held a trial twice"] += not trials.is_unique
+            seen["missed a trial"] += trials.nunique() < before
+        seen["reads"] += 1
+    said.put((name, seen, time.perf_counter() - begun))
+
+
+def measure_readers(writes: int, folder: Path) -> None:
+    """What readers see while cohorts are written as fast as can be. A row that was there before a read is missed where
+    it is not in what was read."""
+    store, groups = Store(folder), cohorts(writes * READ_COHORT, READ_COHORT)
+    store.prepare("bench", COLUMNS)
+    store.write("bench", "c0", groups[0], COLUMNS)
+    context = multiprocessing.get_context("spawn")
+    written, ended, said = context.Value("q", READ_COHORT), context.Value("q", 0), context.Queue()
+    readers = [context.Process(target=read_on, args=(name, folder, written, ended, said)) for name in READERS]
+    for reader in readers:
+        reader.start()
+    begun = time.perf_counter()
+    for index, rows in enumerate(groups):
+        store.write("bench", f"c{index}", rows, COLUMNS)
+        written.value = (index + 1) * READ_COHORT
+    seconds = time.perf_counter() - begun
+    ended.value = 1
+    print(f"while    {writes:,} cohorts are written   {seconds:6.2f} s   {writes / seconds:.0f} files/s")
+    for _ in readers:
+        name, seen, took = said.get()
+        reads = seen.pop("reads")
+        shares = ", ".join(f"{100 * count / reads:.2f} % {what}" for what, count in sorted(seen.items()))
+        print(f"  {name:<6} {reads:,} reads of {took / reads:.2f} s: {shares}")
+    for reader in readers:
+        reader.join()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100_000)
     parser.add_argument("--folder", type=Path, help="a folder of the disk to measure; by default a temporary one")
+    parser.add_argument("--writes", type=int, default=5_000, help="cohorts that are written while others read")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        measure(options.trials, Path(name))
+        if options.trials:
+            measure(options.trials, Path(name) / "store")
+        if options.writes:
+            measure_readers(options.writes, Path(name) / "read")

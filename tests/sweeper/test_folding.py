@@ -11,6 +11,7 @@ import pytest
 
 from sweeper import folding
 from sweeper.files import Files
+from sweeper.rows import table_of, to_bytes
 from sweeper.store import Store, load, load_history
 from tests.sweeper.test_store import COLUMNS, row
 
@@ -61,6 +62,24 @@ def test_a_row_is_rewritten_once_a_level(tmp_path, monkeypatch):
     for cohort in range(64):
         store.write("grid", f"c{cohort}", [row(str(cohort))], COLUMNS)
     assert sum(rows) == 64 * (1 + 3), "once as a cohort, then in files of 4, 16 and 64"
+
+
+def test_a_listing_that_a_folding_overtakes_hides_no_row(tmp_path, monkeypatch):
+    """A folder is not listed at one moment: the listing may have passed where the new file comes to be, and reach the
+    old ones when they have gone."""
+    store = Store(tmp_path)
+    for cohort in range(4):
+        put(store, cohort)
+    (segment,) = store.files.list("trials/sweep=grid")
+    plainly, listings = Files.list, []
+
+    def overtaken(files: Files, folder: str = "") -> list[str]:
+        listings.append(folder)
+        return [name for name in plainly(files, folder) if len(listings) > 1 or name != segment]
+
+    store.files.write("trials/sweep=grid/other.parquet", to_bytes(table_of([row("other")], COLUMNS)))
+    monkeypatch.setattr(Files, "list", overtaken)
+    assert len(load("grid", store.files)) == 9
 
 
 def test_large_files_are_left_as_they_are(tmp_path, monkeypatch):

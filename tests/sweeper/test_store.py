@@ -139,14 +139,15 @@ def test_another_type_is_refused_in_one_line(store):
 )
 def test_foreign_files_are_refused(store, table):
     store.files.write("trials/sweep=grid/x.parquet", to_bytes(table))
-    with pytest.raises(StoreError, match="another code's schema"):
-        store.prepare("grid", COLUMNS)
+    for read in (lambda: store.prepare("grid", COLUMNS), lambda: load("grid", store.files)):
+        with pytest.raises(StoreError, match=r"another code's schema: 'x\.parquet': .*move such files out of"):
+            read()
 
 
-def test_a_file_that_is_no_parquet_is_named(store):
+def test_a_reader_is_told_which_file_is_no_parquet_and_the_way_out(store):
     store.files.write("trials/sweep=grid/x.parquet", b"PAR1 not really")
-    with pytest.raises(StoreError, match=r"x\.parquet.*not a whole Parquet file"):
-        store.statuses("grid")
+    with pytest.raises(StoreError, match=r"x\.parquet.*not a whole Parquet file.*run the sweep again"):
+        load("grid", store.files)
 
 
 def test_new_columns_migrate_old_files_and_old_ones_stay(store):

@@ -23,7 +23,7 @@ def test_a_reader_never_fails_while_rows_are_written_and_rewritten(tmp_path):
     store = Store(tmp_path)
     store.prepare("grid", COLUMNS)
     store.write("grid", "c0", [row("first")], COLUMNS)
-    stop, errors, reads = threading.Event(), [], 0
+    stop, errors = threading.Event(), []
 
     def write() -> None:
         turn = 0
@@ -40,16 +40,14 @@ def test_a_reader_never_fails_while_rows_are_written_and_rewritten(tmp_path):
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        end = time.monotonic() + 3
-        while time.monotonic() < end:
+        for _ in range(12):
             frame = pd.read_parquet(tmp_path / "trials" / "sweep=grid")
             assert "first" in set(frame["trial_id"]) and frame["status"].eq("finished").all()
             assert len(load("grid", store.files)["trial_id"]) >= 1
-            reads += 1
     finally:
         stop.set()
         writer.join()
-    assert not errors and reads > 10
+    assert not errors
 
 
 KILLED = """

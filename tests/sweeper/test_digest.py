@@ -1,0 +1,89 @@
+"""A flipped bit in a file is an error, wherever it is, and files are what other readers take them for."""
+
+import io
+import random
+from datetime import UTC, datetime
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sweeper.digest import MARK, DamagedError, has_digest
+from sweeper.rows import from_bytes, history_of, table_of, to_bytes
+from sweeper.schema import Columns
+
+FLIPS = 300
+"""Of each file; without checksums and digest one of three changed a value of the rows, nine of ten of the history."""
+
+
+def rows() -> pa.Table:
+    fixed = {"status": "finished", "seconds": 1.5, "ended": datetime(2026, 1, 2, tzinfo=UTC), "method": "vje"}
+    columns = Columns({"method": str, "nu": float}, ("auroc",))
+    draw = random.Random(0)
+    return table_of([{"trial_id": f"t{n}", "nu": 3.0, "auroc": draw.random(), **fixed} for n in range(20)], columns)
+
+
+def history() -> pa.Table:
+    draw = random.Random(1)
+    return history_of([(f"t{trial}", epoch, "auroc", draw.random()) for trial in range(5) for epoch in range(40)])
+
+
+def plain(table: pa.Table) -> bytes:
+    """As earlier versions wrote it."""
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd")
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("table", [rows(), history()], ids=["rows", "history"])
+def test_no_flipped_bit_changes_a_value(table: pa.Table) -> None:
+    data, draw, seen = to_bytes(table), random.Random(2), 0
+    begin = data.index(MARK)
+    for bit in draw.sample(range(len(data) * 8), FLIPS):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        if begin <= bit // 8 < begin + len(MARK):  # it looks as if it had no digest, and all else is as it was
+            assert from_bytes(bytes(damaged))[1].equals(table)
+            continue
+        with pytest.raises(DamagedError):
+            from_bytes(bytes(damaged))
+        seen += 1
+    assert seen > FLIPS / 2
+
+
+def test_every_bit_of_the_footers_length_counts() -> None:
+    data = to_bytes(rows())
+    for bit in range(32):
+        damaged = bytearray(data)
+        damaged[-8 + bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DamagedError, match="digest"):
+            from_bytes(bytes(damaged))
+
+
+def test_other_readers_take_the_file_as_it_is_and_can_verify_its_pages() -> None:
+    data = to_bytes(rows())
+    assert has_digest(data)
+    pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(data)), pd.read_parquet(io.BytesIO(plain(rows()))))
+    damaged = bytearray(data)
+    damaged[data.index(MARK) - 2] ^= 1
+    with pytest.raises(OSError, match="CRC"):
+        pq.read_table(io.BytesIO(bytes(damaged)), page_checksum_verification=True)
+
+
+def test_a_file_of_an_earlier_version_is_read_and_its_damage_seen_as_far_as_can_be() -> None:
+    data = plain(rows())
+    assert not has_digest(data) and from_bytes(data)[1].equals(rows())
+    schema, table = from_bytes(data, ["trial_id"])
+    assert schema.equals(rows().schema) and table.column_names == ["trial_id"]
+    page = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(3)
+    damaged = bytearray(data)
+    damaged[page.data_page_offset : page.data_page_offset + 8] = bytes(8)
+    with pytest.raises(DamagedError, match="not a whole Parquet file"):  # in a column that was not asked for
+        from_bytes(bytes(damaged), ["trial_id"])
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1 not really", bytes(100), b"x" * 100])
+def test_what_is_no_parquet_file_is_damaged(data: bytes) -> None:
+    with pytest.raises(DamagedError):
+        from_bytes(data)

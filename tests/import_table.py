@@ -89,6 +89,7 @@ TABLE: Mapping[str, Rule] = {
         may=("pyarrow", "pandas", "numpy", "sweeper.folder", "sweeper.folding", *STORAGE[:3]),
         never=("ray", "torch", "trainables"),
     ),
+    "sweeper.replaced": Rule(may=("pyarrow", "sweeper.folder", *STORAGE[:4]), never=("ray", "torch", "trainables")),
     "sweeper.heatmap": Rule(
         may=("pandas", "numpy", "matplotlib", "sweeper.spec", *STORAGE[:4]), never=("ray", "torch", "trainables")
     ),

@@ -133,7 +133,7 @@ def _train(
             done=plan.total - plan.left,
             metric=plan.headline.name,
             direction=plan.headline.better,
-            label=f"{plan.name} ({plan.label})",
+            label=f"{plan.name} ({plan.preset})",
             where=list(dict.fromkeys(plan.where)),
             cohorts=sum(len(part.feed.cohorts) for part in parts) if isinstance(plan, GridPlan) else None,
         )

@@ -6,6 +6,7 @@ it. A narrowed axis changes no trial: what is left of the axis are trials of the
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -69,12 +70,15 @@ def of_grid(request: Request, before: Grid | Grids, defaults: Defaults) -> Calla
     """Complete config of a trial -> its changes: `epochs=5 seed=1`, or the empty string for one of the preset."""
     if not (request.fixed or request.axes):
         return lambda config: ""
-    parts = parts_of(before)
+
+    @functools.cache
+    def tried_by(method: str, keys: tuple[str, ...]) -> list[dict[str, tuple[Value, ...]]]:
+        return [{key: _tried(key, part, defaults(method)) for key in keys} for part in parts_of(before)]
 
     def of_trial(config: Mapping[str, Value]) -> str:
-        known = defaults(str(config["method"]))
-        nearest = min((_differing(config, part, known) for part in parts), key=len)
-        return _text(nearest)
+        every = tried_by(str(config["method"]), tuple(config))
+        differing = ({key: value for key, value in config.items() if value not in tried[key]} for tried in every)
+        return _text(min(differing, key=len))
 
     return of_trial
 
@@ -82,10 +86,9 @@ def of_grid(request: Request, before: Grid | Grids, defaults: Defaults) -> Calla
 def of_study(request: Request, before: Search | Searches, study: Study, defaults: Defaults) -> str:
     """The same for all trials of a study: a key that is searched no more counts, and so does an option of the search
     that proposals depend on."""
-    method = study.fixed["method"]
-    searches = [one for one in parts_of(before) if isinstance(one, Search)]
-    known, own = defaults(str(method)), next((one for one in searches if one.fixed["method"] == method), searches[0])
-    found = _differing(study.fixed, own, known)
+    method, searches = str(study.fixed["method"]), parts_of(before)
+    known, own = defaults(method), next((one for one in searches if _method(one) == method), searches[0])
+    found = {key: value for key, value in study.fixed.items() if value not in _tried(key, own, known)}
     found |= {key: change.values[0] for key, change in _of_options(request, own, study.search).items()}
     return _text(found)
 
@@ -108,11 +111,6 @@ def parts_of(space: Space) -> Sequence[Grid | Search]:
 
 def _text(found: Mapping[str, Value]) -> str:
     return " ".join(f"{key}={written(value)}" for key, value in sorted(found.items()))
-
-
-def _differing(config: Mapping[str, Value], part: Grid | Search, defaults: Mapping[str, Value]) -> dict[str, Value]:
-    """Those of the config's values that this part of a preset would not have tried."""
-    return {key: value for key, value in config.items() if value not in _tried(key, part, defaults)}
 
 
 def _tried(key: str, part: Grid | Search, defaults: Mapping[str, Value]) -> tuple[Value, ...]:

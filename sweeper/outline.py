@@ -76,6 +76,7 @@ def text(plain: Mapping[str, Any]) -> str:
             *(lines(plain) if "axes" in plain else []),
             *inner,
             f"  resources  {plain['resources']}",
+            *([f"  set aside  {plain['set_aside']['text']}"] if "set_aside" in plain else []),
         ]
     )
 

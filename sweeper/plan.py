@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from sweeper import cohorts
 from sweeper.changes import Changes
 from sweeper.cohorts import Cut, Group
 from sweeper.files import Files
@@ -169,6 +170,14 @@ def record_cut(files: Files, plan: GridPlan, cuts: Sequence[Cut], measured: obje
     """Keep the cut, and the measurements it was chosen by, for when the sweep is continued."""
     content = {"preset": plan.preset, "cuts": [asdict(cut) for cut in cuts], "threads": threads, "measured": measured}
     files.write(_path(plan), json.dumps(content, indent=1).encode())
+
+
+def records_of(files: Files, plan: GridPlan) -> list[str]:
+    """Files that say how the plan was cut, and which of its cohorts were halved."""
+    cuts, halved = recorded_cut(files, plan), recorded_halves(files, plan.name)
+    before = cohorts.lineage(cohorts.cut(plan.groups, cuts), halved) if cuts else {}
+    wholes = dict.fromkeys(whole.id for every in before.values() for whole in every)
+    return [_path(plan), *(f"{_halved(plan.name)}/{whole}" for whole in wholes)]
 
 
 def recorded_halves(files: Files, name: str) -> set[str]:

@@ -8,20 +8,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from sweeper import findings, spec
 from sweeper.cluster import ClusterError, check_address, connected
 from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
-from sweeper.damage import healing
+from sweeper.conclusion import finish
 from sweeper.files import StoreError
 from sweeper.folder import DAMAGED
+from sweeper.fresh import Checkpoint, restore, set_aside, survey
 from sweeper.lifeline import Lifeline, NodeLost
 from sweeper.node_health import NodeHealth
-from sweeper.orphans import remove_orphans
 from sweeper.patience import BRIEF, LONG, ONCE, Patience
-from sweeper.plan import GridPlan, Plan, SearchPlan
+from sweeper.plan import GridPlan, Plan
 from sweeper.progress import Progress
 from sweeper.schema import Columns
 from sweeper.spec import SpecError
@@ -29,11 +28,6 @@ from sweeper.stopping import Stopping, ignore_signals
 from sweeper.store import Store, checkpoint_path
 from sweeper.version import code_version
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-COMPACT_ABOVE = 256
-"""A sweep that ends with more files than this is compacted."""
 PATIENCE = "SWEEPER_PATIENCE"
 """The environment variable for how many seconds a store is waited for that has stopped working."""
 LEAST_FREE = 64 << 20
@@ -52,6 +46,8 @@ def _main(arguments: Sequence[str], stopping: Stopping) -> int:
         request = parse(arguments)
         if request.list:
             return _list()
+        if request.restore is not None:
+            return restore(request, request.restore)
         from sweeper import preview  # here: they import torch, which takes seconds
         from sweeper.prepare import prepare
 
@@ -59,17 +55,17 @@ def _main(arguments: Sequence[str], stopping: Stopping) -> int:
         store = Store(request.store)
         plan, columns = prepare(request, store)
         if request.plan:
-            print(preview.show(request, plan, store, _address(request)))
+            again = survey(plan, store, columns) if request.fresh else None
+            print(preview.show(request, plan, store, _address(request), again))
             _note_damaged(store)
             return EXIT_OK
         check_address(_address(request))
         _check_room(store)
         damaged, store = store.damaged, Store(store.files.patient(_patience(), _say))
         store.set_damaged_aside(damaged)
-        if request.fresh:
-            store.set_aside(plan.name)
+        checkpoint = set_aside(plan, store, columns) if request.fresh else partial(checkpoint_path, plan.name)
         columns = store.prepare(plan.name, columns)
-        return _run(request, plan, store, columns, stopping)
+        return _run(request, plan, store, columns, stopping, checkpoint)
     except (SpecError, ClusterError, StoreError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_WRONG
@@ -81,12 +77,14 @@ def _main(arguments: Sequence[str], stopping: Stopping) -> int:
         return EXIT_FAILED
 
 
-def _run(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> int:
+def _run(
+    request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping, checkpoint: Checkpoint
+) -> int:
     """Train what is left of the plan and show what all its rows say; where that is cut short, say how to go on."""
     try:
         if plan.left:
-            _train(request, plan, store, columns, stopping)
-        return _finish(plan, store, columns)
+            _train(request, plan, store, columns, stopping, checkpoint)
+        return finish(plan, store, columns)
     except KeyboardInterrupt:
         _say_how_to_go_on(plan, store)
         return EXIT_INTERRUPTED
@@ -96,47 +94,10 @@ def _run(request: Request, plan: Plan, store: Store, columns: Columns, stopping:
         return EXIT_FAILED
 
 
-def _finish(plan: Plan, store: Store, columns: Columns) -> int:
-    """Figures and tables from all rows of the plan; returns the exit status."""
-    store.prepare(plan.name, columns)  # settles what another sweep has written into this store meanwhile
-    if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
-        store.compact(plan.name)
-    remove_orphans(store, plan.name)
-
-    def show() -> tuple[pd.DataFrame, str]:
-        rows = findings.rows_of(store.files, plan.name, plan.ids)
-        comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
-        text = findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)
-        return rows, text
-
-    rows, text = healing(store.files, show)
-    texts, diverged = [text], list[str]()
-    if isinstance(plan, SearchPlan):
-        from sweeper import studies  # here: it imports Optuna
-
-        texts.append(studies.show(plan, store.files))
-        diverged = studies.all_diverged(plan)
-    print("\n\n".join(filter(None, texts)))
-    counts = rows["status"].value_counts().to_dict()
-    print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
-    print(f"rows: {store.files.shown}/trials/sweep={plan.name}")
-    for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
-        if shown:
-            print(f"{kind}: {store.files.shown}/{kind}/{plan.views}")
-    if diverged:
-        print(
-            f"error: all trials of {plan.name} diverged in study {', '.join(diverged)}: nothing was found",
-            file=sys.stderr,
-        )
-    lost = len(store.without_history(plan.name).intersection(plan.ids))
-    if lost:
-        print(f"{lost} trials have lost their history with a damaged file; the same command trains them again")
-    complete = len(rows) == plan.total and "failed" not in counts and not lost and not diverged
-    return EXIT_OK if complete else EXIT_FAILED
-
-
-def _train(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> None:
-    """Every trial that is left, over the cluster, into the store."""
+def _train(
+    request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping, checkpoint: Checkpoint
+) -> None:
+    """Every trial that is left, over the cluster, into the store; `checkpoint`: cohort -> the path of its own."""
     address = _address(request)
     print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
     with (
@@ -169,7 +130,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
                     part.feed,
                     data=request.data,
                     checkpoints=store.files.patient(BRIEF),
-                    checkpoint=partial(checkpoint_path, plan.name),
+                    checkpoint=checkpoint,
                     slots=part.slots,
                     limits=Limits(request.retries, request.save_every, request.patience),
                     scratch=scratch,

@@ -7,7 +7,6 @@ file: one that repeats it makes reading the whole store fail.
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import reduce
 
 import pandas as pd
@@ -148,14 +147,6 @@ class Store(StoreReader):
         self._index[sweep] = dict.fromkeys(rows["trial_id"].to_pylist(), (name,))
         return name
 
-    def set_aside(self, sweep: str) -> str | None:
-        """Move all that the store has of this sweep to `_replaced/TIME/`, which is returned; None if it has nothing."""
-        target = f"_replaced/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-        folders = [folder.format(checked(sweep)) for folder in OWNED]
-        moved = [self.files.move(folder, f"{target}/{folder}") for folder in folders]
-        self._index.pop(sweep, None)
-        return target if any(moved) else None
-
     def _scan(self, sweep: str) -> tuple[Tables, list[Columns]]:
         """Every file's schema with its trials and statuses, and the distinct sets of columns among them. Sets damaged
         files aside."""
@@ -187,8 +178,7 @@ def load(
 ) -> pd.DataFrame:
     """Every row of a sweep (or of several), one a trial, all columns of all its files, and the column `sweep`.
 
-    With a `preset` its rows alone: those of the preset as it stands, or with these `changes` (`"epochs=5"`), or, with
-    `changes=None`, all of them. StoreError where there are none, with what is there.
+    With a `preset` its rows alone, as it stands, with these `changes` (`"epochs=5"`) or any (None); StoreError if none.
     """
     files = store if isinstance(store, Files) else Files(store)
     tables = []
@@ -201,12 +191,8 @@ def load(
         rows = pa.concat_tables(tables, promote_options="permissive").to_pandas()
     except pa.ArrowException as error:
         raise StoreError(f"sweeps {', '.join(name)} do not fit into one table: {error}") from error
-    if preset is None:
-        return rows
-    rows = _chosen(rows, "preset", preset, f"store {files.shown}: no rows of preset")
-    if changes is None:
-        return rows
-    return _chosen(rows, "changes", changes, f"store {files.shown}: no rows of preset {preset!r} with the changes")
+    rows = rows if preset is None else _chosen(files, rows, "preset", preset)
+    return rows if preset is None or changes is None else _chosen(files, rows, "changes", changes)
 
 
 def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:
@@ -216,11 +202,11 @@ def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -
     return one_per_record(pa.concat_tables(tables)).to_pandas()
 
 
-def _chosen(rows: pd.DataFrame, column: str, value: str, none: str) -> pd.DataFrame:
+def _chosen(files: Files, rows: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
     """The rows with this value; rows of earlier versions have none. StoreError where there are no such rows."""
-    there = sorted(rows[column].dropna().unique()) if column in rows else []
-    if value not in there:
-        raise StoreError(f"{none} {value!r}; there are: {', '.join(map(repr, there)) or 'none'}")
+    if value not in (there := sorted(rows[column].dropna().unique())):
+        text = ", ".join(map(repr, there)) or "none"
+        raise StoreError(f"store {files.shown}: no rows with {column} {value!r}; there are: {text}")
     return rows[rows[column] == value].reset_index(drop=True)
 
 

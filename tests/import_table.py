@@ -110,6 +110,9 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.orphans": Rule(may=("sweeper.folder", *STORAGE[3:4]), never=("ray", "torch", "trainables")),
     "sweeper.cells": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
     "sweeper.colour_scale": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
+    "sweeper.replaced": Rule(
+        may=("pyarrow", "sweeper.digest", "sweeper.folder", *STORAGE[:4]), never=("ray", "torch", "trainables")
+    ),
     "sweeper.heatmap": Rule(
         may=(
             *("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.cells", "sweeper.colour_scale"),
@@ -204,6 +207,8 @@ TABLE: Mapping[str, Rule] = {
         may=("pandas", "sweeper.tables", "sweeper.trajectory", *PLAN[:1], *STORAGE),
         never=("ray", "torch", "optuna", "trainables"),
     ),
+    "sweeper.conclusion": Rule(may=("sweeper", "pandas"), never=("torch", "ray", "optuna", "trainables")),
+    "sweeper.fresh": Rule(may=("sweeper",), never=("torch", "ray", "optuna", "trainables")),
     "sweeper.run": Rule(may=("sweeper", "trainables"), never=("torch", "optuna", *METHOD)),
     "trainables": Rule(),
     "trainables.methods": Rule(),

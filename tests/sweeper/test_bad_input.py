@@ -101,6 +101,8 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
         ("--retries -1", "--retries must be a whole number of at least 0, but got -1"),
         ("--save-every soon", "--save-every must be a number, but got soon"),
         ("--json", "--json goes with --plan"),
+        ("--restore x --fresh", "--restore runs nothing, so neither --fresh nor --plan goes with it"),
+        ("--restore ../trials", "store "),
         ("--epoch 3", "unrecognized arguments: --epoch 3; --help says what there is"),
         ("--address nowhere", "--address must be host:port, ray://host:port, auto or local, but got 'nowhere'"),
         ("--address host:port", "--address must be host:port, ray://host:port, auto or local, but got 'host:port'"),

@@ -38,6 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         request = parse(sys.argv[1:] if arguments is None else arguments)
         if request.list:
             return _list()
+        if request.describe is not None:
+            from sweeper.describe import describe  # here: it imports torch, which takes seconds
+
+            print(describe(request.describe))
+            return EXIT_OK
         from sweeper import preview  # here: they import torch, which takes seconds
         from sweeper.prepare import prepare
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Never
+from typing import Any, Never
 
 from sweeper.grid import SpecError, unknown
 from sweeper.study import SAMPLERS
@@ -43,6 +43,8 @@ class Request:
     save_every: float
     patience: float
     list: bool
+    describe: str | None
+    """A method, data set or metric that is to be explained, and nothing run."""
     plan: bool
     probe: bool
     node_price: float | None
@@ -71,9 +73,10 @@ PRUNERS = ("none", "halving", "hyperband")
 
 def parse(arguments: Sequence[str]) -> Request:
     """The request. SpecError for words that make none; `--help` prints and leaves."""
-    parser = Parser(prog="python -m sweeper.run", description=ABOUT, epilog=EXITS)
+    parser = Parser(prog="python -m sweeper.run", description=ABOUT, epilog=EXITS, formatter_class=Defaults)
     parser.add_argument("name", nargs="?", metavar="NAME", help="the sweep; --list says which there are")
     parser.add_argument("--list", action="store_true", help="list the sweeps and their presets")
+    parser.add_argument("--describe", metavar="WHAT", help="say what a method (and its keys), data set or metric is")
     parser.add_argument("--preset", help="which of the sweep's presets; by default the paper's")
     parser.add_argument("--store", default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
     parser.add_argument("--data", default="data", metavar="DIR", help="folder of the data sets")
@@ -100,18 +103,18 @@ def parse(arguments: Sequence[str]) -> Request:
         "--patience", default="600", metavar="SECONDS", help="without a step, until a cohort is given up"
     )
     search = parser.add_argument_group("searches")
-    search.add_argument("--trials", metavar="N", help="trials of each study")
-    search.add_argument("--wave", metavar="N", help="trials that are proposed at once")
-    search.add_argument("--sampler", metavar="NAME", help=f"one of {', '.join(SAMPLERS)}")
-    search.add_argument("--pruner", metavar="NAME", help=f"one of {', '.join(PRUNERS)}")
-    search.add_argument("--search-seed", metavar="N", help="of the sampler")
+    search.add_argument("--trials", metavar="N", help="trials of each study (default: the preset's)")
+    search.add_argument("--wave", metavar="N", help="trials that are proposed at once (default: the preset's)")
+    search.add_argument("--sampler", metavar="NAME", help=f"one of {', '.join(SAMPLERS)} (default: the preset's)")
+    search.add_argument("--pruner", metavar="NAME", help=f"one of {', '.join(PRUNERS)} (default: the preset's)")
+    search.add_argument("--search-seed", metavar="N", help="of the sampler (default: the preset's)")
     search.add_argument("--warm-start", metavar="SWEEP", help="begin with what the store has of another sweep")
     parser.add_argument(
         "--fresh", action="store_true", help="set the rows of these trials aside and train them again; others stay"
     )
     parser.add_argument("--restore", metavar="TIME", help="bring back what --fresh set aside then, and run nothing")
     words = parser.parse_args(arguments)
-    if words.name is None and not words.list:
+    if words.name is None and not words.list and words.describe is None:
         raise SpecError("a sweep's name is needed; --list says which there are")
     for option, given in {"--json": words.json, "--probe": words.probe, "--node-price": words.node_price}.items():
         if given and not words.plan:
@@ -136,6 +139,7 @@ def parse(arguments: Sequence[str]) -> Request:
         save_every=_amount("--save-every", words.save_every),
         patience=_amount("--patience", words.patience, positive=True),
         list=words.list,
+        describe=words.describe,
         plan=words.plan,
         probe=words.probe,
         node_price=None if words.node_price is None else _amount("--node-price", words.node_price),
@@ -153,11 +157,20 @@ def parse(arguments: Sequence[str]) -> Request:
     )
 
 
+class Defaults(argparse.HelpFormatter):
+    """Adds its default to what an option is, where there is one and the text does not say it."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.help and action.default not in (None, False, [], argparse.SUPPRESS) and "default" not in action.help:
+            return f"{action.help} (default: %(default)s)"
+        return action.help
+
+
 class Parser(argparse.ArgumentParser):
     """argparse prints its usage and leaves; a wrong word deserves one line."""
 
-    def __init__(self, **options: str) -> None:
-        super().__init__(**options, allow_abbrev=False)  # type: ignore[arg-type]
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, allow_abbrev=False)
 
     def error(self, message: str) -> Never:
         raise SpecError(f"{message}; --help says what there is")

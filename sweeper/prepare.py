@@ -10,6 +10,7 @@ from typing import Any
 from sweeper import changes, cohorts, spec
 from sweeper.command import Request, SearchWords
 from sweeper.plan import GridPlan, Plan
+from sweeper.preset_keys import explained
 from sweeper.rules import Halving
 from sweeper.schema import Columns
 from sweeper.spec import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value
@@ -33,10 +34,17 @@ OF_EVERY_ROW = ("seconds", "epochs_run")
 
 def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
     """What is to run and the columns of its rows. SpecError or StoreError, one line, where it cannot run."""
-    name = str(request.name)
-    whole = spec.find(name)
+    whole = spec.find(str(request.name))
     preset, space = whole.preset(request.preset)
-    sweep, own, space = whole.of(preset), space, _changed(space, request)
+    try:
+        return _prepared(request, store, whole.of(preset), preset, space)
+    except SpecError as error:
+        raise SpecError(explained(str(error), request, preset, space)) from error
+
+
+def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, own: Space) -> tuple[Plan, Columns]:
+    """As `prepare`; `own` is the preset's space, which the request may change."""
+    name, space = str(request.name), _changed(own, request)
     if isinstance(space, Search | Searches):
         from sweeper import studies  # here: it imports Optuna
 

@@ -48,6 +48,11 @@ def _main(arguments: Sequence[str], stopping: Stopping) -> int:
             return _list()
         if request.restore is not None:
             return restore(request, request.restore)
+        if request.describe is not None:
+            from sweeper.describe import describe  # here: it imports torch, which takes seconds
+
+            print(describe(request.describe))
+            return EXIT_OK
         from sweeper import preview  # here: they import torch, which takes seconds
         from sweeper.prepare import prepare
 

@@ -158,6 +158,14 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.stopping": Rule(never=PLANNING),
     "sweeper.node_health": Rule(may=("psutil",), never=PLANNING),
     "sweeper.lifeline": Rule(may=("sweeper.cluster",), never=PLANNING),
+    "sweeper.preset_keys": Rule(may=("sweeper.command", "sweeper.spec"), never=PLANNING),
+    "sweeper.describe": Rule(
+        may=(
+            "sweeper.grid",
+            *(f"trainables.{it}" for it in ("catalog", "checks", "data", "described", "metrics", "reported")),
+        ),
+        never=("ray", "optuna", "pandas", *METHOD),
+    ),
     "sweeper.command": Rule(may=STUDY, never=PLANNING),
     "sweeper.version": Rule(never=PLANNING),
     "sweeper.changes": Rule(may=("sweeper.command", "sweeper.spec", *STUDY), never=PLANNING),
@@ -252,6 +260,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "trainables.watch": Rule(may=("trainables.contract",), never=LAUNCHERS),
     "trainables.metrics": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.described": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.reported": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.preflight": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.cohort": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),

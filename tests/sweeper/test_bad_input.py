@@ -85,7 +85,7 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
         ("nu_ablation --set held_out=10", "each held-out class must be one of 0..9 for digits, but got 10"),
         ("nu_ablation --set workers=7", "batch_size must be a multiple of workers, at least 2 for each, but got "),
         ("nu_ablation --set tau=0.2", "no key 'tau'; vje has: batch_size, beta, "),
-        ("nu_ablation --set method=simclr", "no key 'bottleneck'; simclr has: batch_size, "),
+        ("nu_ablation --set method=simclr", "no key 'bottleneck' (bottleneck is set by preset 'digits'); simclr has: "),
         ("nu_ablation --preset paper --set tau=0.2", "no method of these trials has the key 'tau'"),
         ("nu_ablation --preset paper --set method=simclr", "no method in this sweep 'simclr'; there are: vje"),
         ("ssl_cifar10 --set method=random --set epochs=5", "no method of these trials has the key 'epochs' to change"),
@@ -103,6 +103,10 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
         ("--json", "--json goes with --plan"),
         ("--restore x --fresh", "--restore runs nothing, so neither --fresh nor --plan goes with it"),
         ("--restore ../trials", "store "),
+        (
+            "--describe vja",
+            "no method, data set or metric 'vja' (did you mean 'vje'?); there are: barlow_twins, byol, ",
+        ),
         ("--epoch 3", "unrecognized arguments: --epoch 3; --help says what there is"),
         ("--address nowhere", "--address must be host:port, ray://host:port, auto or local, but got 'nowhere'"),
         ("--address host:port", "--address must be host:port, ray://host:port, auto or local, but got 'host:port'"),
@@ -186,7 +190,8 @@ def test_a_class_smaller_than_the_batch(bench: Bench, monkeypatch: pytest.Monkey
     write_cifar10(bench.folder / "data", 10, monkeypatch)
     error = bench.refuse("--data", str(bench.folder / "data"), preset="paper").error
     assert error == (
-        "batch_size must not exceed the 10 training images of cifar10 with normal_class=0, but got batch_size=64"
+        "batch_size must not exceed the 10 training images of cifar10 with normal_class=0, but got batch_size=64 "
+        "(batch_size and normal_class are set by preset 'paper')"
     )
 
 

@@ -21,6 +21,16 @@ def test_words_are_taken_as_typed() -> None:
     assert (request.address, request.save_every) == ("auto", 0.5)
 
 
+def test_help_says_every_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        parse(["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert left.value.code == 0
+    for default in ("results", "data", "auto", "3", "30", "600", "the preset's", "all N"):
+        assert f"default: {default})" in said, default
+    assert "default: None" not in said and "default: False" not in said and "default: [])" not in said
+
+
 def test_a_value_may_hold_an_equals_sign() -> None:
     assert parse(["grid", "--set", "terms=a=b"]).fixed == {"terms": "a=b"}
 

@@ -1,0 +1,89 @@
+"""`--describe` says what a method, a data set and a metric are, from the source."""
+
+from __future__ import annotations
+
+import pytest
+from torchvision.datasets import CIFAR10, CIFAR100, STL10, SVHN
+
+from sweeper import run
+from sweeper.describe import FILES, describe
+from sweeper.grid import SpecError
+from trainables.catalog import METHODS
+from trainables.data.datasets import DATASETS
+from trainables.described import keys_of
+from trainables.metrics import FAMILIES
+from trainables.reported import reported_by
+
+
+def test_a_method_has_its_keys_with_ranges_defaults_and_what_is_fusible() -> None:
+    lines = describe("vje").splitlines()
+    assert lines[0].startswith("vje: Variational Joint Embedding (VJE)")
+    assert (
+        "* nu=3  (nu > 0)" in lines
+        and "  bottleneck=128  (bottleneck >= 1)" in lines
+        and "* seed=0  (seed >= 0)" in lines
+    )
+    assert (
+        "      Width of the inference network." in lines and "  small_stem=true" in lines and "  held_out=''" in lines
+    )
+    assert "posterior_entropy" in lines[-1] and "knn_weighted" in lines[-2]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_key_is_left_out(method: str) -> None:
+    said = describe(method)
+    for key in keys_of(method):
+        assert f"\n{'*' if key.fusible else ' '} {key.name}=" in said
+    assert max(map(len, said.splitlines()[1:])) <= 110
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_a_data_set_has_its_shape_classes_sizes_and_files(dataset: str) -> None:
+    facts = dict(line.split(maxsplit=1) for line in describe(dataset).splitlines()[-5:])
+    assert list(facts) == ["images", "classes", "training", "test", "files"]
+    assert int(facts["classes"]) >= 10 and " x " in facts["images"]
+    assert facts["files"].startswith("DATA/") or dataset.startswith("digits")
+
+
+def test_sizes_and_places_are_the_published_ones() -> None:
+    said = describe("stl10")
+    assert (
+        "3 x 96 x 96 (channels x rows x columns), pixels 0 to 255" in said and "8,000 images, 800 of each class" in said
+    )
+    assert "5,000 images, 500 of each class, and 100,000 without a label" in said
+    for name, source in {"cifar10": CIFAR10, "cifar100": CIFAR100, "stl10": STL10}.items():
+        assert f"DATA/{source.base_folder}/, " in FILES[name] and f"DATA/{source.filename} " in FILES[name]
+    assert all(f"DATA/{SVHN.split_list[part][1]}" in FILES["svhn"] for part in ("train", "test"))
+
+
+@pytest.mark.parametrize("metric", [*FAMILIES, "knn_z", "fpr95_joint_held_out", "loss_kl"])
+def test_a_metric_has_its_meaning_range_and_direction(metric: str) -> None:
+    said = describe(metric)
+    assert all(f"\n  {fact} " in said for fact in ("range", "direction", "reported"))
+
+
+def test_what_is_said_of_metrics() -> None:
+    said = describe("probe_z")
+    assert "higher is better" in said and "a share in [0, 1]" in said and "at the end of training" in said
+    assert said.endswith(f"by        {', '.join(METHODS)}") and reported_by()["probe_z"] == tuple(METHODS)
+    assert "lower is better" in describe("fpr95") and "and 43 more" in describe("fpr95")
+    assert "null where it is undefined" in describe("var_cv") and "\nmetrics of this family" not in describe("var_cv")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("vej", r" \(did you mean 'vje'\?\)"), ("nu", r" \('nu' is a key; --describe vje says what it is\)"), ("?", "")],
+)
+def test_another_name_is_refused_with_the_nearest(name: str, hint: str) -> None:
+    law = rf"^no method, data set or metric '{name}'{hint}; there are: barlow_twins, ".replace("'?'", r"'\?'")
+    with pytest.raises(SpecError, match=law) as refused:
+        describe(name)
+    assert "\n" not in str(refused.value)
+
+
+def test_the_command_line_describes_and_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["--describe", "digits"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("digits:\n  scikit-learn's 1,797 real digits") and err == ""
+    assert run.main(["--describe", "digit"]) == 2
+    assert capsys.readouterr().err.startswith("error: no method, data set or metric 'digit' (did you mean 'digits'?)")

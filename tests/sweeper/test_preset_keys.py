@@ -1,0 +1,45 @@
+"""An error says which of the keys that it is about the preset has set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from optuna.distributions import FloatDistribution
+
+from sweeper.command import parse
+from sweeper.preset_keys import explained
+from sweeper.spec import Grid, Grids, Metric, Search, Searches
+
+GRID = Grid({"method": "vje", "bottleneck": 64, "epochs": 5}, {"nu": (1.0, 2.0)})
+SEARCH = Search(
+    {"nu": FloatDistribution(0, 1)}, {"method": "vje", "bottleneck": 64}, 4, Metric("m", "minimize"), wave=2
+)
+
+
+@pytest.mark.parametrize("space", [GRID, Grids((GRID,)), SEARCH, Searches((SEARCH,))])
+def test_a_key_that_the_preset_alone_sets_is_named_before_what_there_is(space: Any) -> None:
+    request = parse(["x", "--set", "method=simclr"])
+    said = explained("no key 'bottleneck'; simclr has: tau, nu, lr", request, "digits", space)
+    assert said == "no key 'bottleneck' (bottleneck is set by preset 'digits'); simclr has: tau, nu, lr"
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("--set nu=-1", "`nu > 0` must hold, but got nu=-1.0"),
+        ("--axis nu=-1", "`nu > 0` must hold, but got nu=-1.0"),
+        ("", "no method 'vja'; there are: vje, nu"),
+        ("", "cifar10 is absent from /data/epochs/nu and its download failed"),
+    ],
+)
+def test_an_error_about_nothing_that_the_preset_sets_stays(words: str, error: str) -> None:
+    assert explained(error, parse(["x", *words.split()]), "digits", GRID) == error
+
+
+def test_of_two_keys_the_one_that_the_user_did_not_set_is_named() -> None:
+    error = "nu must not exceed epochs, but got nu=9.0, epochs=5"
+    assert (
+        explained(error, parse(["x", "--set", "nu=9"]), "digits", GRID) == f"{error} (epochs is set by preset 'digits')"
+    )
+    assert explained(error, parse(["x"]), "paper", GRID) == f"{error} (epochs and nu are set by preset 'paper')"

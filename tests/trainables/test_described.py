@@ -1,0 +1,59 @@
+"""What the source says of keys is read completely and truly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import pytest
+
+from trainables import config
+from trainables.catalog import METHODS
+from trainables.checks import between, choices, laws, positive, whole
+from trainables.described import field_docs, keys_of
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_key_is_there_with_its_default_and_a_docstring(method: str) -> None:
+    keys = {key.name: key for key in keys_of(method)}
+    complete = config.resolve({"method": method, "epochs": 0}).flat()
+    assert set(keys) | {"method"} == set(complete) and len(keys) == len(keys_of(method))
+    assert all(key.default == complete[key.name] for key in keys.values() if key.name != "epochs")
+    assert not [key.name for key in keys.values() if not key.says]
+    assert {key.name for key in keys.values() if key.fusible} == config.fusible(method) & set(keys)
+
+
+def test_ranges_are_those_that_are_checked() -> None:
+    found = {key.name: key.law for key in keys_of("vje")}
+    assert (found["nu"], found["beta"], found["bottleneck"]) == ("`nu > 0`", "`beta >= 0`", "`bottleneck >= 1`")
+    assert (found["flip"], found["crop_scale"]) == ("`0 <= flip <= 1`", "`0 < crop_scale <= 1`")
+    assert found["precision"] == "one of float32, bfloat16" and found["terms"] == found["small_stem"] == ""
+
+
+@dataclass(frozen=True)
+class Example:
+    rate: float = 0.5
+    """Of two
+    lines."""
+    count: int = 2
+    kind: str = "a"
+    """One of two kinds."""
+
+    def __post_init__(self) -> None:
+        between("rate", self.rate, 0, 1)
+        whole("count", self.count, 1)
+        choices("kind", self.kind, ("a", "b"))
+        positive("count", self.count)
+
+
+def test_docstrings_of_fields_are_one_line_and_may_be_absent() -> None:
+    assert field_docs(Example) == {"rate": "Of two lines.", "count": "", "kind": "One of two kinds."}
+    assert list(field_docs(Example)) == [field.name for field in fields(Example)]
+
+
+def test_laws_are_written_down_only_while_they_are_asked_for() -> None:
+    assert laws(Example) == {"rate": "`0 <= rate <= 1`", "count": "`count >= 1`", "kind": "one of a, b"}
+    Example(rate=0.1)
+    assert laws(lambda: None) == {}
+    with pytest.raises(ValueError, match="`count >= 1` must hold"):
+        laws(lambda: Example(count=0))
+    assert laws(lambda: None) == {}

@@ -100,11 +100,11 @@ def _shut_down() -> None:
         _install(signal.SIGTERM, handler)
         disconnect()
 
-    state.disconnect = protected
+    state.disconnect = protected  # type: ignore[method-assign]
     try:
         ray.shutdown()
     finally:
-        state.disconnect = disconnect
+        state.disconnect = disconnect  # type: ignore[method-assign]
         _install(signal.SIGTERM, handler)
 
 

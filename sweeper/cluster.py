@@ -121,8 +121,8 @@ def _own_signal_handlers() -> Iterator[None]:
     terminated = False
     try:
         yield
-    except SystemExit:
-        terminated = True
+    except SystemExit as left:
+        terminated = left.code == signal.SIGTERM
         raise
     finally:
         for number, handler in before.items():

@@ -100,11 +100,11 @@ def _shut_down() -> None:
         _install(signal.SIGTERM, handler)
         disconnect()
 
-    state.disconnect = protected
+    state.disconnect = protected  # type: ignore[method-assign]
     try:
         ray.shutdown()
     finally:
-        state.disconnect = disconnect
+        state.disconnect = disconnect  # type: ignore[method-assign]
         _install(signal.SIGTERM, handler)
 
 
@@ -121,8 +121,8 @@ def _own_signal_handlers() -> Iterator[None]:
     terminated = False
     try:
         yield
-    except SystemExit:
-        terminated = True
+    except SystemExit as left:
+        terminated = left.code == signal.SIGTERM
         raise
     finally:
         for number, handler in before.items():

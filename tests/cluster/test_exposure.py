@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from ray._common.utils import get_default_ray_temp_dir
 
 from sweeper.cluster import LOOPBACK
 from tests.cluster.files import (
@@ -85,6 +86,11 @@ def test_a_head_on_this_machine_is_closed_to_other_machines_and_other_users() ->
         exported = [line for line in page.read_text().splitlines() if line.startswith("export ")]
         assert f"export {closed}" in exported, page
         assert any(line.startswith("export RAY_TMPDIR=$(mktemp -d) ") for line in exported), page
+
+
+def test_ray_keeps_its_files_where_the_pages_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert Path(get_default_ray_temp_dir()).parent == tmp_path
 
 
 def test_the_image_leaves_out_metrics_whose_ports_ask_for_no_token() -> None:

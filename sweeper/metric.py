@@ -10,6 +10,10 @@ from sweeper.grid import SpecError
 Direction = Literal["maximize", "minimize"]
 
 
+VALIDATION = "val_"
+"""Begins the name of a metric of validation images; the rest is that of the same metric of the test images."""
+
+
 @dataclass(frozen=True)
 class Metric:
     name: str

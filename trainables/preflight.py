@@ -10,7 +10,7 @@ from trainables.config import TrialConfig
 from trainables.data.datasets import check, load
 from trainables.data.outliers import outliers
 from trainables.evaluate import metric_names
-from trainables.streams import split, steps_per_epoch
+from trainables.streams import splits, steps_per_epoch
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ def prospects(configs: Sequence[TrialConfig], data: Path) -> list[Prospect]:
         dataset, outside = loaded[config.data.dataset], config.evaluation.outlier_sets
         key = (config.data, outside)
         if key not in counts:
-            parts = split(dataset, config.data)
+            parts = splits(dataset, config.data)
             for name in outside:
-                outliers(name, dataset, parts, data)
-            counts[key] = len(parts.train_images), len(parts.labelled_labels)
+                outliers(name, dataset, parts.test, data)
+            counts[key] = len(parts.test.train_images), len(parts.test.labelled_labels)
         images, labelled = counts[key]
         if config.evaluation.knn > labelled:
             raise ValueError(

@@ -27,13 +27,17 @@ def write(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame
     `tables/NAME/TABLE.parquet` and `.md`, and `trajectories/NAME/TRAJECTORY.parquet` and `.png`.
 
     `rows` are those of the plan, in its order; a metric or hyperparameter that none of them has is null. Returns what
-    to print: the best cell by class, the correlations, and the tables.
+    to print: the best cell by class, the correlations, the tables, and what a search chose on validation images.
     """
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
     texts = _write_heatmaps(files, name, sweep, preset, rows)
     for table in sweep.tables:
         cells = tables.write(files, name, rows, table, preset)
         texts.append(tables.text(cells, table))
+    objective = sweep.headline(preset)
+    chosen = summary.on_test_images(rows, objective)
+    if len(chosen):
+        texts.append(f"best trials by {objective.name}, and what they are worth on test images\n{summary.text(chosen)}")
     if sweep.trajectories:
         history = _history(files, name)
         for shown in sweep.trajectories:
@@ -55,7 +59,9 @@ def _write_heatmaps(files: Files, name: str, sweep: Sweep, preset: str, rows: pd
     if sweep.breakdown:
         table = summary.breakdown(rows, first.metric.name, first.metric.better, axes, sweep.breakdown)
         _store(files, name, "breakdown", table)
-        texts.append(f"{first.metric.name} by {sweep.breakdown} at the best cell\n{summary.text(table)}")
+        chosen = summary.chosen_by(rows, first.metric.name)
+        choice = "" if chosen == first.metric.name else f" by {chosen}"
+        texts.append(f"{first.metric.name} by {sweep.breakdown} at the best cell{choice}\n{summary.text(table)}")
     if sweep.correlations:
         table = summary.correlations(rows, sweep.correlations, axes)
         _store(files, name, "correlations", table)

@@ -93,7 +93,7 @@ TABLE: Mapping[str, Rule] = {
         may=("pandas", "numpy", "matplotlib", "sweeper.spec", *STORAGE[:4]), never=("ray", "torch", "trainables")
     ),
     "sweeper.summary": Rule(
-        may=("pandas", "numpy", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")
+        may=("pandas", "numpy", "sweeper.metric", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")
     ),
     "sweeper.tables": Rule(may=("pandas", "numpy", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")),
     "sweeper.curves": Rule(

@@ -86,11 +86,12 @@ ONE_CLASS_DIGITS: Mapping[str, Value] = {
     "lr": 0.002,
     "momentum": 0.9,
     "weight_decay": 5e-6,
-    "rotation": 10.0,
-    "shift": 0.25,
+    "rotation": 5.0,
+    "shift": 0.0,
     "report_every": 10,
 }
-"""VJE on one digit, whose 98 to 102 training images make two steps an epoch; a fifth is held out to choose by."""
+"""VJE on one digit. A fifth of its training images is held out to choose by; the 98 to 102 that are left make two steps
+an epoch. The views are the best of four (rotation 5 or 10, shift 0 or 0.25) by the AUROC of validation images."""
 
 ONE_CLASS_DIGITS_LONG: Mapping[str, Value] = {
     **ONE_CLASS_DIGITS,
@@ -98,10 +99,8 @@ ONE_CLASS_DIGITS_LONG: Mapping[str, Value] = {
     "features": 128,
     "bottleneck": 128,
     "epochs": 100,
-    "rotation": 5.0,
-    "shift": 0.0,
 }
-"""Twice the width and twice the epochs; the rotation and the shift suit digits of eight pixels better."""
+"""Twice as wide and twice as many epochs."""
 
 SETS = ("cifar10", "cifar100", "stl10")
 """The data sets of the ablations, in the order of the paper's tables."""

@@ -182,10 +182,10 @@ def test_what_is_chosen_on_digits_is_chosen_on_validation_images(name: str, pres
     assert ("val_auroc_joint" in metrics_of(name, preset)) == held_out
 
 
-def test_the_long_anomaly_grid_is_the_short_one_but_for_size_and_views() -> None:
+def test_the_long_anomaly_grid_is_the_short_one_but_for_size() -> None:
     short, long = (configs_of("anomaly_grid", preset)[0] for preset in ("digits", "digits_long"))
-    differing = {key for key, value in short.flat().items() if long.flat()[key] != value}
-    assert differing == {"width", "features", "bottleneck", "epochs", "rotation", "shift"}
+    differing = {key: (value, long.flat()[key]) for key, value in short.flat().items() if long.flat()[key] != value}
+    assert differing == {"width": (128, 256), "features": (64, 128), "bottleneck": (64, 128), "epochs": (50, 100)}
 
 
 def test_barlow_twins_weighs_correlations_by_the_papers_order_and_has_the_authors_scale() -> None:

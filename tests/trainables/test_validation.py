@@ -123,6 +123,13 @@ def test_both_parts_have_the_training_images_without_those_held_out(changes: dic
     assert held and not held & rows[0] and not held & rows[1]
 
 
+def test_members_share_the_images_that_are_left() -> None:
+    digits = load("digits", HERE)
+    first, second = (splits(digits, _config(seed=seed).data) for seed in (0, 1))
+    assert first.test.train_images is second.test.train_images
+    assert first.validation and second.validation and first.validation.test_images is second.validation.test_images
+
+
 def test_trials_that_hold_out_another_share_share_no_stream() -> None:
     keys = [stream_key(_config(validation=share, held_out=out)) for share in (0.0, 0.1, 0.2) for out in ("", "3")]
     assert len(set(keys)) == 6 and keys[:2] == [("digits", None, 0), ("digits", None, 0, "3")]

@@ -6,6 +6,7 @@ Shapes: N training images.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -18,12 +19,14 @@ SPLIT_SEED = 0
 the same share holds out the same images, whatever its own seed."""
 
 
+@lru_cache(maxsize=1)
 def hold_out_validation(dataset: Dataset, share: float) -> tuple[Dataset, Dataset]:
     """Part the training images: the data set without its validation images, and the same with them as test images.
 
     Of each class, `share` (in (0, 1)) of the labelled training images, rounded, are validation images; a larger share
     holds out the same images and more. Unlabelled images stay training images, and the channels' mean and standard
-    deviation stay those of all training images. ValueError unless every class keeps and gives at least one image.
+    deviation stay those of all training images. The latest result is kept: members of a cohort share the images.
+    ValueError unless every class keeps and gives at least one image.
     """
     held_N = _held_out(dataset, share)
     images, labels_N = choose(dataset.train_images, ~held_N), dataset.train_labels[~held_N]

@@ -76,19 +76,31 @@ ONE_CLASS: Mapping[str, Value] = {
 ONE_CLASS_DIGITS: Mapping[str, Value] = {
     "method": "vje",
     "dataset": "digits",
+    "validation": 0.2,
     "encoder": "mlp",
     "width": 128,
     "features": 64,
     "bottleneck": 64,
     "epochs": 50,
-    "batch_size": 60,
+    "batch_size": 48,
     "lr": 0.002,
     "momentum": 0.9,
     "weight_decay": 5e-6,
-    "rotation": 10.0,
-    "shift": 0.25,
+    "rotation": 5.0,
+    "shift": 0.0,
     "report_every": 10,
 }
+"""VJE on one digit. A fifth of its training images is held out to choose by; the 98 to 102 that are left make two steps
+an epoch. The views are the best of four (rotation 5 or 10, shift 0 or 0.25) by the AUROC of validation images."""
+
+ONE_CLASS_DIGITS_LONG: Mapping[str, Value] = {
+    **ONE_CLASS_DIGITS,
+    "width": 256,
+    "features": 128,
+    "bottleneck": 128,
+    "epochs": 100,
+}
+"""Twice as wide and twice as many epochs."""
 
 SETS = ("cifar10", "cifar100", "stl10")
 """The data sets of the ablations, in the order of the paper's tables."""

@@ -1,6 +1,6 @@
 """One-class anomaly detection with VJE over beta x nu x class (vje.md 3.1: Fig. 4, Tables 3 and 4)."""
 
-from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS
+from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS, ONE_CLASS_DIGITS_LONG
 from sweeper.spec import Grid, Heatmap, Metric, Sweep
 
 AXES = {
@@ -11,6 +11,7 @@ AXES = {
 
 PAPER = Grid(ONE_CLASS, AXES)
 DIGITS = Grid(ONE_CLASS_DIGITS, AXES)
+DIGITS_LONG = Grid(ONE_CLASS_DIGITS_LONG, AXES)
 
 PUBLISHED = {"paper": {(1.0, 0.5): 0.903, (1.0, 1.0): 0.899, (1.0, 0.25): 0.897}}
 PUBLISHED_AT_OPTIMUM = {
@@ -20,7 +21,7 @@ PUBLISHED_AT_OPTIMUM = {
 
 SWEEP = Sweep(
     about="one-class anomaly AUROC of VJE over KL weight beta, degrees of freedom nu and the normal class",
-    presets={"paper": PAPER, "digits": DIGITS},
+    presets={"paper": PAPER, "digits": DIGITS, "digits_long": DIGITS_LONG},
     heatmaps=(
         Heatmap(Metric("auroc_joint", "maximize"), rows="beta", columns="nu", published=PUBLISHED),
         *(

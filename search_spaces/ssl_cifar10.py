@@ -29,7 +29,8 @@ PAPER = _grids(
         {"method": "moco_v2", "tau": 0.2, "ema": 0.99, "queue": 4096},
         {"method": "byol", "ema": 0.996},
         {"method": "swav", "tau": 0.1, "epsilon": 0.05, "prototypes": 512},
-        {"method": "barlow_twins", "redundancy_weight": 5e-3},
+        # Eq. 1 as it stands is for a learning rate some forty times smaller: the authors' code has this scale.
+        {"method": "barlow_twins", "redundancy_weight": 5e-3, "loss_scale": 0.024},
     ),
 )
 DIGITS = _grids(
@@ -43,7 +44,8 @@ DIGITS = _grids(
         {"method": "moco_v2", "projector_width": 128, "projection": 64, "queue": 512},
         {"method": "byol", "ema": 0.99, "projector_width": 256, "projection": 64, "predictor_width": 256},
         {"method": "swav", "projector_width": 128, "projection": 32, "prototypes": 30},
-        {"method": "barlow_twins", "projector_width": 128},
+        # lambda x width is 6.4, that of the paper's preset 10; the scale makes the learning rate 0.001 of what it was.
+        {"method": "barlow_twins", "projector_width": 128, "redundancy_weight": 0.05, "loss_scale": 0.1},
     ),
 )
 

@@ -38,7 +38,7 @@ def write(
     `label` of its own, which pictures show (`Plan.label`).
 
     `rows` are those of the plan, in its order; a metric or hyperparameter that none of them has is null. Returns what
-    to print: the best cell by class, the correlations, and the tables.
+    to print: the best cell by class, the correlations, the tables, and what a search chose on validation images.
     """
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
     views, about = views or f"{name}/{preset}", _about(name, label or preset, rows)
@@ -46,6 +46,10 @@ def write(
     for table in sweep.tables:
         cells = tables.write(files, views, rows, table, preset)
         texts.append(tables.text(cells, table))
+    objective = sweep.headline(preset)
+    chosen = summary.on_test_images(rows, objective)
+    if len(chosen):
+        texts.append(f"best trials by {objective.name}, and what they are worth on test images\n{summary.text(chosen)}")
     if sweep.trajectories:
         history = _history(files, name)
         for shown in sweep.trajectories:
@@ -80,7 +84,9 @@ def _write_heatmaps(files: Files, views: str, sweep: Sweep, preset: str, rows: p
         _store(files, views, "breakdown", table)
         shown = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
         unit = " (%)" if first.metric.percent else ""
-        texts.append(f"{first.metric.name}{unit} by {sweep.breakdown} at the best cell\n{summary.text(shown)}")
+        chosen = summary.chosen_by(rows, first.metric.name)
+        choice = "" if chosen == first.metric.name else f" by {chosen}"
+        texts.append(f"{first.metric.name}{unit} by {sweep.breakdown} at the best cell{choice}\n{summary.text(shown)}")
     if sweep.correlations:
         table = summary.correlations(rows, sweep.correlations, axes)
         _store(files, views, "correlations", table)

@@ -12,6 +12,10 @@ Direction = Literal["maximize", "minimize"]
 WAYS: dict[str, str] = {"maximize": "higher", "minimize": "lower"}
 
 
+VALIDATION = "val_"
+"""Begins the name of a metric of validation images; the rest is that of the same metric of the test images."""
+
+
 @dataclass(frozen=True)
 class Metric:
     """A metric by its name. SpecError for a direction that is none, or that contradicts what the metric means."""

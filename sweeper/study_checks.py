@@ -12,7 +12,7 @@ from trainables.config import TrialConfig
 from trainables.preflight import Prospect
 from trainables.sections import Training
 
-ALIKE = frozenset({"workers", "method", "dataset", "normal_class", "held_out"})
+ALIKE = frozenset({"workers", "method", "dataset", "normal_class", "held_out", "validation"})
 """Keys in which all trials of a study agree."""
 
 

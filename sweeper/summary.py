@@ -7,14 +7,21 @@ import pandas as pd
 
 from sweeper.cells import Direction, best, pivot
 from sweeper.heatmap import NOTHING, label, number
+from sweeper.metric import VALIDATION, Metric
+
+
+def chosen_by(rows: pd.DataFrame, metric: str) -> str:
+    """The metric that the best is chosen by: that of the validation images where these rows have it, else itself."""
+    name = f"{VALIDATION}{metric}"
+    return name if name in rows and rows[name].notna().any() else metric
 
 
 def breakdown(rows: pd.DataFrame, metric: str, direction: Direction, axes: tuple[str, str], by: str) -> pd.DataFrame:
-    """The metric by `by` (a class, a dataset, a seed) at the cell of `axes` whose mean over all is best.
+    """The metric by `by` (a class, a dataset, a seed) at the cell of `axes` that is best by the mean of `chosen_by`.
 
     One row for each value of `by`: the two axis values, `by`, mean, std, count, missing. Empty if no cell has any.
     """
-    champion = best(pivot(rows, metric, axes), direction)
+    champion = best(pivot(rows, chosen_by(rows, metric), axes), direction)
     if champion is None:
         return pd.DataFrame(columns=[*axes, by, "mean", "std", "count", "missing"])
     here = rows
@@ -27,6 +34,21 @@ def breakdown(rows: pd.DataFrame, metric: str, direction: Direction, axes: tuple
     for position, axis in enumerate(axes):
         table.insert(position, axis, [champion[axis]] * len(table))
     return table
+
+
+def on_test_images(rows: pd.DataFrame, objective: Metric) -> pd.DataFrame:
+    """What the best trial by validation images is worth on test images, which it was not chosen by.
+
+    One row for each study of `rows`: study, number, the objective, and the same metric of the test images. Empty where
+    the objective is of no validation images, or no trial has both.
+    """
+    name = objective.name.removeprefix(VALIDATION)
+    columns = ["study", "number", objective.name, name]
+    if name == objective.name or not set(columns) <= set(rows.columns):
+        return pd.DataFrame(columns=columns)
+    both = rows.dropna(subset=[objective.name, name])
+    best_first = both.sort_values(objective.name, ascending=objective.better == "minimize", kind="stable")
+    return best_first.drop_duplicates("study")[columns].sort_values("study").reset_index(drop=True)
 
 
 def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tuple[str, str]) -> pd.DataFrame:
@@ -44,7 +66,8 @@ def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tup
 
 def text(table: pd.DataFrame, digits: int = 3) -> str:
     """The table as aligned plain text: a heading, a rule, a line for each row; a dash for null."""
-    measured = {"mean", "std", "r", "published"}
+    measured = {"mean", "std", "r", "published", *(name for name in table.columns if str(name).startswith(VALIDATION))}
+    measured |= {str(name).removeprefix(VALIDATION) for name in measured}
     columns = []
     for name in table.columns:
         values = table[name]

@@ -11,7 +11,7 @@ from sweeper.grid import SpecError, Value
 from sweeper.store import Store
 from sweeper.study import Study, within
 
-SAME = ("method", "dataset", "normal_class", "held_out", "outliers")
+SAME = ("method", "dataset", "normal_class", "held_out", "outliers", "validation")
 """Keys that say what an objective measures: rows that differ in them say nothing to a study."""
 
 

@@ -121,7 +121,8 @@ TABLE: Mapping[str, Rule] = {
         never=("ray", "torch", "trainables"),
     ),
     "sweeper.summary": Rule(
-        may=("pandas", "numpy", "sweeper.spec", "sweeper.cells", *STORAGE[:5]), never=("ray", "torch", "trainables")
+        may=("pandas", "numpy", "sweeper.metric", "sweeper.spec", "sweeper.cells", *STORAGE[:5]),
+        never=("ray", "torch", "trainables"),
     ),
     "sweeper.tables": Rule(may=("pandas", "numpy", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")),
     "sweeper.curve_labels": Rule(may=("matplotlib", "sweeper.heatmap"), never=("ray", "torch", "trainables")),

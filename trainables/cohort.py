@@ -21,7 +21,7 @@ from trainables.evaluation.anomaly import Floats
 from trainables.fuse import Stack
 from trainables.peers import ALONE, Peers
 from trainables.schedule import cosine
-from trainables.streams import Stream, models, split, stream_key
+from trainables.streams import Stream, models, splits, stream_key
 
 
 class Cohort:
@@ -43,15 +43,15 @@ class Cohort:
         self._training = configs[0].training
         self._peers, self._device = peers, device
         dataset = dataset_of(configs[0].data.dataset, data)
-        splits = {stream_key(config): split(dataset, config.data) for config in configs}
         by_stream = {stream_key(config): config for config in configs}
-        streams = {key: Stream(config, splits[key], device, peers) for key, config in by_stream.items()}
+        parts = {key: splits(dataset, config.data) for key, config in by_stream.items()}
+        streams = {key: Stream(config, parts[key].test, device, peers) for key, config in by_stream.items()}
         self._streams = list(streams.values())
         if len({stream.steps for stream in self._streams}) > 1:
             raise ValueError("the members of a cohort must have equally many steps an epoch, but these differ")
         self._read_by = [streams[stream_key(config)] for config in configs]
         self._evaluator = Evaluator(
-            configs, [splits[stream_key(config)] for config in configs], dataset, data, device, peers, ask
+            configs, [parts[stream_key(config)] for config in configs], dataset, data, device, peers, ask
         )
         _, channels, height, across = dataset.train_images.shape
         initial = models(configs, (channels, height, across))

@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import Literal
 
 SHARE = "a share in [0, 1]"
+VALIDATION = "val_"
+"""Begins the name of a metric of the validation images, which are held out of the training images."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,10 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
 def family_of(metric: str) -> MetricFamily | None:
     """The family of a metric: the longest name that it begins with, `loss_part` for `loss_kl` and the like.
 
-    None where there is none, as of a metric that a new method brings.
+    A metric of validation images (`val_knn_z`) is of the family of its name without `val_`. None where there is no
+    family, as of a metric that a new method brings.
     """
+    metric = metric.removeprefix(VALIDATION)
     if metric.startswith("loss_"):
         return FAMILIES["loss_part"]
     names = [name for name in FAMILIES if metric == name or metric.startswith(f"{name}_")]

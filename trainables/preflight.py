@@ -14,7 +14,7 @@ from trainables.data.outliers import check as check_outliers
 from trainables.data.outliers import outliers
 from trainables.data.splits import Split
 from trainables.evaluate import metric_names
-from trainables.streams import split, steps_per_epoch
+from trainables.streams import splits, steps_per_epoch
 
 CheckOutliers = Callable[[str, Dataset, Split], object]
 
@@ -69,10 +69,10 @@ def _prospects(trials: Sequence[tuple[TrialConfig, Dataset]], check_outliers: Ch
         outside = config.evaluation.outlier_sets
         key = (config.data, outside)
         if key not in counts:
-            parts = split(dataset, config.data)
+            parts = splits(dataset, config.data)
             for name in outside:
-                check_outliers(name, dataset, parts)
-            counts[key] = len(parts.train_images), len(parts.labelled_labels)
+                check_outliers(name, dataset, parts.test)
+            counts[key] = len(parts.test.train_images), len(parts.test.labelled_labels)
         images, labelled = counts[key]
         if config.evaluation.knn > labelled:
             raise ValueError(

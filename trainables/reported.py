@@ -24,9 +24,9 @@ def reported_by() -> Mapping[str, tuple[str, ...]]:
 
 
 def _judged(method: str) -> tuple[TrialConfig, TrialConfig]:
-    """A trial on all classes with every evaluation, and one on a single class."""
+    """A trial on all classes with every evaluation, and one on a single class; both hold out validation images."""
     cls = METHODS[method]
     epochs = {"epochs": 0} if cls.losses is Method.losses else {}
     outside = {"outliers": "+".join(OUTLIERS), "held_out": "0"} if cls.scores else {}
-    whole = resolve({"method": method, "knn": 1, "probe_epochs": 1, **epochs, **outside})
-    return whole, resolve({"method": method, "normal_class": 0, **epochs})
+    whole = resolve({"method": method, "validation": 0.1, "knn": 1, "probe_epochs": 1, **epochs, **outside})
+    return whole, resolve({"method": method, "validation": 0.1, "normal_class": 0, **epochs})

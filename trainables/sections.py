@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainables.checks import choices, positive, truth, whole
+from trainables.checks import between, choices, positive, truth, whole
 from trainables.data.datasets import DATASETS
 from trainables.data.outliers import OUTLIERS
 from trainables.networks.encoders import ENCODERS
@@ -20,6 +20,9 @@ class Data:
     """The one class that is trained on, the others being outliers; None trains on all."""
     held_out: str = ""
     """Classes, joined by +, that are neither trained on nor tested, to be used as outliers."""
+    validation: float = 0.0
+    """Share of each class's labelled training images that is held out, in [0, 0.5]; the same images for every seed.
+    Every metric is then reported of these images, too, as `val_METRIC`, to choose by. 0 holds out none."""
 
     def __post_init__(self) -> None:
         choices("dataset", self.dataset, sorted(DATASETS))
@@ -31,6 +34,7 @@ class Data:
                 raise ValueError(
                     f"held_out must be ascending class indices joined by +, but got held_out={self.held_out}"
                 )
+        between("validation", self.validation, 0, 0.5)
 
     @property
     def held_out_classes(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from trainables.contract import Method
 from trainables.data.datasets import Dataset
 from trainables.data.folders import Folder
 from trainables.data.splits import Split, held_out, one_class, whole
+from trainables.data.validation import hold_out_validation
 from trainables.data.views import normalise, scale_pixels
 from trainables.networks.encoders import encoder
 from trainables.peers import ALONE, Peers
@@ -30,8 +32,24 @@ AHEAD = 2
 """Steps whose images are decoded before they are asked for."""
 
 
+class Splits(NamedTuple):
+    """What a trial trains on and is evaluated on."""
+
+    test: Split
+    validation: Split | None
+    """The same training images, with validation images in place of the test images; None where none are held out."""
+
+
+def splits(dataset: Dataset, data: Data) -> Splits:
+    """ValueError where the data set has no such class, or too few images of one to hold any out."""
+    if not data.validation:
+        return Splits(split(dataset, data), None)
+    tested, validated = (split(one, data) for one in hold_out_validation(dataset, data.validation))
+    return Splits(tested, validated)
+
+
 def split(dataset: Dataset, data: Data) -> Split:
-    """ValueError where the data set has no such class."""
+    """The classes trained on and tested, of all images that `dataset` has. ValueError where it has no such class."""
     if data.normal_class is not None:
         return one_class(dataset, data.normal_class)
     return held_out(dataset, data.held_out_classes) if data.held_out else whole(dataset)
@@ -130,7 +148,8 @@ def models(configs: Sequence[TrialConfig], image_shape: tuple[int, int, int]) ->
 def stream_key(config: TrialConfig) -> tuple[object, ...]:
     """Members with equal keys share their data, its order, views and noise, and their initial weights."""
     data = config.data
-    return (data.dataset, data.normal_class, config.training.seed, *([data.held_out] if data.held_out else []))
+    parts = [part for part in (data.held_out, data.validation) if part]
+    return (data.dataset, data.normal_class, config.training.seed, *parts)
 
 
 def _initialised(config: TrialConfig, image_shape: tuple[int, int, int]) -> Method:

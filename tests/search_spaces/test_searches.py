@@ -81,11 +81,14 @@ def test_every_corner_of_a_space_resolves_to_a_trial_of_its_own(name: str, prese
 
 
 @each_preset
-def test_the_objective_is_reported_before_the_end(name: str, preset: str) -> None:
+def test_the_objective_is_of_validation_images_and_reported_before_the_end(name: str, preset: str) -> None:
     for study in studies(name, preset):
         objective, *others = study.search.objectives
-        reported = metric_names(next(corners(study)), 10, last=False)
+        config = next(corners(study))
+        reported = metric_names(config, 10, last=False)
         assert objective.name in reported and objective.direction == "maximize"
+        assert objective.name.startswith("val_") and objective.name.removeprefix("val_") in reported
+        assert config.data.validation == (0.1 if preset == "paper" else 0.2)
         assert [other.name for other in others] == ([SECONDS] if preset == "digits_front" else [])
 
 
@@ -133,6 +136,7 @@ def test_every_method_that_trains_is_searched_by_lr_weight_decay_and_its_own() -
 def test_what_ssl_search_does_not_search_is_the_protocol_of_ssl_cifar10(
     preset: str, protocol: dict[str, Value]
 ) -> None:
+    """But for validation images, which nothing is chosen by there, and epochs."""
     shorter = {"epochs", "report_every"}
     (grids,) = [spec.find("ssl_cifar10").presets[preset]]
     assert isinstance(grids, Grids)
@@ -142,6 +146,7 @@ def test_what_ssl_search_does_not_search_is_the_protocol_of_ssl_cifar10(
         alike = [grid.fixed for grid in grids.grids if grid.fixed["method"] == study.fixed["method"]]
         assert any(
             all(grid.get(key, value) == value for key, value in study.fixed.items() if key not in shorter)
+            and "validation" not in grid
             for grid in alike
         )
 
@@ -151,7 +156,8 @@ def test_what_vje_search_does_not_search_is_as_in_the_anomaly_grid(preset: str) 
     (study,) = studies("vje_search", preset)
     grid = spec.find("anomaly_grid").presets[preset.split("_")[0]]
     assert isinstance(grid, Grid)
-    free = {"report_every", *study.search.space}
+    free = {"report_every", "validation", *study.search.space}
+    assert grid.fixed.get("validation") == (None if preset == "paper" else study.fixed["validation"])
     told = {key: value for key, value in study.fixed.items() if key not in grid.axes}
     assert {key: value for key, value in told.items() if key not in free} == {
         key: value for key, value in grid.fixed.items() if key not in free

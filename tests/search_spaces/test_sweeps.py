@@ -23,6 +23,7 @@ from trainables.preflight import prospects
 COUNTS = {
     ("anomaly_grid", "paper"): 560,
     ("anomaly_grid", "digits"): 560,
+    ("anomaly_grid", "digits_long"): 560,
     ("imagenet_linear", "paper"): 3,
     ("imagenet_linear", "digits"): 3,
     ("loss_ablation", "paper"): 54,
@@ -77,9 +78,9 @@ def test_every_trial_resolves_and_none_is_there_twice(name: str, preset: str) ->
     assert all(resolve(config.flat()) == config for config in configs)
 
 
-@pytest.mark.parametrize("name", GRIDS)
-def test_the_digits_can_serve_every_trial(name: str) -> None:
-    configs = configs_of(name, "digits")
+@pytest.mark.parametrize(("name", "preset"), [place for place in COUNTS if place[1] != "paper"])
+def test_the_digits_can_serve_every_trial(name: str, preset: str) -> None:
+    configs = configs_of(name, preset)
     assert {config.data.dataset for config in configs} == {"digits"}
     assert all(prospect.steps >= 2 for prospect in prospects(configs, Path()))
 
@@ -171,6 +172,31 @@ def test_the_published_heatmap_is_the_papers() -> None:
     assert heatmaps["auroc_joint"].published["paper"] == {(1.0, 0.5): 0.903, (1.0, 1.0): 0.899, (1.0, 0.25): 0.897}
     at_optimum = [heatmaps[f"auroc_{score}"].published["paper"][1.0, 0.5] for score in ("variance", "entropy")]
     assert at_optimum == [0.867, 0.852]
+
+
+@each_preset
+def test_what_is_chosen_on_digits_is_chosen_on_validation_images(name: str, preset: str) -> None:
+    """A best cell is chosen of the anomaly grid alone; the papers choose on test images."""
+    held_out = name == "anomaly_grid" and preset != "paper"
+    assert {config.data.validation for config in configs_of(name, preset)} == {0.2 if held_out else 0.0}
+    assert ("val_auroc_joint" in metrics_of(name, preset)) == held_out
+
+
+def test_the_long_anomaly_grid_is_the_short_one_but_for_size() -> None:
+    short, long = (configs_of("anomaly_grid", preset)[0] for preset in ("digits", "digits_long"))
+    differing = {key: (value, long.flat()[key]) for key, value in short.flat().items() if long.flat()[key] != value}
+    assert differing == {"width": (128, 256), "features": (64, 128), "bottleneck": (64, 128), "epochs": (50, 100)}
+
+
+def test_barlow_twins_weighs_correlations_by_the_papers_order_and_has_the_authors_scale() -> None:
+    """Lambda x P is 41 in its paper, and 10 and 6 here; unscaled, the loss is for much smaller learning rates."""
+    found = {}
+    for preset in ("paper", "digits"):
+        configs = [config for config in configs_of("ssl_cifar10", preset) if config.method == "barlow_twins"]
+        assert {config.training.lr for config in configs} == {0.05 if preset == "paper" else 0.01}
+        (options,) = {config.options for config in configs}
+        found[preset] = (options.redundancy_weight * options.projector_width, options.loss_scale)
+    assert found == {"paper": (pytest.approx(10.24), 0.024), "digits": (pytest.approx(6.4), 0.1)}
 
 
 EPOCHS = {

@@ -47,7 +47,8 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
     assert bench.refuse(name="anomaly_gird").error.startswith(
         "no sweep 'anomaly_gird' (did you mean 'anomaly_grid'?); there are: "
     )
-    assert bench.refuse(preset="digit").error == "no preset 'digit' (did you mean 'digits'?); there are: paper, digits"
+    presets = "paper, digits, digits_long"
+    assert bench.refuse(preset="digit").error == f"no preset 'digit' (did you mean 'digits'?); there are: {presets}"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
         ("--axis normal_class=0,-1", "`normal_class >= 0` must hold, but got normal_class=-1"),
         ("--set epochs=-1", "`epochs >= 0` must hold, but got epochs=-1"),
         ("--set momentum=1", "`momentum < 1` must hold, but got momentum=1"),
-        ("--set batch_size=200", "batch_size must not exceed the 12"),
+        ("--set batch_size=200", "batch_size must not exceed the 100 training images of digits"),
         ("--set method=vja", "no method 'vja' (did you mean 'vje'?); there are: barlow_twins, byol, "),
         ("--set dataset=digit", "no dataset 'digit' (did you mean 'digits'?); there are: cifar10, cifar100, digits, "),
         ("--set encoder=resnet19", "no encoder 'resnet19' (did you mean 'resnet18'?); there are: "),

@@ -49,6 +49,10 @@ SPACES: list[tuple[dict[str, BaseDistribution], str]] = [
     ({"betta": FloatDistribution(0, 1)}, "no key 'betta' (did you mean 'beta'?); vje has: "),
     ({"batch_size": IntDistribution(16, 4096)}, "batch_size must not exceed the 122 training images"),
     ({"workers": IntDistribution(1, 2)}, "workers must be fixed or an axis in a search, but it is searched"),
+    (
+        {"validation": FloatDistribution(0.1, 0.3)},
+        "validation must be fixed or an axis in a search, but it is searched",
+    ),
 ]
 
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from optuna.distributions import FloatDistribution
 
 from sweeper import findings
 from sweeper.files import Files
 from sweeper.schema import Columns
-from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table, Trajectory
+from sweeper.spec import Grid, Heatmap, Metric, Search, Sweep, Table, Trajectory
 from sweeper.store import Store
 
 SWEEP = Sweep(
@@ -65,6 +66,21 @@ def test_the_text_has_the_best_cell_by_class_and_the_correlation(tmp_path: Path,
     assert second.startswith("correlation over the cells of beta x nu") and "\N{MINUS SIGN}1.000" in second
     table = pd.read_parquet(tmp_path / "heatmaps/grid/paper/breakdown.parquet")
     assert table["normal_class"].tolist() == [0, 1, 2] and set(table["beta"]) == {1.0}
+
+
+def test_the_text_says_what_was_chosen_on_validation_images(tmp_path: Path, rows: pd.DataFrame) -> None:
+    chosen = rows.assign(val_auroc=1 - rows["auroc"])
+    first, *_ = findings.write(Files(tmp_path), "grid", SWEEP, "paper", chosen).split("\n\n")
+    assert first.startswith("auroc by normal_class at the best cell by val_auroc\n")
+    assert [line.split()[:4] for line in first.splitlines()[3:]] == [
+        ["0.0", "0.5", str(c), f"0.5{25 + 10 * c}"] for c in range(3)
+    ]
+    search = Search({"beta": FloatDistribution(0, 1)}, {}, 2, Metric("val_auroc", "maximize"), wave=1)
+    sweep = Sweep(about="", presets={"digits": search})
+    text = findings.write(Files(tmp_path), "search", sweep, "digits", chosen.assign(study="all", number=range(12)))
+    heading, _, _, line = text.splitlines()
+    assert heading == "best trials by val_auroc, and what they are worth on test images"
+    assert line.split() == ["all", "0", "0.475", "0.525"]
 
 
 def test_a_sweep_without_tables_prints_none(tmp_path: Path, rows: pd.DataFrame) -> None:

@@ -35,7 +35,8 @@ def undisturbed(run: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("undisturbed")
     outcome = run.run(store, *SMALL, name=NAME)
     assert outcome.status == 0, outcome
-    assert "24 trials: " in outcome.out and "best auroc_joint 0." in outcome.out, outcome
+    assert "best trials by val_auroc_joint, and what they are worth on test images" in outcome.out, outcome
+    assert "24 trials: " in outcome.out and "best val_auroc_joint 0." in outcome.out, outcome
     return store
 
 
@@ -55,7 +56,7 @@ def test_who_was_pruned_was_beaten_at_that_rung_by_those_who_went_on(undisturbed
     """Said again from the history alone: within a cohort nobody who went on had less than one who did not."""
     found = rows(undisturbed, NAME)
     history = load_history(NAME, undisturbed)
-    auroc = history[history["metric"] == "auroc_joint"].pivot(index="trial_id", columns="epoch", values="value")
+    auroc = history[history["metric"] == "val_auroc_joint"].pivot(index="trial_id", columns="epoch", values="value")
     pruned = found[found["status"] == "pruned"]
     assert (
         set(pruned["epochs_run"]) <= {10, 20} and (found.loc[found["status"] == "finished", "epochs_run"] == 40).all()
@@ -64,7 +65,9 @@ def test_who_was_pruned_was_beaten_at_that_rung_by_those_who_went_on(undisturbed
         reached = auroc.loc[found.index[found["cohort"] == row["cohort"]], row["epochs_run"]]
         went_on = reached[found.loc[reached.index, "epochs_run"] > row["epochs_run"]]
         assert (went_on >= auroc.loc[trial, row["epochs_run"]]).all()
-        assert row["auroc_joint"] == auroc.loc[trial, row["epochs_run"]] and "was not among the best" in row["error"]
+        assert (
+            row["val_auroc_joint"] == auroc.loc[trial, row["epochs_run"]] and "was not among the best" in row["error"]
+        )
         assert auroc.loc[trial].last_valid_index() == row["epochs_run"]
     best_first_rung = auroc[10].idxmax()
     assert found.loc[best_first_rung, "epochs_run"] > 10
@@ -111,7 +114,7 @@ def test_optuna_reads_the_studys_journal(undisturbed: Path) -> None:
     found = results(undisturbed)
     assert [trial.state.name for trial in study.trials] == [states[status] for status in found["status"]]
     assert [trial.user_attrs["trial_id"] for trial in study.trials] == list(found["trial_id"])
-    assert study.best_value == found.loc[found["status"] == "finished", "auroc_joint"].max()
+    assert study.best_value == found.loc[found["status"] == "finished", "val_auroc_joint"].max()
 
 
 def test_the_study_is_shown_beside_its_data(undisturbed: Path) -> None:
@@ -120,17 +123,20 @@ def test_the_study_is_shown_beside_its_data(undisturbed: Path) -> None:
     assert {"trials.parquet", "front.parquet", "importance.parquet", "history.png", "parallel.png"} <= there
     best = pd.read_parquet(folder / "front.parquet")
     found = results(undisturbed).set_index("number")
-    assert best["auroc_joint"].iloc[0] == found.loc[found["status"] == "finished", "auroc_joint"].max()
+    assert best["val_auroc_joint"].iloc[0] == found.loc[found["status"] == "finished", "val_auroc_joint"].max()
 
 
 def test_a_search_can_begin_with_the_rows_of_a_grid(run: Sweeps, tmp_path: Path) -> None:
     keys = {"method": str, "dataset": str, "normal_class": int, "beta": float, "nu": float, "lr": float}
-    columns = Columns({**keys, "weight_decay": float, "held_out": str, "outliers": str}, ("auroc_joint",))
+    columns = Columns(
+        {**keys, "weight_decay": float, "held_out": str, "outliers": str, "validation": float}, ("val_auroc_joint",)
+    )
     common = {"status": "finished", "method": "vje", "dataset": "digits", "normal_class": 1, "nu": 1.0, "lr": 0.01}
-    common |= {"weight_decay": 1e-4, "held_out": "", "outliers": "", "auroc_joint": 0.9}
+    common |= {"weight_decay": 1e-4, "held_out": "", "outliers": "", "validation": 0.2, "val_auroc_joint": 0.9}
     betas = (0.1, 1.0, 2.0, 5.0)
     grid = [common | {"trial_id": f"t{i}", "beta": beta} for i, beta in enumerate(betas)]
     others = [grid[0] | {"trial_id": "u0", "status": "failed"}, grid[0] | {"trial_id": "u1", "normal_class": 2}]
+    others += [grid[0] | {"trial_id": "u2", "validation": 0.1}]
     Store(tmp_path).write("a_grid", "c", [*grid, *others], columns)
     words = ["--trials", "4", "--wave", "4", "--set", "epochs=2", "--set", "width=128", "--pruner", "none"]
     outcome = run.run(tmp_path, *words, "--warm-start", "a_grid", name=NAME)

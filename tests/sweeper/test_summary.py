@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.summary import breakdown, correlations, text
+from sweeper.metric import Metric
+from sweeper.summary import breakdown, chosen_by, correlations, on_test_images, text
 
 AXES = ("beta", "nu")
 
@@ -31,6 +32,33 @@ def test_breakdown_counts_the_missing_and_may_be_empty(rows):
     rows.loc[rows["class"] == "cat", "auroc"] = np.nan
     assert breakdown(rows, "auroc", "maximize", AXES, "class")["missing"].tolist() == [1, 0]
     assert breakdown(rows.assign(auroc=np.nan), "auroc", "maximize", AXES, "class").empty
+
+
+def test_the_best_cell_is_chosen_by_validation_images_and_shown_by_test_images(rows):
+    rows["val_auroc"] = 1 - rows["auroc"]
+    table = breakdown(rows, "auroc", "maximize", AXES, "class")
+    assert (table["beta"] == 0.0).all() and (table["nu"] == 0.5).all()
+    assert table["mean"].tolist() == pytest.approx([0.4, 0.5])
+    assert chosen_by(rows, "auroc") == "val_auroc" and chosen_by(rows, "entropy") == "entropy"
+    assert chosen_by(rows.assign(val_auroc=np.nan), "auroc") == "auroc"
+
+
+def test_what_a_study_chose_is_shown_by_test_images():
+    """The best of each study by its objective, whatever the test images say; who lacks one of the two is not shown."""
+    rows = pd.DataFrame(
+        {
+            "study": ["b", "b", "b", "a", "a"],
+            "number": [0, 1, 2, 0, 1],
+            "val_loss": [0.3, 0.1, 0.05, 0.7, 0.8],
+            "loss": [0.1, 0.4, None, 0.6, 0.2],
+        }
+    )
+    table = on_test_images(rows, Metric("val_loss", "minimize"))
+    assert table.to_dict("list") == {"study": ["a", "b"], "number": [0, 1], "val_loss": [0.7, 0.1], "loss": [0.6, 0.4]}
+    assert on_test_images(rows, Metric("val_loss", "maximize"))["loss"].tolist() == [0.2, 0.1]
+    assert "0.600" in text(table) and "0.700" in text(table)
+    assert on_test_images(rows, Metric("loss", "minimize")).empty
+    assert on_test_images(rows.drop(columns="loss"), Metric("val_loss", "minimize")).empty
 
 
 def test_correlation_is_over_cell_means(rows):

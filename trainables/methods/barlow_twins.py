@@ -18,26 +18,38 @@ from trainables.networks.heads import mlp
 @dataclass(frozen=True)
 class BarlowTwinsConfig:
     redundancy_weight: float = 5e-3
-    """Weight of the correlations between different dimensions, lambda in the paper, at least 0."""
+    """Weight of the correlations between different dimensions, lambda in the paper, at least 0. There are about P times
+    as many of these as there are terms on the diagonal, so lambda times P is what should stay when P changes: the paper
+    has 0.005 x 8192 = 41."""
+    loss_scale: float = 1.0
+    """Factor of the whole loss, above 0. The paper's Eq. 1 has none and grows with P. The authors' code multiplies by
+    0.024 (P = 8192; LARS at a learning rate of 0.2), common code for CIFAR-10 by 0.1 (P = 2048)."""
     projector_layers: int = 3
     """Layers of the projector, at least 1."""
     projector_width: int = 2048
-    """Width of its layers, the projection's included."""
+    """Width of its layers, the projection's included; the paper has 8192."""
 
     def __post_init__(self) -> None:
         positive("redundancy_weight", self.redundancy_weight, zero=True)
+        positive("loss_scale", self.loss_scale)
         whole("projector_layers", self.projector_layers, 1)
         whole("projector_width", self.projector_width, 1)
 
 
 class BarlowTwins(Method):
-    """Fusible: `redundancy_weight`. The loss takes statistics of the batch, so a batch is not split over devices."""
+    """Fusible: `redundancy_weight`, `loss_scale`. The loss takes statistics of the batch, so a batch is not split over
+    devices.
+
+    Unlike in the paper, the projector is a quarter as wide by default, the optimiser is the SGD of all methods instead
+    of LARS, and biases and norms decay and learn at the same rate as weights.
+    """
 
     Config = BarlowTwinsConfig
-    fusible = frozenset({"redundancy_weight"})
+    fusible = frozenset({"redundancy_weight", "loss_scale"})
     loss_parts = ("invariance", "redundancy")
 
     redundancy_weight: Tensor
+    loss_scale: Tensor
 
     def __init__(self, config: BarlowTwinsConfig, encoder: nn.Module) -> None:
         super().__init__(config, encoder)
@@ -45,8 +57,8 @@ class BarlowTwins(Method):
         self.projector = mlp(self.features, *widths, norm="batch", bias=False)
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
-        """What the diagonal lacks to one, squared, and the weighted squares beside it."""
+        """What the diagonal lacks to one, squared, and the weighted squares beside it; the parts are not scaled."""
         first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in views_BCHW)
         correlation_PP = cross_correlation(first_BP, second_BP)
         parts = {"invariance": on_diagonal(correlation_PP), "redundancy": off_diagonal(correlation_PP)}
-        return Losses(parts["invariance"] + self.redundancy_weight * parts["redundancy"], parts)
+        return Losses(self.loss_scale * (parts["invariance"] + self.redundancy_weight * parts["redundancy"]), parts)

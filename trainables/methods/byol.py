@@ -19,7 +19,7 @@ from trainables.networks.heads import mlp
 @dataclass(frozen=True)
 class BYOLConfig:
     ema: float = 0.996
-    """Share of itself that each weight of the target network keeps in a step, in [0, 1]; constant."""
+    """Share of itself that each weight of the target network keeps in a step, in [0, 1]."""
     projector_width: int = 4096
     """Hidden units of the projector of two layers."""
     projection: int = 256
@@ -35,7 +35,11 @@ class BYOLConfig:
 
 
 class BYOL(Method):
-    """Fusible: `ema`."""
+    """Fusible: `ema`.
+
+    Unlike in the paper, `ema` is constant, where the paper's rises from 0.996 to 1 on half a cosine, and the optimiser
+    is the SGD of all methods instead of LARS, so that biases and norms decay, too.
+    """
 
     Config = BYOLConfig
     fusible = frozenset({"ema"})

@@ -42,6 +42,8 @@ class MoCoConfig:
 class MoCo(Method):
     """Fusible: `tau`, `ema`. The queue is a shape, so it is not.
 
+    Unlike in the paper, the defaults are for small images: an `ema` of 0.99 instead of 0.999, a queue of 4,096 keys
+    instead of 65,536, and a hidden layer of 512 units instead of 2048.
     Queries are of the first view, keys of the second. Keys are not shuffled among devices for BatchNorm's sake: the key
     encoder sees the whole batch, as on one GPU.
     """

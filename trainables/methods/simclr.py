@@ -31,7 +31,12 @@ class SimCLRConfig:
 
 
 class SimCLR(Method):
-    """Fusible: `tau`. The loss compares the images of a batch, so a batch is not split over devices."""
+    """Fusible: `tau`. The loss compares the images of a batch, so a batch is not split over devices.
+
+    Unlike in the paper, the head has a BatchNorm after its hidden layer, and that layer is 512 wide by default, where
+    the paper's is as wide as the representation (2048 of a ResNet-50). The optimiser is the SGD of all methods instead
+    of LARS.
+    """
 
     Config = SimCLRConfig
     fusible = frozenset({"tau"})

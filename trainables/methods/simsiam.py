@@ -18,7 +18,7 @@ from trainables.networks.heads import mlp
 @dataclass(frozen=True)
 class SimSiamConfig:
     projector_layers: int = 2
-    """Layers of the projector, at least 1."""
+    """Layers of the projector, at least 1. The paper has 2 for CIFAR-10, 3 for ImageNet."""
     projector_width: int = 2048
     """Width of its layers, the projection's included."""
     predictor_width: int = 512
@@ -31,7 +31,11 @@ class SimSiamConfig:
 
 
 class SimSiam(Method):
-    """Nothing of its own is fusible: all its hyperparameters are shapes."""
+    """Nothing of its own is fusible: all its hyperparameters are shapes.
+
+    Unlike in the paper, the predictor's learning rate falls with that of all other weights, where the paper's stays at
+    its peak.
+    """
 
     Config = SimSiamConfig
     per_image = True

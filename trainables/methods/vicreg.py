@@ -23,7 +23,8 @@ class VICRegConfig:
     invariance_weight: float = 25.0
     """Weight of the squared difference of the views, lambda in the paper, at least 0."""
     variance_weight: float = 25.0
-    """Weight of the hinge on each dimension's standard deviation, mu in the paper, at least 0."""
+    """Weight of the hinge on each dimension's standard deviation, mu in the paper, at least 0. As in the paper's Eq. 6
+    the hinges of both views are added. The authors' code takes their mean: its weight of 25 is 12.5 here."""
     covariance_weight: float = 1.0
     """Weight of the covariances between dimensions, nu in the paper, at least 0."""
     projector_layers: int = 3

@@ -23,7 +23,8 @@ TERMS = ("dir", "rad", "kl")
 @dataclass(frozen=True)
 class VJEConfig:
     beta: float = 1.0
-    """Weight of the KL term, `beta >= 0`."""
+    """Weight of the KL term, `beta >= 0`. It is that of Eqs. 37 and 38, which average where Eqs. 9 and 10 sum:
+    likelihood and KL are each summed over the D dimensions, then averaged over the images and over both views."""
     nu: float = 3.0
     """Degrees of freedom of both likelihood factors, `nu > 0`; `inf` is the Gaussian."""
     terms: str = "dir+rad+kl"
@@ -31,7 +32,8 @@ class VJEConfig:
     bottleneck: int = 128
     """Width of the inference network."""
     projector_width: int = 0
-    """Width of both layers of a projector (LayerNorm) between the representation and the embedding; 0 for none."""
+    """Width of both layers of a projector between the representation and the embedding; 0 for none. It is SimSiam's
+    with LayerNorm for BatchNorm, after its last layer, too, where the norm has no weights."""
     score_samples: int = 0
     """Posterior samples that the anomaly scores average over; 0 scores the posterior mean."""
 
@@ -66,7 +68,7 @@ class VJE(Method):
     def __init__(self, config: VJEConfig, encoder: nn.Module) -> None:
         super().__init__(config, encoder)
         width = config.projector_width
-        self.projector = mlp(self.features, width, width, norm="layer") if width else nn.Identity()
+        self.projector = mlp(self.features, width, width, norm="layer", last=True) if width else nn.Identity()
         self.dimensions = width or self.features
         self.posterior = GaussianHead(self.dimensions, config.bottleneck)
         self.terms = frozenset(config.terms.split("+"))
@@ -92,6 +94,7 @@ class VJE(Method):
         if "rad" in self.terms:
             parts["rad"] = radial_nll(target_VBD, s_VBD, self.nu).mean()
         if "kl" in self.terms:
+            # A sum over dimensions; the mean over images and both views, as in Eqs. 37 and 38 (Eqs. 9 and 10 sum).
             parts["kl"] = gaussian_kl(mu_VBD, var_VBD).mean()
         weights = {"kl": self.beta}
         return Losses(sum((weights.get(name, 1.0) * part for name, part in parts.items()), torch.zeros(())), parts)

@@ -44,6 +44,14 @@ def test_identical_views_correlate_fully() -> None:
     assert total.item() == pytest.approx(5e-3 * parts["redundancy"].item(), rel=1e-4) and total.item() > 1e-3
 
 
+@pytest.mark.parametrize("scale", [0.024, 3.0])
+def test_the_scale_is_of_the_whole_loss_and_not_of_its_parts(scale: float) -> None:
+    plain, scaled = (built(BarlowTwins, Config(0.5, loss_scale=one, projector_width=P)) for one in (1.0, scale))
+    (total, parts), (other, others) = (model.losses(*VIEWS, noise=NO_NOISE) for model in (plain, scaled))
+    assert other.item() == pytest.approx(scale * total.item(), rel=1e-5)
+    assert {name: part.item() for name, part in parts.items()} == {name: part.item() for name, part in others.items()}
+
+
 def test_views_are_alike() -> None:
     model = built(BarlowTwins, Config(projector_width=P))
     assert loss_of(model, 1, 0).item() == pytest.approx(loss_of(model, 0, 1).item(), rel=1e-5)
@@ -84,3 +92,6 @@ def test_config_states_the_law_and_the_offender() -> None:
     with pytest.raises(ValueError) as error:
         Config(redundancy_weight=-1.0)
     assert str(error.value) == "`redundancy_weight >= 0` must hold, but got redundancy_weight=-1.0"
+    with pytest.raises(ValueError) as error:
+        Config(loss_scale=0.0)
+    assert str(error.value) == "`loss_scale > 0` must hold, but got loss_scale=0.0"

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tests.trainables.methods.plain import VIEWS, B, D, built, gradient_of_rows, rows_of, through
 from trainables.losses.densities import directional_nll, gaussian_kl, radial_nll
 from trainables.methods import vje
+from trainables.methods.simsiam import SimSiam, SimSiamConfig
 from trainables.methods.vje import VJE
 from trainables.methods.vje import VJEConfig as Config
 
@@ -27,10 +28,32 @@ def test_projector_is_two_layers_of_its_width_with_layernorm() -> None:
     """So an embedding does not depend on its batch: no statistics of BatchNorm, no other buffers."""
     model = _projected()
     assert isinstance(model.projector, nn.Sequential)
-    assert [type(layer).__name__ for layer in model.projector] == ["Linear", "LayerNorm", "ReLU", "Linear"]
+    kinds = [type(layer).__name__ for layer in model.projector]
+    assert kinds == ["Linear", "LayerNorm", "ReLU", "Linear", "LayerNorm"]
     assert [(layer.in_features, layer.out_features) for layer in model.projector[::3]] == [(D, W), (W, W)]
+    assert [norm.elementwise_affine for norm in model.projector[1::3]] == [True, False]
     assert {name for name, _ in model.named_buffers()} == VJE.fusible
     assert model.noise_shape(B) == (2, B, W) and model.score_noise_shape(B) == (0, B, W)
+
+
+def test_projector_is_simsiams_with_layernorm_for_batchnorm() -> None:
+    """The paper replaces every norm and nothing else; a Linear before a LayerNorm keeps its bias."""
+    theirs = built(SimSiam, SimSiamConfig(projector_layers=2, projector_width=W)).projector
+    ours = _projected().projector
+    assert isinstance(theirs, nn.Sequential) and isinstance(ours, nn.Sequential)
+    kinds = [type(layer).__name__.replace("BatchNorm1d", "LayerNorm") for layer in theirs]
+    assert kinds == [type(layer).__name__ for layer in ours] and kinds.count("LayerNorm") == 2
+    weights = [
+        [one.shape for name, one in part.named_parameters() if name.endswith("weight")] for part in (theirs, ours)
+    ]
+    assert weights[0] == weights[1]
+
+
+def test_embeddings_have_mean_zero_and_variance_one_over_dimensions() -> None:
+    model = _projected()
+    embedding = model.projector(torch.from_numpy(rows_of(model)[0]).float())
+    torch.testing.assert_close(embedding.mean(-1), torch.zeros(B), rtol=0, atol=1e-5)
+    torch.testing.assert_close(embedding.var(-1, correction=0), torch.ones(B), rtol=0, atol=1e-3)
 
 
 def test_without_a_projector_the_embedding_is_the_representation() -> None:

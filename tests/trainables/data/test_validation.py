@@ -1,0 +1,108 @@
+"""Validation images are held out of the training images: always the same ones, of every class, and never tested."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.folder_files import write_imagenet
+from trainables.data.datasets import UNLABELLED, Dataset, load
+from trainables.data.folders import Folder
+from trainables.data.validation import hold_out_validation
+
+
+@pytest.fixture(scope="module")
+def digits() -> Dataset:
+    return load("digits", Path())
+
+
+@pytest.fixture(scope="module")
+def numbered(digits: Dataset) -> Dataset:
+    """The labels of the digits with images that tell which is which: each is its own index, in two channels."""
+    index_N = torch.arange(len(digits.train_labels))
+    images = torch.stack([index_N // 256, index_N % 256], 1).byte()[:, :, None, None]
+    return replace(digits, train_images=images)
+
+
+def indices(images: object) -> set[int]:
+    assert isinstance(images, torch.Tensor)
+    return {256 * int(high) + int(low) for high, low in images[:, :, 0, 0]}
+
+
+def test_validation_images_are_disjoint_from_training_and_are_all_else(numbered: Dataset) -> None:
+    trained, validated = hold_out_validation(numbered, 0.2)
+    kept, held = indices(trained.train_images), indices(validated.test_images)
+    assert not kept & held and kept | held == set(range(1260))
+    assert len(trained.train_labels) == len(kept) and len(validated.test_labels) == len(held)
+    for part, labels in ((trained.train_images, trained.train_labels), (validated.test_images, validated.test_labels)):
+        assert isinstance(part, torch.Tensor)
+        places = 256 * part[:, 0, 0, 0].long() + part[:, 1, 0, 0].long()
+        assert torch.equal(labels, numbered.train_labels[places])
+
+
+def test_no_test_image_is_a_validation_image(digits: Dataset) -> None:
+    """Of the digits no two images of the whole set are equal, so this is seen from the pixels."""
+    trained, validated = hold_out_validation(digits, 0.2)
+    assert trained.test_images is digits.test_images and trained.test_labels is digits.test_labels
+    assert validated.train_images is trained.train_images and validated.train_labels is trained.train_labels
+    pixels = [
+        {bytes(image.numpy().tobytes()) for image in images[:]}
+        for images in (trained.train_images, validated.test_images, digits.test_images)
+    ]
+    assert [len(found) for found in pixels] == [1008, 252, 537]
+    assert len(set.union(*pixels)) == 1797
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.2, 0.5])
+def test_every_class_gives_the_same_share(digits: Dataset, share: float) -> None:
+    _, validated = hold_out_validation(digits, share)
+    counts = digits.train_labels.bincount().tolist()
+    assert validated.test_labels.bincount().tolist() == [round(share * count) for count in counts]
+
+
+def test_the_split_is_fixed_and_a_larger_share_holds_out_more_of_the_same(numbered: Dataset) -> None:
+    drawn = torch.get_rng_state()
+    held = {share: indices(hold_out_validation(numbered, share)[1].test_images) for share in (0.1, 0.2, 0.4)}
+    torch.manual_seed(5)
+    assert indices(hold_out_validation(numbered, 0.2)[1].test_images) == held[0.2]
+    assert held[0.1] < held[0.2] < held[0.4]
+    assert sorted(held[0.2])[:5] != list(range(5))  # shuffled, not the first of the file
+    torch.set_rng_state(drawn)
+
+
+def test_unlabelled_images_stay_training_images(numbered: Dataset) -> None:
+    labels = numbered.train_labels.clone()
+    labels[630:] = UNLABELLED
+    trained, validated = hold_out_validation(replace(numbered, train_labels=labels), 0.2)
+    assert (validated.test_labels >= 0).all() and indices(validated.test_images) < set(range(630))
+    assert indices(trained.train_images) >= set(range(630, 1260))
+
+
+def test_statistics_of_the_channels_stay(digits: Dataset) -> None:
+    for part in hold_out_validation(digits, 0.5):
+        assert (part.mean, part.std, part.levels, part.classes) == (
+            digits.mean, digits.std, digits.levels, digits.classes,
+        )  # fmt: skip
+
+
+def test_folders_are_parted_by_their_files(tmp_path: Path) -> None:
+    write_imagenet(tmp_path)
+    imagenet = load("imagenet", tmp_path)
+    trained, validated = hold_out_validation(imagenet, 0.25)
+    whole, kept, held = imagenet.train_images, trained.train_images, validated.test_images
+    assert isinstance(whole, Folder) and isinstance(kept, Folder) and isinstance(held, Folder)
+    assert sorted([*kept.paths(), *held.paths()]) == sorted(whole.paths())
+    assert validated.test_labels.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.003, 0), (0.999, 125)])
+def test_a_class_without_an_image_on_either_side(digits: Dataset, share: float, count: int) -> None:
+    with pytest.raises(ValueError) as error:
+        hold_out_validation(digits, share)
+    assert str(error.value) == (
+        "validation must leave and hold out at least one image of each class, but of the 125 training images of class "
+        f"0 of digits validation={share} holds out {count}"
+    )

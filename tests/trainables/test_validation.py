@@ -1,0 +1,160 @@
+"""What is reported of validation images, beside that of the test images, and what is trained on then."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import KNeighborsClassifier
+from torch import Tensor
+
+from sweeper.metric import VALIDATION as SWEEPERS_VALIDATION
+from tests.trainables.small import HERE, metrics_of
+from trainables.config import TrialConfig, Value, resolve
+from trainables.data.datasets import Dataset, load
+from trainables.data.validation import hold_out_validation
+from trainables.evaluate import MAY_BE_UNDEFINED, VALIDATION, metric_names
+from trainables.methods.vje import VJE
+from trainables.preflight import prospects
+from trainables.streams import models, splits, stream_key
+from trainables.train import train
+
+
+def _config(**changes: Value) -> TrialConfig:
+    given: dict[str, Value] = {"method": "vje", "width": 16, "features": 8, "bottleneck": 8, "batch_size": 40}
+    return resolve({**given, "epochs": 0, "lr": 0.02, "rotation": 10.0, "validation": 0.2, **changes})
+
+
+def _last(config: TrialConfig) -> dict[str, float]:
+    metrics = metrics_of(list(train([config], HERE)), 0)[-1]
+    return {name: value for name, value in metrics.items() if value is not None}
+
+
+@cache
+def _parts() -> tuple[Dataset, Dataset]:
+    return hold_out_validation(load("digits", HERE), 0.2)
+
+
+def _untrained(config: TrialConfig) -> VJE:
+    (model,) = models([config], (1, 8, 8))
+    assert isinstance(model, VJE)
+    return model.eval()
+
+
+def _seen(images: object) -> Tensor:
+    assert isinstance(images, Tensor)
+    return (images / 16 - 0.305470) / 0.376049
+
+
+def test_the_prefix_is_the_sweepers() -> None:
+    """Which imports nothing of the trainables where it reads rows."""
+    assert VALIDATION == SWEEPERS_VALIDATION == "val_"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"normal_class": 3, "epochs": 2},
+        {"knn": 5, "probe_epochs": 1, "held_out": "3", "outliers": "held_out+noise", "epochs": 1},
+        {},
+    ],
+)
+def test_each_metric_is_there_twice_but_for_the_losses(changes: dict[str, Value]) -> None:
+    with_parts, without = (metric_names(_config(**changes, validation=share), 10) for share in (0.2, 0.0))
+    doubled = [name for name in without if not name.startswith("loss")]
+    assert sorted(with_parts) == sorted([*without, *(f"val_{name}" for name in doubled)]) and doubled
+    reported = metrics_of(list(train([_config(**changes)], HERE)), 0)[-1]
+    assert list(reported) == [name for name in with_parts if "epochs" in changes or not name.startswith("loss")]
+    assert {f"val_{name}" for name in MAY_BE_UNDEFINED if not name.startswith("val_")} <= MAY_BE_UNDEFINED
+
+
+def test_validation_metrics_are_reported_before_the_end_too() -> None:
+    """So that a pruner can look at them."""
+    names = metric_names(_config(knn=5, probe_epochs=1, epochs=3), 10, last=False)
+    assert "val_knn_z" in names and not any("probe" in name for name in names)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("normal_class", [1, 8])
+def test_auroc_of_validation_images_is_scikit_learns(normal_class: int) -> None:
+    config = _config(normal_class=normal_class)
+    found, model = _last(config), _untrained(config)
+    for prefix, part in zip(("", "val_"), _parts(), strict=True):
+        scores = model.score(_seen(part.test_images), torch.empty(0))
+        truth = (part.test_labels != normal_class).numpy()
+        for name, values in scores.items():
+            assert found[f"{prefix}auroc_{name}"] == pytest.approx(roc_auc_score(truth, values.numpy()), abs=1e-4)
+        assert found[f"{prefix}posterior_variance"] == pytest.approx(scores["variance"].mean().item(), rel=1e-4)
+
+
+@torch.no_grad()
+def test_neighbours_of_validation_images_are_the_training_images_that_are_left() -> None:
+    config = _config(knn=1)
+    found, model = _last(config), _untrained(config)
+    for prefix, part in zip(("", "val_"), _parts(), strict=True):
+        nearest = KNeighborsClassifier(1, metric="cosine", algorithm="brute")
+        nearest.fit(model.embed(_seen(part.train_images))["z"].numpy(), part.train_labels)
+        expected = nearest.score(model.embed(_seen(part.test_images))["z"].numpy(), part.test_labels)
+        assert found[f"{prefix}knn_z"] == pytest.approx(expected, abs=4e-3)
+
+
+@torch.no_grad()
+def test_held_out_classes_are_outliers_of_both_parts() -> None:
+    config = _config(held_out="3", outliers="held_out")
+    found, model = _last(config), _untrained(config)
+    for prefix, part in zip(("", "val_"), _parts(), strict=True):
+        joint = model.score(_seen(part.test_images), torch.empty(0))["joint"].numpy()
+        truth = (part.test_labels == 3).numpy()
+        assert found[f"{prefix}auroc_joint_held_out"] == pytest.approx(roc_auc_score(truth, joint), abs=1e-4)
+
+
+@pytest.mark.parametrize("changes", [{"normal_class": 3}, {"held_out": "3+5"}, {}])
+def test_both_parts_have_the_training_images_without_those_held_out(changes: dict[str, Value]) -> None:
+    digits = load("digits", HERE)
+    test, validation = splits(digits, _config(**changes).data)
+    assert validation is not None and torch.equal(test.train_images[:], validation.train_images[:])
+    whole, none = splits(digits, _config(**changes, validation=0.0).data)
+    assert none is None and len(whole.train_images) > len(test.train_images)
+    assert torch.equal(whole.test_images[:], test.test_images[:]) and torch.equal(whole.test_labels, test.test_labels)
+    rows = [{bytes(image.numpy().tobytes()) for image in part[:]} for part in (test.train_images, test.test_images)]
+    held = {bytes(image.numpy().tobytes()) for image in validation.test_images[:]}
+    assert held and not held & rows[0] and not held & rows[1]
+
+
+def test_members_share_the_images_that_are_left() -> None:
+    digits = load("digits", HERE)
+    first, second = (splits(digits, _config(seed=seed).data) for seed in (0, 1))
+    assert first.test.train_images is second.test.train_images
+    assert first.validation and second.validation and first.validation.test_images is second.validation.test_images
+
+
+def test_trials_that_hold_out_another_share_share_no_stream() -> None:
+    keys = [stream_key(_config(validation=share, held_out=out)) for share in (0.0, 0.1, 0.2) for out in ("", "3")]
+    assert len(set(keys)) == 6 and keys[:2] == [("digits", None, 0), ("digits", None, 0, "3")]
+
+
+def test_what_is_held_out_leaves_fewer_steps() -> None:
+    configs = [_config(normal_class=3, batch_size=60, validation=share) for share in (0.0, 0.2)]
+    assert [found.steps for found in prospects(configs, HERE)] == [2, 1]
+    with pytest.raises(ValueError, match=r"^knn must not exceed the 1008 labelled training images of digits"):
+        prospects([_config(knn=1009)], HERE)
+
+
+@pytest.mark.parametrize("share", [-0.1, 0.51, 1.0])
+def test_a_share_is_at_most_a_half(share: float) -> None:
+    with pytest.raises(ValueError) as error:
+        _config(validation=share)
+    assert str(error.value) == f"`0 <= validation <= 0.5` must hold, but got validation={share}"
+
+
+def test_members_of_several_classes_have_outliers_of_their_own() -> None:
+    """Fused or alone, a member is judged by its own class."""
+    configs = [_config(normal_class=digit, epochs=1) for digit in (1, 8)]
+    fused = list(train(configs, HERE))
+    found = [metrics_of(fused, member)[-1]["val_auroc_joint"] or 0.0 for member in (0, 1)]
+    for config, value in zip(configs, found, strict=True):
+        alone = metrics_of(list(train([config], HERE)), 0)[-1]
+        assert value == pytest.approx(alone["val_auroc_joint"], abs=5e-3)
+    assert abs(found[0] - found[1]) > 0.01

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 from sweeper import replaced, spec
@@ -37,7 +38,7 @@ def set_aside(plan: Plan, store: Store, columns: Columns) -> Checkpoint:
         time = moved.folder.rsplit("/", 1)[1]
         print(
             f"set aside: {moved.text}, in {store.files.shown}/{moved.folder}; to bring them back: "
-            f"python -m sweeper.run {plan.name} --store {store.files.shown} --restore {time}",
+            f"python -m sweeper.run {plan.name} --store {shlex.quote(store.files.shown)} --restore {time}",
             flush=True,
         )
     return replaced.fresh_checkpoints(store.files, plan.name, moved.folder if moved else None)

@@ -121,7 +121,8 @@ def restore(files: Files, sweep: str, time: str) -> SetAside:
             f"store {files.shown}: nothing was set aside at {time!r}; there are: {', '.join(times) or 'none'}"
         )
     source = f"{FOLDER}/{time}"
-    parts = [part for part in _parts(files, sweep, None, None, f"{source}/") if part.moved is not None]
+    every = _parts(files, sweep, None, None, f"{source}/")
+    parts = [part for part in every if part.moved is not None]
     paths = [
         f"{folder}/{name}"
         for folder in (other.format(sweep) for other in OTHERS)
@@ -142,6 +143,8 @@ def restore(files: Files, sweep: str, time: str) -> SetAside:
         files.move(f"{source}/{path}", path)
     for part in parts:
         files.delete(f"{part.folder}/{part.name}")
+    if len(parts) == len(every):
+        files.delete_folder(source)
     return _counted(source, parts)
 
 

@@ -92,7 +92,7 @@ def test_what_was_set_aside_comes_back_and_what_replaced_it_is_set_aside(store: 
     (later,) = (one for one in store.files.list("_replaced") if one != moved.folder.split("/")[1])
     assert load("grid", f"{store.files.uri}/_replaced/{later}")["auroc"].tolist() == [0.9]
     assert store.files.read(f"_replaced/{later}/{paths[1]}/auroc.png") == b"new"
-    with pytest.raises(StoreError, match=r"nothing of sweep 'grid' is in _replaced/.*; there are: "):
+    with pytest.raises(StoreError, match=rf"nothing was set aside at .*; there are: {later}$"):
         restore(store.files, "grid", moved.folder.split("/")[1])
 
 

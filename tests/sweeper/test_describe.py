@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from torchvision.datasets import CIFAR10, CIFAR100, STL10, SVHN
 
@@ -66,7 +68,7 @@ def test_what_is_said_of_metrics() -> None:
     said = describe("probe_z")
     assert "higher is better" in said and "a share in [0, 1]" in said and "at the end of training" in said
     assert said.endswith(f"by        {', '.join(METHODS)}") and reported_by()["probe_z"] == tuple(METHODS)
-    assert "lower is better" in describe("fpr95") and "and 43 more" in describe("fpr95")
+    assert "lower is better" in describe("fpr95") and re.search(r"and \d+ more$", describe("fpr95"))
     assert "null where it is undefined" in describe("var_cv") and "\nmetrics of this family" not in describe("var_cv")
 
 

@@ -77,7 +77,7 @@ def test_time_left_is_from_the_rate_of_this_run():
 
 
 def test_time_left_counts_the_epochs_of_what_trains():
-    progress, _, clock = make(total=10, done=0)
+    progress, _, clock = make(total=10, before={})
     with progress:
         progress.advanced("c0", 4, 0.0, 800, None, [])
         clock.now += 30
@@ -86,7 +86,7 @@ def test_time_left_counts_the_epochs_of_what_trains():
 
 
 def test_epochs_before_a_checkpoint_are_not_taken_for_speed():
-    progress, _, clock = make(total=4, done=0)
+    progress, _, clock = make(total=4, before={})
     with progress:
         progress.advanced("c0", 4, 400.0, 800, None, [])
         clock.now += 30

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import math
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from sweeper import findings, spec
+from sweeper import command, findings, spec
 from sweeper.cluster import ClusterError, NodeLost, check_address, connected, node_lives
 from sweeper.collect import Collector
-from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
+from sweeper.command import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_WRONG,
+    Request,
+    error_line,
+    parse,
+)
 from sweeper.files import StoreError
 from sweeper.lifeline import Lifeline
 from sweeper.patience import BRIEF, LONG, ONCE, Patience
@@ -34,6 +44,9 @@ LEAST_FREE = 64 << 20
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a sweep; returns the exit status (see `command.EXITS`)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a folder's name may not fit a terminal's encoding
     try:
         request = parse(sys.argv[1:] if arguments is None else arguments)
         if request.list:
@@ -57,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with stopping.on_signals():
             return _run(request, plan, store, columns, stopping)
     except (SpecError, ClusterError, StoreError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error_line(error), file=sys.stderr)
         return EXIT_WRONG
     except KeyboardInterrupt:
         print("interrupted; the same command continues", file=sys.stderr)
@@ -77,7 +90,7 @@ def _run(request: Request, plan: Plan, store: Store, columns: Columns, stopping:
         _say_how_to_go_on(plan, store)
         return EXIT_INTERRUPTED
     except (StoreError, NodeLost) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error_line(error), file=sys.stderr)
         _say_how_to_go_on(plan, store)
         return EXIT_FAILED
 
@@ -97,10 +110,10 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     print("\n\n".join(filter(None, texts)))
     counts = rows["status"].value_counts().to_dict()
     print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
-    print(f"rows: {store.files.shown}/trials/sweep={plan.name}")
+    print(f"rows: {store.files.shown_at(f'trials/sweep={plan.name}')}")
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
         if shown:
-            print(f"{kind}: {store.files.shown}/{kind}/{plan.name}")
+            print(f"{kind}: {store.files.shown_at(f'{kind}/{plan.name}')}")
     return EXIT_OK if len(rows) == plan.total and "failed" not in counts else EXIT_FAILED
 
 
@@ -178,9 +191,12 @@ def _patience() -> Patience:
     """SpecError where the variable is no number of seconds."""
     said = os.environ.get(PATIENCE)
     try:
-        return LONG if said is None else Patience(float(said))
+        seconds = LONG.seconds if said is None else float(said)
     except ValueError:
-        raise SpecError(f"{PATIENCE} must be seconds, but got {PATIENCE}={said}") from None
+        seconds = math.nan
+    if not 0 <= seconds <= command.LARGEST_AMOUNT:
+        raise SpecError(f"{PATIENCE} must be seconds, from 0 to {command.LARGEST_AMOUNT:g}, but got {PATIENCE}={said}")
+    return Patience(seconds)
 
 
 def _say(line: str) -> None:

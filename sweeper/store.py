@@ -55,10 +55,12 @@ class Store:
         """Probe that the store takes writes and bring the sweep's files to one schema, the one to write from now on.
 
         Columns that only older or only newer rows have are kept, null elsewhere. StoreError where a shared column
-        differs in type. What a killed writer left (temporary files, a trial in two files) is put right.
+        differs in type. What a killed writer left (temporary files, a trial in two files) is put right. From now on the
+        store is this very folder: one that takes its place, or none, is waited for as a store that has stopped working.
         """
         folder = _trials(sweep)
         self.files.check_writable()
+        self.files.hold_on()
         self.files.tidy()
         found, there = self._scan(sweep)
         try:

@@ -30,7 +30,7 @@ def check(request: Request) -> list[str]:
             f"job runs in a copy of the working directory that goes with it, but got {request.store!r}"
         )
     store = Store(request.store)
-    notes = [_credentials(store)] if store.files.uri.split("?")[0] != store.files.shown else []
+    notes = [_credentials(store)] if store.files.uri != store.files.shown else []
     if not _seen(store):
         notes.append(f"store {store.files.shown} is not there yet or not seen from here; the job looks at its rows")
         with tempfile.TemporaryDirectory() as empty:

@@ -55,6 +55,8 @@ class Collector:
 
     def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
         report = message["report"]
+        if message.get("notice"):
+            self._progress.line(f"cohort {cohort}: {message['notice']}")
         self._feed.reported(cohort, report)
         trials = self._feed.cohorts[cohort].trials
         self._history[cohort] += [

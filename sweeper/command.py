@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Never
@@ -14,6 +15,12 @@ EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
 ABOUT = (
     "Run a sweep: its trials, on this machine or a Ray cluster, into a Parquet store. The same command continues it."
 )
+LARGEST_INTEGER = 2**63 - 1
+"""Of an option: the store's columns hold 64 bits."""
+LARGEST_AMOUNT = 1e9
+"""Seconds, or money: 30 years, which the clocks of threads can still count."""
+LONGEST_WORD = 1000
+"""Characters of an error's word that are shown."""
 EXITS = (
     "Exit status: 0 every trial has a result; 1 some failed, or all of a search diverged; 2 the request was wrong; 130 "
     "interrupted."
@@ -121,7 +128,7 @@ def parse(arguments: Sequence[str]) -> Request:
             raise SpecError(f"{option} goes with --plan")
     if words.restore is not None and (words.fresh or words.plan):
         raise SpecError("--restore runs nothing, so neither --fresh nor --plan goes with it")
-    cohort, stack = _auto("--cohort", words.cohort), words.stack and _whole("--stack", words.stack, 1)
+    cohort, stack = _auto("--cohort", words.cohort), _whole_or_none("--stack", words.stack, 1)
     if stack and (cohort is None or stack > cohort):
         raise SpecError(f"--stack must not exceed --cohort, but got --stack {stack} --cohort {words.cohort}")
     return Request(
@@ -134,7 +141,7 @@ def parse(arguments: Sequence[str]) -> Request:
         cohort=cohort,
         stack=stack,
         fraction=_fraction(words.gpu_fraction),
-        address=words.address,
+        address=None if words.address is None else _named("--address", words.address, "a Ray cluster"),
         retries=_whole("--retries", words.retries, 0),
         save_every=_amount("--save-every", words.save_every),
         patience=_amount("--patience", words.patience, positive=True),
@@ -147,13 +154,13 @@ def parse(arguments: Sequence[str]) -> Request:
         fresh=words.fresh,
         restore=words.restore,
         search=SearchWords(
-            trials=words.trials and _whole("--trials", words.trials, 1),
-            wave=words.wave and _whole("--wave", words.wave, 1),
+            trials=_whole_or_none("--trials", words.trials, 1),
+            wave=_whole_or_none("--wave", words.wave, 1),
             sampler=_one_of("sampler", words.sampler, SAMPLERS),
             pruner=_one_of("pruner", words.pruner, PRUNERS),
-            seed=None if words.search_seed is None else _whole("--search-seed", words.search_seed, 0),
+            seed=_whole_or_none("--search-seed", words.search_seed, 0),
         ),
-        warm_start=words.warm_start and _named("--warm-start", words.warm_start, "a sweep"),
+        warm_start=None if words.warm_start is None else _sweep("--warm-start", words.warm_start),
     )
 
 
@@ -164,6 +171,17 @@ class Defaults(argparse.HelpFormatter):
         if action.help and action.default not in (None, False, [], argparse.SUPPRESS) and "default" not in action.help:
             return f"{action.help} (default: %(default)s)"
         return action.help
+
+
+def error_line(error: Exception) -> str:
+    """What went wrong, in one line that any terminal prints: signs that are not to be seen are escaped, and words of
+    more than `LONGEST_WORD` characters are cut."""
+    text = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in str(error))
+
+    def cut(word: re.Match[str]) -> str:
+        return f"{word[0][:50]}... ({len(word[0])} characters)"
+
+    return f"error: {re.sub(rf'[^ ]{{{LONGEST_WORD + 1},}}', cut, text)}"
 
 
 class Parser(argparse.ArgumentParser):
@@ -180,6 +198,13 @@ def _named(option: str, text: str, noun: str = "a folder") -> str:
     """An empty name is a shell variable that was not set, never the working folder."""
     if not text.strip():
         raise SpecError(f"{option} must name {noun}, but got ''")
+    return text
+
+
+def _sweep(option: str, text: str) -> str:
+    """The name of a sweep is a folder's name in the store, too, and cannot leave it."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", _named(option, text, "a sweep")):
+        raise SpecError(f"{option} must name a sweep (letters, digits, '_', '-', '+' or '.'), but got '{text}'")
     return text
 
 
@@ -213,9 +238,19 @@ def _auto(option: str, text: str) -> int | None:
 
 
 def _whole(option: str, text: str, least: int) -> int:
-    if not text.removeprefix("-").isdecimal() or int(text) < least:
+    try:
+        value = int(text) if text.removeprefix("-").isdecimal() else None
+    except ValueError:  # Python reads no number of more than some thousand digits
+        value = LARGEST_INTEGER + 1
+    if value is None or value < least:
         raise SpecError(f"{option} must be a whole number of at least {least}, but got {text}")
-    return int(text)
+    if value > LARGEST_INTEGER:
+        raise SpecError(f"{option} must be at most {LARGEST_INTEGER}, but got {text}")
+    return value
+
+
+def _whole_or_none(option: str, text: str | None, least: int) -> int | None:
+    return None if text is None else _whole(option, text, least)
 
 
 def _fraction(text: str) -> float | None:
@@ -231,6 +266,8 @@ def _amount(option: str, text: str, positive: bool = False) -> float:
     value = _number(option, text)
     if not (value > 0 if positive else value >= 0):
         raise SpecError(f"`{option} {'>' if positive else '>='} 0` must hold, but got {text}")
+    if value > LARGEST_AMOUNT:
+        raise SpecError(f"`{option} <= {LARGEST_AMOUNT:g}` must hold, but got {text}")
     return value
 
 

@@ -43,10 +43,10 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
     print("\n\n".join(filter(None, texts)))
     counts = rows["status"].value_counts().to_dict()
     print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
-    print(f"rows: {store.files.shown}/trials/sweep={plan.name}")
+    print(f"rows: {store.files.shown_at(f'trials/sweep={plan.name}')}")
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
         if shown:
-            print(f"{kind}: {store.files.shown}/{kind}/{plan.views}")
+            print(f"{kind}: {store.files.shown_at(f'{kind}/{plan.views}')}")
     if diverged:
         print(
             f"error: all trials of {plan.name} diverged in study {', '.join(diverged)}: nothing was found",

@@ -24,7 +24,7 @@ from sweeper.groups import kept
 from sweeper.places import Seating, Slots
 from sweeper.stopping import Stopping
 from sweeper.tuning import MEMORY, Feeding, Watcher, of_cohort
-from trainables.contract import HUNG, STOPPED, WHY
+from trainables.contract import HUNG, STOPPED, WHY, CheckpointError
 from trainables.ray_train import Judges, Place, run_cohort
 
 WAITING = {"memory": 1.0}
@@ -43,7 +43,8 @@ class Listener(Protocol):
         """A worker has taken up the cohort."""
 
     def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
-        """A report: `report`, `device`, `host`, `pid`, `started` (see `trainables.ray_train`)."""
+        """A report: `report`, `device`, `host`, `pid`, `started`, and a `notice` where there is
+        something to say (see `trainables.ray_train`)."""
 
     def advanced(self, cohort: str, heartbeat: Mapping[str, Any]) -> None:
         """The cohort trains: a `trainables.contract.Heartbeat`, as a dict."""
@@ -192,14 +193,18 @@ def last_words(checkpoints: Files, checkpoint: Callable[[str], str], run: str, c
 class _Checkpoints:
     """The store's checkpoints, for a worker.
 
-    One that the store does not take is gone without: a full disk then costs no cohort its retries, and whether the
-    store takes anything at all shows on the driver, at the next row.
+    Neither reading nor writing one costs a cohort its retries. One that cannot be read counts as absent. One that the
+    store does not take is gone without: whether the store takes anything at all shows on the driver, at the next row.
     """
 
     files: Files
 
     def read(self, path: str) -> bytes | None:
-        return self.files.read(path)
+        """CheckpointError where it cannot be read, after the patience of `files`."""
+        try:
+            return self.files.read(path)
+        except StoreError as error:
+            raise CheckpointError(str(error)) from error
 
     def write(self, path: str, data: bytes) -> None:
         with contextlib.suppress(StoreError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -14,6 +15,9 @@ from pathlib import Path, PurePosixPath
 from pyarrow import ArrowException, fs
 
 from sweeper import disk
+from sweeper.address import AddressError, join_address, parse_address, show_address
+from sweeper.filesystem import move, open_filesystem
+from sweeper.identity import StoreIdentity
 from sweeper.patience import ONCE, Patience, Result, insist
 
 HIDDEN = (".", "_")
@@ -28,19 +32,23 @@ class Files:
     """The files under one folder: a local path, or a URI that pyarrow.fs opens (s3://, gs://, file://).
 
     Every `path` is relative to that folder and cannot leave it. What fails and may pass is tried again as long as
-    `patience` lasts; `say` is told so in a line. Picklable: a copy opens its own connection, and says nothing.
+    `patience` lasts; `say` is told so in a line. Once `hold_on` was called, a local folder that is missing, or another
+    one, is such a failure. Picklable: a copy opens its own connection, and says nothing.
     """
 
     def __init__(
         self, uri: str | os.PathLike[str], patience: Patience = ONCE, say: Callable[[str], None] | None = None
     ) -> None:
-        text = os.fspath(uri)
-        self.uri = text if "://" in text else os.path.abspath(os.path.expanduser(text))
+        try:
+            self.uri = parse_address(os.fspath(uri))
+        except AddressError as error:
+            raise StoreError(f"the store cannot be opened: {error}") from error
         self.patience, self._say = patience, say
         self._opened: tuple[fs.FileSystem, str] | None = None
+        self._identity: StoreIdentity | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        return {"uri": self.uri, "patience": self.patience, "_say": None, "_opened": None}
+        return {**vars(self), "_say": None, "_opened": None}
 
     def __repr__(self) -> str:
         return f"Files({self.shown!r})"
@@ -48,13 +56,23 @@ class Files:
     def patient(self, patience: Patience, say: Callable[[str], None] | None = None) -> Files:
         """The same files with another patience."""
         files = Files(self.uri, patience, say)
-        files._opened = self._opened
+        files._opened, files._identity = self._opened, self._identity
         return files
+
+    def hold_on(self) -> None:
+        """From now on, use this very folder alone, whatever is found at its path later (local stores only)."""
+        folder = self.local
+        if folder is not None and self._identity is None:
+            self._identity = self.insist("mark", "", lambda: StoreIdentity.of(folder))
 
     @property
     def shown(self) -> str:
-        """The URI without the credentials or the options that it may carry."""
-        return re.sub(r"://[^/@]*@", "://", self.uri).split("?", 1)[0]
+        """The folder, or the URI without the secrets that it may carry."""
+        return show_address(self.uri)
+
+    def shown_at(self, path: str) -> str:
+        """The same of `path`."""
+        return join_address(self.shown, path)
 
     @property
     def local(self) -> Path | None:
@@ -122,8 +140,7 @@ class Files:
     def address(self, path: str) -> str:
         """The URI, or the absolute path, of `path`: for those who open it themselves."""
         self._at(path)
-        base, mark, options = self.uri.partition("?") if "://" in self.uri else (self.uri, "", "")
-        return f"{base.rstrip('/')}/{path}{mark}{options}"
+        return join_address(self.uri, path)
 
     def list(self, folder: str = "") -> list[str]:
         """The names in `folder`, files and folders, sorted, none hidden; empty where there is no such folder."""
@@ -142,10 +159,19 @@ class Files:
         """Rename a file or a folder with all that is in it; False where there is no `source`."""
         filesystem, old = self._at(source)
         _, new = self._at(target)
-        return self.insist("move", source, lambda: _move(filesystem, old, new))
+        return self.insist("move", source, lambda: move(filesystem, old, new))
 
     def check_writable(self) -> None:
-        """Write and remove a small probe; StoreError says in one line why it cannot be done."""
+        """Write and remove a small probe; StoreError says in one line why it cannot be done. What is read-only from the
+        start is not waited for."""
+        folder = self.local
+        if (
+            folder is not None
+            and self._identity is None
+            and folder.is_dir()
+            and os.statvfs(folder).f_flag & os.ST_RDONLY
+        ):
+            raise StoreError(f"store {self.shown}: cannot write: {os.strerror(errno.EROFS)}")
         probe = f".probe-{uuid.uuid4().hex}"
         self.write(probe, b"probe")
         if self.read(probe) != b"probe":
@@ -171,6 +197,10 @@ class Files:
     def insist(self, verb: str, path: str, act: Callable[[], Result]) -> Result:
         """What `act` returns; what the filesystem refuses as a line that names the store, the file and the reason."""
 
+        def at_home() -> Result:
+            folder = self.local if self._identity else None
+            return self._identity.guard(folder, act) if self._identity and folder else act()
+
         def refusal(error: Exception) -> str:
             return f"store {self.shown}: cannot {verb} '{path or '.'}': {_reason(error)}"
 
@@ -184,16 +214,17 @@ class Files:
                 self._say(f"store {self.shown} works again, after {seconds:.0f} s")
 
         try:
-            return insist(act, self.patience, waiting, went_on)
+            return insist(at_home, self.patience, waiting, went_on)
         except (OSError, ArrowException) as error:
             raise StoreError(refusal(error)) from error
 
     def _open(self) -> tuple[fs.FileSystem, str]:
         if self._opened is None:
             try:
-                filesystem, root = fs.FileSystem.from_uri(_in_one_request(self.uri))
+                filesystem, root = open_filesystem(self.uri)
             except (ArrowException, OSError, ValueError) as error:
-                raise StoreError(f"store {self.shown} cannot be opened: {_reason(error)}") from error
+                reason = _reason(error).replace(self.uri, self.shown)
+                raise StoreError(f"store {self.shown} cannot be opened: {reason}") from error
             if not root.strip("/") and not isinstance(filesystem, fs.LocalFileSystem):
                 raise StoreError(f"store {self.shown} cannot be opened: it names no bucket")
             self._opened = filesystem, root.rstrip("/") or "/"
@@ -211,31 +242,6 @@ class Files:
 def _unless_absent(act: Callable[[], None]) -> None:
     with contextlib.suppress(FileNotFoundError):
         act()
-
-
-def _in_one_request(uri: str) -> str:
-    """S3's small files take three requests otherwise: begin, part, end."""
-    if not uri.startswith("s3://") or "allow_delayed_open" in uri:
-        return uri
-    return f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true"
-
-
-def _move(filesystem: fs.FileSystem, old: str, new: str) -> bool:
-    kind = filesystem.get_file_info(old).type
-    if kind == fs.FileType.NotFound:
-        return False
-    if isinstance(filesystem, fs.LocalFileSystem):
-        Path(new).parent.mkdir(parents=True, exist_ok=True)
-        os.replace(old, new)
-    elif kind == fs.FileType.File:
-        filesystem.move(old, new)
-    else:  # an object store has no folders to rename: object by object
-        for info in filesystem.get_file_info(fs.FileSelector(old, recursive=True)):
-            if info.type == fs.FileType.File:
-                filesystem.move(info.path, new + info.path[len(old) :])
-        with contextlib.suppress(FileNotFoundError):
-            filesystem.delete_dir(old)
-    return True
 
 
 def _reason(error: BaseException) -> str:

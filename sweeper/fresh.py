@@ -37,7 +37,7 @@ def set_aside(plan: Plan, store: Store, columns: Columns) -> Checkpoint:
     if moved:
         time = moved.folder.rsplit("/", 1)[1]
         print(
-            f"set aside: {moved.text}, in {store.files.shown}/{moved.folder}; to bring them back: "
+            f"set aside: {moved.text}, in {store.files.shown_at(moved.folder)}; to bring them back: "
             f"python -m sweeper.run {plan.name} --store {shlex.quote(store.files.shown)} --restore {time}",
             flush=True,
         )
@@ -50,5 +50,5 @@ def restore(request: Request, time: str) -> int:
     spec.find(name)
     store.files.check_writable()
     back = replaced.restore(store.files, name, time)
-    print(f"brought back: {back.text}, into {store.files.shown}/trials/sweep={name}")
+    print(f"brought back: {back.text}, into {store.files.shown_at(f'trials/sweep={name}')}")
     return EXIT_OK

@@ -14,12 +14,13 @@ PASSING = frozenset(
     getattr(errno, name)
     for name in (
         *("EIO", "ENOSPC", "EDQUOT", "EAGAIN", "EINTR", "EBUSY", "ENOMEM", "ENOBUFS", "EMFILE", "ENFILE", "ENOLCK"),
-        *("ESTALE", "EREMOTEIO", "ENOTCONN", "ESHUTDOWN", "EPIPE", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET"),
+        *("ESTALE", "EREMOTEIO", "EROFS", "ENOTCONN", "ESHUTDOWN", "EPIPE", "ETIMEDOUT", "ECONNREFUSED", "ECONNRESET"),
         *("ECONNABORTED", "ENETDOWN", "ENETUNREACH", "ENETRESET", "EHOSTDOWN", "EHOSTUNREACH"),
     )
     if hasattr(errno, name)
 )
-"""What a disk or a network recovers from: a full disk that is cleared, a server that is started again."""
+"""What a disk or a network recovers from: a full disk that is cleared, a folder that is mounted again, a server that is
+started again."""
 _LASTING = re.compile(
     "ACCESS_DENIED|NO_SUCH_|INVALID_|SIGNATURE|UNRECOGNIZED_CLIENT|MISSING_|OPT_IN_REQUIRED|REQUEST_TIME_TOO_SKEWED"
     "|PERMISSION_DENIED|UNAUTHENTICATED|NOT_FOUND|FAILED_PRECONDITION|does not exist|HTTP status 4(?!08|09|25|29)"

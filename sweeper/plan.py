@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeper import cohorts
 from sweeper.changes import Changes
 from sweeper.cohorts import Cut, Group
 from sweeper.files import Files
 from sweeper.metric import Metric
+from sweeper.records import read_record, whole
 from sweeper.schema import STATUSES
 from sweeper.spec import Grid, Grids, Sweep
 from sweeper.study import Search, Searches
@@ -151,19 +152,19 @@ class SearchPlan(Plan):
 
 def recorded_cut(files: Files, plan: GridPlan) -> list[Cut] | None:
     """The cut that this plan was begun with; None if it was not begun, or the record is damaged."""
-    try:
-        cuts = [Cut(**cut) for cut in json.loads(files.read(_path(plan)) or b"")["cuts"]]
-    except (ValueError, TypeError, KeyError):
-        return None
-    return cuts if len(cuts) == len(plan.groups) else None
+
+    def parse(plain: Any) -> list[Cut]:
+        cuts = [Cut(whole(cut["size"], 1), whole(cut["width"], 1)) for cut in plain["cuts"]]
+        if len(cuts) != len(plan.groups):
+            raise ValueError(f"must have {len(plan.groups)} cuts, but has {len(cuts)}")
+        return cuts
+
+    return read_record(files, _path(plan), parse)
 
 
 def recorded_threads(files: Files, plan: GridPlan) -> int:
     """With how many threads on a CPU each process trains, upon which the last bits of its results may depend."""
-    try:
-        return int(json.loads(files.read(_path(plan)) or b"").get("threads", 1))
-    except (ValueError, TypeError, AttributeError):
-        return 1
+    return read_record(files, _path(plan), lambda plain: whole(plain.get("threads", 1), 1)) or 1
 
 
 def record_cut(files: Files, plan: GridPlan, cuts: Sequence[Cut], measured: object, threads: int = 1) -> None:

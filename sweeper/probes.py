@@ -12,6 +12,7 @@ from typing import Any
 from sweeper.cohorts import Group
 from sweeper.files import Files
 from sweeper.hardware import Kind
+from sweeper.records import number, read_record, text, truth, whole
 from sweeper.trials import content_hash
 
 MEASURED = 64
@@ -103,15 +104,7 @@ class Probes:
 
     def read(self, shape: str, device: str, threads: int) -> Known | None:
         """None where there is nothing, or the file is damaged."""
-        try:
-            plain = json.loads(self._files.read(self._path(shape, device, threads)) or b"")
-            overlap = plain["overlap"] and {
-                int(width): {int(count): ratio for count, ratio in ratios.items()}
-                for width, ratios in plain["overlap"].items()
-            }
-            return Known(tuple(Stack(**one) for one in plain["measured"]), plain["overhead"], overlap)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None
+        return read_record(self._files, self._path(shape, device, threads), _known)
 
     def write(self, shape: str, device: str, threads: int, known: Known) -> None:
         where = {"shape": shape, "device": device, "threads": threads, "version": self._version}
@@ -125,17 +118,40 @@ class Probes:
 def read_seen(files: Files, address: str | None) -> list[Seen] | None:
     """The devices that were last seen at an address, or on this machine; None where none were, or the file is
     damaged."""
-    try:
-        return [
-            Seen(**one | {"kind": Kind(**one["kind"] | {"nodes": tuple(one["kind"]["nodes"])})})
-            for one in json.loads(files.read(_seen_path(address)) or b"")
-        ]
-    except (ValueError, TypeError, KeyError):
-        return None
+    return read_record(files, _seen_path(address), lambda plain: [_seen(one) for one in plain] or None)
 
 
 def write_seen(files: Files, address: str | None, seen: Sequence[Seen]) -> None:
     files.write(_seen_path(address), json.dumps([asdict(one) for one in seen], indent=1).encode())
+
+
+def _known(plain: Any) -> Known:
+    """What `Probes.write` wrote. An error where it is of another kind."""
+    stacks = tuple(
+        Stack(whole(one["width"], 1), number(one["seconds"], positive=True), whole(one["bytes"]), whole(one["held"]))
+        for one in plain["measured"]
+    )
+    if stacks and min(one.width for one in stacks) != 1:
+        raise ValueError("a stack of 1 must be measured, but is not")
+    overlap = plain["overlap"] and {
+        whole(int(width), 1): {whole(int(count), 1): number(ratio, positive=True) for count, ratio in ratios.items()}
+        for width, ratios in plain["overlap"].items()
+    }
+    return Known(stacks, whole(plain["overhead"]), overlap)
+
+
+def _seen(plain: Any) -> Seen:
+    """One of what `write_seen` wrote. An error where it is of another kind."""
+    kind = plain["kind"]
+    nodes = tuple(whole(devices, 1) for devices in kind["nodes"])
+    if not nodes:
+        raise ValueError("a kind of device must have nodes, but has none")
+    return Seen(
+        Kind(truth(kind["gpus"]), text(kind["accelerator"]), nodes, number(kind["cores"]), truth(kind["comes"])),
+        text(plain["device"]),
+        whole(plain["bytes"]),
+        whole(plain["overhead"]),
+    )
 
 
 def _seen_path(address: str | None) -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import math
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from sweeper import findings, spec
+from sweeper import command, findings, spec
 from sweeper.cluster import ClusterError, check_address, connected
 from sweeper.collect import Collector
-from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
+from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, error_line, parse
 from sweeper.conclusion import finish
 from sweeper.files import StoreError
 from sweeper.folder import DAMAGED
@@ -36,6 +38,9 @@ LEAST_FREE = 64 << 20
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a sweep; returns the exit status (see `command.EXITS`)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a folder's name may not fit a terminal's encoding
     stopping = Stopping()
     with stopping.on_signals():
         return _main(sys.argv[1:] if arguments is None else arguments, stopping)
@@ -72,7 +77,7 @@ def _main(arguments: Sequence[str], stopping: Stopping) -> int:
         columns = store.prepare(plan.name, columns)
         return _run(request, plan, store, columns, stopping, checkpoint)
     except (SpecError, ClusterError, StoreError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error_line(error), file=sys.stderr)
         return EXIT_WRONG
     except KeyboardInterrupt:
         print("interrupted; the same command continues", file=sys.stderr)
@@ -94,7 +99,7 @@ def _run(
         _say_how_to_go_on(plan, store)
         return EXIT_INTERRUPTED
     except (StoreError, NodeLost) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error_line(error), file=sys.stderr)
         _say_how_to_go_on(plan, store)
         return EXIT_FAILED
 
@@ -174,9 +179,12 @@ def _patience() -> Patience:
     """SpecError where the variable is no number of seconds."""
     said = os.environ.get(PATIENCE)
     try:
-        return LONG if said is None else Patience(float(said))
+        seconds = LONG.seconds if said is None else float(said)
     except ValueError:
-        raise SpecError(f"{PATIENCE} must be seconds, but got {PATIENCE}={said}") from None
+        seconds = math.nan
+    if not 0 <= seconds <= command.LARGEST_AMOUNT:
+        raise SpecError(f"{PATIENCE} must be seconds, from 0 to {command.LARGEST_AMOUNT:g}, but got {PATIENCE}={said}")
+    return Patience(seconds)
 
 
 def _note_damaged(store: Store) -> None:

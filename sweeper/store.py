@@ -53,10 +53,12 @@ class Store(StoreReader):
 
         Columns that only older or only newer rows have are kept, null elsewhere. StoreError where a shared column
         differs in type. What a killed writer left (temporary files, a trial in two files) is put right, and damaged
-        files are set aside: those of rows, and all in `damaged`.
+        files are set aside: those of rows, and all in `damaged`. From now on the store is this very folder: one that
+        takes its place, or none, is waited for as a store that has stopped working.
         """
         folder = trials_folder(sweep)
         self.files.check_writable()
+        self.files.hold_on()
         self.files.tidy()
         self.set_damaged_aside(self.damaged)
         found, there = self._scan(sweep)

@@ -80,7 +80,7 @@ def record(plan: SearchPlan, store: Store) -> None:
     """Keep what each study is and what it begins with."""
     for course in plan.waves.courses:
         path = _path(plan.name, course.id)
-        if kept(store.files, path) is None:
+        if kept(store.files, path, course.study) is None:
             course.warm.keep(store.files, path, course.study)
 
 
@@ -138,7 +138,7 @@ def _courses(
     courses = []
     for study in studies:
         identity = content_hash([study.identity, request.warm_start])
-        warm = None if request.fresh else kept(store.files, _path(sweep, identity))
+        warm = None if request.fresh else kept(store.files, _path(sweep, identity), study)
         if warm is None:
             name = request.warm_start
             warm = warm_from(store, name, study, ends[study.name][0].flat()) if name else Warm(None)

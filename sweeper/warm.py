@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sweeper.files import Files
 from sweeper.grid import SpecError, Value
+from sweeper.records import read_record, text
 from sweeper.store import Store
 from sweeper.study import Study, within
 
@@ -30,14 +33,24 @@ class Warm:
         files.write(path, json.dumps(content, indent=1).encode())
 
 
-def kept(files: Files, path: str) -> Warm | None:
-    """What `keep` wrote; None where there is nothing, or it is damaged."""
-    try:
-        content = json.loads(files.read(path) or b"")
-        results = tuple((dict(params), tuple(values)) for params, values in content["results"])
-        return Warm(content["warm_start"], results)
-    except (ValueError, TypeError, KeyError):
-        return None
+def kept(files: Files, path: str, study: Study) -> Warm | None:
+    """What `keep` wrote of this study; None where there is nothing, or it is damaged."""
+    space, objectives = study.search.space, study.search.objectives
+
+    def result(params: Any, values: Any) -> tuple[Mapping[str, Value], tuple[float, ...]]:
+        if set(params) != set(space) or not all(within(one, params[key]) for key, one in space.items()):
+            raise ValueError("a result has another value than the space")
+        if len(values) != len(objectives) or not all(type(value) is float for value in values):
+            raise ValueError("a result has other objectives")
+        if not all(map(math.isfinite, values)):
+            raise ValueError("a result is not finite")
+        return dict(params), tuple(values)
+
+    def parse(plain: Any) -> Warm:
+        sweep = plain["warm_start"]
+        return Warm(sweep and text(sweep), tuple(result(*one) for one in plain["results"]))
+
+    return read_record(files, path, parse)
 
 
 def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value]) -> Warm:
@@ -53,7 +66,7 @@ def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value
     for row in rows:
         fits = row["status"] == "finished" and all(row.get(key) == config.get(key) for key in SAME)
         params = {key: row.get(key) for key in study.search.space}
-        values = [float(row[name]) for name in names if row.get(name) is not None]
+        values = [float(row[name]) for name in names if isinstance(row.get(name), int | float)]
         inside = all(within(one, params[key]) for key, one in study.search.space.items())
         if fits and inside and len(values) == len(names):
             results.append((params, tuple(values)))

@@ -25,7 +25,7 @@ LOOP = (
     "torch", "numpy", "psutil", "trainables.contract", "trainables.checks", "trainables.config", "trainables.streams",
     "trainables.sections", "trainables.peers", "trainables.evaluate",
     "trainables.optimiser", "trainables.fuse", "trainables.measure", "trainables.data", "trainables.evaluation",
-    "trainables.cohort", "trainables.checkpoint", "trainables.schedule", "trainables.population",
+    "trainables.cohort", "trainables.checkpoint", "trainables.standing", "trainables.schedule", "trainables.population",
     "trainables.catalog", "trainables.networks", "trainables.saving", "trainables.limits", "trainables.watch",
     "trainables.metrics",
 )  # fmt: skip

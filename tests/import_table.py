@@ -51,7 +51,8 @@ TABLE: Mapping[str, Rule] = {
         never=("ray", "torch", "trainables"),
     ),
     "sweeper.warm": Rule(
-        may=("sweeper.store", "sweeper.files", *STUDY), never=("ray", "torch", "optuna", "trainables")
+        may=("sweeper.store", "sweeper.files", "sweeper.records", *STUDY),
+        never=("ray", "torch", "optuna", "trainables"),
     ),
     "sweeper.rungs": Rule(may=("sweeper.metric",), never=PLANNING),
     "sweeper.board": Rule(may=("sweeper.metric", "sweeper.rungs"), never=PLANNING),
@@ -81,7 +82,14 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.patience": Rule(never=PLANNING),
     "sweeper.disk": Rule(never=PLANNING),
-    "sweeper.files": Rule(may=("pyarrow", "sweeper.disk", "sweeper.patience"), never=("ray", "torch", "trainables")),
+    "sweeper.address": Rule(never=PLANNING),
+    "sweeper.identity": Rule(may=("sweeper.patience",), never=PLANNING),
+    "sweeper.filesystem": Rule(may=("pyarrow", "sweeper.address"), never=("ray", "torch", "trainables")),
+    "sweeper.files": Rule(
+        may=("pyarrow", *(f"sweeper.{it}" for it in ("address", "disk", "filesystem", "identity", "patience"))),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.records": Rule(may=("sweeper.files",), never=("ray", "torch", "trainables")),
     "sweeper.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
     "sweeper.rows": Rule(
         may=("pyarrow", "pandas", "numpy", "sweeper.digest", *STORAGE[:2]), never=("ray", "torch", "trainables")
@@ -174,7 +182,8 @@ TABLE: Mapping[str, Rule] = {
         may=(*PLAN, *STUDY, "sweeper.changes", "sweeper.plan", *STORAGE[:2]), never=("torch", "ray", "trainables")
     ),
     "sweeper.plan": Rule(
-        may=(*PLAN, *STUDY, "sweeper.changes", "sweeper.waves", *STORAGE[:2]), never=("torch", "ray", "trainables")
+        may=(*PLAN, *STUDY, "sweeper.changes", "sweeper.records", "sweeper.waves", *STORAGE[:2]),
+        never=("torch", "ray", "trainables"),
     ),
     "sweeper.prepare": Rule(
         may=(
@@ -190,7 +199,9 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.cutting": Rule(may=("sweeper", "trainables.config"), never=("ray", "optuna", *METHOD)),
     "sweeper.hardware": Rule(never=PLANNING),
     "sweeper.places": Rule(may=("sweeper.cluster", "sweeper.attempts"), never=PLANNING),
-    "sweeper.probes": Rule(may=("sweeper.files", "sweeper.hardware", *PLAN[:3]), never=("torch", "ray", "trainables")),
+    "sweeper.probes": Rule(
+        may=("sweeper.files", "sweeper.hardware", "sweeper.records", *PLAN[:3]), never=("torch", "ray", "trainables")
+    ),
     "sweeper.placing": Rule(
         may=(
             *(f"sweeper.{it}" for it in ("devices", "hardware", "loads", "places", "probes")),
@@ -250,6 +261,7 @@ TABLE: Mapping[str, Rule] = {
     "trainables.evaluate": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.population": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.schedule": Rule(may=("torch", "trainables.checks"), never=LAUNCHERS),
+    "trainables.standing": Rule(may=("torch", "trainables.contract"), never=LAUNCHERS),
     "trainables.checkpoint": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.parting": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
     "trainables.saving": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),

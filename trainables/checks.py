@@ -54,13 +54,19 @@ def between(name: str, value: float, low: float, high: float, *, above: bool = F
         raise ValueError(f"`{low:g} {'<' if above else '<='} {name} <= {high:g}` must hold, but got {name}={value}")
 
 
+LARGEST_INTEGER = 2**63 - 1
+"""What a column of the store holds, and a tensor."""
+
+
 def whole(name: str, value: int, low: int) -> None:
-    """Raises ValueError unless `value` is a whole number and at least `low`."""
+    """Raises ValueError unless `value` is a whole number, at least `low`, of 64 bits."""
     _write_down(name, f"`{name} >= {low}`")
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} must be a whole number, but got {name}={value!r}")
     if value < low:
         raise ValueError(f"`{name} >= {low}` must hold, but got {name}={value}")
+    if value > LARGEST_INTEGER:
+        raise ValueError(f"`{name} <= {LARGEST_INTEGER}` must hold, but got {name}={value}")
 
 
 def truth(name: str, value: bool) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from trainables.catalog import METHODS
 from trainables.config import TrialConfig
-from trainables.contract import Move
+from trainables.contract import CheckpointError, Move
 from trainables.data.datasets import Dataset, load
 from trainables.evaluate import Evaluator
 from trainables.evaluation.anomaly import Floats
@@ -92,13 +92,18 @@ class Cohort:
         """Train one epoch, the first being 0. Returns each loss `[K]`, averaged over the epoch's steps.
 
         `first` steps are done, and their losses have these sums. `after` is told of each step how many then are done,
-        and the sums; where it raises, the epoch ends there.
+        and the sums; where it raises, the epoch ends there. CheckpointError, at the first step, where the sums are not
+        of this method's losses.
         """
         orders, steps = self.orders(number), self.steps
+        if first > steps:
+            raise CheckpointError(f"an epoch has {steps} steps, but it has made {first}")
         sums = {name: sum_K.to(self._device) for name, sum_K in (sums or {}).items()}
         for step in range(first, steps):
             rate = cosine(number * steps + step, self._training.epochs * steps, self._training.warmup_epochs * steps)
             losses = self.step(number, step, orders, rate)
+            if step and set(sums) != set(losses):
+                raise CheckpointError(f"its sums must be of {', '.join(losses)}, but are of {', '.join(sums)}")
             sums = {name: sums[name] + loss_K if step else loss_K for name, loss_K in losses.items()}
             after(step + 1, sums)
         self.settle(sums)
@@ -167,7 +172,10 @@ class Cohort:
         return [stack.state() for stack in self._stacks]
 
     def load_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Take up what `state` returned in a cohort of the same configs, width and members."""
+        """Take up what `state` returned in a cohort of the same configs, width and members. CheckpointError where it
+        differs in any name, shape or type."""
+        if not isinstance(state, list) or len(state) != len(self._stacks):
+            raise CheckpointError(f"its state must be of {len(self._stacks)} stacks, but is another")
         for stack, saved in zip(self._stacks, state, strict=True):
             stack.load_state(saved)
 

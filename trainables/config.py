@@ -171,7 +171,9 @@ def _plain_type(hint: Any) -> type:
 def _typed(key: str, value: Value, kind: type) -> Value:
     """An int where a float is due becomes one, so that `1` and `1.0` are one trial. The sections check the rest."""
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        value = float(value)
+    if kind is float and value == 0:
+        return 0.0  # as -0.0, so that they are one trial
     if kind is str and not isinstance(value, str):
         raise ValueError(f"{key} must be text, but got {key}={value!r}")
     return value

@@ -31,6 +31,10 @@ class OutOfMemory(RuntimeError):
     """Training needs more memory than it may use, or than there is."""
 
 
+class CheckpointError(Exception):
+    """A checkpoint cannot be read, or training cannot go on from what it holds. The message is one line."""
+
+
 class Losses(NamedTuple):
     """One training loss: the `total` to descend, a scalar, and its named parts, scalars, for the history."""
 

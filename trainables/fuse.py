@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_map
 
-from trainables.contract import Losses, Method
+from trainables.contract import CheckpointError, Losses, Method
 from trainables.optimiser import StackedSGD
 from trainables.peers import ALONE, Peers
 
@@ -154,6 +154,8 @@ class Stack:
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Take up what `state` returned in an equal stack. CheckpointError, before any change, where it differs."""
+        _check_alike(self.state(), state)
         for kind, tensors in self._tensors().items():
             for name, tensor in tensors.items():
                 tensor.copy_(state[kind][name])
@@ -223,3 +225,19 @@ def _stacked(tensors: Sequence[Mapping[str, Tensor]], device: torch.device) -> d
 
 def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
+
+
+def _check_alike(own: Mapping[str, Mapping[str, Tensor]], state: object) -> None:
+    """CheckpointError unless `state` has the names, shapes and types of `own`: `copy_` would broadcast and cast."""
+    if not isinstance(state, dict) or set(state) != set(own):
+        raise CheckpointError(f"a stack must have {', '.join(own)}, but its state is another")
+    for kind, tensors in own.items():
+        there = state[kind]
+        if not isinstance(there, dict) or set(there) != set(tensors):
+            raise CheckpointError(f"the names of its {kind} must be those of this code, but they differ")
+        for name, tensor in tensors.items():
+            got = there[name]
+            if not isinstance(got, Tensor) or got.shape != tensor.shape or got.dtype != tensor.dtype:
+                raise CheckpointError(
+                    f"{kind} {name} must be {tensor.dtype} of shape {[*tensor.shape]}, but is another"
+                )

@@ -5,16 +5,17 @@ Shapes: K members of the cohort that are still there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from trainables.checkpoint import Standing, pack, unpack
+from trainables.checkpoint import pack, unpack
 from trainables.config import TrialConfig
 from trainables.contract import Report
+from trainables.standing import Standing
 
 
 def part(
@@ -23,13 +24,14 @@ def part(
     then_width: int | None,
     now: Sequence[TrialConfig],
     now_width: int | None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> bytes | None:
     """A checkpoint of `now`, some or all members of `then`, whose checkpoint `data` is; widths are those of stacks.
 
-    None where `data` is no checkpoint of `then`, and where it says nothing of all of `now`: members that were not
-    there, or that have taken over weights of others who now are not.
+    None where `data` is no checkpoint of `then`, of which `say` is told in one line, and where it says nothing of all
+    of `now`: members that were not there, or that have taken over weights of others who now are not.
     """
-    found = unpack(data, then, then_width)
+    found = unpack(data, then, then_width, say)
     flat = [config.flat() for config in then]
     places = [flat.index(one) if one in flat else -1 for one in (config.flat() for config in now)]
     if found is None or -1 in places:
@@ -40,7 +42,11 @@ def part(
     standing = _standing(before, places)
     running = [before.running.index(place) for place in places if place in before.running]
     width = now_width or len(now)
-    stacks = [_taken(state, running[start : start + width]) for start in range(0, len(running), width)]
+    try:
+        stacks = [_taken(state, running[start : start + width]) for start in range(0, len(running), width)]
+    except Exception as error:  # a sealed checkpoint can still hold anything in the place of its tensors
+        say(f"its checkpoint cannot be used: its tensors are of another kind ({type(error).__name__})")
+        return None
     return pack(now, now_width, standing, stacks)
 
 

@@ -68,8 +68,8 @@ def run_cohort(cohort: str, task: Mapping[str, Any], *, place: Place) -> None:
     of a population the fields of its `population`, whether members are `judged` beside those of other cohorts, the
     bytes of `memory` that each process may use, and the cohorts that these members were part of `before`, nearest
     first, each with its `shared`, `own`, `width` and `checkpoint`. Each report is a dict: `report` (a `contract.Report`
-    as a dict) or `heartbeat` (a `contract.Heartbeat`), and `device`, `host`, `pid`, `started`. A checkpoint that is
-    there is gone on from, else one from before.
+    as a dict) or `heartbeat` (a `contract.Heartbeat`), and `device`, `host`, `pid`, `started`, and a `notice`, one
+    line, where a checkpoint is of no use. A checkpoint that is there is gone on from, else one from before.
 
     OutOfMemory if it needs more memory. A process that is asked to end, or does not go on, ends itself, and says why in
     one line beside the checkpoint (`contract.WHY`).

@@ -10,17 +10,19 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from trainables.checkpoint import Standing, pack, unpack
+from trainables.checkpoint import pack, unpack
 from trainables.cohort import Cohort
 from trainables.config import Training, TrialConfig
-from trainables.contract import Heartbeat, Judge, Member, Report, Stopped, Verdict
+from trainables.contract import CheckpointError, Heartbeat, Judge, Member, Report, Stopped, Verdict
 from trainables.evaluate import MAY_BE_UNDEFINED
 from trainables.evaluation.anomaly import Floats
 from trainables.peers import ALONE, Peers
 from trainables.saving import Saving, asking
+from trainables.standing import Standing
 
 
 def train(
@@ -36,35 +38,62 @@ def train(
     judge: Judge | None = None,
     stop: Callable[[], bool] = lambda: False,
     beat: Callable[[Heartbeat], None] | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Report]:
     """Train the members of one cohort; they agree on everything that is not fusible.
 
     `width` members are stacked at a time (all by default); 1 steps the members in turn. The results are the same.
     `save` is given a checkpoint after every `save_every` seconds of training. With it as `resume`, the reports made
-    before it come again and training goes on from there, bit for bit on the CPU; one of other configs is ignored.
+    before it come again and training goes on from there, bit for bit on the CPU; one of other configs is ignored, and
+    one that is damaged, too, of which `say` is told in one line.
     `stop` is asked after each step and between batches of an evaluation: where it is true, or `judge` raises Stopped,
     what there is is saved and Stopped comes out. `peers` train the same cohort and report the same. `judge` says after
     each report but the last which members are pruned and which move, and what is yielded says so, too; training ends
     with the last member. Whoever is pruned or diverges leaves the stack. `beat` is told every `BEAT_SECONDS` how far
     training is. DataError or ValueError if the data cannot be had or do not serve.
     """
-    cohort = Cohort(configs, data, torch.device(device), width, peers, asking(stop, peers))
-    now = Standing.at_start(len(configs))
-    if resume and (found := unpack(resume, configs, width)):
-        now, state = found
+
+    def make() -> Cohort:
+        return Cohort(configs, data, torch.device(device), width, peers, asking(stop, peers))
+
+    def trained(cohort: Cohort, now: Standing) -> Iterator[Report]:
+        def keep(reached: Standing) -> None:
+            assert save
+            save(pack(configs, width, reached, cohort.state()))
+
+        saving = Saving(cohort, keep if save else None, save_every, stop, peers, now, beat)
+        try:
+            yield from now.reports
+            yield from _course(cohort, now, configs[0].training, judge, saving)
+        except Stopped as stopped:
+            raise Stopped("; ".join(filter(None, (str(stopped), saving.save())))) from None
+
+    cohort, now = make(), Standing.at_start(len(configs))
+    begun = _resumed(cohort, unpack(resume, configs, width, say) if resume else None, say)
+    if peers.size > 1 and peers.agree(begun is None) and begun:
+        say("its checkpoint cannot be used: another of its processes could not read it")
+        begun = None
+    if begun is None and resume:
+        cohort = make()  # what could not be taken up may have changed it
+    try:
+        yield from trained(cohort, begun or now)
+    except CheckpointError as error:  # which the first step shows, of all peers alike
+        say(f"its checkpoint cannot be used: {error}")
+        yield from trained(make(), now)
+
+
+def _resumed(cohort: Cohort, found: tuple[Standing, Any] | None, say: Callable[[str], None]) -> Standing | None:
+    """Bring the cohort to what was found in its checkpoint; None where there is nothing, or it does not fit."""
+    if found is None:
+        return None
+    now, state = found
+    try:
         cohort.keep(now.running)
         cohort.load_state(state)
-
-    def keep(reached: Standing) -> None:
-        assert save
-        save(pack(configs, width, reached, cohort.state()))
-
-    saving = Saving(cohort, keep if save else None, save_every, stop, peers, now, beat)
-    try:
-        yield from now.reports
-        yield from _course(cohort, now, configs[0].training, judge, saving)
-    except Stopped as stopped:
-        raise Stopped("; ".join(filter(None, (str(stopped), saving.save())))) from None
+    except CheckpointError as error:
+        say(f"its checkpoint cannot be used: {error}")
+        return None
+    return now
 
 
 def _course(cohort: Cohort, now: Standing, training: Training, judge: Judge | None, saving: Saving) -> Iterator[Report]:

@@ -18,7 +18,7 @@ import torch
 from trainables.checkpoint import unpack
 from trainables.cohort import dataset_of
 from trainables.config import TrialConfig
-from trainables.contract import STOPPED, WHY, Heartbeat, Judge, Report, Stopped, Verdict
+from trainables.contract import STOPPED, WHY, CheckpointError, Heartbeat, Judge, Report, Stopped, Verdict
 from trainables.limits import limited
 from trainables.notice import on_sigterm
 from trainables.parting import part
@@ -30,7 +30,8 @@ from trainables.watch import Watch
 class Checkpoints(Protocol):
     """Where a cohort's checkpoint lives, readable from every node."""
 
-    def read(self, path: str) -> bytes | None: ...
+    def read(self, path: str) -> bytes | None:
+        """None where there is none; CheckpointError where there may be one that cannot be read."""
 
     def write(self, path: str, data: bytes) -> None: ...
 
@@ -58,14 +59,23 @@ class Work:
     before: Sequence[Before] = ()
     """Nearest first."""
 
-    def resume(self, checkpoints: Checkpoints) -> bytes | None:
-        """The checkpoint to go on from."""
-        own = checkpoints.read(self.checkpoint)
-        if not self.before or (own and unpack(own, self.configs, self.width)):
+    def resume(self, checkpoints: Checkpoints, say: Callable[[str], None] = lambda line: None) -> bytes | None:
+        """The checkpoint to go on from. `say` is told in one line of each that cannot be read or used: it counts as
+        absent, for training anew costs time, and a cohort that fails for it costs its trials."""
+
+        def read(path: str) -> bytes | None:
+            try:
+                return checkpoints.read(path)
+            except CheckpointError as error:
+                say(f"its checkpoint cannot be read: {error}")
+                return None
+
+        own = read(self.checkpoint)
+        if not self.before or (own and unpack(own, self.configs, self.width, say)):
             return own
         for one in self.before:
-            data = checkpoints.read(one.checkpoint)
-            if data and (found := part(data, one.configs, one.width, self.configs, self.width)):
+            data = read(one.checkpoint)
+            if data and (found := part(data, one.configs, one.width, self.configs, self.width, say)):
                 return found
         return None
 
@@ -96,6 +106,7 @@ def train_cohort(
     work: Work, keeping: Keeping, device: torch.device, peers: Peers, report: Callable[[dict[str, Any]], None]
 ) -> None:
     """The loop in this process, each report and each heartbeat passed on; of peers the first alone writes checkpoints.
+    A checkpoint that is of no use is named in the `notice` of the next report.
 
     OutOfMemory if it needs more than it may use. Asked to end by SIGTERM it saves, and ends the process; so it does
     where no step is made for too long.
@@ -124,22 +135,26 @@ def train_cohort(
             return work.judge(one)
 
     def loop() -> None:
+        said = list[str]()
         reports = train(
             work.configs,
             Path(keeping.data),
             device=device,
             width=work.width,
-            resume=work.resume(checkpoints),
+            resume=work.resume(checkpoints, said.append),
             save=save if peers.rank == 0 else None,
             save_every=keeping.save_every,
             peers=peers,
             judge=judged if work.judge else None,
             stop=watch.stop,
             beat=beat,
+            say=said.append,
         )
         for one in reports:
+            words = {"notice": f"{'; '.join(said)}; it trains without it"} if said else {}
+            said.clear()
             with watch.suspended():
-                report({"report": asdict(one), **where})
+                report({"report": asdict(one), **where, **words})
 
     who = f"a cohort of {len(work.configs)} in stacks of {work.width}"
     with watch, on_sigterm(watch.ask):

@@ -121,7 +121,7 @@ def test_credentials_in_a_store_are_warned_of_and_not_repeated(monkeypatch: pyte
     monkeypatch.setattr(Files, "list", lambda *_: [])
     monkeypatch.setattr(Files, "read", lambda *_: None)
     (note,) = check(parse([*DIGITS, "--store", "s3://KEY:SECRET@bucket1/r?region=us-east-1"]))
-    assert "s3://bucket1/r can be read by all who see the cluster's jobs" in note
+    assert "s3://bucket1/r?region=us-east-1 can be read by all who see the cluster's jobs" in note
     assert "SECRET" not in note and "KEY" not in note
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.cohorts import Cohort, Cut, Group, cut
+from sweeper.cohorts import Cohort, Cut, Group, cut, parts
 from sweeper.devices import Devices
 from sweeper.loads import Load, choices
 from sweeper.packing import WORTH, Packing, pack
@@ -56,6 +56,23 @@ def test_smaller_cohorts_win_where_they_cost_little() -> None:
 
 def test_what_could_not_be_measured_trains_alone() -> None:
     assert choose([], members(2, 2), steps=10, slots=2, memory=1) == Cut(1, 1)
+
+
+@pytest.mark.parametrize(("steps", "most"), [(0, 10), (2, 10)])
+def test_trials_of_no_or_hardly_any_step_do_not_make_a_cohort_each(steps: int, most: int) -> None:
+    """560 of them, on two cores: starting as many cohorts would take 112 s, where all the work takes 3 s a core."""
+    load = Load(members(*[56] * 10), STACKING_PAYS if steps else [], steps)
+    packing = pack([load], [Devices(2, PLENTY)])
+    (cut,) = packing.cuts
+    assert len(parts(load.members, cut.size)) <= most and packing.seconds < 6
+    assert steps or (cut.size <= 64 and cut.width == 8)
+
+
+def test_a_few_trials_without_a_step_end_at_once() -> None:
+    assert choose([], members(1, 1), steps=0, slots=2, memory=PLENTY).size <= 2
+    assert choose([], members(1), steps=0, slots=2, memory=PLENTY) == Cut(1, 1)
+    (settled,) = pack([Load(members(56), [], 0, by=Cut(7, 7))], [Devices(2, PLENTY)]).cuts
+    assert settled == Cut(7, 7)
 
 
 def test_what_fits_nowhere_trains_alone_on_a_device_of_its_own() -> None:

@@ -80,7 +80,7 @@ def test_an_interrupt_ends_the_wait():
 @pytest.mark.parametrize(
     "error",
     [
-        *(OSError(number, "") for number in (errno.EIO, errno.ENOSPC, errno.EAGAIN, errno.ETIMEDOUT, errno.ESTALE)),
+        *(OSError(number, "") for number in (errno.EIO, errno.ENOSPC, errno.EROFS, errno.ETIMEDOUT, errno.ESTALE)),
         OSError(UNREACHABLE),
         OSError("AWS Error SLOW_DOWN during PutObject operation: Please reduce your request rate."),
         *(OSError(f"AWS Error UNKNOWN (HTTP status {status}) during PutObject") for status in (500, 503, 429, 408)),
@@ -97,7 +97,7 @@ def test_what_may_pass(error):
 @pytest.mark.parametrize(
     "error",
     [
-        *(OSError(number, os.strerror(number)) for number in (errno.EACCES, errno.EROFS, errno.ENOTDIR)),
+        *(OSError(number, os.strerror(number)) for number in (errno.EACCES, errno.ENOTDIR)),
         OSError("AWS Error NO_SUCH_BUCKET during CreateMultipartUpload operation: The specified bucket does not exist"),
         OSError("AWS Error ACCESS_DENIED during PutObject operation: Access Denied"),
         OSError("AWS Error UNKNOWN (HTTP status 403) during HeadObject operation: No response body."),

@@ -1,0 +1,82 @@
+"""What is a store's address, and what is shown of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sweeper.address import AddressError, join_address, parse_address, show_address
+from sweeper.files import Files, StoreError
+
+
+@pytest.mark.parametrize(
+    ("text", "law"),
+    [
+        ("s3:/typo", r"a store is a folder or a URI with ://, but got 's3:/typo'; write s3://\.\.\."),
+        ("s3:x", r"or './s3:x' for a folder of that name"),
+        ("S3:x", r"write s3://\.\.\."),
+        ("results:1/x", "a store is a folder or a URI"),
+        ("foo://x", "must begin with one of file, s3, gs, gcs, abfs, abfss, hdfs, viewfs, but got foo://"),
+        ("http://x", "but got http://"),
+        ("a\0b", "must have no NUL"),
+        ("a\udcff", "must be UTF-8"),
+    ],
+)
+def test_what_is_neither_a_folder_nor_a_uri(
+    text: str, law: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AddressError, match=law):
+        parse_address(text)
+    with pytest.raises(StoreError, match="cannot be opened"):
+        Files(text)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_is_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/x")
+    assert parse_address("a/../b") == str(tmp_path / "b") and parse_address("~/s") == "/home/x/s"
+    assert parse_address("./s3:x") == str(tmp_path / "s3:x")
+    for uri in ("s3://bucket/x?region=r", "gs://b", "file:///x"):
+        assert parse_address(uri) == uri
+
+
+@pytest.mark.parametrize("name", ["what?", "a?b=c", "50%", "a@b", "x://y", "ä ö", "a#b"])
+def test_a_folder_of_any_name_is_used_and_shown_whole(name: str, tmp_path: Path) -> None:
+    files = Files(tmp_path / name)
+    files.write("a/b", b"1")
+    assert (tmp_path / name / "a/b").read_bytes() == b"1" and files.list("a") == ["b"] and files.read("a/b") == b"1"
+    assert files.shown == str(tmp_path / name) and files.shown_at("a/b") == str(tmp_path / name / "a/b")
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("s3://KEY:SECRET@bucket/x", "s3://bucket/x"),
+        ("s3://KEY:SEC/RET@bucket/x", "s3://bucket/x"),
+        ("s3://KEY:SEC@RET@bucket/x", "s3://bucket/x"),
+        ("s3://bucket/a@b/x", "s3://bucket/a@b/x"),
+        ("s3://host:9000/a@b", "s3://host:9000/a@b"),
+        ("s3://b/x?scheme=http&endpoint_override=h:1", "s3://b/x?scheme=http&endpoint_override=h:1"),
+        ("s3://b/x?secret_key=SECRET&region=r", "s3://b/x?secret_key=***&region=r"),
+        ("s3://b/x?endpoint_override=KEY:SECRET@h", "s3://b/x?endpoint_override=***"),
+        ("gs://b/x?anonymous", "gs://b/x?anonymous"),
+        ("/a?b=SECRET", "/a?b=SECRET"),
+    ],
+)
+def test_only_secrets_are_hidden(uri: str, shown: str) -> None:
+    assert show_address(uri) == shown
+
+
+def test_options_stay_at_the_end() -> None:
+    assert join_address("s3://b/x?region=r", "t/y") == "s3://b/x/t/y?region=r"
+    assert join_address("/a?b", "t") == "/a?b/t"
+
+
+def test_a_secret_is_in_no_error() -> None:
+    with pytest.raises(StoreError) as caught:
+        Files("s3://KEY:SEC/RET@bucket/x?nonsense=SECRET").list()
+    assert not any(word in str(caught.value) for word in ("KEY", "SEC/", "RET@", "SECRET")), caught.value

@@ -1,0 +1,128 @@
+"""How far a cohort has come, and the strict reading of it from the plain values of a checkpoint.
+
+Shapes: K members that are still running.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
+
+from torch import Tensor
+
+from trainables.contract import CheckpointError, Member, Report
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a cohort has come, apart from its weights."""
+
+    epoch: int
+    """Epochs completed."""
+    seconds: float
+    """Training seconds so far."""
+    shares: tuple[float, ...]
+    """Of each member its share of these."""
+    ended: tuple[Member | None, ...]
+    """Of each member that has diverged or was pruned what is to be reported, else None."""
+    schedules: tuple[tuple[Mapping[str, float], ...], ...]
+    """Of each member its moves: at which `epoch`, `from` which member, and its hyperparameters from then on."""
+    reports: tuple[Report, ...]
+    """Every report so far."""
+    step: int = 0
+    """Steps completed of the epoch that follows those completed."""
+    sums: Mapping[str, Tensor] = field(default_factory=dict)
+    """Each loss of those that run `[K]`, summed over these steps; nothing where there are none."""
+
+    @classmethod
+    def at_start(cls, count: int) -> Self:
+        """Of so many members."""
+        return cls(0, 0.0, (0.0,) * count, (None,) * count, ((),) * count, ())
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Indices of the members that have not ended."""
+        return tuple(index for index, member in enumerate(self.ended) if member is None)
+
+    def later(self, seconds: float, epoch: int, step: int = 0, sums: Mapping[str, Tensor] | None = None) -> Self:
+        """So many seconds later, which those who run share, at this step of the training."""
+        share, shares = seconds / max(1, len(self.running)), list(self.shares)
+        for index in self.running:
+            shares[index] += share
+        seconds += self.seconds
+        return replace(self, epoch=epoch, seconds=seconds, shares=tuple(shares), step=step, sums=sums or {})
+
+
+def read_standing(plain: object, members: int, epochs: int) -> Standing:
+    """The Standing that `dataclasses.asdict` made plain, of a cohort of `members` that trains for `epochs`.
+
+    Raises CheckpointError where a value has another type than its field, or contradicts another one.
+    """
+    standing: Standing = _read(plain, Standing, "standing")
+    for law, holds in _laws(standing, members, epochs).items():
+        if not holds:
+            raise CheckpointError(f"its standing must have {law}")
+    return standing
+
+
+def _laws(standing: Standing, members: int, epochs: int) -> dict[str, bool]:
+    """What every standing has, and whether this one has it."""
+    reports, sums, running = standing.reports, standing.sums.values(), len(standing.running)
+    per_member = [standing.shares, standing.ended, standing.schedules, *(report.members for report in reports)]
+    reported = [report.epoch for report in reports]
+    over = not running or (epochs > 0 and standing.epoch == epochs)
+    return {
+        f"{members} members": all(len(values) == members for values in per_member),
+        f"0 <= epoch <= {epochs}": 0 <= standing.epoch <= epochs,
+        "step >= 0": standing.step >= 0,
+        "sums where step > 0, and there alone": bool(sums) == (standing.step > 0),
+        "a sum of losses for each member that runs": all(
+            loss_K.is_floating_point() and loss_K.shape == (running,) for loss_K in sums
+        ),
+        "finite seconds >= 0": all(0 <= seconds < math.inf for seconds in (standing.seconds, *standing.shares)),
+        "reports in the order of their epochs": reported == sorted(set(reported))
+        and all(0 <= epoch <= standing.epoch for epoch in reported),
+        "a last report where all have ended, and there alone": over == bool(reports and reports[-1].done)
+        and not any(report.done for report in reports[:-1]),
+        "no running member among those that ended": all(
+            member is None or member.status != "running" for member in standing.ended
+        ),
+    }
+
+
+def _read(value: Any, kind: Any, name: str) -> Any:
+    """`value` as this type: a frozen dataclass from a dict of its fields, and what its fields hold likewise.
+
+    CheckpointError names the first field, `name` and its path, whose value has another type.
+    """
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        kinds = typing.get_type_hints(kind)
+        if isinstance(value, dict) and set(value) == set(kinds):
+            return kind(**{key: _read(value[key], kinds[key], f"{name}.{key}") for key in kinds})  # type: ignore[operator]
+    elif origin is tuple:
+        if isinstance(value, tuple):
+            return tuple(_read(part, arguments[0], name) for part in value)
+    elif origin is Mapping:
+        if isinstance(value, dict) and all(type(key) is str for key in value):
+            return {key: _read(part, arguments[1], f"{name}.{key}") for key, part in value.items()}
+    elif origin in (types.UnionType, typing.Union):
+        if value is None and type(None) in arguments:
+            return None
+        return _read(value, next(part for part in arguments if part is not type(None)), name)
+    elif origin is Literal:
+        if type(value) is str and value in arguments:
+            return value
+    elif kind is Tensor:
+        if isinstance(value, Tensor):
+            return value
+    elif type(value) is kind or (kind is float and type(value) is int):
+        return value
+    raise CheckpointError(
+        f"its {name} must be {getattr(kind, '__name__', kind)}, but is of type {type(value).__name__}"
+    )

@@ -13,7 +13,7 @@ from trainables.checks import nearest
 from trainables.data.datasets import DATASETS
 from trainables.data.declarations import DECLARATIONS
 from trainables.described import Key, keys_of
-from trainables.metrics import FAMILIES, MetricFamily, family_of
+from trainables.metrics import FAMILIES, VALIDATION, MetricFamily, family_of
 from trainables.reported import reported_by
 
 WIDTH = 110
@@ -117,7 +117,8 @@ def _metric(name: str) -> str:
 
 
 def _members(family: MetricFamily) -> list[str]:
-    return [metric for metric in reported_by() if family_of(metric) is family]
+    """Its metrics by name, without those of validation images, whose names only begin with `val_`."""
+    return [metric for metric in reported_by() if family_of(metric) is family and not metric.startswith(VALIDATION)]
 
 
 def _family_name(metric: str) -> str:

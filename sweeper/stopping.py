@@ -13,7 +13,7 @@ from types import FrameType
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 130
 """Exit status of a process that was stopped."""
-ENDING_SECONDS = 10.0
+ENDING_SECONDS = 20.0
 """Time that the first signal has to end the sweep in order, before another one ends the process at once."""
 AGAIN = f"stopping; a signal after {ENDING_SECONDS:.0f} s ends this process at once\n"
 LAST_WORDS = "interrupted; the same command continues\n"

@@ -140,7 +140,7 @@ def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, undisturbed: Path, tmp_
             sweep.wait_until(lambda: len(row_files(tmp_path)) > done, "another cohort")  # noqa: B023
             if what == "Ctrl-C":
                 sweep.send(signal.SIGINT, whole_group=True)
-                while sweep.running():
+                for _ in range(8):
                     sweep.send(signal.SIGTERM)
                     time.sleep(0.1)
             else:

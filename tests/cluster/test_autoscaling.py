@@ -10,7 +10,7 @@ from tests.cluster.files import FOLDER
 from tests.cluster.heads import Submission, head, wait_until
 from tests.sweeper.sweeps import rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 SWEEP = (
     *("anomaly_grid", "--preset", "digits", "--axis", "beta=0.5,1", "--axis", "nu=0.5,3"),

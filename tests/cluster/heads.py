@@ -20,10 +20,10 @@ from typing import Any
 import psutil
 import yaml  # type: ignore[import-untyped]
 
-from tests.sweeper.sweeps import TRAINERS, title
+from tests.sweeper.sweeps import POLL, TRAINERS, suspend, title
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120.0
+PATIENCE = 600.0
 """Seconds after which what should have happened is given up."""
 QUICK = {
     "RAY_health_check_initial_delay_ms": "0",
@@ -71,6 +71,10 @@ class Started:
     def trainers(self) -> list[psutil.Process]:
         """Those that train a cohort at this moment."""
         return _trainers(self.processes())
+
+    def suspend(self) -> list[psutil.Process]:
+        """The same, which do nothing until they are resumed or killed."""
+        return suspend(self.trainers())
 
     def together(self) -> int:
         """Of the node that trains most cohorts at this moment: how many. Ray's workers are children of the raylet."""
@@ -207,7 +211,7 @@ def wait_until(there: Callable[[], object], what: str, *begun: Started | Submiss
         for one in begun:
             assert one.running(), f"ended before {what}: {one.outcome()}"
         assert time.monotonic() < deadline, f"no {what} in {PATIENCE:.0f} s"
-        time.sleep(0.05)
+        time.sleep(POLL)
 
 
 @contextlib.contextmanager

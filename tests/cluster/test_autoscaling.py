@@ -12,7 +12,7 @@ from tests.cluster.heads import Submission, head, wait_until
 from tests.cluster.ports import listening, tells_metrics
 from tests.sweeper.sweeps import rows
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 SWEEP = (
     *("anomaly_grid", "--preset", "digits", "--axis", "beta=0.5,1", "--axis", "nu=0.5,3"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import threading
@@ -25,7 +26,7 @@ def saves(*_):
     sys.exit()
 signal.signal(signal.SIGTERM, saves)
 print("ready", flush=True)
-time.sleep(60)
+time.sleep(1000)
 """
 
 
@@ -73,7 +74,7 @@ def work(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
     """Processes that save when they are asked to end: two that train, an agent of Ray's, somebody's own."""
     titles = {
         "quick": ("ray::cohort", 0),
-        "slow": ("ray::cohort", 30),
+        "slow": ("ray::cohort", 1000),
         "agent": ("ray::RuntimeEnvAgent", 0),
         "other": ("python", 0),
     }
@@ -108,7 +109,9 @@ def test_a_notice_is_seen_when_it_is_given(noticed: type[bool], metadata: str) -
 
 @pytest.mark.parametrize("noticed", [noticed_by_aws, noticed_by_gcp])
 def test_no_answer_is_no_notice(noticed: type[bool]) -> None:
-    assert not noticed("http://127.0.0.1:9")
+    with socket.socket() as bound:  # the port is taken, and nobody listens
+        bound.bind(("127.0.0.1", 0))
+        assert not noticed(f"http://127.0.0.1:{bound.getsockname()[1]}")
 
 
 def test_training_processes_save_in_time_and_others_are_left_alone(
@@ -117,7 +120,7 @@ def test_training_processes_save_in_time_and_others_are_left_alone(
     """Without its agents a raylet ends, and all that train with it."""
     [node] = nodes([raylet(7, *work.values()), work["other"]])
     assert trainers(node) == [work["quick"], work["slow"]]
-    assert stop(trainers(node), seconds=0.5) == 1  # the slow one is given up
+    assert stop(trainers(node), seconds=3.0) == 1  # the slow one is given up
     assert (tmp_path / "quick").read_text() == "saved" and not (tmp_path / "slow").exists()
     for name in ("agent", "other"):
         assert work[name].is_running() and not (tmp_path / name).exists()
@@ -149,9 +152,9 @@ def test_ray_is_told_of_the_node_before_its_training_is_stopped(
         lambda node, seconds: told.append((node.id, node.cluster, seconds, work["quick"].is_running())),
     )
     monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter(here))
-    assert main([*words, "--grace", "5"]) == 0
-    assert told == [("7abc", "127.0.0.1:6379", 5.0, True)]
-    assert "0 processes were still there after 5 s" in capsys.readouterr().out
+    assert main([*words, "--grace", "60"]) == 0
+    assert told == [("7abc", "127.0.0.1:6379", 60.0, True)]
+    assert "0 processes were still there after 60 s" in capsys.readouterr().out
     assert work["other"].is_running() and work["slow"].is_running() and not work["quick"].is_running()
 
 

@@ -14,7 +14,7 @@ from tests.cluster import heads
 from tests.cluster.heads import ROOT, Head, Submission, wait_until
 from tests.sweeper.sweeps import row_files
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 SWEEP = (
     *("anomaly_grid", "--preset", "digits", "--axis", "beta=0.5,1,2", "--axis", "nu=0.5,3"),

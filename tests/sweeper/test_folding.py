@@ -156,7 +156,6 @@ for cohort in range({first}, {first} + 60):
 """
 
 
-@pytest.mark.timeout(60)
 def test_two_who_write_and_fold_at_once_while_a_third_compacts_lose_nothing(tmp_path):
     """They share 40 of their cohorts, as one command does that is given twice; the rest is of either alone. Each fails
     first, so that its file is written again at any moment of a compaction."""

@@ -185,6 +185,5 @@ def test_a_change_that_serves_no_grid_is_refused(
     assert str(error.value).startswith(message) and "\n" not in str(error.value)
 
 
-@pytest.mark.timeout(20)
 def test_an_axis_may_be_long():
     assert Grid({}, {"seed": tuple(range(200_000))}).count == 200_000

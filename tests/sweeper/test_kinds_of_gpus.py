@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,21 +23,20 @@ def start() -> Iterator[Sweeps]:
 
 
 @pytest.fixture
-def address() -> Iterator[str]:
-    home = tempfile.mkdtemp(prefix="k-", dir="/tmp")  # short: Ray's sockets are below it
-    before = dict(os.environ)
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "temp_dir": home}
-    )
-    cluster.add_node(num_cpus=2, num_gpus=1, resources={"accelerator_type:A": 1})
-    cluster.add_node(num_cpus=1, num_gpus=1, resources={"accelerator_type:B": 1})
-    try:
-        yield cluster.address
-    finally:
-        cluster.shutdown()
-        os.environ.clear()
-        os.environ.update(before)
-        shutil.rmtree(home, ignore_errors=True)
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="k-", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("RAY_TMPDIR", folder)  # `Cluster` writes its address into `ray` below it, which must exist
+        home = Path(folder, "ray")
+        home.mkdir()
+        cluster = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "temp_dir": str(home)}
+        )
+        try:
+            cluster.add_node(num_cpus=2, num_gpus=1, resources={"accelerator_type:A": 1})
+            cluster.add_node(num_cpus=1, num_gpus=1, resources={"accelerator_type:B": 1})
+            yield cluster.address
+        finally:
+            cluster.shutdown()
 
 
 @pytest.mark.slow

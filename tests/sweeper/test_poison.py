@@ -10,7 +10,7 @@ import pytest
 from tests.sweeper.poisons import DIES, EATS, HANGS, POISON, RAISES
 from tests.sweeper.sweeps import Sweeps, rows, sweeps
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 NUS = (3, 20, RAISES, 5, HANGS, DIES, EATS, 7)
 WORDS = [
@@ -28,7 +28,7 @@ def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(
     run: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", POISON)
-    outcome = run.run(tmp_path, *WORDS)
+    outcome = run.run(tmp_path, *WORDS, cores=1)
     found = rows(tmp_path).set_index("nu")
     assert outcome.status == 1 and "4 finished, 4 failed of 8 trials" in outcome.out, outcome
     errors = found["error"].dropna()

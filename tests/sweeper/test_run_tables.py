@@ -34,7 +34,7 @@ def run() -> Iterator[Sweeps]:
 def test_every_method_in_one_sweep(run: Sweeps, tmp_path: Path) -> None:
     words = ["--set", "epochs=2", "--set", "report_every=1", "--set", "probe_epochs=2", "--axis", "seed=0,1"]
     words += ["--cohort", "2"]
-    whole = run.run(tmp_path, *words, name="ssl_cifar10")
+    whole = run.run(tmp_path, *words, name="ssl_cifar10", cores=1)
     assert whole.status == 0 and "20 finished of 20 trials" in whole.out, str(whole)
     frame = rows(tmp_path, "ssl_cifar10")
     assert set(frame["method"]) == set(METHODS) and (frame["status"] == "finished").all() and len(frame) == 20
@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_decoded_is_named(run: Sweeps, tmp_path: Path) -> 
     hollow = folder / "n01440764_0.JPEG"
     hollow.write_bytes(hollow.read_bytes()[:200] + bytes(300) + b"\xff\xd9")
     words = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=1", "--retries", "0"]
-    outcome = run.run(tmp_path, *words, name="imagenet_linear", preset="paper")
+    outcome = run.run(tmp_path, *words, name="imagenet_linear", preset="paper", cores=1)
     (row,) = rows(tmp_path, "imagenet_linear").to_dict("records")
     assert outcome.status == 1 and row["status"] == "failed", str(outcome)
     assert hollow.name in row["error"] and "cannot be decoded" in row["error"]

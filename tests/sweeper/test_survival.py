@@ -10,68 +10,22 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from sweeper.store import load_history
-from tests.other_user import below, needs_root, open_parents, reached_by_nobody
-from tests.sweeper.sweeps import Sweeps, assert_same_results, row_files, rows, survivors, sweeps
+from sweeper.run import main
+from tests.other_user import below, open_parents, reached_by_nobody
+from tests.sweeper.sweeps import Sweep, Sweeps, resume, row_files, rows, survivors, sweeps
+from tests.sweeper.undisturbed import COHORTS, GRID, TRIALS, assert_whole
+from tests.trainables.small import content_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-GRID = [
-    *("--axis", "beta=0.5,1,2", "--axis", "nu=0.5,3,20", "--axis", "normal_class=0,1,2"),
-    *("--set", "epochs=80", "--cohort", "3", "--save-every", "0.2"),
-]
-"""27 trials in 9 cohorts, about 3 s each on one core."""
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def run() -> Iterator[Sweeps]:
     yield from sweeps()
-
-
-@dataclass(frozen=True)
-class Exposure:
-    """What other users of this machine could do while a sweep ran."""
-
-    folders: list[Path]
-    """Its scratch folders."""
-    sockets: int
-    modes: list[int]
-    parents: list[str]
-    reached: list[str] | None
-    """None where the tests cannot become another user."""
-
-
-@pytest.fixture(scope="module")
-def watched(run: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Exposure]]:
-    """A store with what GRID gives when nothing happens to it, and what others could do meanwhile."""
-    store = tmp_path_factory.mktemp("undisturbed")
-    with temporary_home() as home:
-        sweep = run.start(store, *GRID)
-        sweep.wait_until(lambda: row_files(store), "a cohort")
-        folders = list(home.glob("sweep-*"))
-        paths = [path for folder in folders for path in below(folder)]
-        exposure = Exposure(
-            folders,
-            sum(path.is_socket() for path in paths),
-            [stat.S_IMODE(folder.stat().st_mode) for folder in folders],
-            [line for folder in folders for line in open_parents(folder)],
-            reached_by_nobody(paths) if os.geteuid() == 0 else None,
-        )
-        outcome = sweep.outcome()
-        assert outcome.status == 0 and len(rows(store)) == 27, outcome
-        assert list(home.glob("sweep-*")) == []
-    yield store, exposure
-
-
-@pytest.fixture(scope="module")
-def undisturbed(watched: tuple[Path, Exposure]) -> Path:
-    return watched[0]
 
 
 @contextlib.contextmanager
@@ -83,89 +37,99 @@ def temporary_home() -> Iterator[Path]:
         yield Path(home)
 
 
-def assert_whole(store: Path, undisturbed: Path) -> None:
-    assert_same_results(rows(store), rows(undisturbed))
-    assert set(rows(store)["status"]) == {"finished"}
-    pd.testing.assert_frame_equal(
-        load_history("anomaly_grid", store), load_history("anomaly_grid", undisturbed), check_exact=True
-    )
-    assert not list(store.glob("checkpoints/*/*.pt"))
+def assert_closed_to_others(home: Path) -> None:
+    """Ray opens its folders to every user, who could then make Ray overwrite any file of ours: the folder around them
+    is closed. Everybody checks the modes; root also tries as another user, who must reach nothing."""
+    (folder,) = home.glob("sweep-*")
+    paths = below(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and open_parents(folder) == []
+    assert sum(path.is_socket() for path in paths) >= 2, paths
+    if os.geteuid() == 0:
+        assert reached_by_nobody(paths) == [f"look at {folder}"]
 
 
-def test_what_ray_writes_is_closed_by_the_folder_around_it(watched: tuple[Path, Exposure]) -> None:
-    """Ray opens its folders to every user: whoever writes there makes Ray overwrite any file of ours."""
-    _, seen = watched
-    assert len(seen.folders) == 1 and seen.sockets >= 2, seen
-    assert seen.modes == [0o700] and seen.parents == []
+def epochs_saved(store: Path) -> dict[str, int]:
+    """Name of a checkpoint file -> how many epochs of its cohort are completed."""
+    found = {}
+    for path in store.glob("checkpoints/*/*.pt"):
+        with contextlib.suppress(FileNotFoundError):  # its cohort has just ended
+            found[path.name] = content_of(path.read_bytes())["standing"]["epoch"]
+    return found
 
 
-@needs_root
-def test_another_user_reaches_nothing_of_a_sweep(watched: tuple[Path, Exposure]) -> None:
-    _, seen = watched
-    assert seen.reached == [f"look at {folder}" for folder in seen.folders]
+def kill_training(sweep: Sweep, store: Path) -> None:
+    """Kill one training process, send SIGTERM to another, and see both cohorts go on from their checkpoints.
 
+    The processes are suspended while it is checked that both are in the midst of a cohort that has a checkpoint.
+    """
 
-def test_training_processes_that_are_killed_and_told_to_end(run: Sweeps, tmp_path: Path, undisturbed: Path) -> None:
-    """They go on from checkpoints: their training seconds are more than the time since they were taken up again. Who is
-    told to end by SIGTERM, as before a spot machine goes, saves first."""
-    long = ["--axis", "beta=1", "--axis", "nu=0.5,3", "--axis", "normal_class=0,1", "--set", "epochs=500"]
-    long += ["--cohort", "2", "--retries", "1", "--save-every", "0.2"]
-    sweep = run.start(tmp_path / "killed", *long)
-    sweep.wait_until(lambda: len(list(tmp_path.glob("killed/checkpoints/*/*.pt"))) == 2, "checkpoints")
-    time.sleep(5)
+    def caught() -> bool:
+        trainers = sweep.suspend()
+        if len(trainers) == 2 and [12 <= epoch <= 48 for epoch in epochs_saved(store).values()] == [True, True]:
+            return True
+        resume(trainers)
+        return False
+
+    sweep.wait_until(caught, "two cohorts with checkpoints")
     first, second = sweep.trainers()
+    reached = epochs_saved(store)
     first.kill()
     second.terminate()
-    outcome = sweep.outcome()
-    assert outcome.status == 0, outcome
-    assert outcome.out.count("was cut off") == 2 and "its worker process has died" in outcome.out, outcome
-    assert "stopped: SIGTERM; checkpoint saved at epoch" in outcome.out, outcome
-    found = rows(tmp_path / "killed")
-    since = (found["ended"] - found["started"]).dt.total_seconds()
-    went_on = found["seconds"] * found["cohort_size"] > since
-    print(f"training seconds {found['seconds'] * found['cohort_size']} and seconds since taken up {since}")
-    assert went_on.all(), found[["cohort", "seconds"]]
-    outcome = run.run(tmp_path / "calm", *long)
-    assert outcome.status == 0, outcome
-    assert_same_results(found, rows(tmp_path / "calm"))
+    second.resume()
+
+    def go_on() -> bool:
+        """Both cohorts have come further, or have ended. Their checkpoints never say less than before."""
+        saved = {name: epoch for name, epoch in epochs_saved(store).items() if name in reached}
+        assert all(epoch >= reached[name] for name, epoch in saved.items()), (saved, reached)
+        return sweep.printed.count("was cut off") == 2 and all(epoch > reached[name] for name, epoch in saved.items())
+
+    sweep.wait_until(go_on, "progress of both cohorts that were cut off")
+    assert "its worker process has died" in sweep.printed, sweep.printed
+    assert "stopped: SIGTERM; checkpoint saved at epoch" in sweep.printed
 
 
-def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, undisturbed: Path, tmp_path: Path) -> None:
-    """Ctrl-C as a terminal sends it, to all the group, and then SIGTERM again and again; kill -9 to Ray's node, to its
-    head, and to the driver: each goes on where the last ended."""
+def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, tmp_path: Path) -> None:
+    """Its training processes, by kill -9 and SIGTERM; then all of it: by Ctrl-C as a terminal sends it, to the whole
+    group, and then SIGTERM again and again; by kill -9 of Ray's node, of its head, and of the driver. Each command goes
+    on where the last ended."""
     done, died = 0, {"raylet": "error: Ray's node on this machine", "gcs_server": "error: Ray's head (gcs_server)"}
     with temporary_home() as home:
         for what, status in [("Ctrl-C", 130), ("raylet", 1), ("gcs_server", 1), ("driver", -signal.SIGKILL)]:
             sweep = run.start(tmp_path, *GRID)
-            sweep.wait_until(lambda: len(row_files(tmp_path)) > done, "another cohort")  # noqa: B023
             if what == "Ctrl-C":
+                kill_training(sweep, tmp_path)
+            sweep.wait_until(lambda: len(row_files(tmp_path)) > done, "another cohort")  # noqa: B023
+            trainers = sweep.suspend()  # or they might train all the rest before the blow falls
+            if what == "Ctrl-C":
+                assert_closed_to_others(home)
                 sweep.send(signal.SIGINT, whole_group=True)
                 for _ in range(8):
                     sweep.send(signal.SIGTERM)
                     time.sleep(0.1)
             else:
                 sweep.process(what).kill() if what in died else sweep.kill()
+            resume(trainers)
             outcome = sweep.outcome()
             assert outcome.status == status, outcome
-            said = f"of 27 trials are in {tmp_path}; the same command continues" in outcome.out
+            said = f"of {TRIALS} trials are in {tmp_path}; the same command continues" in outcome.out
             assert said != (what == "driver"), outcome
             assert len(outcome.err.splitlines()) == (status != -signal.SIGKILL), outcome  # ours alone, none of Ray's
             assert outcome.err.startswith(died.get(what, "stopping;" if what == "Ctrl-C" else "")), outcome
             idle = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")  # Ray's own, which give up after a minute
             assert survivors(sweep, but=idle) == []
-            assert done < len(row_files(tmp_path)) < 9
+            assert done < len(row_files(tmp_path)) < COHORTS
             done = len(row_files(tmp_path))
         sweep.clean_up()
         (left,) = home.glob("sweep-*")
         outcome = run.run(tmp_path, *GRID)
         assert outcome.status == 0 and not left.exists(), outcome
-    assert_whole(tmp_path, undisturbed)
+    assert_whole(tmp_path)
 
 
-def test_one_command_twice_at_once(run: Sweeps, undisturbed: Path, tmp_path: Path) -> None:
+def test_one_command_twice_at_once(run: Sweeps, tmp_path: Path) -> None:
     """Both measure and cut for themselves, but the first cut is for both; each writes the same rows."""
     words = ["--axis", "beta=0.5,1,2", "--axis", "nu=0.5,20", "--axis", "normal_class=0,1", "--set", "epochs=20"]
-    outcomes = [sweep.outcome() for sweep in [run.start(tmp_path, *words) for _ in range(2)]]
+    outcomes = [sweep.outcome() for sweep in [run.start(tmp_path, *words, cores=1) for _ in range(2)]]
     assert [outcome.status for outcome in outcomes] == [0, 0], outcomes
     assert len(rows(tmp_path)) == 12
 
@@ -184,50 +148,42 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_disk_that_fills_up(
-    run: Sweeps, undisturbed: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SWEEPER_PATIENCE", "2")
-    store = small_disk / "store"
-    sweep = run.start(store, *GRID)
-    sweep.wait_until(lambda: row_files(store), "a cohort")
-    while sweep.running():  # again and again: a checkpoint that goes makes room
-        fill(small_disk / "filler")
-    outcome = sweep.outcome()
-    kept = rows(store)
-    assert outcome.status == 1, outcome
-    (line,) = outcome.err.splitlines()
-    assert line.startswith(f"error: store {store}: cannot write") and "No space left on device" in line, outcome
-    assert "No space left on device; trying again for 2 s" in outcome.out, outcome
-    assert "the same command continues" in outcome.out and "Traceback" not in outcome.out, outcome
-    assert 0 < len(kept) < 27 and set(kept["status"]) == {"finished"} and survivors(sweep) == []
-    again = run.run(store, *GRID)
-    assert again.status == 2 and "must have 64 MiB free" in again.err, again
-    (small_disk / "filler").unlink()
-    outcome = run.run(store, *GRID)
-    assert outcome.status == 0, outcome
-    assert_whole(store, undisturbed)
-
-
 def fill(path: Path) -> None:
     """Take all room that its disk has."""
-    with path.open("ab", buffering=0) as stream:
-        try:
-            while True:
-                stream.write(os.urandom(1 << 16))
-        except OSError:
-            time.sleep(0.05)
+    with path.open("ab", buffering=0) as stream, suppress(OSError):
+        while True:
+            stream.write(bytes(1 << 16))
 
 
-def test_a_disk_that_is_full_for_a_while(run: Sweeps, undisturbed: Path, small_disk: Path) -> None:
+def test_a_disk_that_is_full_for_a_while_and_then_for_good(
+    run: Sweeps, small_disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SWEEPER_PATIENCE", "10")
     store, filler = small_disk / "store", small_disk / "filler"
+    waits = "No space left on device; trying again for 10 s"
     sweep = run.start(store, *GRID)
     sweep.wait_until(lambda: row_files(store), "a cohort")
-    full_until = time.monotonic() + 6
-    while time.monotonic() < full_until:
-        fill(filler)
+
+    def waiting() -> bool:
+        fill(filler)  # again and again: a checkpoint that goes makes room
+        return waits in sweep.printed
+
+    sweep.wait_until(waiting, "a write that fails")
     filler.unlink()
+    sweep.wait_until(lambda: "works again" in sweep.printed, "write that succeeds")
+    while sweep.running():
+        fill(filler)
+        time.sleep(0.05)
     outcome = sweep.outcome()
+    kept = rows(store)
+    assert outcome.status == 1 and outcome.out.count(waits) >= 2, outcome
+    (line,) = outcome.err.splitlines()
+    assert line.startswith(f"error: store {store}: cannot write") and "No space left on device" in line, outcome
+    assert "the same command continues" in outcome.out and "Traceback" not in outcome.out, outcome
+    assert 0 < len(kept) < TRIALS and set(kept["status"]) == {"finished"} and survivors(sweep) == []
+    assert main(["anomaly_grid", "--preset", "digits", "--store", str(store), *GRID]) == 2
+    assert "must have 64 MiB free" in capsys.readouterr().err
+    filler.unlink()
+    outcome = run.run(store, *GRID)
     assert outcome.status == 0, outcome
-    assert "No space left on device; trying again for 60 s" in outcome.out and outcome.err == "", outcome
-    assert_whole(store, undisturbed)
+    assert_whole(store)

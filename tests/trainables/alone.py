@@ -5,6 +5,8 @@ It prints what becomes of it; what it keeps lies in the folder.
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
 import sys
 import threading
 import time
@@ -20,10 +22,18 @@ from trainables.cohort import Cohort
 from trainables.contract import OutOfMemory, Report, Stopped, Verdict
 from trainables.limits import limited
 from trainables.peers import ALONE
+from trainables.watch import Watch
 from trainables.worker import Work, train_cohort
 
 SLOW = 0.05
 """Seconds that a step takes more."""
+PATIENCE = 1.5
+"""Seconds without a step after which a process ends itself. It holds only from where the process hangs, because on a
+busy machine a sound step may take longer."""
+watches: list[Watch] = []
+"""The watch of the cohort that is trained."""
+limits: list[float] = []
+"""Seconds after which `faulthandler` was told to end the process, whenever it was."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +44,7 @@ class Folder:
     run: str = "run"
     data: str = str(HERE)
     save_every: float = 1e9
-    patience: float = 1.5
+    patience: float = 600.0
 
     @property
     def checkpoints(self) -> Folder:
@@ -50,21 +60,25 @@ class Folder:
 
 def hang(cohort: Cohort) -> None:
     """It waits for ever, others run."""
+    watches[-1]._patience = PATIENCE
     time.sleep(1000)
 
 
 def hold(cohort: Cohort) -> None:
     """It waits for ever, and nobody else gets a turn."""
-    torch.ops.aten.sum(torch.ones(2))
-    import ctypes
-
+    watches[-1]._patience = PATIENCE
+    while 1.5 * PATIENCE not in limits:
+        watches[-1].stop()
+        time.sleep(0.01)
     ctypes.PyDLL(None).sleep(1000)
 
 
 def ponder(report: Report) -> Verdict:
-    """A judge who takes longer than anybody's patience."""
+    """A judge who says so when he has taken longer than patience lasts, and never answers."""
+    watches[-1]._patience = PATIENCE
+    time.sleep(PATIENCE + 0.5)
     print("judging", flush=True)
-    time.sleep(4.0 if report.epoch == 2 else 0.0)
+    time.sleep(1000)
     return Verdict()
 
 
@@ -84,6 +98,26 @@ def _slow(befalls: Any = None) -> None:
         return real(self, epoch, number, *given)
 
     Cohort.step = step  # type: ignore
+
+
+def _listen() -> None:
+    """Remember what watches, and print a line as soon as the process has been asked to end."""
+    enter, ask, later = Watch.__enter__, Watch.ask, faulthandler.dump_traceback_later
+
+    def entered(self: Watch) -> Watch:
+        watches.append(self)
+        return enter(self)
+
+    def asked(self: Watch) -> None:
+        ask(self)
+        print("asked", flush=True)
+
+    def told(timeout: float, **how: Any) -> None:
+        later(timeout, **how)
+        limits.append(timeout)
+
+    Watch.__enter__, Watch.ask = entered, asked  # type: ignore[method-assign, assignment]
+    faulthandler.dump_traceback_later = told  # type: ignore[assignment]
 
 
 def overrun(folder: Folder) -> None:
@@ -107,6 +141,7 @@ def main(case: str, folder: Folder) -> None:
     if case == "overrun":
         overrun(folder)
         return
+    _listen()
     _slow({"hang": hang, "hold": hold}.get(case))
     work = Work(three(), 3, "c", judge={"ponder": ponder, "room": make_room}.get(case))
 
@@ -118,7 +153,7 @@ def main(case: str, folder: Folder) -> None:
     thread.start()
     while thread.is_alive():
         time.sleep(0.05)
-    time.sleep(0.0 if case == "plain" else 5.0)
+    time.sleep(0.0 if case == "plain" else 1000)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Shapes: N images, C channels, H rows, W columns, K classes.
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.data.dataset import Dataset
+
+_SKLEARN = importlib.util.find_spec("sklearn")
+FILE = Path(_SKLEARN.origin if _SKLEARN and _SKLEARN.origin else "").parent / "datasets/data/digits.csv.gz"
+"""Each line has the 64 pixels of an image and its label. Where a version of scikit-learn has it elsewhere, scikit-learn
+itself is imported."""
 
 
 def digits(root: Path) -> Dataset:
@@ -34,10 +40,18 @@ def digits32(root: Path) -> Dataset:
 
 
 def _digits() -> tuple[Tensor, Tensor]:
-    """uint8 `[1797, 1, 8, 8]`, pixels in 0..16, and int64 labels."""
-    from sklearn.datasets import load_digits
+    """uint8 `[1797, 1, 8, 8]`, pixels in 0..16, and int64 labels.
 
-    images, labels = load_digits(return_X_y=True)
+    They are read from scikit-learn's file, because importing scikit-learn takes as long as importing torch, in each
+    process that trains.
+    """
+    if FILE.exists():
+        table = np.loadtxt(FILE, delimiter=",", dtype=np.int64)
+        images, labels = table[:, :-1], table[:, -1]
+    else:
+        from sklearn.datasets import load_digits
+
+        images, labels = load_digits(return_X_y=True)
     return torch.from_numpy(images.astype(np.uint8)).view(-1, 1, 8, 8), torch.from_numpy(labels.astype(np.int64))
 
 

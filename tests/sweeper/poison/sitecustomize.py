@@ -60,3 +60,4 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 sys.meta_path.insert(0, _Finder())
+os.cpu_count = lambda: int(os.environ["CORES"])  # as cores/sitecustomize.py: only one module of this name is imported

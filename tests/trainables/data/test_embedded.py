@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from trainables.data import embedded
 from trainables.data.datasets import load
 
 
@@ -42,8 +43,11 @@ def test_digits_split_is_disjoint_and_in_file_order(tmp_path: Path) -> None:
     assert (digits.train_images[digits.train_labels == 0].flatten(1).numpy() == zeros[train]).all()
 
 
-def test_digits_split_never_changes(tmp_path: Path) -> None:
-    digits = load("digits", tmp_path)
+@pytest.mark.parametrize("file", [embedded.FILE, Path("absent.csv.gz")])
+def test_digits_split_never_changes(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read from scikit-learn's file, or, where there is none, by scikit-learn."""
+    monkeypatch.setattr(embedded, "FILE", file)
+    digits = embedded.digits(tmp_path)
     parts = (digits.train_images[:], digits.train_labels.byte(), digits.test_images[:], digits.test_labels.byte())
     checksum = hashlib.sha256(b"".join(part.numpy().tobytes() for part in parts)).hexdigest()
     assert checksum == "1ea76b6cf9f3b2cdd48de46575279b9cd417827dd4ae2d285e30dea23eea4464"
@@ -56,9 +60,12 @@ def test_digits_normalisation_is_that_of_the_training_images(tmp_path: Path) -> 
     assert digits.std[0] == pytest.approx(pixels.std(correction=0).item(), abs=1e-5)
 
 
-def test_digits_do_not_import_torchvision(tmp_path: Path) -> None:
+def test_digits_import_neither_torchvision_nor_sklearn(tmp_path: Path) -> None:
+    """Each takes seconds, in every process that trains."""
     code = "import sys; from pathlib import Path; from trainables.data.datasets import load; load('digits', Path('.'))"
-    done = subprocess.run([sys.executable, "-c", f"{code}; sys.exit('torchvision' in sys.modules)"])
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; sys.exit(bool({{'torchvision', 'sklearn'}} & {{*sys.modules}}))"]
+    )
     assert done.returncode == 0
 
 

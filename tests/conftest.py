@@ -1,0 +1,58 @@
+"""Keeps the tests independent of the machine: each test process gets its own empty home and temporary folder.
+
+All folders of one run lie in one folder below `/tmp`, which is removed at the end. Its name is short because the paths
+of Ray's sockets, which lie in it, must stay below about 100 bytes. The environment variables of the user's shell that
+change what Ray, the clouds' clients, Git or matplotlib do are removed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+RUN_FOLDER = "SWEEPER_TESTS_FOLDER"
+"""Environment: the folder of this run, which pytest-xdist's workers inherit."""
+FOREIGN_PREFIXES = (
+    *("RAY_", "TUNE_", "SWEEPER_", "AWS_", "BOTO_", "GOOGLE_", "CLOUDSDK_", "KUBE", "SLURM_"),
+    *("XDG_", "MPL", "GIT_", "TORCH_", "PYTHONPATH", "POISONED_"),
+)
+FOREIGN_NAMES = {
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "FTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"),
+    *("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"),
+}
+"""Compared in capital letters: proxies are read in both cases."""
+
+
+def pytest_configure() -> None:
+    """Runs in the controller first and then in each of its workers."""
+    if RUN_FOLDER not in os.environ:
+        foreign = [name for name in os.environ if name.startswith(FOREIGN_PREFIXES) or name.upper() in FOREIGN_NAMES]
+        for name in foreign:
+            del os.environ[name]
+        os.environ[RUN_FOLDER] = tempfile.mkdtemp(prefix="t", dir="/tmp")
+    run = Path(os.environ[RUN_FOLDER])
+    mine = run / os.environ.get("PYTEST_XDIST_WORKER", "main").removeprefix("gw")
+    for folder in (mine / "home", run / "fonts"):
+        folder.mkdir(parents=True, exist_ok=True)
+    os.environ |= {"HOME": str(mine / "home"), "TMPDIR": str(mine), "RAY_TMPDIR": str(mine)}
+    os.environ["MPLCONFIGDIR"] = str(run / "fonts")  # matplotlib lists the machine's fonts there, which takes seconds
+    tempfile.tempdir = None  # chosen anew
+
+
+def pytest_unconfigure() -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(os.environ.pop(RUN_FOLDER), ignore_errors=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def environment() -> Iterator[None]:
+    """Environment variables that a module's tests leave behind, as Ray does when it starts, end with the module."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)

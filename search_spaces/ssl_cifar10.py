@@ -14,6 +14,7 @@ def _grids(protocol: Mapping[str, Value], methods: tuple[Mapping[str, Value], ..
         (
             *(Grid({**protocol, **method}, {"seed": SEEDS}) for method in methods),
             Grid({**protocol, "method": "random", "epochs": 0}, {"seed": SEEDS}, pinned=frozenset({"epochs"})),
+            Grid({**protocol, "method": "pixels", "epochs": 0, "seed": 0}, {}, pinned=frozenset({"epochs", "seed"})),
         )
     )
 
@@ -59,7 +60,7 @@ TABLE_2 = {
 }
 
 SWEEP = Sweep(
-    about="VJE, seven baselines and an untrained encoder on one data set: k-NN during training, linear probe",
+    about="VJE, seven baselines, an untrained encoder and raw pixels on one data set: k-NN in training, linear probe",
     presets={"paper": PAPER, "digits": DIGITS},
     tables=(
         Table(

@@ -9,6 +9,7 @@ from trainables.contract import Method
 from trainables.methods.barlow_twins import BarlowTwins
 from trainables.methods.byol import BYOL
 from trainables.methods.moco import MoCo
+from trainables.methods.pixels import Pixels
 from trainables.methods.random_encoder import RandomEncoder
 from trainables.methods.simclr import SimCLR
 from trainables.methods.simsiam import SimSiam
@@ -21,6 +22,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "barlow_twins": BarlowTwins,
         "byol": BYOL,
         "moco_v2": MoCo,
+        "pixels": Pixels,
         "random": RandomEncoder,
         "simclr": SimCLR,
         "simsiam": SimSiam,

@@ -192,6 +192,7 @@ class Evaluator:
             lr=asked.probe_lr * size / 256,
             batch_size=size,
             generator_of_epoch=self._order_of_probes,
+            standardize=asked.probe_standardize,
             top=[top for top, _ in tops],
         )
         return {f"probe{suffix}_{name}": found[top] for top, suffix in tops}

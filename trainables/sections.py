@@ -124,6 +124,9 @@ class Evaluation:
     """Peak learning rate of the probes for batches of 256; it scales with the batch."""
     probe_batch_size: int = 256
     """Images a step of the probes."""
+    probe_standardize: bool = False
+    """Shift and scale each feature to mean 0 and standard deviation 1 over the training images before it is probed. On
+    features as they are, a probe of small or unequal ones has not converged after the papers' epochs."""
     outliers: str = ""
     """Sets of outliers, joined by +, that the test images are told from by the method's anomaly scores."""
 
@@ -133,6 +136,7 @@ class Evaluation:
         whole("probe_epochs", self.probe_epochs, 0)
         positive("probe_lr", self.probe_lr)
         whole("probe_batch_size", self.probe_batch_size, 1)
+        truth("probe_standardize", self.probe_standardize)
         for name in self.outlier_sets:
             choices("outliers", name, sorted(OUTLIERS))
         if len(set(self.outlier_sets)) < len(self.outlier_sets):

@@ -19,6 +19,7 @@ from trainables.config import TrialConfig, keys, resolve
 from trainables.data.views import MOCO_V2
 from trainables.evaluate import metric_names
 from trainables.preflight import prospects
+from trainables.sections import Evaluation
 
 COUNTS = {
     ("anomaly_grid", "paper"): 560,
@@ -32,8 +33,8 @@ COUNTS = {
     ("nu_ablation", "digits"): 18,
     ("ood_detection", "paper"): 6,
     ("ood_detection", "digits"): 30,
-    ("ssl_cifar10", "paper"): 30,
-    ("ssl_cifar10", "digits"): 30,
+    ("ssl_cifar10", "paper"): 31,
+    ("ssl_cifar10", "digits"): 31,
 }
 GRIDS = list(dict.fromkeys(name for name, _ in COUNTS))
 """The sweeps whose presets are grids; `test_searches` has the others."""
@@ -76,6 +77,21 @@ def test_every_trial_resolves_and_none_is_there_twice(name: str, preset: str) ->
     configs = configs_of(name, preset)
     assert len(configs) == len(set(configs)) == COUNTS[name, preset]
     assert all(resolve(config.flat()) == config for config in configs)
+
+
+def test_all_digits_presets_have_one_probe() -> None:
+    """And its features are standardised, without which it would not converge."""
+    probes = {
+        tuple(value for key, value in vars(config.evaluation).items() if key.startswith("probe"))
+        for name in GRIDS
+        for config in configs_of(name, "digits")
+        if config.evaluation.probe_epochs
+    }
+    searches = spec.find("ssl_search").presets["digits"]
+    assert isinstance(searches, spec.Searches)
+    searched = [search.fixed for search in searches.searches]
+    assert len(probes) == 1 and all(fixed["probe_standardize"] is True for fixed in searched)
+    assert probes == {tuple(fixed[key] for key in vars(Evaluation()) if key.startswith("probe")) for fixed in searched}
 
 
 @pytest.mark.parametrize(("name", "preset"), [place for place in COUNTS if place[1] != "paper"])
@@ -207,11 +223,12 @@ EPOCHS = {
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_the_papers_protocol(name: str) -> None:
-    """What vje.md, sections 3 and 4, says of all trials but the untrained encoder's."""
+    """What vje.md, sections 3 and 4, says of all trials but those without training. Probes have the features as they
+    are."""
     for config in configs_of(name, "paper"):
         training, views, small = config.training, config.views, config.data.dataset.startswith("cifar")
         one_class = name == "anomaly_grid"
-        assert training.epochs == (0 if config.method == "random" else EPOCHS[name])
+        assert training.epochs == (0 if config.method in ("pixels", "random") else EPOCHS[name])
         assert (training.batch_size, training.lr) == ((64, 5e-6) if one_class else (256, 0.05))
         assert (training.momentum, training.weight_decay) == (0.9, 5e-6)
         assert training.warmup_epochs == (10 if name == "imagenet_linear" else 0)
@@ -221,7 +238,7 @@ def test_the_papers_protocol(name: str) -> None:
         assert views.blur == (0.0 if small else 0.5)
         assert config.encoder.small_stem == small
         assert config.encoder.encoder == ("resnet50" if name == "imagenet_linear" else "resnet18")
-        assert config.evaluation.probe_epochs == (0 if one_class else 100)
+        assert config.evaluation.probe_epochs == (0 if one_class else 100) and not config.evaluation.probe_standardize
         assert config.evaluation.knn == (0 if name in ("anomaly_grid", "imagenet_linear") else 30)
         if config.method == "vje":
             assert config.options.bottleneck == (512 if name == "imagenet_linear" else 128)

@@ -150,7 +150,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def fill(path: Path) -> None:
     """Take all room that its disk has."""
-    with path.open("ab", buffering=0) as stream, suppress(OSError):
+    with path.open("ab", buffering=0) as stream, contextlib.suppress(OSError):
         while True:
             stream.write(bytes(1 << 16))
 

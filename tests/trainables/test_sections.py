@@ -53,6 +53,7 @@ def test_outliers_that_are_none(text: str, message: str) -> None:
         ("probe_epochs", -1, "`probe_epochs >= 0` must hold, but got probe_epochs=-1"),
         ("probe_lr", 0.0, "`probe_lr > 0` must hold, but got probe_lr=0.0"),
         ("probe_batch_size", 0, "`probe_batch_size >= 1` must hold, but got probe_batch_size=0"),
+        ("probe_standardize", 1, "probe_standardize must be true or false, but got probe_standardize=1"),
     ],
 )
 def test_evaluations_that_cannot_be(field: str, value: float, message: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +17,24 @@ from trainables.checks import between, positive, whole
 from trainables.evaluation.anomaly import Floats
 
 MOMENTUM = 0.9
+CONSTANT = 1e-6
+"""A feature whose standard deviation is at most this share of its mean is constant but for rounding in float32."""
+
+
+class Standardisation(NamedTuple):
+    """Shifts and scales each feature to mean 0 and standard deviation 1 over a member's bank images."""
+
+    mean_K1D: Tensor
+    std_K1D: Tensor
+    """1 for a constant feature, so that its rounding errors do not become a signal."""
+
+    @classmethod
+    def of(cls, bank_KND: Tensor) -> Standardisation:
+        """In float32, with the standard deviation of N images (not N - 1), as scikit-learn's StandardScaler has it."""
+        # Each member by itself: its statistics are equal to the last bit in any stack.
+        moments = [torch.var_mean(bank_ND.float(), 0, correction=0, keepdim=True) for bank_ND in bank_KND]
+        mean_K1D, std_K1D = torch.stack([mean for _, mean in moments]), torch.stack([var.sqrt() for var, _ in moments])
+        return cls(mean_K1D, torch.where(std_K1D <= CONSTANT * mean_K1D.abs(), 1.0, std_K1D))
 
 
 @torch.no_grad()
@@ -30,15 +49,19 @@ def accuracies(
     lr: float,
     batch_size: int,
     generator_of_epoch: Callable[[int], torch.Generator],
+    standardize: bool = False,
     top: Sequence[int] = (1,),
 ) -> dict[int, Floats]:
     """Shares `[K]` of the test images whose class is among the `t` of largest logit, by each `t` of `top`.
 
-    Trained as `fit` says. Of classes with equal logits the lower comes first. NaN for a member with a feature or logit
-    that is not finite. ValueError unless every `t` is in 1..classes.
+    Trained as `fit` says, on features as they are, or, with `standardize`, on features whose mean and standard
+    deviation over the bank's images are 0 and 1; test features are shifted and scaled by the bank's statistics. Of
+    classes with equal logits the lower comes first. NaN for a member with a feature or logit that is not finite.
+    ValueError unless every `t` is in 1..classes.
     """
     for places in top:
         between("top", places, 1, classes)
+    standardisation = Standardisation.of(bank_KND) if standardize else None
     weight_KCD, bias_KC1 = fit(
         bank_KND,
         bank_labels_N,
@@ -47,16 +70,17 @@ def accuracies(
         lr=lr,
         batch_size=batch_size,
         generator_of_epoch=generator_of_epoch,
+        standardisation=standardisation,
     )
     labels_M = test_labels_M.to(test_KMD.device)
-    shares_Kt = np.array(
-        [
-            _shares(torch.addmm(bias_C1.T, test_MD.float(), weight_CD.T), labels_M, top)
-            if _finite(bank_ND)
-            else [math.nan] * len(top)
-            for bank_ND, test_MD, weight_CD, bias_C1 in zip(bank_KND, test_KMD, weight_KCD, bias_KC1, strict=True)
-        ]
-    )
+    shares = []
+    for member, (bank_ND, test_MD) in enumerate(zip(bank_KND, test_KMD, strict=True)):
+        x_MD = test_MD.float()
+        if standardisation:
+            x_MD = (x_MD - standardisation.mean_K1D[member]) / standardisation.std_K1D[member]
+        logits_MC = torch.addmm(bias_KC1[member].T, x_MD, weight_KCD[member].T)
+        shares.append(_shares(logits_MC, labels_M, top) if _finite(bank_ND) else [math.nan] * len(top))
+    shares_Kt = np.array(shares)
     return {places: shares_Kt[:, index] for index, places in enumerate(top)}
 
 
@@ -70,12 +94,14 @@ def fit(
     lr: float,
     batch_size: int,
     generator_of_epoch: Callable[[int], torch.Generator],
+    standardisation: Standardisation | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Weights `[K, C, D]` and biases `[K, C, 1]` of K softmax regressions, from zero, in float32 on the bank's device.
 
     SGD with momentum 0.9 on the cross-entropy, no weight decay; the learning rate falls from `lr` by half a cosine to 0
     after the last step. An epoch is as many whole batches of at most N images as there are, in a permutation that its
-    generator draws (epochs count from 0) and that all members share; no member feels another. ValueError unless
+    generator draws (epochs count from 0) and that all members share; no member feels another. With
+    a `standardisation` the weights are those for features that it has shifted and scaled. ValueError unless
     `epochs`, `batch_size` and `classes` are at least 1 and `lr > 0`.
     """
     for name, value in (("epochs", epochs), ("batch_size", batch_size), ("classes", classes)):
@@ -101,6 +127,8 @@ def fit(
         for step in range(steps):
             batch = slice(step * size, (step + 1) * size)
             x_KBD = torch.index_select(bank_KND, 1, order[batch], out=gathered_KBD).float()
+            if standardisation:  # in place: a standardised copy of the bank could be too large for the memory
+                x_KBD.sub_(standardisation.mean_K1D).div_(standardisation.std_K1D)
             torch.baddbmm(bias_KC1, weight_KCD, x_KBD.mT, out=error_KCB)
             torch.softmax(error_KCB, 1, out=error_KCB)
             error_KCB.scatter_add_(1, labels[batch].expand(members, 1, size), -one_K1B)

@@ -1,4 +1,5 @@
-"""Encoders: images to a representation. Each has the attribute `features`, the size D of what it returns.
+"""Encoders: images to a representation. Each has the attributes `features`, the size D of what it returns, and
+`image_shape`, the `(C, H, W)` that it was made for.
 
 Shapes: B images of C channels, H by W pixels, normalised; D features.
 """
@@ -53,6 +54,12 @@ class ConvNet(nn.Module):
 
 def encoder(name: str, image_shape: tuple[int, int, int], *, width: int, features: int, small_stem: bool) -> nn.Module:
     """The encoder `name` of ENCODERS for images `(C, H, W)`, freshly initialised from torch's generator."""
+    network = _network(name, image_shape, width, features, small_stem)
+    network.image_shape = image_shape  # type: ignore[assignment]
+    return network
+
+
+def _network(name: str, image_shape: tuple[int, int, int], width: int, features: int, small_stem: bool) -> nn.Module:
     channels, height, across = image_shape
     if name == "convnet":
         return ConvNet(channels, width, features)

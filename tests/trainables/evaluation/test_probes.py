@@ -1,4 +1,5 @@
-"""Fused probes against a loop of autograd and torch's own SGD, scikit-learn, and each member alone."""
+"""Fused probes against a loop of autograd and torch's own SGD, scikit-learn, and each member alone; on features as they
+are and standardised."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from trainables.evaluation.probes import accuracies, fit
+from trainables.evaluation.probes import Standardisation, accuracies, fit
 
 K, N, M, D, C, B = 3, 130, 70, 7, 5, 32
 Sets = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -80,14 +82,56 @@ def test_real_digits_as_well_as_scikit_learns_regression() -> None:
     assert got == pytest.approx(reference.score(features[1200:], labels[1200:]), abs=0.01)
 
 
-def test_fused_equals_alone(sets: Sets) -> None:
+def test_standardised_features_are_those_of_scikit_learns_scaler(sets: Sets) -> None:
+    """Test features are shifted and scaled by the bank's statistics, and so the scales of features do not matter."""
     bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
-    fused = accuracies(*sets, C, **HOW, top=(1, 2))
+    scale_D, shift_D = torch.logspace(-4, 4, D), torch.linspace(-3, 3, D)
+    bank_KND, test_KMD = ((x_KND + shift_D) * scale_D for x_KND in (bank_KND, test_KMD))
+    scalers = [StandardScaler().fit(bank_ND.double().numpy()) for bank_ND in bank_KND]
+    scaled_KND, scaled_KMD = (
+        torch.stack(
+            [torch.from_numpy(scaler.transform(x_ND.double())) for scaler, x_ND in zip(scalers, x_KND, strict=True)]
+        )
+        for x_KND in (bank_KND, test_KMD)
+    )
+    how = HOW | {"top": (1, 2)}
+    got = accuracies(bank_KND, bank_labels_N, test_KMD, test_labels_M, C, **how, standardize=True)
+    expected = accuracies(scaled_KND, bank_labels_N, scaled_KMD, test_labels_M, C, **how)
+    for top in (1, 2):
+        np.testing.assert_allclose(got[top], expected[top], atol=1.01 / M)  # an image whose logits are nearly equal
+    weights = fit(bank_KND, bank_labels_N, C, **HOW, standardisation=Standardisation.of(bank_KND))
+    for ours, theirs in zip(weights, fit(scaled_KND, bank_labels_N, C, **HOW), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_a_feature_that_is_constant_but_for_rounding_is_no_signal(sets: Sets) -> None:
+    """A dead unit: scaled to variance 1, its rounding errors would give the class away here."""
+    bank_KND, labels_N, _, _ = sets
+    bank_KND[..., 2] = torch.where(labels_N == 1, 0.3, np.nextafter(np.float32(0.3), np.float32(1)).item())
+    bank_KND[..., 4] = 0.0
+    assert bank_KND[..., 2].unique().numel() == 2
+    standardisation = Standardisation.of(bank_KND)
+    assert (standardisation.std_K1D[..., [2, 4]] == 1).all() and (standardisation.std_K1D[..., [0, 1, 3]] > 0.5).all()
+    weight_KCD, _ = fit(bank_KND, labels_N, C, **HOW, standardisation=standardisation)
+    assert weight_KCD[..., [2, 4]].abs().max() < 1e-5 < 0.1 < weight_KCD[..., 0].abs().max()
+
+
+def test_standardising_leaves_the_features_as_they_were(sets: Sets) -> None:
+    before = [one.clone() for one in sets]
+    accuracies(*sets, C, **HOW | {"batch_size": N}, standardize=True)
+    assert all(torch.equal(one, other) for one, other in zip(sets, before, strict=True))
+
+
+@pytest.mark.parametrize("standardize", [False, True])
+def test_fused_equals_alone(sets: Sets, standardize: bool) -> None:
+    bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
+    how = HOW | {"standardize": standardize, "top": (1, 2)}
+    fused = accuracies(*sets, C, **how)
     weights = fit(bank_KND, bank_labels_N, C, **HOW)
     assert len(set(fused[1])) > 1, "the members differ"
     for k in range(K):
         one = slice(k, k + 1)
-        alone = accuracies(bank_KND[one], bank_labels_N, test_KMD[one], test_labels_M, C, **HOW, top=(1, 2))
+        alone = accuracies(bank_KND[one], bank_labels_N, test_KMD[one], test_labels_M, C, **how)
         assert {top: share[0] for top, share in alone.items()} == {top: share[k] for top, share in fused.items()}
         for got, expected in zip(fit(bank_KND[one], bank_labels_N, C, **HOW), weights, strict=True):
             torch.testing.assert_close(got, expected[one], rtol=1e-5, atol=1e-6)
@@ -96,10 +140,13 @@ def test_fused_equals_alone(sets: Sets) -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("where", [0, 2])
-def test_a_feature_that_is_not_finite_spoils_its_own_member_alone(sets: Sets, where: int, bad: float) -> None:
-    clean = accuracies(*sets, C, **HOW)[1]
+@pytest.mark.parametrize("standardize", [False, True])
+def test_a_feature_that_is_not_finite_spoils_its_own_member_alone(
+    sets: Sets, where: int, bad: float, standardize: bool
+) -> None:
+    clean = accuracies(*sets, C, **HOW, standardize=standardize)[1]
     sets[where][1, 5, 3] = bad
-    got = accuracies(*sets, C, **HOW)[1]
+    got = accuracies(*sets, C, **HOW, standardize=standardize)[1]
     assert np.isnan(got[1]) and got.dtype == np.float64
     np.testing.assert_array_equal(np.delete(got, 1), np.delete(clean, 1))
 

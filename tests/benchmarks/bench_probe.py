@@ -1,9 +1,10 @@
 """The linear probe of the digits beside scikit-learn's logistic regression on the same features, of real encoders.
 
-Trains every method of `ssl_cifar10 --preset digits` (or those of `--methods`) and prints a line for each representation:
-its k-NN accuracy, and three classifiers of the same frozen features. `raw` is the papers' probe on features as they are,
-`probe` that of the digits presets, `regression` scikit-learn's LogisticRegression (C=1) on standardised features, and
-`agree` how much `probe` exceeds it. All are percent of the images that the preset evaluates on, the mean over the seeds.
+Trains every method of `ssl_cifar10 --preset digits` (or those of `--methods`) and prints a line for each
+representation: its k-NN accuracy, and three classifiers of the same frozen features. `raw` is the papers' probe on
+features as they are, `probe` that of the digits presets, `regression` scikit-learn's LogisticRegression (C=1) on
+standardised features, and `agree` how much `probe` exceeds it. All are percent of the images that the preset evaluates
+on, the mean over the seeds.
 
     python -m tests.benchmarks.bench_probe --seeds 0 --methods vje,random
 """

@@ -58,11 +58,10 @@ def test_every_method_in_one_sweep(run: Sweeps, tmp_path: Path) -> None:
 
 def test_a_group_of_workers_on_files(run: Sweeps, tmp_path: Path) -> None:
     """Two workers over gloo train what one would; one of them is killed, and the group goes on from its checkpoint."""
-    paper = {"name": "imagenet_linear", "preset": "paper"}
     words = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=2"]
     write_imagenet(tmp_path / "data", train=8, val=2)
     store = tmp_path / "group"
-    sweep = run.start(store, *words, **paper)
+    sweep = run.start(store, *words, name="imagenet_linear", preset="paper")
     sweep.wait_until(lambda: list(store.glob("checkpoints/sweep=imagenet_linear/*.pt")), "checkpoint")
     [worker for worker in sweep.trainers() if "RayTrainWorker" in title(worker)][-1].kill()
     outcome = sweep.outcome()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from sweeper import command, findings, spec
+from sweeper import findings, spec
 from sweeper.cluster import ClusterError, NodeLost, check_address, connected, node_lives
 from sweeper.collect import Collector
 from sweeper.command import (
@@ -25,6 +25,7 @@ from sweeper.command import (
 )
 from sweeper.files import StoreError
 from sweeper.lifeline import Lifeline
+from sweeper.option_values import LARGEST_AMOUNT
 from sweeper.patience import BRIEF, LONG, ONCE, Patience
 from sweeper.plan import GridPlan, Plan, SearchPlan
 from sweeper.progress import Progress
@@ -194,8 +195,8 @@ def _patience() -> Patience:
         seconds = LONG.seconds if said is None else float(said)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds <= command.LARGEST_AMOUNT:
-        raise SpecError(f"{PATIENCE} must be seconds, from 0 to {command.LARGEST_AMOUNT:g}, but got {PATIENCE}={said}")
+    if not 0 <= seconds <= LARGEST_AMOUNT:
+        raise SpecError(f"{PATIENCE} must be seconds, from 0 to {LARGEST_AMOUNT:g}, but got {PATIENCE}={said}")
     return Patience(seconds)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.import_rules import LAUNCHERS, LOOP, METHOD, PLAN, PLANNING, STORAGE, STUDY, Rule
+from tests.import_rules import LAUNCHERS, LOOP, METHOD, PLAN, PLANNING, STORAGE, STORE_PARTS, STUDY, Rule
 
 TABLE: Mapping[str, Rule] = {
     "cluster": Rule(),
@@ -84,10 +84,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.address": Rule(never=PLANNING),
     "sweeper.identity": Rule(may=("sweeper.patience",), never=PLANNING),
     "sweeper.filesystem": Rule(may=("pyarrow", "sweeper.address"), never=("ray", "torch", "trainables")),
-    "sweeper.files": Rule(
-        may=("pyarrow", *(f"sweeper.{it}" for it in ("address", "disk", "filesystem", "identity", "patience"))),
-        never=("ray", "torch", "trainables"),
-    ),
+    "sweeper.files": Rule(may=("pyarrow", *STORE_PARTS), never=("ray", "torch", "trainables")),
     "sweeper.records": Rule(may=("sweeper.files",), never=("ray", "torch", "trainables")),
     "sweeper.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
     "sweeper.rows": Rule(may=("pyarrow", "pandas", "numpy", *STORAGE[:2]), never=("ray", "torch", "trainables")),
@@ -134,7 +131,8 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.cluster": Rule(may=("ray", "psutil", *PLAN), never=("optuna", "torch", "pandas", *METHOD)),
     "sweeper.stopping": Rule(never=PLANNING),
     "sweeper.lifeline": Rule(may=("sweeper.cluster",), never=PLANNING),
-    "sweeper.command": Rule(may=STUDY, never=PLANNING),
+    "sweeper.option_values": Rule(may=STUDY[:1], never=PLANNING),
+    "sweeper.command": Rule(may=("sweeper.option_values", *STUDY), never=PLANNING),
     "sweeper.version": Rule(never=PLANNING),
     "sweeper.plan": Rule(
         may=(*PLAN, *STUDY, "sweeper.waves", "sweeper.records", *STORAGE[:2]), never=("torch", "ray", "trainables")

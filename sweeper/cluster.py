@@ -51,7 +51,7 @@ def check_address(address: str | None) -> None:
         raise ClusterError(f"--address must be host:port, ray://host:port, auto or local, but got {address!r}")
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
-    except (OSError, OverflowError, UnicodeError) as error:
+    except (OSError, OverflowError, ValueError) as error:  # of a port with thousands of digits, say
         raise ClusterError(f"no Ray cluster answers at {address}: {error}") from error
 
 

@@ -9,16 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Never
 
 from sweeper.grid import SpecError, unknown
+from sweeper.option_values import amount, auto, fraction, whole, whole_or_none
 from sweeper.study import SAMPLERS
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
 ABOUT = (
     "Run a sweep: its trials, on this machine or a Ray cluster, into a Parquet store. The same command continues it."
 )
-LARGEST_INTEGER = 2**63 - 1
-"""Of an option: the store's columns hold 64 bits."""
-LARGEST_AMOUNT = 1e9
-"""Seconds, or money: 30 years, which the clocks of threads can still count."""
 LONGEST_WORD = 1000
 """Characters of an error's word that are shown."""
 EXITS = (
@@ -128,7 +125,7 @@ def parse(arguments: Sequence[str]) -> Request:
             raise SpecError(f"{option} goes with --plan")
     if words.restore is not None and (words.fresh or words.plan):
         raise SpecError("--restore runs nothing, so neither --fresh nor --plan goes with it")
-    cohort, stack = _auto("--cohort", words.cohort), _whole_or_none("--stack", words.stack, 1)
+    cohort, stack = auto("--cohort", words.cohort), whole_or_none("--stack", words.stack, 1)
     if stack and (cohort is None or stack > cohort):
         raise SpecError(f"--stack must not exceed --cohort, but got --stack {stack} --cohort {words.cohort}")
     return Request(
@@ -140,25 +137,25 @@ def parse(arguments: Sequence[str]) -> Request:
         axes={key: _values(key, text) for key, text in _pairs("--axis", words.axis).items()},
         cohort=cohort,
         stack=stack,
-        fraction=_fraction(words.gpu_fraction),
+        fraction=fraction(words.gpu_fraction),
         address=None if words.address is None else _named("--address", words.address, "a Ray cluster"),
-        retries=_whole("--retries", words.retries, 0),
-        save_every=_amount("--save-every", words.save_every),
-        patience=_amount("--patience", words.patience, positive=True),
+        retries=whole("--retries", words.retries, 0),
+        save_every=amount("--save-every", words.save_every),
+        patience=amount("--patience", words.patience, positive=True),
         list=words.list,
         describe=words.describe,
         plan=words.plan,
         probe=words.probe,
-        node_price=None if words.node_price is None else _amount("--node-price", words.node_price),
+        node_price=None if words.node_price is None else amount("--node-price", words.node_price),
         json=words.json,
         fresh=words.fresh,
         restore=words.restore,
         search=SearchWords(
-            trials=_whole_or_none("--trials", words.trials, 1),
-            wave=_whole_or_none("--wave", words.wave, 1),
+            trials=whole_or_none("--trials", words.trials, 1),
+            wave=whole_or_none("--wave", words.wave, 1),
             sampler=_one_of("sampler", words.sampler, SAMPLERS),
             pruner=_one_of("pruner", words.pruner, PRUNERS),
-            seed=_whole_or_none("--search-seed", words.search_seed, 0),
+            seed=whole_or_none("--search-seed", words.search_seed, 0),
         ),
         warm_start=None if words.warm_start is None else _sweep("--warm-start", words.warm_start),
     )
@@ -231,48 +228,3 @@ def _one_of(noun: str, text: str | None, choices: Sequence[str]) -> str | None:
     if text is not None and text not in choices:
         raise SpecError(unknown(noun, text, list(choices)))
     return text
-
-
-def _auto(option: str, text: str) -> int | None:
-    return None if text == "auto" else _whole(option, text, 1)
-
-
-def _whole(option: str, text: str, least: int) -> int:
-    try:
-        value = int(text) if text.removeprefix("-").isdecimal() else None
-    except ValueError:  # Python reads no number of more than some thousand digits
-        value = LARGEST_INTEGER + 1
-    if value is None or value < least:
-        raise SpecError(f"{option} must be a whole number of at least {least}, but got {text}")
-    if value > LARGEST_INTEGER:
-        raise SpecError(f"{option} must be at most {LARGEST_INTEGER}, but got {text}")
-    return value
-
-
-def _whole_or_none(option: str, text: str | None, least: int) -> int | None:
-    return None if text is None else _whole(option, text, least)
-
-
-def _fraction(text: str) -> float | None:
-    if text == "auto":
-        return None
-    value = _number("--gpu-fraction", text)
-    if not 0.0001 <= value <= 1:  # Ray counts no finer
-        raise SpecError(f"`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction {text}")
-    return value
-
-
-def _amount(option: str, text: str, positive: bool = False) -> float:
-    value = _number(option, text)
-    if not (value > 0 if positive else value >= 0):
-        raise SpecError(f"`{option} {'>' if positive else '>='} 0` must hold, but got {text}")
-    if value > LARGEST_AMOUNT:
-        raise SpecError(f"`{option} <= {LARGEST_AMOUNT:g}` must hold, but got {text}")
-    return value
-
-
-def _number(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise SpecError(f"{option} must be a number, but got {text}") from None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from sweeper import command, findings, spec
+from sweeper import findings, spec
 from sweeper.cluster import ClusterError, check_address, connected
 from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, error_line, parse
@@ -21,6 +21,7 @@ from sweeper.folder import DAMAGED
 from sweeper.fresh import Checkpoint, restore, set_aside, survey
 from sweeper.lifeline import Lifeline, NodeLost
 from sweeper.node_health import NodeHealth
+from sweeper.option_values import LARGEST_AMOUNT
 from sweeper.patience import BRIEF, LONG, ONCE, Patience
 from sweeper.plan import GridPlan, Plan
 from sweeper.progress import Progress
@@ -182,8 +183,8 @@ def _patience() -> Patience:
         seconds = LONG.seconds if said is None else float(said)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds <= command.LARGEST_AMOUNT:
-        raise SpecError(f"{PATIENCE} must be seconds, from 0 to {command.LARGEST_AMOUNT:g}, but got {PATIENCE}={said}")
+    if not 0 <= seconds <= LARGEST_AMOUNT:
+        raise SpecError(f"{PATIENCE} must be seconds, from 0 to {LARGEST_AMOUNT:g}, but got {PATIENCE}={said}")
     return Patience(seconds)
 
 

@@ -18,6 +18,7 @@ LAUNCHERS = ("ray", "pandas", "pyarrow", "optuna", "sweeper", "search_spaces")
 PLANNING = ("torch", "ray", "pandas", "pyarrow", "trainables")
 """What a plan is made without."""
 STORAGE = ("sweeper.files", "sweeper.schema", "sweeper.rows", "sweeper.store", "sweeper.heatmap", "sweeper.summary")
+STORE_PARTS = ("sweeper.address", "sweeper.disk", "sweeper.filesystem", "sweeper.identity", "sweeper.patience")
 STUDY = ("sweeper.grid", "sweeper.metric", "sweeper.rules", "sweeper.study")
 PLAN = ("sweeper.spec", "sweeper.trials", "sweeper.cohorts", "sweeper.packing")
 METHOD = ("trainables.methods", "trainables.losses", "trainables.networks")

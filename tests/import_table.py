@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.import_rules import LAUNCHERS, LOOP, METHOD, PLAN, PLANNING, STORAGE, STUDY, Rule
+from tests.import_rules import LAUNCHERS, LOOP, METHOD, PLAN, PLANNING, STORAGE, STORE_PARTS, STUDY, Rule
 
 TABLE: Mapping[str, Rule] = {
     "cluster": Rule(),
@@ -85,10 +85,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.address": Rule(never=PLANNING),
     "sweeper.identity": Rule(may=("sweeper.patience",), never=PLANNING),
     "sweeper.filesystem": Rule(may=("pyarrow", "sweeper.address"), never=("ray", "torch", "trainables")),
-    "sweeper.files": Rule(
-        may=("pyarrow", *(f"sweeper.{it}" for it in ("address", "disk", "filesystem", "identity", "patience"))),
-        never=("ray", "torch", "trainables"),
-    ),
+    "sweeper.files": Rule(may=("pyarrow", *STORE_PARTS), never=("ray", "torch", "trainables")),
     "sweeper.records": Rule(may=("sweeper.files",), never=("ray", "torch", "trainables")),
     "sweeper.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
     "sweeper.rows": Rule(
@@ -175,7 +172,8 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("ray", "optuna", "pandas", *METHOD),
     ),
-    "sweeper.command": Rule(may=STUDY, never=PLANNING),
+    "sweeper.option_values": Rule(may=STUDY[:1], never=PLANNING),
+    "sweeper.command": Rule(may=("sweeper.option_values", *STUDY), never=PLANNING),
     "sweeper.version": Rule(never=PLANNING),
     "sweeper.changes": Rule(may=("sweeper.command", "sweeper.spec", *STUDY), never=PLANNING),
     "sweeper.outline": Rule(

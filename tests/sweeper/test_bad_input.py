@@ -213,7 +213,7 @@ def test_a_file_where_the_store_should_be(bench: Bench) -> None:
     assert bench.refuse("--fresh").error.startswith(f"store {bench.store}: cannot")
 
 
-@pytest.mark.parametrize("uri", ["s3://", "nfs://host/x", "s3://bucket/x?nonsense=1"])
+@pytest.mark.parametrize("uri", ["s3://", "nfs://host/x", "s3://bucket/x?nonsense=1", "s3:/typo", "s3:x", "a\0b"])
 def test_a_store_that_is_no_place(bench: Bench, uri: str) -> None:
     assert "cannot be opened" in bench.refuse("--store", uri).error
 

@@ -22,8 +22,10 @@ from trainables.standing import read_standing
 from trainables.train import train
 from trainables.worker import Before, Work
 
-ODD: tuple[Any, ...] = (None, -1, 3, 0.5, float("nan"), 10**30, True, "", "x", b"x", [], {}, (), [[[]]], {"epoch": 1}, (None,) * 3,
-       torch.tensor(1.0), torch.ones(3), torch.ones(2, 2, dtype=torch.int64), torch.ones(0))  # fmt: skip
+ODD: tuple[Any, ...] = (
+    *(None, -1, 3, 0.5, float("nan"), 10**30, True, "", "x", b"x", [], {}, (), [[[]]], {"epoch": 1}, (None,) * 3),
+    *(torch.tensor(1.0), torch.ones(3), torch.ones(2, 2, dtype=torch.int64), torch.ones(0)),
+)
 
 
 @cache

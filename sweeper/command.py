@@ -50,6 +50,8 @@ class Request:
     node_price: float | None
     json: bool
     fresh: bool
+    restore: str | None
+    """Which of the folders below `_replaced/` is brought back; nothing is run."""
     search: SearchWords
     warm_start: str | None
     """A sweep whose rows in the store a search begins with."""
@@ -107,13 +109,18 @@ def parse(arguments: Sequence[str]) -> Request:
     search.add_argument("--pruner", metavar="NAME", help=f"one of {', '.join(PRUNERS)} (default: the preset's)")
     search.add_argument("--search-seed", metavar="N", help="of the sampler (default: the preset's)")
     search.add_argument("--warm-start", metavar="SWEEP", help="begin with what the store has of another sweep")
-    parser.add_argument("--fresh", action="store_true", help="set the sweep's rows aside and train everything again")
+    parser.add_argument(
+        "--fresh", action="store_true", help="set the rows of these trials aside and train them again; others stay"
+    )
+    parser.add_argument("--restore", metavar="TIME", help="bring back what --fresh set aside then, and run nothing")
     words = parser.parse_args(arguments)
     if words.name is None and not words.list and words.describe is None:
         raise SpecError("a sweep's name is needed; --list says which there are")
     for option, given in {"--json": words.json, "--probe": words.probe, "--node-price": words.node_price}.items():
         if given and not words.plan:
             raise SpecError(f"{option} goes with --plan")
+    if words.restore is not None and (words.fresh or words.plan):
+        raise SpecError("--restore runs nothing, so neither --fresh nor --plan goes with it")
     cohort, stack = _auto("--cohort", words.cohort), words.stack and _whole("--stack", words.stack, 1)
     if stack and (cohort is None or stack > cohort):
         raise SpecError(f"--stack must not exceed --cohort, but got --stack {stack} --cohort {words.cohort}")
@@ -138,6 +145,7 @@ def parse(arguments: Sequence[str]) -> Request:
         node_price=None if words.node_price is None else _amount("--node-price", words.node_price),
         json=words.json,
         fresh=words.fresh,
+        restore=words.restore,
         search=SearchWords(
             trials=words.trials and _whole("--trials", words.trials, 1),
             wave=words.wave and _whole("--wave", words.wave, 1),

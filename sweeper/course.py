@@ -35,11 +35,13 @@ class Course:
         warm: Warm,
         recorded: Mapping[int, Recorded],
         complete: Callable[[Mapping[str, Value]], Mapping[str, Value]],
+        facts: Mapping[str, Value] | None = None,
     ) -> None:
-        """`recorded`: by number, what the store has; `complete` adds the defaults to a trial's values."""
+        """`recorded`: by number, what the store has; `complete` adds the defaults to a trial's values; `facts`: what
+        the row of each trial says beside its study, number and wave."""
         self.study, self.id, self.warm, self.engine = study, identity, warm, Engine(study, warm.results)
         self.waves: list[tuple[Trial, ...]] = []
-        self._recorded, self._complete = recorded, complete
+        self._recorded, self._complete, self._facts = recorded, complete, facts or {}
         self._told: dict[str, Told] = {}
         self._advance()
 
@@ -96,6 +98,7 @@ class Course:
         for number, params in asked:
             config = dict(self._complete({**self.study.fixed, **params}))
             facts: dict[str, Value] = {
+                **self._facts,
                 "study": self.study.name,
                 "study_id": self.id,
                 "number": number,

@@ -22,26 +22,29 @@ def rows_of(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:
     return rows.iloc[rows["trial_id"].map(order).argsort()].reset_index(drop=True)
 
 
-def write(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame) -> str:
-    """Write `heatmaps/NAME/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` there,
-    `tables/NAME/TABLE.parquet` and `.md`, and `trajectories/NAME/TRAJECTORY.parquet` and `.png`.
+def write(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame, views: str | None = None) -> str:
+    """Write `heatmaps/VIEWS/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` there,
+    `tables/VIEWS/TABLE.parquet` and `.md`, and `trajectories/VIEWS/TRAJECTORY.parquet` and `.png`.
+
+    `views` is `NAME/PRESET` by default; a request that changes its preset has a folder of its own (`Plan.views`).
 
     `rows` are those of the plan, in its order; a metric or hyperparameter that none of them has is null. Returns what
     to print: the best cell by class, the correlations, and the tables.
     """
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
-    texts = _write_heatmaps(files, name, sweep, preset, rows)
+    views = views or f"{name}/{preset}"
+    texts = _write_heatmaps(files, views, sweep, preset, rows)
     for table in sweep.tables:
-        cells = tables.write(files, name, rows, table, preset)
+        cells = tables.write(files, views, rows, table, preset)
         texts.append(tables.text(cells, table))
     if sweep.trajectories:
         history = _history(files, name)
         for shown in sweep.trajectories:
-            trajectory.write(files, name, history, rows, shown, about=_about(name, preset, rows))
+            trajectory.write(files, views, history, rows, shown, about=_about(views, rows))
     return "\n\n".join(texts)
 
 
-def _write_heatmaps(files: Files, name: str, sweep: Sweep, preset: str, rows: pd.DataFrame) -> list[str]:
+def _write_heatmaps(files: Files, views: str, sweep: Sweep, preset: str, rows: pd.DataFrame) -> list[str]:
     """The heatmaps and what stands beside the first; returns the texts of the latter."""
     for shown in sweep.heatmaps:
         axes, metric = (shown.rows, shown.columns), shown.metric
@@ -49,7 +52,7 @@ def _write_heatmaps(files: Files, name: str, sweep: Sweep, preset: str, rows: pd
         over = _over(sweep, rows, axes)
         heatmap.write(
             files,
-            name,
+            views,
             rows,
             metric.name,
             metric.better,
@@ -57,7 +60,7 @@ def _write_heatmaps(files: Files, name: str, sweep: Sweep, preset: str, rows: pd
             over=over,
             published=published,
             percent=metric.percent,
-            about=_about(name, preset, rows),
+            about=_about(views, rows),
         )
     if not sweep.heatmaps:
         return []
@@ -65,13 +68,13 @@ def _write_heatmaps(files: Files, name: str, sweep: Sweep, preset: str, rows: pd
     axes = (first.rows, first.columns)
     if sweep.breakdown:
         table = summary.breakdown(rows, first.metric.name, first.metric.better, axes, sweep.breakdown)
-        _store(files, name, "breakdown", table)
+        _store(files, views, "breakdown", table)
         shown = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
         unit = " (%)" if first.metric.percent else ""
         texts.append(f"{first.metric.name}{unit} by {sweep.breakdown} at the best cell\n{summary.text(shown)}")
     if sweep.correlations:
         table = summary.correlations(rows, sweep.correlations, axes)
-        _store(files, name, "correlations", table)
+        _store(files, views, "correlations", table)
         texts.append(f"correlation over the cells of {axes[0]} x {axes[1]}\n{summary.text(table)}")
     return texts
 
@@ -90,8 +93,9 @@ def _history(files: Files, name: str) -> pd.DataFrame:
     return pd.DataFrame({"trial_id": [], "epoch": [], "metric": [], "value": []})
 
 
-def _about(name: str, preset: str, rows: pd.DataFrame) -> str:
-    """Sweep, preset and data sets, as pictures say of what they are."""
+def _about(views: str, rows: pd.DataFrame) -> str:
+    """Sweep, preset (with what the request changed of it) and data sets, as pictures say of what they are."""
+    name, _, preset = views.partition("/")
     datasets = list(dict.fromkeys(rows["dataset"].dropna())) if "dataset" in rows else []
     on = f", data set{'s' if len(datasets) > 1 else ''} {', '.join(datasets)}" if datasets else ""
     return f"{name} ({preset}){on}"
@@ -104,7 +108,7 @@ def _over(sweep: Sweep, rows: pd.DataFrame, axes: tuple[str, str]) -> str:
     return sweep.over
 
 
-def _store(files: Files, name: str, table_name: str, table: pd.DataFrame) -> None:
+def _store(files: Files, views: str, table_name: str, table: pd.DataFrame) -> None:
     buffer = io.BytesIO()
     table.to_parquet(buffer, index=False)
-    files.write(f"heatmaps/{name}/{table_name}.parquet", buffer.getvalue())
+    files.write(f"heatmaps/{views}/{table_name}.parquet", buffer.getvalue())

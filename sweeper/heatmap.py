@@ -27,7 +27,7 @@ MINUS, NOTHING = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 def write(
     files: Files,
-    sweep: str,
+    views: str,
     rows: pd.DataFrame,
     metric: str,
     direction: Direction,
@@ -38,7 +38,7 @@ def write(
     percent: bool = False,
     about: str = "",
 ) -> pd.DataFrame:
-    """Write `heatmaps/SWEEP/METRIC.parquet` and `.png`; returns the cells. `over` names what the mean is over.
+    """Write `heatmaps/VIEWS/METRIC.parquet` and `.png`; returns the cells. `over` names what the mean is over.
 
     `percent`: the picture shows shares in percent, and `published` is in percent; the cells stay shares. `about` is a
     line of the picture that says of what it is.
@@ -51,8 +51,8 @@ def write(
     cells.to_parquet(table, index=False)
     figure = draw(cells, metric, direction, axes, over=over, percent=percent, about=about)
     figure.savefig(picture, format="png", dpi=_dots(figure), bbox_inches="tight", pad_inches=0.3)
-    files.write(f"heatmaps/{sweep}/{metric}.parquet", table.getvalue())
-    files.write(f"heatmaps/{sweep}/{metric}.png", picture.getvalue())
+    files.write(f"heatmaps/{views}/{metric}.parquet", table.getvalue())
+    files.write(f"heatmaps/{views}/{metric}.png", picture.getvalue())
     return cells
 
 

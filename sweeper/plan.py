@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from sweeper import cohorts
-from sweeper.cohorts import Cohort, Cut, Group
+from sweeper.changes import Changes
+from sweeper.cohorts import Cut, Group
 from sweeper.files import Files
 from sweeper.metric import Metric
 from sweeper.schema import STATUSES
-from sweeper.spec import Sweep
+from sweeper.spec import Grid, Grids, Sweep
 from sweeper.study import Search, Searches
 from sweeper.trials import Trial, content_hash
 
@@ -29,6 +30,8 @@ class Plan:
     name: str
     preset: str
     sweep: Sweep
+    changes: Changes = field(default=Changes("", {}), kw_only=True)
+    """What the request changed in the preset."""
 
     if TYPE_CHECKING:  # each kind of plan has these as fields, or as properties
 
@@ -52,6 +55,17 @@ class Plan:
     def ids(self) -> tuple[str, ...]:
         """Of all known trials, in their order."""
         return tuple(trial.id for trial in self.trials)
+
+    @property
+    def label(self) -> str:
+        """The preset and what the request changed in it: `digits, epochs=5`."""
+        return self.changes.label or self.preset
+
+    @property
+    def views(self) -> str:
+        """Where below the folder of a kind of view this request's are: those of presets, and of requests that change
+        one, stand side by side."""
+        return f"{self.name}/{self.changes.folder or self.preset}"
 
     @property
     def headline(self) -> Metric:
@@ -82,6 +96,10 @@ class GridPlan(Plan):
     steps: Sequence[int]
     """Of each group: training steps of a trial, from beginning to end."""
     statuses: Mapping[str, str]
+    space: Grid | Grids | None = None
+    """What the trials were enumerated from."""
+    unsized: tuple[str, ...] = ()
+    """Data sets of unknown size, whose trials have 0 in `steps`."""
 
     @property
     def total(self) -> int:
@@ -154,6 +172,14 @@ def record_cut(files: Files, plan: GridPlan, cuts: Sequence[Cut], measured: obje
     files.write(_path(plan), json.dumps(content, indent=1).encode())
 
 
+def records_of(files: Files, plan: GridPlan) -> list[str]:
+    """Files that say how the plan was cut, and which of its cohorts were halved."""
+    cuts, halved = recorded_cut(files, plan), recorded_halves(files, plan.name)
+    before = cohorts.lineage(cohorts.cut(plan.groups, cuts), halved) if cuts else {}
+    wholes = dict.fromkeys(whole.id for every in before.values() for whole in every)
+    return [_path(plan), *(f"{_halved(plan.name)}/{whole}" for whole in wholes)]
+
+
 def recorded_halves(files: Files, name: str) -> set[str]:
     """Ids of the cohorts of a sweep that were halved, because they did not fit or one of their trials cannot train."""
     return set(files.list(_halved(name)))
@@ -162,74 +188,6 @@ def recorded_halves(files: Files, name: str) -> set[str]:
 def record_halved(files: Files, name: str, cohort: str) -> None:
     """Keep that it was halved, for when the sweep is continued."""
     files.write(f"{_halved(name)}/{cohort}", b"")
-
-
-def describe(plan: Plan, cuts: Sequence[Cut] | None, resources: str) -> dict[str, object]:
-    """The plan as plain values, for `--plan`."""
-    plain = {"sweep": plan.name, "preset": plan.preset, "about": plan.sweep.about, "trials": plan.total, **plan.counts}
-    inner = _grid(plan, cuts) if isinstance(plan, GridPlan) else _search(cast(SearchPlan, plan))
-    return {**plain, **inner, "resources": resources}
-
-
-def _grid(plan: GridPlan, cuts: Sequence[Cut] | None) -> dict[str, object]:
-    whole: tuple[Cohort, ...] | None = cohorts.cut(plan.groups, cuts) if cuts else None
-    return {
-        "groups": len(plan.groups),
-        "cohorts": len(whole) if whole else None,
-        "cohorts_to_run": len(cohorts.remaining(whole, plan.statuses)) if whole else None,
-        "cohort_sizes": sorted({len(cohort.trials) for cohort in whole}) if whole else None,
-    }
-
-
-def _search(plan: SearchPlan) -> dict[str, object]:
-    return {
-        "studies": {
-            course.study.name: {
-                "trials": course.study.search.trials,
-                "wave": course.study.search.wave,
-                "sampler": course.study.search.sampler,
-                "space": {key: repr(one) for key, one in course.study.search.space.items()},
-                "rule": repr(course.study.search.pruner or course.study.search.population),
-            }
-            for course in plan.waves.courses
-        },
-        "objectives": {metric.name: metric.direction for metric in plan.space.objectives},
-    }
-
-
-def text(plain: Mapping[str, Any]) -> str:
-    """What `describe` returned, for a person."""
-    counts = ", ".join(
-        f"{plain[status]} {status}" for status in (*STATUSES, TO_RUN) if plain[status] or status != "pruned"
-    )
-    inner = _search_lines(plain) if "studies" in plain else [f"  cohorts    {_cohorts_line(plain)}"]
-    return "\n".join(
-        [
-            f"{plain['sweep']} ({plain['preset']}): {plain['about']}",
-            f"  trials     {plain['trials']}: {counts}",
-            *inner,
-            f"  resources  {plain['resources']}",
-        ]
-    )
-
-
-def _cohorts_line(plain: Mapping[str, Any]) -> str:
-    if not plain["cohorts"]:
-        return "cut by measurement when the run begins"
-    sizes = " or ".join(map(str, plain["cohort_sizes"]))
-    return f"{plain['cohorts']} of {sizes} trials, {plain['cohorts_to_run']} to run"
-
-
-def _search_lines(plain: Mapping[str, Any]) -> list[str]:
-    goals = ", ".join(f"{direction} {name}" for name, direction in plain["objectives"].items())
-    lines = [f"  objective  {goals}"]
-    for name, study in plain["studies"].items():
-        rule = "" if study["rule"] == "None" else f", {study['rule']}"
-        lines.append(
-            f"  study      {name}: {study['trials']} trials in waves of {study['wave']}, {study['sampler']}{rule}"
-        )
-        lines += [f"    {key:<16} {one}" for key, one in study["space"].items()]
-    return lines
 
 
 def _path(plan: GridPlan) -> str:

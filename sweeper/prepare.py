@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sweeper import cohorts, spec
+from sweeper import changes, cohorts, spec
 from sweeper.command import Request, SearchWords
 from sweeper.plan import GridPlan, Plan
 from sweeper.preset_keys import explained
 from sweeper.rules import Halving
 from sweeper.schema import Columns
-from sweeper.spec import Grid, Metric, Search, Searches, Space, SpecError, Sweep, Value
+from sweeper.spec import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value
 from sweeper.store import Store
 from sweeper.study import bounds
 from sweeper.trials import Trial, enumerate_trials
@@ -21,6 +21,7 @@ from trainables import config, preflight
 from trainables.checks import nearest
 from trainables.config import TrialConfig
 from trainables.data.datasets import DataError
+from trainables.preflight import Prospect
 from trainables.reported import reported_by
 from trainables.streams import stream_key
 
@@ -36,18 +37,20 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
     whole = spec.find(str(request.name))
     preset, space = whole.preset(request.preset)
     try:
-        return _prepared(request, store, whole.of(preset), preset, _changed(space, request))
+        return _prepared(request, store, whole.of(preset), preset, space)
     except SpecError as error:
         raise SpecError(explained(str(error), request, preset, space)) from error
 
 
-def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, space: Space) -> tuple[Plan, Columns]:
-    """As `prepare`, of what the preset is with the changes of the request."""
-    name = str(request.name)
+def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, own: Space) -> tuple[Plan, Columns]:
+    """As `prepare`, once it is known of what preset, which has this space of its `own`."""
+    name, space = str(request.name), _changed(own, request)
     if isinstance(space, Search | Searches):
         from sweeper import studies  # here: it imports Optuna
 
-        return studies.prepare(request, store, name, preset, sweep, _worded(space, request.search))
+        assert isinstance(own, Search | Searches)
+        return studies.prepare(request, store, name, preset, sweep, own, _worded(space, request.search))
+    assert isinstance(own, Grid | Grids)
     if request.warm_start or request.search != SearchWords():
         raise SpecError(f"{name} ({preset}) is a grid, so options of searches do not go with it")
     resolved: list[TrialConfig] = []  # as they are enumerated: a second time costs as much again
@@ -56,13 +59,16 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, space: 
         resolved.append(config.resolve(combination))
         return resolved[-1].flat()
 
-    trials = enumerate_trials(space.combinations(), complete)
+    changed = changes.of_grid(request, own, config.defaults)
+    trials = enumerate_trials(
+        space.combinations(), complete, lambda config: {"preset": preset, "changes": changed(config)}
+    )
     configs = {trial.id: one for trial, one in zip(trials, resolved, strict=True)}
     methods = dict.fromkeys(one.method for one in configs.values())
     types = {key: kind for method in methods for key, kind in config.keys(method).items()}
     free = {method: config.fusible(method) for method in methods}
     try:
-        prospects = dict(zip(configs, preflight.prospects(list(configs.values()), Path(request.data)), strict=True))
+        prospects = dict(zip(configs, prospects_of(request, list(configs.values())), strict=True))
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     metrics = tuple(dict.fromkeys(metric for one in prospects.values() for metric in one.metrics))
@@ -82,8 +88,18 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, space: 
         groups=groups,
         steps=[configs[first].training.epochs * prospects[first].steps for first in firsts],
         statuses={} if request.fresh else store.statuses(name),
+        space=space,
+        unsized=tuple(dict.fromkeys(one.data.dataset for trial, one in configs.items() if not prospects[trial].sized)),
+        changes=changes.changes_of(request, preset, own, space, config.defaults),
     )
     return plan, Columns(types, metrics)
+
+
+def prospects_of(request: Request, configs: Sequence[TrialConfig]) -> list[Prospect]:
+    """Of each trial; a plan that measures nothing needs no data. DataError or ValueError where a trial cannot run."""
+    if request.plan and not request.probe:
+        return preflight.declared_prospects(configs)
+    return preflight.prospects(configs, Path(request.data))
 
 
 def _changed(space: Space, request: Request) -> Space:

@@ -10,16 +10,19 @@ from sweeper import cohorts
 from sweeper.cluster import ClusterError, check_address, connected
 from sweeper.command import Request
 from sweeper.cutting import Arrangement, arrange, settled_cuts, widths
-from sweeper.plan import GridPlan, Plan, describe, text
+from sweeper.outline import describe, text
+from sweeper.plan import GridPlan, Plan
 from sweeper.probes import read_seen, write_seen
+from sweeper.replaced import SetAside
 from sweeper.spec import SpecError
 from sweeper.stopping import Stopping
 from sweeper.store import Store
 from sweeper.survey import look
 
 
-def show(request: Request, plan: Plan, store: Store, address: str | None) -> str:
-    """The plan in words, or as JSON. Starts nothing, but with `--probe` measures."""
+def show(request: Request, plan: Plan, store: Store, address: str | None, again: SetAside | None = None) -> str:
+    """The plan in words, or as JSON. Starts nothing, but with `--probe` measures. `again`: what a fresh run would set
+    aside."""
     share = "one" if request.fraction is None else f"{request.fraction:g} of a"
     groups = plan.groups if isinstance(plan, GridPlan) else [[plan.trials]]
     workers = sorted({cohorts.workers(group) for group in groups})
@@ -30,12 +33,17 @@ def show(request: Request, plan: Plan, store: Store, address: str | None) -> str
             raise SpecError(
                 f"--probe is for grids, but {plan.name} ({plan.preset}) is a search, which nothing is measured for"
             )
-        plain = describe(plan, None, resources)
+        plain = describe(plan, None, resources) | _set_aside(again)
         return json.dumps(plain) if request.json else text(plain)
-    found = (_measured if request.probe else _as_seen)(request, plan, store, address)
+    found = None if plan.unsized else (_measured if request.probe else _as_seen)(request, plan, store, address)
     plain = describe(plan, found.cuts if found else settled_cuts(request, plan, store), resources)
+    plain |= _set_aside(again)
     plain |= expectation(found, plan, request.node_price)
     return json.dumps(plain) if request.json else "\n".join([text(plain), *_lines(plain)])
+
+
+def _set_aside(again: SetAside | None) -> dict[str, Any]:
+    return {"set_aside": {"rows": again.rows, "files": again.files, "text": again.text}} if again else {}
 
 
 def expectation(found: Arrangement | None, plan: GridPlan, price: float | None) -> dict[str, Any]:

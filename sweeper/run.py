@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from sweeper import findings, spec
+from sweeper import findings, replaced, spec
 from sweeper.cluster import ClusterError, NodeLost, check_address, connected, node_lives
 from sweeper.collect import Collector
 from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, parse
 from sweeper.files import StoreError
 from sweeper.lifeline import Lifeline
 from sweeper.patience import BRIEF, LONG, ONCE, Patience
-from sweeper.plan import GridPlan, Plan, SearchPlan
+from sweeper.plan import GridPlan, Plan, SearchPlan, records_of
 from sweeper.progress import Progress
 from sweeper.schema import Columns
 from sweeper.spec import SpecError
 from sweeper.stopping import Stopping
 from sweeper.store import Store, checkpoint_path
 from sweeper.version import code_version
+
+Checkpoint = Callable[[str], str]
+"""A cohort's id -> where in the store its checkpoint is."""
 
 COMPACT_ABOVE = 256
 """A sweep that ends with more files than this is compacted."""
@@ -37,12 +41,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         request = parse(sys.argv[1:] if arguments is None else arguments)
         if request.list:
-            return _list()
+            lines, errors = spec.listing()
+            print("\n".join(lines))
+            print("".join(f"error: {error}\n" for error in errors), end="", file=sys.stderr)
+            return EXIT_OK
         if request.describe is not None:
             from sweeper.describe import describe  # here: it imports torch, which takes seconds
 
             print(describe(request.describe))
             return EXIT_OK
+        if request.restore is not None:
+            return _restore(request, request.restore)
         from sweeper import preview  # here: they import torch, which takes seconds
         from sweeper.prepare import prepare
 
@@ -50,17 +59,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         store = Store(request.store)
         plan, columns = prepare(request, store)
         if request.plan:
-            print(preview.show(request, plan, store, _address(request)))
+            again = replaced.survey(store.files, plan.name, _chosen(plan, store), columns) if request.fresh else None
+            print(preview.show(request, plan, store, _address(request), again))
             return EXIT_OK
         check_address(_address(request))
         _check_room(store)
         store = Store(store.files.patient(_patience(), _say))
-        if request.fresh:
-            store.set_aside(plan.name)
+        checkpoint = _set_aside(plan, store, columns) if request.fresh else partial(checkpoint_path, plan.name)
         columns = store.prepare(plan.name, columns)
         stopping = Stopping()
         with stopping.on_signals():
-            return _run(request, plan, store, columns, stopping)
+            return _run(request, plan, store, columns, stopping, checkpoint)
     except (SpecError, ClusterError, StoreError) as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_WRONG
@@ -72,11 +81,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
 
 
-def _run(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> int:
+def _run(
+    request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping, checkpoint: Checkpoint
+) -> int:
     """Train what is left of the plan and show what all its rows say; where that is cut short, say how to go on."""
     try:
         if plan.left:
-            _train(request, plan, store, columns, stopping)
+            _train(request, plan, store, columns, stopping, checkpoint)
         return _finish(plan, store, columns)
     except KeyboardInterrupt:
         _say_how_to_go_on(plan, store)
@@ -94,7 +105,7 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
         store.compact(plan.name)
     rows = findings.rows_of(store.files, plan.name, plan.ids)
     comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
-    texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable)]
+    texts = [findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views)]
     lost: list[str] = []
     if isinstance(plan, SearchPlan):
         from sweeper import studies  # here: it imports Optuna
@@ -107,16 +118,16 @@ def _finish(plan: Plan, store: Store, columns: Columns) -> int:
     print(f"rows: {store.files.shown}/trials/sweep={plan.name}")
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
         if shown:
-            print(f"{kind}: {store.files.shown}/{kind}/{plan.name}")
+            print(f"{kind}: {store.files.shown}/{kind}/{plan.views}")
     if lost:
-        print(
-            f"error: all trials of {plan.name} diverged in study {', '.join(lost)}: nothing was found", file=sys.stderr
-        )
+        print(f"error: all trials of study {', '.join(lost)} diverged: nothing was found", file=sys.stderr)
     return EXIT_OK if len(rows) == plan.total and "failed" not in counts and not lost else EXIT_FAILED
 
 
-def _train(request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping) -> None:
-    """Every trial that is left, over the cluster, into the store."""
+def _train(
+    request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping, checkpoint: Checkpoint
+) -> None:
+    """Every trial that is left, over the cluster, into the store; `checkpoint`: cohort -> the path of its own."""
     address = _address(request)
     print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
     with (
@@ -150,7 +161,7 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
                     part.feed,
                     data=request.data,
                     checkpoints=store.files.patient(BRIEF),
-                    checkpoint=partial(checkpoint_path, plan.name),
+                    checkpoint=checkpoint,
                     slots=part.slots,
                     limits=Limits(request.retries, request.save_every, request.patience),
                     scratch=scratch,
@@ -158,6 +169,40 @@ def _train(request: Request, plan: Plan, store: Store, columns: Columns, stoppin
                     listener=Collector(store, plan.name, columns, part.feed, progress, code_version()),
                     judges=part.judges,
                 )
+
+
+def _chosen(plan: Plan, store: Store) -> replaced.Chosen:
+    """What a fresh run of the plan trains again."""
+    views = [f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "studies")]
+    if isinstance(plan, GridPlan):
+        return replaced.Chosen(plan.ids, paths=[*records_of(store.files, plan), *views])
+    assert isinstance(plan, SearchPlan)
+    studies = [course.id for course in plan.waves.courses]
+    return replaced.Chosen(plan.ids, studies, [*(f"studies/{plan.name}/{study}.json" for study in studies), *views])
+
+
+def _set_aside(plan: Plan, store: Store, columns: Columns) -> Checkpoint:
+    """Make way for what a fresh run trains again, and say what was moved; returns where its cohorts keep their
+    checkpoints."""
+    moved = replaced.set_aside(store.files, plan.name, _chosen(plan, store), columns)
+    if moved:
+        time = moved.folder.rsplit("/", 1)[1]
+        print(
+            f"set aside: {moved.text}, in {store.files.shown}/{moved.folder}; to bring them back: "
+            f"python -m sweeper.run {plan.name} --store {shlex.quote(store.files.shown)} --restore {time}",
+            flush=True,
+        )
+    return replaced.fresh_checkpoints(store.files, plan.name, moved.folder if moved else None)
+
+
+def _restore(request: Request, time: str) -> int:
+    """Bring back what a fresh run has set aside."""
+    store, name = Store(request.store), str(request.name)
+    spec.find(name)
+    store.files.check_writable()
+    back = replaced.restore(store.files, name, time)
+    print(f"brought back: {back.text}, into {store.files.shown}/trials/sweep={name}")
+    return EXIT_OK
 
 
 def _check_room(store: Store) -> None:
@@ -197,19 +242,6 @@ def _patience() -> Patience:
 def _say(line: str) -> None:
     """Above the live view, which catches what is printed."""
     print(line, flush=True)
-
-
-def _list() -> int:
-    """The sweeps that can be read; what is wrong with another is a line on standard error."""
-    for name in spec.names():
-        try:
-            sweep = spec.find(name)
-        except SpecError as error:
-            print(f"error: {error}", file=sys.stderr)
-            continue
-        sizes = ", ".join(f"{preset} ({space.count} trials)" for preset, space in sweep.presets.items())
-        print(f"{name}: {sweep.about}\n  presets: {sizes}")
-    return EXIT_OK
 
 
 if __name__ == "__main__":

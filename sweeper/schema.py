@@ -18,6 +18,8 @@ _PYTHON = {arrow: python for python, arrow in _TYPES.items()}
 _TIME = pa.timestamp("us", tz="UTC")
 _FIXED = {
     "trial_id": pa.string(),
+    "preset": pa.string(),
+    "changes": pa.string(),
     "status": pa.string(),
     "error": pa.string(),
     "cohort": pa.string(),
@@ -30,6 +32,8 @@ _FIXED = {
     "started": _TIME,
     "ended": _TIME,
 }
+_ADDED = ("preset", "changes")
+"""Fixed columns that files of earlier versions lack; their rows have nulls there."""
 HISTORY = pa.schema(
     {"trial_id": pa.string(), "epoch": pa.int64(), "metric": pa.string(), "value": pa.float64()},
     metadata={"sweeper.format": FORMAT},
@@ -90,6 +94,8 @@ def columns_of(schema: pa.Schema) -> Columns:
         raise SchemaError(f"the format is {found!r} there and {FORMAT!r} here")
     for name, kind in _FIXED.items():
         if name not in schema.names:
+            if name in _ADDED:
+                continue
             raise SchemaError(f"column {name!r} is missing there")
         if schema.field(name).type != kind:
             raise SchemaError(f"column {name!r} is {schema.field(name).type} there and {kind} here")

@@ -42,7 +42,7 @@ class Table:
     """Metrics by rows and columns, the mean and the spread over all else (seeds), as a paper prints them."""
 
     name: str
-    """Its files are `tables/SWEEP/NAME.parquet` and `.md`."""
+    """Its files are `tables/SWEEP/PRESET/NAME.parquet` and `.md`."""
     rows: tuple[str, ...]
     """Hyperparameters that make a row, in the order of the trials."""
     metrics: tuple[Metric, ...]
@@ -75,7 +75,7 @@ class Trajectory:
     """Metrics over the epochs, a line for each value of `by`, the spread over all else shaded."""
 
     name: str
-    """Its files are `trajectories/SWEEP/NAME.parquet` and `.png`."""
+    """Its files are `trajectories/SWEEP/PRESET/NAME.parquet` and `.png`."""
     metrics: tuple[Metric, ...]
     """A panel each."""
     by: tuple[str, ...]
@@ -200,6 +200,20 @@ def find(name: str) -> Sweep:
             f"{defined}"
         )
     return sweep
+
+
+def listing() -> tuple[list[str], list[str]]:
+    """What there is: lines of each sweep that can be read with its presets, and a line of why another cannot."""
+    lines, errors = [], []
+    for name in names():
+        try:
+            sweep = find(name)
+        except SpecError as error:
+            errors.append(str(error))
+            continue
+        sizes = ", ".join(f"{preset} ({space.count} trials)" for preset, space in sweep.presets.items())
+        lines.append(f"{name}: {sweep.about}\n  presets: {sizes}")
+    return lines, errors
 
 
 def _reason(error: BaseException) -> str:

@@ -8,7 +8,6 @@ import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
@@ -151,14 +150,6 @@ class Store:
         self._index[sweep] = dict.fromkeys(rows["trial_id"].to_pylist(), (name,))
         return name
 
-    def set_aside(self, sweep: str) -> str | None:
-        """Move all that the store has of this sweep to `_replaced/TIME/`, which is returned; None if it has nothing."""
-        target = f"_replaced/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-        folders = [folder.format(_checked(sweep)) for folder in OWNED]
-        moved = [self.files.move(folder, f"{target}/{folder}") for folder in folders]
-        self._index.pop(sweep, None)
-        return target if any(moved) else None
-
     def _scan(self, sweep: str) -> tuple[dict[str, tuple[pa.Schema, pa.Table]], list[Columns]]:
         """Every file's schema with its trials and statuses, and the distinct sets of columns among them."""
         found = read_tables(self.files, _trials(sweep), ["trial_id", "status"])
@@ -188,17 +179,27 @@ def checkpoint_path(sweep: str, cohort: str) -> str:
     return f"{OWNED[2].format(_checked(sweep))}/{_checked(cohort)}.pt"
 
 
-def load(name: str | Sequence[str], store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:
-    """Every row of a sweep (or of several), one a trial, all columns of all its files, and the column `sweep`."""
+def load(
+    name: str | Sequence[str],
+    store: str | os.PathLike[str] | Files = "results",
+    preset: str | None = None,
+    changes: str | None = "",
+) -> pd.DataFrame:
+    """Every row of a sweep (or of several), one a trial, all columns of all its files, and the column `sweep`.
+
+    With a `preset` its rows alone, as it stands, with these `changes` (`"epochs=5"`) or any (None); StoreError if none.
+    """
     files = store if isinstance(store, Files) else Files(store)
     tables = []
     for sweep in [name] if isinstance(name, str) else name:
         rows = _merged([table for _, table in _there(files, "trials", sweep).values()])
         tables.append(rows.append_column("sweep", pa.array([sweep] * len(rows), pa.string())))
     try:
-        return pa.concat_tables(tables, promote_options="permissive").to_pandas()
+        rows = pa.concat_tables(tables, promote_options="permissive").to_pandas()
     except pa.ArrowException as error:
         raise StoreError(f"sweeps {', '.join(name)} do not fit into one table: {error}") from error
+    rows = rows if preset is None else _chosen(files, rows, "preset", preset)
+    return rows if preset is None or changes is None else _chosen(files, rows, "changes", changes)
 
 
 def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:
@@ -206,6 +207,14 @@ def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -
     files = store if isinstance(store, Files) else Files(store)
     tables = [table for _, table in _there(files, "history", name).values()]
     return one_per_record(pa.concat_tables(tables)).to_pandas()
+
+
+def _chosen(files: Files, rows: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
+    """The rows with this value; rows of earlier versions have none. StoreError where there are no such rows."""
+    if value not in (there := sorted(rows[column].dropna().unique())):
+        text = ", ".join(map(repr, there)) or "none"
+        raise StoreError(f"store {files.shown}: no rows with {column} {value!r}; there are: {text}")
+    return rows[rows[column] == value].reset_index(drop=True)
 
 
 def _checked(name: str) -> str:

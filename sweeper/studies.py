@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from sweeper import study_views
+from sweeper import changes, study_views
 from sweeper.command import Request
 from sweeper.course import Course, Recorded, result
 from sweeper.feed import Record
 from sweeper.files import Files
-from sweeper.grid import SpecError
+from sweeper.grid import SpecError, Value
 from sweeper.journal import Journal
 from sweeper.plan import SearchPlan
+from sweeper.prepare import prospects_of
 from sweeper.schema import Columns
 from sweeper.spec import Sweep
 from sweeper.store import Store
@@ -22,26 +22,33 @@ from sweeper.study_checks import check, corners
 from sweeper.trials import Trial, content_hash
 from sweeper.warm import Warm, kept, warm_from
 from sweeper.waves import Waves
-from trainables import config, preflight
+from trainables import config
 from trainables.config import TrialConfig
 from trainables.data.datasets import DataError
 from trainables.streams import stream_key
 
 JOURNAL = "studies/{}/journal.log"
-"""Where a sweep's studies are for optuna-dashboard."""
+"""Where the studies of a sweep's preset, or of a request that changes it, are for optuna-dashboard."""
 FACTS: Mapping[str, type] = {"study": str, "study_id": str, "number": int, "wave": int, "schedule": str}
 """Columns of a search's rows beside the hyperparameters."""
 
 
 def prepare(
-    request: Request, store: Store, name: str, preset: str, sweep: Sweep, space: Search | Searches
+    request: Request,
+    store: Store,
+    name: str,
+    preset: str,
+    sweep: Sweep,
+    own: Search | Searches,
+    space: Search | Searches,
 ) -> tuple[SearchPlan, Columns]:
-    """What is to run and the columns of its rows. SpecError or StoreError, one line, where it cannot run."""
+    """What is to run and the columns of its rows, the request having made `space` of the preset's `own`. SpecError or
+    StoreError, one line, where it cannot run."""
     studies = list(space.studies())
     ends = {study.name: corners(study) for study in studies}
     every = [one for found in ends.values() for one in found]
     try:
-        prospects = dict(zip(map(id, every), preflight.prospects(every, Path(request.data)), strict=True))
+        prospects = dict(zip(map(id, every), prospects_of(request, every), strict=True))
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     for study in studies:
@@ -55,13 +62,18 @@ def prepare(
 
     types = {key: kind for one in every for key, kind in config.keys(one.method).items()}
     metrics = tuple(dict.fromkeys(metric for one in prospects.values() for metric in one.metrics))
+
+    def facts(study: Study) -> Mapping[str, Value]:
+        return {"preset": preset, "changes": changes.of_study(request, own, study, config.defaults)}
+
     waves = Waves(
-        _courses(studies, ends, request, store, name),
+        _courses(studies, ends, request, store, name, facts),
         shape,
         lambda trial: stream_key(config.resolve(trial.config)),
         _population,
     )
-    return SearchPlan(name, preset, sweep, space, waves), Columns({**types, **FACTS}, metrics)
+    changed = changes.changes_of(request, preset, own, space, config.defaults)
+    return SearchPlan(name, preset, sweep, space, waves, changes=changed), Columns({**types, **FACTS}, metrics)
 
 
 def record(plan: SearchPlan, store: Store) -> None:
@@ -76,7 +88,7 @@ def journal(plan: SearchPlan, files: Files) -> Callable[[Course], None]:
     """Begins a new journal, and copies to it what a study has been told; nothing where the store is no folder."""
     if files.local is None:
         return lambda course: None
-    kept_in = Journal(files.local / JOURNAL.format(plan.name))
+    kept_in = Journal(files.local / JOURNAL.format(plan.views))
     kept_in.begin()
 
     def copy(course: Course) -> None:
@@ -86,15 +98,15 @@ def journal(plan: SearchPlan, files: Files) -> Callable[[Course], None]:
 
 
 def show(plan: SearchPlan, files: Files) -> str:
-    """The figures and tables of every study, into `studies/NAME/STUDY`; returns what to print."""
+    """The figures and tables of every study, into `studies/NAME/PRESET/STUDY`; returns what to print."""
     texts = []
-    copy = journal(plan, files) if files.read(JOURNAL.format(plan.name)) is None else None
+    copy = journal(plan, files) if files.read(JOURNAL.format(plan.views)) is None else None
     for course in plan.waves.courses:
         if copy:
             copy(course)
         name = course.study.name
-        title = f"{plan.name} ({plan.preset})" + (f", {name}" if len(plan.waves.courses) > 1 else "")
-        folder, objectives = f"studies/{plan.name}/{name}", course.study.search.objectives
+        title = f"{plan.name} ({plan.label})" + (f", {name}" if len(plan.waves.courses) > 1 else "")
+        folder, objectives = f"studies/{plan.views}/{name}", course.study.search.objectives
         texts.append(
             study_views.write(files, folder, title, course.engine.optuna_study, objectives, plan.sweep.contours)
         )
@@ -111,9 +123,14 @@ def all_diverged(plan: SearchPlan) -> list[str]:
 
 
 def _courses(
-    studies: Sequence[Study], ends: Mapping[str, Sequence[TrialConfig]], request: Request, store: Store, sweep: str
+    studies: Sequence[Study],
+    ends: Mapping[str, Sequence[TrialConfig]],
+    request: Request,
+    store: Store,
+    sweep: str,
+    facts: Callable[[Study], Mapping[str, Value]],
 ) -> list[Course]:
-    """The studies, rebuilt from their rows."""
+    """The studies, rebuilt from their rows; `facts`: what the rows of a study say beside its name."""
     rows, history = ([], []) if request.fresh else store.records(sweep)
     reports: dict[str, list[Record]] = {}
     for one in history:
@@ -132,8 +149,12 @@ def _courses(
             )
             for row in own
         }
-        courses.append(Course(study, identity, warm, recorded, lambda given: config.resolve(given).flat()))
+        courses.append(Course(study, identity, warm, recorded, _complete, facts(study)))
     return courses
+
+
+def _complete(given: Mapping[str, Value]) -> Mapping[str, Value]:
+    return config.resolve(given).flat()
 
 
 def _population(study: Study) -> Mapping[str, Any]:

@@ -49,13 +49,13 @@ def tabulate(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
     return found.assign(**{name: _typed(found[name], rows[name]) for name in keys})
 
 
-def write(files: Files, sweep: str, rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
-    """Write `tables/SWEEP/NAME.parquet` and `.md`; returns what `tabulate` does."""
+def write(files: Files, views: str, rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
+    """Write `tables/VIEWS/NAME.parquet` and `.md`; returns what `tabulate` does."""
     cells = tabulate(rows, table, preset)
     buffer = io.BytesIO()
     cells.to_parquet(buffer, index=False)
-    files.write(f"tables/{sweep}/{table.name}.parquet", buffer.getvalue())
-    files.write(f"tables/{sweep}/{table.name}.md", markdown(cells, table).encode())
+    files.write(f"tables/{views}/{table.name}.parquet", buffer.getvalue())
+    files.write(f"tables/{views}/{table.name}.md", markdown(cells, table).encode())
     return cells
 
 

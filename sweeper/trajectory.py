@@ -39,16 +39,16 @@ def average(history: pd.DataFrame, rows: pd.DataFrame, trajectory: Trajectory) -
 
 
 def write(
-    files: Files, sweep: str, history: pd.DataFrame, rows: pd.DataFrame, trajectory: Trajectory, *, about: str = ""
+    files: Files, views: str, history: pd.DataFrame, rows: pd.DataFrame, trajectory: Trajectory, *, about: str = ""
 ) -> pd.DataFrame:
-    """Write `trajectories/SWEEP/NAME.parquet` and `.png`; returns what `average` does. `about` is a line of the picture
+    """Write `trajectories/VIEWS/NAME.parquet` and `.png`; returns what `average` does. `about` is a line of the picture
     that says of what it is."""
     points = average(history, rows, trajectory)
     table, picture = io.BytesIO(), io.BytesIO()
     points.to_parquet(table, index=False)
     draw(points, trajectory, about).savefig(picture, format="png", dpi=160, bbox_inches="tight", pad_inches=0.25)
-    files.write(f"trajectories/{sweep}/{trajectory.name}.parquet", table.getvalue())
-    files.write(f"trajectories/{sweep}/{trajectory.name}.png", picture.getvalue())
+    files.write(f"trajectories/{views}/{trajectory.name}.parquet", table.getvalue())
+    files.write(f"trajectories/{views}/{trajectory.name}.png", picture.getvalue())
     return points
 
 

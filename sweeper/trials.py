@@ -22,13 +22,16 @@ class Trial:
     config: Mapping[str, Value]
     """Every hyperparameter with its value, defaults included."""
     facts: Mapping[str, Value] = field(default_factory=dict)
-    """What else its row says: the study that it is of, its number there and its wave."""
+    """What else its row says: its preset and its changes; of a search its study, its number there and its wave."""
 
 
 def enumerate_trials(
-    combinations: Iterable[Mapping[str, Value]], complete: Callable[[Mapping[str, Value]], Mapping[str, Value]]
+    combinations: Iterable[Mapping[str, Value]],
+    complete: Callable[[Mapping[str, Value]], Mapping[str, Value]],
+    facts: Callable[[Mapping[str, Value]], Mapping[str, Value]] = lambda config: {},
 ) -> tuple[Trial, ...]:
     """The trials of all combinations; `complete` adds the defaults and raises ValueError where a value is illegal.
+    `facts` says what else the row of a complete config has.
 
     SpecError for an illegal value, or where two combinations are one trial.
     """
@@ -38,7 +41,7 @@ def enumerate_trials(
             config = dict(complete(combination))
         except ValueError as error:
             raise SpecError(str(error)) from error
-        trial = Trial(content_hash(config), config)
+        trial = Trial(content_hash(config), config, facts(config))
         if trial.id in trials:
             raise SpecError(f"trials must differ, but {dict(combination)} is there twice")
         trials[trial.id] = trial

@@ -91,6 +91,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.cells": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
     "sweeper.colour_scale": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
+    "sweeper.replaced": Rule(may=("pyarrow", "sweeper.folder", *STORAGE[:4]), never=("ray", "torch", "trainables")),
     "sweeper.heatmap": Rule(
         may=(
             *("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.cells", "sweeper.colour_scale"),
@@ -143,7 +144,13 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.command": Rule(may=STUDY, never=PLANNING),
     "sweeper.version": Rule(never=PLANNING),
-    "sweeper.plan": Rule(may=(*PLAN, *STUDY, "sweeper.waves", *STORAGE[:2]), never=("torch", "ray", "trainables")),
+    "sweeper.changes": Rule(may=("sweeper.command", "sweeper.spec", *STUDY), never=PLANNING),
+    "sweeper.outline": Rule(
+        may=(*PLAN, *STUDY, "sweeper.changes", "sweeper.plan", *STORAGE[:2]), never=("torch", "ray", "trainables")
+    ),
+    "sweeper.plan": Rule(
+        may=(*PLAN, *STUDY, "sweeper.changes", "sweeper.waves", *STORAGE[:2]), never=("torch", "ray", "trainables")
+    ),
     "sweeper.prepare": Rule(
         may=(
             "sweeper",

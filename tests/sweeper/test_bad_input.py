@@ -101,10 +101,8 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
         ("--retries -1", "--retries must be a whole number of at least 0, but got -1"),
         ("--save-every soon", "--save-every must be a number, but got soon"),
         ("--json", "--json goes with --plan"),
-        (
-            "--describe vja",
-            "no method, data set or metric 'vja' (did you mean 'vje'?); there are: barlow_twins, byol, ",
-        ),
+        ("--restore x --fresh", "--restore runs nothing, so neither --fresh nor --plan goes with it"),
+        ("--restore ../trials", "store "),
         ("--epoch 3", "unrecognized arguments: --epoch 3; --help says what there is"),
         ("--address nowhere", "--address must be host:port, ray://host:port, auto or local, but got 'nowhere'"),
         ("--address host:port", "--address must be host:port, ray://host:port, auto or local, but got 'host:port'"),
@@ -139,6 +137,21 @@ def test_data_that_are_missing(bench: Bench) -> None:
     assert error.endswith(
         "put cifar-10-python.tar.gz there, from https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
     )
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize(
+    ("words", "law"),
+    [
+        ("--set normal_class=10", "normal_class must be one of 0..9 for cifar10, but got 10"),
+        ("--set batch_size=6000", "batch_size must not exceed the 5000 training images of cifar10 with normal_class=0"),
+        ("ood_detection --set outliers=digits", "outliers must have as many channels as the images of cifar10, 3, but"),
+        ("nu_ablation --axis dataset=stl10 --set knn=5001", "knn must not exceed the 5000 labelled training images of"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_data_are_looked_for(bench: Bench, words: str, law: str) -> None:
+    name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split()
+    assert bench.refuse(*more, "--data", "/nowhere", name=name, preset="paper").error.startswith(law)
 
 
 @pytest.mark.usefixtures("offline")

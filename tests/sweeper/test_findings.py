@@ -34,12 +34,25 @@ def rows() -> pd.DataFrame:
 
 def test_heatmaps_and_tables_are_in_the_store(tmp_path: Path, rows: pd.DataFrame) -> None:
     findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows)
-    names = {path.name for path in (tmp_path / "heatmaps/grid").iterdir()}
+    names = {path.name for path in (tmp_path / "heatmaps/grid/paper").iterdir()}
     figures = {f"{metric}.{kind}" for metric in ("auroc", "loss") for kind in ("parquet", "png")}
     assert names == figures | {"breakdown.parquet", "correlations.parquet"}
-    cells = pd.read_parquet(tmp_path / "heatmaps/grid/auroc.parquet")
+    cells = pd.read_parquet(tmp_path / "heatmaps/grid/paper/auroc.parquet")
     assert len(cells) == 4 and (cells["count"] == 3).all()
-    assert (tmp_path / "heatmaps/grid/auroc.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "heatmaps/grid/paper/auroc.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_views_of_presets_and_of_changed_requests_stand_side_by_side(tmp_path: Path, rows: pd.DataFrame) -> None:
+    files, both = Files(tmp_path), replace(SWEEP, tables=TABLES.tables, trajectories=TABLES.trajectories)
+    for place, views in enumerate((None, "grid/paper, epochs=5", "grid/digits")):
+        findings.write(files, "grid", both, "paper", rows.assign(trial_id="a", auroc=rows["auroc"] + place), views)
+    means = [
+        pd.read_parquet(tmp_path / f"heatmaps/grid/{folder}/auroc.parquet")["mean"].min()
+        for folder in ("paper", "paper, epochs=5", "digits")
+    ]
+    assert means == pytest.approx([means[0], means[0] + 1, means[0] + 2])
+    for kind in ("heatmaps", "tables", "trajectories"):
+        assert files.list(f"{kind}/grid") == ["digits", "paper", "paper, epochs=5"]
 
 
 def test_the_text_has_the_best_cell_by_class_and_the_correlation(tmp_path: Path, rows: pd.DataFrame) -> None:
@@ -50,7 +63,7 @@ def test_the_text_has_the_best_cell_by_class_and_the_correlation(tmp_path: Path,
         ["1.0", "3.0", str(c), f"0.8{5 + c}0"] for c in range(3)
     ]
     assert second.startswith("correlation over the cells of beta x nu") and "\N{MINUS SIGN}1.000" in second
-    table = pd.read_parquet(tmp_path / "heatmaps/grid/breakdown.parquet")
+    table = pd.read_parquet(tmp_path / "heatmaps/grid/paper/breakdown.parquet")
     assert table["normal_class"].tolist() == [0, 1, 2] and set(table["beta"]) == {1.0}
 
 
@@ -63,12 +76,12 @@ def test_a_sweep_without_tables_prints_none(tmp_path: Path, rows: pd.DataFrame) 
 def test_rows_without_a_single_value_are_no_reason_to_fall_over(tmp_path: Path, rows: pd.DataFrame) -> None:
     failed = rows.assign(auroc=None, loss=None)
     findings.write(Files(tmp_path), "grid", SWEEP, "paper", failed)
-    assert pd.read_parquet(tmp_path / "heatmaps/grid/auroc.parquet")["mean"].isna().all()
+    assert pd.read_parquet(tmp_path / "heatmaps/grid/paper/auroc.parquet")["mean"].isna().all()
 
 
 def test_one_cell_is_enough(tmp_path: Path, rows: pd.DataFrame) -> None:
     text = findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows.head(1))
-    assert "0.525" in text and (tmp_path / "heatmaps/grid/auroc.png").exists()
+    assert "0.525" in text and (tmp_path / "heatmaps/grid/paper/auroc.png").exists()
 
 
 @pytest.mark.parametrize(("seeds", "noun"), [(1, "classes"), (2, "trials")])
@@ -125,28 +138,28 @@ def test_a_sweep_may_have_tables_and_trajectories_alone(tmp_path: Path) -> None:
     files = {
         str(path.relative_to(tmp_path))
         for kind in ("tables", "trajectories")
-        for path in tmp_path.glob(f"{kind}/grid/*")
+        for path in tmp_path.glob(f"{kind}/grid/*/*")
     }
     assert files == {
-        *(f"tables/grid/{name}.{kind}" for name in ("probe", "posterior") for kind in ("parquet", "md")),
-        *(f"trajectories/grid/training.{kind}" for kind in ("parquet", "png")),
+        *(f"tables/grid/paper/{name}.{kind}" for name in ("probe", "posterior") for kind in ("parquet", "md")),
+        *(f"trajectories/grid/paper/training.{kind}" for kind in ("parquet", "png")),
     }
-    points = pd.read_parquet(tmp_path / "trajectories/grid/training.parquet")
+    points = pd.read_parquet(tmp_path / "trajectories/grid/paper/training.parquet")
     assert points["method"].tolist() == ["vje"] * 2 + ["simclr"] * 2 and (points["count"] == 1).all()
     assert not (tmp_path / "heatmaps").exists()
 
 
 def test_a_trajectory_without_any_history_is_drawn_empty(tmp_path: Path) -> None:
     findings.write(Files(tmp_path), "grid", TABLES, "paper", METHODS)
-    assert pd.read_parquet(tmp_path / "trajectories/grid/training.parquet").empty
+    assert pd.read_parquet(tmp_path / "trajectories/grid/paper/training.parquet").empty
 
 
 def test_heatmaps_come_before_tables_and_what_no_row_has_is_null(tmp_path: Path, rows: pd.DataFrame) -> None:
     both = replace(SWEEP, tables=(Table("all", ("beta", "width"), (Metric("auroc", "maximize"),)),))
     text = findings.write(Files(tmp_path), "grid", both, "paper", rows.drop(columns=["loss", "nu"]))
     assert [part.split()[0] for part in text.split("\n\n")[:3]] == ["auroc", "correlation", "all"]
-    assert pd.read_parquet(tmp_path / "heatmaps/grid/loss.parquet")["mean"].isna().all()
-    assert pd.read_parquet(tmp_path / "tables/grid/all.parquet")["width"].isna().all()
+    assert pd.read_parquet(tmp_path / "heatmaps/grid/paper/loss.parquet")["mean"].isna().all()
+    assert pd.read_parquet(tmp_path / "tables/grid/paper/all.parquet")["width"].isna().all()
 
 
 def test_rows_are_in_the_order_asked_for_as_far_as_there_are_any(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import cohorts, plan
+from sweeper import cohorts, outline
 from sweeper.cohorts import Cut
 from sweeper.files import Files
-from sweeper.plan import GridPlan, describe, record_cut, recorded_cut
+from sweeper.outline import describe
+from sweeper.plan import GridPlan, record_cut, recorded_cut
 from sweeper.spec import Grid, Heatmap, Metric, Sweep
 from sweeper.trials import Trial
 
@@ -60,11 +61,11 @@ def test_a_description_is_plain_and_says_what_would_run() -> None:
     assert json.loads(json.dumps(plain)) == plain
     expected = {"trials": 6, "finished": 2, "failed": 1, "to run": 3, "groups": 2, "cohorts": 4, "cohorts_to_run": 3}
     assert plain | expected == plain and plain["cohort_sizes"] == [1, 2]
-    text = plan.text(plain)
+    text = outline.text(plain)
     assert "6: 2 finished, 0 diverged, 1 failed, 3 to run" in text and "4 of 1 or 2 trials, 3 to run" in text
 
 
 def test_a_plan_that_is_not_yet_cut_says_so() -> None:
     plain = describe(make(), None, "one core")
     assert plain["cohorts"] is None and plain["cohort_sizes"] is None
-    assert "cut by measurement when the run begins" in plan.text(plain)
+    assert "cut by measurement when the run begins" in outline.text(plain)

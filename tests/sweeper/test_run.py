@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -16,12 +17,13 @@ from sweeper.files import Files, StoreError
 from sweeper.plan import GridPlan
 from sweeper.prepare import prepare
 from sweeper.stopping import Stopping
-from sweeper.store import Store, load_history
+from sweeper.store import Store, load, load_history
 from tests.sweeper.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors, sweeps
 
 GRID = ["--axis", "beta=0.5,1", "--axis", "nu=0.5,inf", "--axis", "normal_class=0,1", "--set", "epochs=4"]
 GRID += ["--set", "report_every=2"]
 """8 trials."""
+VIEWS = "heatmaps/anomaly_grid/digits, beta=0.5,1 epochs=4 normal_class=0,1 nu=0.5,inf report_every=2"
 SMALL = ["--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0", "--set", "epochs=2", "--cohort", "1"]
 """2 trials in 2 cohorts."""
 
@@ -100,14 +102,18 @@ def test_a_sweep_ends_with_rows_history_and_figures(finished: tuple[Path, Outcom
         **{"auroc_joint": "float64", "seconds": "float64"},
     }
     assert set(found["small_stem"]) == {True} and set(found["method"]) == {"vje"}
+    assert set(found["preset"]) == {"digits"} and found["nu"].eq(float("inf")).any()
+    short = "epochs=4 report_every=2"
+    assert found["changes"].eq(np.where(found["nu"] == 0.5, short, "epochs=4 nu=inf report_every=2")).all()
+    assert len(load("anomaly_grid", store, preset="digits", changes=short)) == 4
     assert found["auroc_joint"].between(0, 1).all() and found["loss"].notna().all()
     history = load_history("anomaly_grid", store)
     assert set(history["epoch"]) == {2, 4} and set(history["trial_id"]) == set(found.index)
     last = history[(history["epoch"] == 4) & (history["metric"] == "auroc_joint")].set_index("trial_id")["value"]
     pd.testing.assert_series_equal(last.sort_index(), found["auroc_joint"], check_names=False, check_exact=True)
     for metric in ("auroc_joint", "auroc_dir", "auroc_rad", "auroc_variance", "auroc_entropy"):
-        assert (store / f"heatmaps/anomaly_grid/{metric}.png").read_bytes().startswith(b"\x89PNG")
-        assert len(pd.read_parquet(store / f"heatmaps/anomaly_grid/{metric}.parquet")) == 4
+        assert (store / VIEWS / f"{metric}.png").read_bytes().startswith(b"\x89PNG")
+        assert len(pd.read_parquet(store / VIEWS / f"{metric}.parquet")) == 4
     assert not list(store.glob("checkpoints/*/*")) and "8 finished of 8 trials" in outcome.out
 
 
@@ -142,17 +148,32 @@ def test_a_trial_that_cannot_train_takes_no_other_with_it(start: Sweeps, tmp_pat
 
 
 @pytest.mark.slow
-def test_fresh_sets_the_old_rows_aside_and_gives_the_same_again(start: Sweeps, tmp_path: Path) -> None:
+def test_fresh_sets_aside_what_it_trains_again_and_restore_brings_it_back(start: Sweeps, tmp_path: Path) -> None:
     sweep = start.start(tmp_path, *SMALL)
     assert sweep.outcome().status == 0 and survivors(sweep) == []
     before = rows(tmp_path)
-    outcome = start.run(tmp_path, *SMALL, "--fresh", "--gpu-fraction", "0.5")
-    assert outcome.status == 0 and "2 of 2 trials to run" in outcome.out, outcome
-    assert "4 at a time" in outcome.out or "2 cohorts, 4" in outcome.out, outcome
-    assert_same_results(rows(tmp_path), before)
-    assert (rows(tmp_path)["ended"] > before["ended"].max()).all()
+    narrowed = [word.replace("beta=0.5,1", "beta=0.5") for word in SMALL]
+    outcome = start.run(tmp_path, *narrowed, "--fresh", "--gpu-fraction", "0.5")
+    assert outcome.status == 0 and "1 of 1 trials to run" in outcome.out and "4 at a time" in outcome.out, outcome
+    assert "set aside: 1 rows, from 2 files of rows and history, in " in outcome.out, outcome
+    after = rows(tmp_path)
+    assert_same_results(after, before)
+    again = before["beta"] == 0.5
+    assert (after.loc[again, "ended"] > before["ended"].max()).all() and after[~again].equals(before[~again])
     (aside,) = (tmp_path / "_replaced").iterdir()
-    assert_same_results(rows(aside), before)
+    pd.testing.assert_frame_equal(rows(aside), before[again])
+    assert run.main(["anomaly_grid", "--store", str(tmp_path), "--restore", aside.name]) == 0
+    pd.testing.assert_frame_equal(rows(tmp_path), before)
+
+
+def test_a_fresh_plan_says_what_would_be_set_aside(
+    finished: tuple[Path, Outcome], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word.replace("normal_class=0,1", "normal_class=0,2") for word in GRID]
+    found = plan(finished[0], [*words, "--fresh"], capsys)
+    rows_aside = found["set_aside"]
+    assert isinstance(rows_aside, dict) and (found["to run"], rows_aside["rows"]) == (8, 4)
+    assert len(rows(finished[0])) == 8 and not (finished[0] / "_replaced").exists()
 
 
 def test_a_store_that_is_gone_for_good_is_an_error_in_one_line_and_how_to_go_on(
@@ -165,7 +186,7 @@ def test_a_store_that_is_gone_for_good_is_an_error_in_one_line_and_how_to_go_on(
     made, columns = prepare(request, Store(tmp_path))
     monkeypatch.setattr(run, "_train", gone)
     monkeypatch.setattr(Files, "list", gone)
-    assert run._run(request, made, Store(tmp_path), columns, Stopping()) == EXIT_FAILED
+    assert run._run(request, made, Store(tmp_path), columns, Stopping(), str) == EXIT_FAILED
     out, error = capsys.readouterr()
     assert error == "error: store gone: cannot write 'x'\n"
     assert out == f"stopped: what is in {tmp_path} cannot be read now; the same command continues\n"

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 NAME = "vje_search"
 SMALL = ["--trials", "24", "--wave", "8", "--set", "epochs=40"]
 """Three waves, in cohorts of one width each, pruned at 10 and 20 epochs."""
+FOLDER = "digits, epochs=40 wave=8"
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,7 @@ def test_every_trial_has_a_row_with_its_study_number_and_wave(undisturbed: Path)
     assert list(found["number"]) == list(range(24)) and list(found["wave"]) == [0] * 8 + [1] * 8 + [2] * 8
     assert set(found["study"]) == {"all"} and found["study_id"].nunique() == 1 and found["schedule"].isna().all()
     assert set(found["status"]) == {"finished", "pruned"}
+    assert set(found["preset"]) == {"digits"} and set(found["changes"]) == {"epochs=40 wave=8"}
 
 
 def test_who_was_pruned_was_beaten_at_that_rung_by_those_who_went_on(undisturbed: Path) -> None:
@@ -103,7 +105,7 @@ def test_what_fails_for_good_never_stalls_a_search_and_is_tried_again(
 
 
 def test_optuna_reads_the_studys_journal(undisturbed: Path) -> None:
-    storage = JournalStorage(JournalFileBackend(str(undisturbed / f"studies/{NAME}/journal.log")))
+    storage = JournalStorage(JournalFileBackend(str(undisturbed / f"studies/{NAME}/{FOLDER}/journal.log")))
     study = optuna.load_study(study_name="all", storage=storage)
     states = {"finished": "COMPLETE", "pruned": "PRUNED"}
     found = results(undisturbed)
@@ -113,7 +115,7 @@ def test_optuna_reads_the_studys_journal(undisturbed: Path) -> None:
 
 
 def test_the_study_is_shown_beside_its_data(undisturbed: Path) -> None:
-    folder = undisturbed / f"studies/{NAME}/all"
+    folder = undisturbed / f"studies/{NAME}/{FOLDER}/all"
     there = {path.name for path in folder.iterdir()}
     assert {"trials.parquet", "front.parquet", "importance.parquet", "history.png", "parallel.png"} <= there
     best = pd.read_parquet(folder / "front.parquet")

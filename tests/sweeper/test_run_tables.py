@@ -42,15 +42,17 @@ def test_every_method_in_one_sweep(run: Sweeps, tmp_path: Path) -> None:
     assert (frame["epochs_run"] == np.where(untrained, 0, 2)).all() and frame["loss"].isna().eq(untrained).all()
     assert frame[["knn_z", "knn_weighted_z", "probe_z", "probe_top5_z"]].notna().all(axis=None)
     assert frame["probe_mu"].notna().eq(frame["method"] == "vje").all()
-    table = pd.read_parquet(tmp_path / "tables/ssl_cifar10/accuracy.parquet")
+    (views,) = Store(tmp_path).files.list("tables/ssl_cifar10")
+    assert views == "digits, epochs=2 probe_epochs=2 report_every=1 seed=0,1"
+    table = pd.read_parquet(tmp_path / f"tables/ssl_cifar10/{views}/accuracy.parquet")
     for cell in table[table["metric"] == "probe_z"].to_dict("records"):
         width = frame["projector_width"]
         here = (width == cell["projector_width"]) | (width.isna() & pd.isna(cell["projector_width"]))
         trials = frame[(frame["method"] == cell["method"]) & here]
         assert len(trials) == cell["count"] == 2 and cell["mean"] == pytest.approx(trials["probe_z"].mean())
-    assert (tmp_path / "tables/ssl_cifar10/accuracy.md").read_text().count("\n| ") == 2 + 10
-    points = pd.read_parquet(tmp_path / "trajectories/ssl_cifar10/knn.parquet")
-    assert set(points["epoch"]) == {0, 1, 2} and (tmp_path / "trajectories/ssl_cifar10/knn.png").exists()
+    assert (tmp_path / f"tables/ssl_cifar10/{views}/accuracy.md").read_text().count("\n| ") == 2 + 10
+    points = pd.read_parquet(tmp_path / f"trajectories/ssl_cifar10/{views}/knn.parquet")
+    assert set(points["epoch"]) == {0, 1, 2} and (tmp_path / f"trajectories/ssl_cifar10/{views}/knn.png").exists()
 
 
 def test_a_group_of_workers_on_files(run: Sweeps, tmp_path: Path) -> None:
@@ -71,7 +73,8 @@ def test_a_group_of_workers_on_files(run: Sweeps, tmp_path: Path) -> None:
     reports = train([resolve(trial.config)], tmp_path / "data")
     assert losses == pytest.approx([one.members[0].metrics["loss"] for one in reports], rel=1e-4)
     assert len(losses) == EPOCHS / 2
-    table = pd.read_parquet(store / "tables/imagenet_linear/accuracy.parquet")
+    (file,) = store.glob("tables/imagenet_linear/*/accuracy.parquet")
+    table = pd.read_parquet(file)
     assert table["published"].notna().sum() == 7 and table["mean"].notna().sum() == 1
 
 

@@ -171,6 +171,39 @@ def test_load_unites_files_of_unlike_columns_and_sweeps(store):
         load("nope", store.files)
 
 
+def test_load_selects_a_preset_and_what_was_changed_in_it(store):
+    made = {"a": ("digits", ""), "b": ("digits", "epochs=5"), "c": ("paper", "")}
+    rows = [row(trial, preset=preset, changes=changes) for trial, (preset, changes) in made.items()]
+    store.write("grid", "c0", rows, COLUMNS)
+
+    def loaded(**chosen: str | None) -> list[str]:
+        return load("grid", store.files, **chosen)["trial_id"].tolist()
+
+    assert loaded() == ["a", "b", "c"] and loaded(preset="digits", changes=None) == ["a", "b"]
+    assert loaded(preset="digits") == ["a"] and loaded(preset="digits", changes="epochs=5") == ["b"]
+    with pytest.raises(StoreError, match=r"no rows with preset 'digit'; there are: 'digits', 'paper'$"):
+        loaded(preset="digit")
+    with pytest.raises(StoreError, match=r"no rows with changes 'epochs=6'; there are: '', 'epochs=5'$"):
+        loaded(preset="digits", changes="epochs=6")
+    frame = pd.read_parquet(folder(store))
+    assert frame[(frame.preset == "digits") & (frame.changes == "")]["trial_id"].tolist() == ["a"]
+
+
+def test_rows_of_earlier_versions_have_no_preset_and_their_sweep_is_continued(store):
+    old = table_of([row("a"), row("b", "failed")], COLUMNS).drop_columns(["preset", "changes"])
+    store.files.write("trials/sweep=grid/c0.parquet", to_bytes(old))
+    assert store.statuses("grid") == {"a": "finished", "b": "failed"}
+    assert load("grid", store.files)["preset"].isna().all()
+    with pytest.raises(StoreError, match=r"no rows with preset 'digits'; there are: none$"):
+        load("grid", store.files, preset="digits")
+    again = Store(store.files)
+    assert again.prepare("grid", COLUMNS) == COLUMNS
+    again.write("grid", "c0", [row("b", preset="digits", changes="")], COLUMNS)
+    frame = pd.read_parquet(folder(store)).set_index("trial_id")
+    assert frame["preset"].isna().tolist() == [True, False] and set(frame["status"]) == {"finished"}
+    assert load("grid", store.files, preset="digits")["trial_id"].tolist() == ["b"]
+
+
 def test_load_takes_one_row_a_trial_results_first_then_the_latest(store):
     late = datetime(2026, 2, 1, tzinfo=UTC)
     for name, rows in {
@@ -225,20 +258,6 @@ def test_history_overlays_by_trial_metric_and_epoch(store):
     )
     history = load_history("grid", store.files)
     assert history["epoch"].tolist() == [1, 2, 10] and history["value"].tolist() == [0.1, 0.2, 0.3]
-
-
-def test_set_aside_loses_nothing_and_is_not_read(store):
-    store.write("grid", "c0", [row("a")], COLUMNS)
-    store.write_history("grid", "c0", [("a", 1, "auroc", 0.1)])
-    shown = ["heatmaps/grid/auroc.png", "tables/grid/probe.md", "trajectories/grid/probe.png"]
-    for path in shown:
-        store.files.write(path, b"png")
-    target = store.set_aside("grid")
-    assert store.statuses("grid") == {} and not any(store.files.read(path) for path in shown)
-    assert [store.files.read(f"{target}/{path}") for path in shown] == [b"png"] * 3
-    assert len(pq.read_table(store.files.local / target / "trials/sweep=grid/c0.parquet")) == 1
-    store.write("grid", "c1", [row("a")], COLUMNS)
-    assert len(load("grid", store.files)) == 1 and store.set_aside("none") is None
 
 
 def test_conform_puts_columns_in_order():

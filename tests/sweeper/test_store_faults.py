@@ -14,6 +14,7 @@ from pyarrow import fs
 
 from sweeper.files import Files, StoreError
 from sweeper.patience import LONG, Patience
+from sweeper.replaced import Chosen, restore, set_aside
 from sweeper.store import Store, load
 from tests.sweeper.test_store import COLUMNS, row
 
@@ -101,8 +102,13 @@ def test_s3(s3):
     assert len(pd.read_parquet(f"{key}/trials/sweep=grid?{query}")) == 2
     store.compact("grid")
     assert len(store.files.list("trials/sweep=grid")) == 1
-    target = store.set_aside("grid")
-    assert store.files.list(f"{target}/trials/sweep=grid") and store.statuses("grid") == {}
+    store.files.write("heatmaps/grid/digits, epochs=5/a.png", b"png")
+    moved = set_aside(store.files, "grid", Chosen(["a"], paths=["heatmaps/grid/digits, epochs=5"]), COLUMNS)
+    assert moved and moved.rows == 1 and store.statuses("grid") == {"b": "finished"}
+    assert not store.files.list("heatmaps/grid")
+    restore(store.files, "grid", moved.folder.split("/")[1])
+    assert set(store.statuses("grid")) == {"a", "b"} and load("grid", uri)["nu"].tolist() == [3.0, math.inf]
+    assert store.files.read("heatmaps/grid/digits, epochs=5/a.png") == b"png"
     with pytest.raises(StoreError, match=r"store s3://bucket2/store: cannot write") as caught:
         Files(uri.replace("bucket1", "bucket2"), LONG).check_writable()
     assert "SECRET" not in str(caught.value) and "\n" not in str(caught.value)

@@ -1,0 +1,109 @@
+"""What a request changes in its preset: by trial for rows, by request for the folder of its views."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from sweeper import changes
+from sweeper.changes import Change, Changes, written
+from sweeper.command import parse
+from sweeper.plan import Plan
+from sweeper.prepare import prepare
+from sweeper.spec import Grid, Grids, Value
+from sweeper.store import Store
+
+SMALL = "--axis beta=1 --axis nu=1 --axis normal_class=0"
+
+
+def plan(tmp_path: Path, words: str) -> Plan:
+    """Of `NAME PRESET WORDS`; no data are read."""
+    name, preset, *more = words.split()
+    request = parse([name, "--preset", preset, *more, "--store", str(tmp_path), "--data", "/nowhere", "--plan"])
+    return prepare(request, Store(tmp_path))[0]
+
+
+def by_trial(tmp_path: Path, words: str) -> dict[str, object]:
+    """trial_id -> changes."""
+    return {trial.id: trial.facts["changes"] for trial in plan(tmp_path, words).trials}
+
+
+@pytest.mark.parametrize(
+    ("words", "trials", "label"),
+    [
+        ("anomaly_grid digits", {""}, "digits"),
+        ("anomaly_grid digits --set epochs=50 --set momentum=0.9", {""}, "digits"),
+        ("anomaly_grid digits --axis nu=20,10,5,3,2,1,0.5,0.25", {""}, "digits"),
+        ("anomaly_grid digits --axis normal_class=0", {""}, "digits, normal_class=0"),
+        ("anomaly_grid digits --set epochs=5", {"epochs=5"}, "digits, epochs=5"),
+        (f"anomaly_grid digits {SMALL} --axis seed=0,1", {"", "seed=1"}, None),
+        ("anomaly_grid digits --set epochs=5 --set seed=1", {"epochs=5 seed=1"}, "digits, epochs=5 seed=1"),
+        ("anomaly_grid digits --axis nu=0.5,inf", {"", "nu=inf"}, "digits, nu=0.5,inf"),
+        ("anomaly_grid digits --set small_stem=false", {"small_stem=false"}, "digits, small_stem=false"),
+        ("ssl_cifar10 digits --axis method=byol,simclr", {""}, "digits, method=byol,simclr"),
+        ("ssl_cifar10 digits --set epochs=5", {"epochs=5", ""}, "digits, epochs=5"),
+        ("ssl_cifar10 digits --set method=simclr --set tau=0.5", {""}, "digits, method=simclr"),
+        ("ssl_cifar10 digits --axis tau=0.5,0.7", {"", "tau=0.5", "tau=0.7"}, "digits, tau=0.5,0.7"),
+        ("nu_ablation paper --axis dataset=stl10 --axis seed=0,5", {"", "seed=5"}, "paper, dataset=stl10 seed=0,5"),
+        ("vje_search digits", {""}, "digits"),
+        ("vje_search digits --trials 128", {""}, "digits"),
+        ("vje_search digits --set lr=0.01", {"lr=0.01"}, "digits, lr=0.01"),
+        ("vje_search digits --axis normal_class=0,1", {"", "normal_class=0"}, "digits, normal_class=0,1"),
+        ("vje_search digits --set width=64 --sampler gp", {"sampler=gp width=64"}, "digits, sampler=gp width=64"),
+        ("vje_search digits --sampler tpe --pruner halving --wave 32", {""}, "digits"),
+        ("vje_search digits --pruner none", {"pruner=none"}, "digits, pruner=none"),
+        ("ssl_search digits --set method=byol --set epochs=12", {"epochs=12"}, "digits, epochs=12 method=byol"),
+    ],
+)
+def test_what_a_request_changes(tmp_path: Path, words: str, trials: set[str], label: str | None) -> None:
+    found = plan(tmp_path, words)
+    assert {trial.facts["changes"] for trial in found.trials} == trials
+    assert {trial.facts["preset"] for trial in found.trials} == {words.split()[1]}
+    assert label is None or found.label == label
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "others"),
+    [
+        (
+            "anomaly_grid digits --set epochs=5 --axis seed=0,1",
+            "anomaly_grid digits --axis normal_class=0,3 --axis epochs=5,50 --set seed=1 --set lr=0.002",
+        ),
+        ("ssl_cifar10 digits --set epochs=5", "ssl_cifar10 digits --axis method=vje,random --axis epochs=5,80"),
+        ("vje_search digits", "vje_search digits --axis normal_class=0,1"),
+    ],
+)
+def test_a_trial_has_the_same_changes_whichever_request_trains_it(tmp_path: Path, words: str, others: str) -> None:
+    first, second = by_trial(tmp_path, words), by_trial(tmp_path, others)
+    shared = first.keys() & second.keys()
+    assert shared and {trial: first[trial] for trial in shared} == {trial: second[trial] for trial in shared}
+
+
+def test_of_several_grids_the_nearest_counts() -> None:
+    """The second grid has the trial as it stands, although the first has its method, too."""
+    own = Grids((Grid({"method": "a", "k": 0, "epochs": 5}, {}), Grid({"method": "a", "k": 1, "epochs": 7}, {})))
+    defaults: Mapping[str, Value] = {"method": "a", "k": 0, "epochs": 3, "seed": 0}
+    changed = changes.of_grid(parse(["x", "--set", "seed=0"]), own, lambda method: defaults)
+    assert changed({"method": "a", "k": 1, "epochs": 7, "seed": 0}) == ""
+    assert changed({"method": "a", "k": 1, "epochs": 5, "seed": 0}) == "k=1"
+    assert changed({"method": "a", "k": 0, "epochs": 6, "seed": 2}) == "epochs=6 seed=2"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(3.0, "3"), (0.5, "0.5"), (float("inf"), "inf"), (5e-6, "5e-06"), (None, "none"), (True, "true")],
+)
+def test_values_are_written_as_the_command_line_takes_them(value: Value, text: str) -> None:
+    assert written(value) == text
+
+
+def test_a_folder_is_a_name_that_every_file_system_takes() -> None:
+    plain = Changes("digits", {"epochs": Change((5,), (50,))})
+    assert plain.folder == plain.label == "digits, epochs=5"
+    odd = [Changes("digits", {"terms": Change((text,), ())}).folder for text in ("a/b:c*", "a\\b:c*")]
+    assert all("/" not in name and ":" not in name and "*" not in name for name in odd) and odd[0] != odd[1]
+    many = [Changes("digits", {"seed": Change(tuple(range(count)), (0,))}).folder for count in (200, 201)]
+    assert many[0] != many[1] and all(len(name) < 140 for name in many)

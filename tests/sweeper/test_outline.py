@@ -1,0 +1,54 @@
+"""Plans in plain values and in words: what varies, what is fixed, what the request changed."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+from sweeper.changes import Change, Changes
+from sweeper.outline import distribution, distribution_text, lines, outline
+from sweeper.spec import Grid, Grids
+
+
+def strict(plain: object) -> Any:
+    """Through JSON as every reader takes it: without NaN or Infinity."""
+    return json.loads(json.dumps(plain, allow_nan=False))
+
+
+def test_a_grid_has_its_axes_what_is_fixed_and_what_was_changed() -> None:
+    grid = Grid({"method": "vje", "epochs": 5}, {"nu": (0.5, math.inf), "seed": (0, 1)})
+    found = strict(outline(grid, Changes("digits", {"epochs": Change((5,), (50,)), "lr": Change((0.1,), ())})))
+    assert found["axes"] == {"nu": [0.5, "inf"], "seed": [0, 1]} and found["fixed"] == {"method": "vje", "epochs": 5}
+    assert found["changed"]["epochs"] == {"values": [5], "preset": [50]} and found["parts"] == []
+    assert [line.split(maxsplit=1) for line in lines(found)] == [
+        ["axes", "nu: 0.5, inf"], ["seed:", "0, 1"], ["fixed", "method=vje epochs=5"],
+        ["changed", "epochs: 5 (preset: 50)"], ["lr:", "0.1"],
+    ]  # fmt: skip
+
+
+def test_several_grids_have_what_they_share_and_what_is_their_own() -> None:
+    grids = Grids(
+        (Grid({"method": "a", "lr": 0.1}, {"seed": (0, 1)}), Grid({"method": "b", "lr": 0.1}, {"seed": (0,)}))
+    )
+    found = strict(outline(grids, Changes("paper", {})))
+    assert found["fixed"] == {"lr": 0.1} and found["axes"] == {} and found["changed"] == {}
+    assert found["parts"] == [
+        {"fixed": {"method": "a"}, "axes": {"seed": [0, 1]}, "trials": 2},
+        {"fixed": {"method": "b"}, "axes": {"seed": [0]}, "trials": 1},
+    ]
+    assert lines(found)[-2].split() == ["each", "of", "method=a", "seed=0,1"]
+
+
+def test_distributions_are_objects_and_read_as_ranges() -> None:
+    made = [
+        FloatDistribution(0.03, 3, log=True), FloatDistribution(0, 1, step=0.25), IntDistribution(8, 64, log=True),
+        CategoricalDistribution((32, None, math.inf)),
+    ]  # fmt: skip
+    found = strict([distribution(one) for one in made])
+    assert found[0] == {"name": "FloatDistribution", "low": 0.03, "high": 3.0, "log": True, "step": None}
+    assert found[3] == {"name": "CategoricalDistribution", "choices": [32, None, "inf"]}
+    expected = ["0.03 to 3, log", "0 to 1, in steps of 0.25", "8 to 64, log", "one of 32, none, inf"]
+    assert list(map(distribution_text, found)) == expected

@@ -1,0 +1,77 @@
+"""Planning needs no data: every preset is planned where there is none, and where none can be fetched."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any, Never
+from urllib.error import URLError
+
+import pytest
+
+from sweeper import run, spec
+
+PRESETS = [(name, preset) for name in spec.names() for preset in spec.find(name).presets]
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> Never:
+        raise URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+
+
+def planned(folder: Path, capsys: pytest.CaptureFixture[str], name: str, preset: str, *words: str) -> Any:
+    """What `--plan --json` says, as every reader of JSON takes it; nothing is written, not even for the data."""
+
+    def refuse(constant: str) -> Never:
+        raise ValueError(f"{constant} is no JSON")
+
+    places = ["--store", str(folder / "store"), "--data", str(folder / "data")]
+    assert run.main([name, "--preset", preset, *places, "--plan", "--json", *words]) == 0
+    assert list(folder.iterdir()) == []
+    return json.loads(capsys.readouterr().out, parse_constant=refuse)
+
+
+@pytest.mark.parametrize(("name", "preset"), PRESETS)
+def test_every_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, preset: str) -> None:
+    found = planned(tmp_path, capsys, name, preset)
+    assert found["trials"] == found["to run"] == spec.find(name).presets[preset].count
+    assert found["changed"] == {} and (found["fixed"] or found["parts"])
+    for study in found.get("studies", {}).values():
+        assert study["space"] and all(one["name"].endswith("Distribution") for one in study["space"].values())
+    if "steps" in found:
+        assert (found["steps"], found["unsized"]) == (None, ["imagenet"]) or (found["steps"] and not found["unsized"])
+
+
+def test_steps_are_known_from_what_is_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """5,000 images a class of CIFAR-10 in batches of 64; 50,000 in batches of 256, and none for what is untrained."""
+    assert planned(tmp_path, capsys, "anomaly_grid", "paper")["steps"] == [800 * (5000 // 64)]
+    assert planned(tmp_path, capsys, "ssl_cifar10", "paper")["steps"] == [0, 800 * (50_000 // 256)]
+
+
+def test_what_is_asked_for_stands_beside_what_the_preset_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = planned(tmp_path, capsys, "nu_ablation", "digits", "--set", "epochs=5", "--axis", "nu=1,inf")
+    assert found["changed"] == {
+        "epochs": {"values": [5], "preset": [80]},
+        "nu": {"values": [1.0, "inf"], "preset": [1.0, 3.0, 7.0, 20.0, 50.0, "inf"]},
+    }
+    assert found["axes"] == {"nu": [1.0, "inf"], "seed": [0, 1, 2]} and found["fixed"]["epochs"] == 5
+
+
+def test_a_plan_for_people_says_what_varies_and_what_is_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ["--store", str(tmp_path / "store"), "--data", str(tmp_path / "data"), "--plan"]
+    assert run.main(["imagenet_linear", *places, "--set", "lr=0.1"]) == 0
+    text = capsys.readouterr().out
+    for line in (
+        "  axes       seed: 0, 1, 2",
+        "  changed    lr: 0.1 (preset: 0.05)",
+        "  steps      unknown without the images of imagenet",
+    ):
+        assert line in text.splitlines()

@@ -1,0 +1,183 @@
+"""Rows that are trained again are set aside by trial, come back, and are lost by no crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from sweeper import replaced
+from sweeper.files import Files, StoreError
+from sweeper.replaced import Chosen, fresh_checkpoints, restore, set_aside, survey
+from sweeper.schema import Columns
+from sweeper.store import Store, checkpoint_path, load, load_history
+
+COLUMNS = Columns({"nu": float, "study_id": str}, ("auroc",))
+
+
+def row(trial: str, study: str | None = None, auroc: float = 0.5) -> dict[str, object]:
+    return {"trial_id": trial, "status": "finished", "nu": 1.0, "study_id": study, "auroc": auroc}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Trials a to d: a and b share a file with c, as folding leaves it, and d has one of its own."""
+    made = Store(tmp_path)
+    made.prepare("grid", COLUMNS)
+    made.write("grid", "segment-0", [row("a", "s0"), row("b", "s1"), row("c", "s1")], COLUMNS)
+    made.write("grid", "c1", [row("d", "s0")], COLUMNS)
+    made.write_history("grid", "segment-0", [(trial, 1, "auroc", 0.1) for trial in "abc"])
+    made.write_history("grid", "c1", [("d", 1, "auroc", 0.2)])
+    return made
+
+
+def trials(store: Store) -> list[str]:
+    return load("grid", store.files)["trial_id"].tolist()
+
+
+def reported(store: Store) -> list[str]:
+    return load_history("grid", store.files)["trial_id"].tolist()
+
+
+def copies(store: Store, kind: str = "trials") -> list[str]:
+    """Trials that are in some file, among what was set aside, too."""
+    folder = store.files.local
+    assert folder is not None
+    found = [pd.read_parquet(path)["trial_id"] for path in folder.glob(f"**/{kind}/sweep=grid/*.parquet")]
+    return sorted(set(pd.concat(found)))
+
+
+def test_others_rows_and_history_stay(store: Store) -> None:
+    expected = survey(store.files, "grid", Chosen(["a", "d", "new"]), COLUMNS)
+    assert trials(store) == list("abcd")
+    moved = set_aside(store.files, "grid", Chosen(["a", "d", "new"]), COLUMNS)
+    assert moved and (moved.rows, moved.files) == (expected.rows, expected.files) == (2, 4)
+    assert moved.text == "2 rows, from 4 files of rows and history"
+    assert trials(store) == reported(store) == ["b", "c"]
+    aside = Store(f"{store.files.uri}/{moved.folder}")
+    assert trials(aside) == reported(aside) == ["a", "d"]
+    assert set_aside(store.files, "grid", Chosen(["a"]), COLUMNS) is None
+    assert set_aside(store.files, "none", Chosen(["a"]), COLUMNS) is None
+
+
+def test_all_trials_of_a_study_are_meant(store: Store) -> None:
+    moved = set_aside(store.files, "grid", Chosen([], studies=["s1"]), COLUMNS)
+    assert moved and moved.rows == 2 and trials(store) == reported(store) == ["a", "d"]
+
+
+def test_a_run_after_it_writes_and_is_read_as_ever(store: Store) -> None:
+    set_aside(store.files, "grid", Chosen(["a"]), COLUMNS)
+    again = Store(store.files)
+    again.prepare("grid", COLUMNS)
+    again.write("grid", "segment-0", [row("a", auroc=0.9)], COLUMNS)
+    assert trials(store) == list("abcd") and load("grid", store.files)["auroc"].tolist() == [0.9, 0.5, 0.5, 0.5]
+
+
+def test_what_was_set_aside_comes_back_and_what_replaced_it_is_set_aside(store: Store) -> None:
+    paths = ["cuts/sweep=grid/p0.json", "heatmaps/grid/digits"]
+    store.files.write(paths[0], b"cut")
+    store.files.write(f"{paths[1]}/auroc.png", b"old")
+    store.files.write("cuts/sweep=grid/halved/h0", b"")
+    moved = set_aside(store.files, "grid", Chosen(["a", "d"], paths=[*paths, "cuts/sweep=grid/halved/h0"]), COLUMNS)
+    assert moved and not store.files.read(paths[0]) and store.files.list("heatmaps/grid") == []
+    store.write("grid", "c9", [row("a", auroc=0.9)], COLUMNS)
+    store.files.write(f"{paths[1]}/auroc.png", b"new")
+    back = restore(store.files, "grid", moved.folder.split("/")[1])
+    assert back.rows == 2 and trials(store) == reported(store) == list("abcd")
+    assert load("grid", store.files)["auroc"].tolist() == [0.5] * 4
+    assert store.files.read(paths[0]) == b"cut" and store.files.read(f"{paths[1]}/auroc.png") == b"old"
+    assert store.files.list("cuts/sweep=grid/halved") == ["h0"]
+    (later,) = (one for one in store.files.list("_replaced") if one != moved.folder.split("/")[1])
+    assert load("grid", f"{store.files.uri}/_replaced/{later}")["auroc"].tolist() == [0.9]
+    assert store.files.read(f"_replaced/{later}/{paths[1]}/auroc.png") == b"new"
+    with pytest.raises(StoreError, match=rf"nothing was set aside at .*; there are: {later}$"):
+        restore(store.files, "grid", moved.folder.split("/")[1])
+
+
+@pytest.mark.parametrize("time", ["yesterday", "../trials", ""])
+def test_an_unknown_time_is_answered_with_those_there_are(store: Store, time: str) -> None:
+    with pytest.raises(StoreError, match=r"nothing was set aside at .*; there are: none$"):
+        restore(store.files, "grid", time)
+
+
+class Crash(BaseException):
+    """As kill -9: nothing after it is done."""
+
+
+def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], None]:
+    """The store takes so many changes, and not one more; returns what undoes that."""
+    left = [after]
+
+    def limited(name: str) -> None:
+        act = getattr(Files, name)
+
+        def once(*arguments: object) -> object:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Crash
+            return act(*arguments)
+
+        monkeypatch.setattr(Files, name, once)
+
+    for name in ("write", "delete", "delete_same", "move"):
+        limited(name)
+    return monkeypatch.undo
+
+
+@pytest.mark.parametrize("after", range(12))
+def test_no_crash_loses_a_row_whatever_it_falls_between(
+    store: Store, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Setting aside takes eight changes of the store, bringing back some more; after any number of them all is there,
+    and the same again completes it."""
+    chosen = Chosen(["a", "d"])
+    undo = crashing(monkeypatch, after)
+    done = True
+    try:
+        set_aside(store.files, "grid", chosen, COLUMNS)
+    except Crash:
+        done = False
+    undo()
+    assert copies(store) == copies(store, "history") == list("abcd") and {"b", "c"} <= set(trials(store))
+    assert done == (after >= 10)
+    set_aside(store.files, "grid", chosen, COLUMNS)
+    assert trials(store) == reported(store) == ["b", "c"] and copies(store) == list("abcd")
+
+
+@pytest.mark.parametrize("after", range(8))
+def test_no_crash_while_it_comes_back_loses_a_row(store: Store, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    moved = set_aside(store.files, "grid", Chosen(["a", "d"]), COLUMNS)
+    assert moved
+    undo = crashing(monkeypatch, after)
+    with pytest.raises(Crash):
+        restore(store.files, "grid", moved.folder.split("/")[1])
+    undo()
+    assert copies(store) == copies(store, "history") == list("abcd")
+    restore(store.files, "grid", moved.folder.split("/")[1])
+    assert trials(store) == reported(store) == list("abcd")
+
+
+def test_files_that_no_run_can_use_move_whole(store: Store) -> None:
+    store.files.write("trials/sweep=grid/broken.parquet", b"PAR1")
+    store.files.write("history/sweep=grid/broken.parquet", b"PAR1")
+    other = Columns({"nu": float, "study_id": int}, ())
+    moved = set_aside(store.files, "grid", Chosen(["x"]), COLUMNS)
+    assert moved and (moved.rows, moved.files, moved.unusable) == (0, 2, 2)
+    assert "2 of which cannot be used" in moved.text and trials(store) == list("abcd")
+    moved = set_aside(store.files, "grid", Chosen(["x"]), other)
+    assert moved and moved.unusable == 2 and store.statuses("grid") == {}
+    Store(store.files).prepare("grid", other)
+
+
+def test_a_stale_checkpoint_is_set_aside_when_its_cohort_is_asked_for(store: Store) -> None:
+    files = store.files
+    for cohort in ("mine", "others"):
+        files.write(checkpoint_path("grid", cohort), b"stale")
+    path_of = fresh_checkpoints(files, "grid", "_replaced/now")
+    assert path_of("mine") == checkpoint_path("grid", "mine") and files.read(path_of("mine")) is None
+    files.write(path_of("mine"), b"fresh")
+    assert files.read(path_of("mine")) == b"fresh" and files.read(checkpoint_path("grid", "others")) == b"stale"
+    assert files.read(f"_replaced/now/{checkpoint_path('grid', 'mine')}") == b"stale"
+    assert replaced.FOLDER == "_replaced"

@@ -14,7 +14,8 @@ def explained(error: str, request: Request, preset: str, space: Space) -> str:
     An error is about the keys that it names in its first part, before a semicolon and a list of what there is.
     """
     head, semicolon, rest = error.partition("; ")
-    about = {key for word in head.split() if "/" not in word for key in re.findall(r"\w+", word)}  # no path's parts
+    said = re.sub(r"\(did you mean [^)]*\)", "", head)
+    about = {key for word in said.split() if "/" not in word for key in re.findall(r"\w+", word)}  # no path's parts
     keys = sorted((about & _keys(space)) - {"method"} - set(request.fixed) - set(request.axes))
     if not keys:
         return error

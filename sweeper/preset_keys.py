@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 
 from sweeper.command import Request
-from sweeper.spec import Grids, Searches, Space
+from sweeper.spec import Grids, Search, Searches, Space
 
 
 def explained(error: str, request: Request, preset: str, space: Space) -> str:
     """The error, with ` (KEY is set by preset 'NAME')` for the keys that it is about and that the preset alone sets.
 
-    An error is about the keys that it names in its first part, before a semicolon and a list of what there is; a name
-    that it only suggests does not count.
+    An error is about the keys that it names in its first part, before a semicolon and a list of what there is.
     """
     head, semicolon, rest = error.partition("; ")
-    named = re.sub(r"\(did you mean .*?\?\)", "", head)
-    about = {key for word in named.split() if "/" not in word for key in re.findall(r"\w+", word)}  # no path's parts
+    said = re.sub(r"\(did you mean [^)]*\)", "", head)
+    about = {key for word in said.split() if "/" not in word for key in re.findall(r"\w+", word)}  # no path's parts
     keys = sorted((about & _keys(space)) - {"method"} - set(request.fixed) - set(request.axes))
     if not keys:
         return error
@@ -25,9 +24,9 @@ def explained(error: str, request: Request, preset: str, space: Space) -> str:
 
 
 def _keys(space: Space) -> set[str]:
-    """Every key that the preset fixes or varies."""
+    """Every key that the preset fixes, varies or searches."""
     if isinstance(space, Grids):
         return {key for grid in space.grids for key in _keys(grid)}
     if isinstance(space, Searches):
         return {key for search in space.searches for key in _keys(search)}
-    return {*space.fixed, *space.axes}
+    return {*space.fixed, *space.axes, *(space.space if isinstance(space, Search) else ())}

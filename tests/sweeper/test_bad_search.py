@@ -45,8 +45,14 @@ SPACES: list[tuple[dict[str, BaseDistribution], str]] = [
     ({"momentum": FloatDistribution(0.5, 1.0)}, "`momentum < 1` must hold, but got momentum=1.0"),
     ({"width": FloatDistribution(8, 64)}, "width must be a whole number, but got width=8.0"),
     ({"width": IntDistribution(0, 64)}, "`width >= 1` must hold, but got width=0"),
-    ({"encoder": CategoricalDistribution(["mlp", "mpl"])}, "no encoder 'mpl' (did you mean 'mlp'?); there are: "),
-    ({"betta": FloatDistribution(0, 1)}, "no key 'betta' (did you mean 'beta'?); vje has: "),
+    (
+        {"encoder": CategoricalDistribution(["mlp", "mpl"])},
+        "no encoder 'mpl' (did you mean 'mlp'?) (encoder is set by preset 'digits'); there are: ",
+    ),
+    (
+        {"betta": FloatDistribution(0, 1)},
+        "no key 'betta' (did you mean 'beta'?) (betta is set by preset 'digits'); vje has: ",
+    ),
     ({"batch_size": IntDistribution(16, 4096)}, "batch_size must not exceed the 122 training images"),
     ({"workers": IntDistribution(1, 2)}, "workers must be fixed or an axis in a search, but it is searched"),
     (
@@ -82,7 +88,7 @@ def test_a_pruner_without_reports_before_the_end(refuse: Refuse) -> None:
 def test_epochs_are_not_searched_where_members_are_compared(refuse: Refuse) -> None:
     said = "epochs must be fixed where members are compared while they train, but it is searched"
     space: dict[str, BaseDistribution] = {"epochs": IntDistribution(2, 8)}
-    assert refuse(space=space, pruner=Halving(1)) == said
+    assert refuse(space=space, pruner=Halving(1)) == f"{said} (epochs is set by preset 'digits')"
 
 
 @pytest.mark.parametrize(

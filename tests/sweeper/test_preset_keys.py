@@ -29,6 +29,7 @@ def test_a_key_that_the_preset_alone_sets_is_named_before_what_there_is(space: A
     [
         ("--set nu=-1", "`nu > 0` must hold, but got nu=-1.0"),
         ("--axis nu=-1", "`nu > 0` must hold, but got nu=-1.0"),
+        ("--set nuu=1", "no key 'nuu' (did you mean 'nu'?); there are: nu"),
         ("", "no method 'vja'; there are: vje, nu"),
         ("", "cifar10 is absent from /data/epochs/nu and its download failed"),
     ],

@@ -105,7 +105,7 @@ class Head:
         self, cores: int = 2, jobs: bool = True, scaling: Path | None = None, more: Mapping[str, str] | None = None
     ) -> None:
         self._more = dict(more or {})
-        self.home = Path(tempfile.mkdtemp(prefix="h-", dir="/tmp"))  # short: Ray's sockets are below it
+        self.home = Path(tempfile.mkdtemp(prefix="h-"))  # short: Ray's sockets are below it
         self.token = self.home / "token"
         self.token.write_text("0123456789abcdef" * 2)
         port, dashboard, agent = _free_ports(3)

@@ -95,7 +95,7 @@ def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, tmp_path: Path) -> None
     done, died = 0, {"raylet": "error: Ray's node on this machine", "gcs_server": "error: Ray's head (gcs_server)"}
     with temporary_home() as home:
         for what, status in [("Ctrl-C", 130), ("raylet", 1), ("gcs_server", 1), ("driver", -signal.SIGKILL)]:
-            sweep = run.start(tmp_path, *GRID)
+            sweep = run.start(tmp_path, *GRID, cores=2 if what == "Ctrl-C" else 1)
             if what == "Ctrl-C":
                 kill_training(sweep, tmp_path)
             sweep.wait_until(lambda: len(row_files(tmp_path)) > done, "another cohort")  # noqa: B023

@@ -1,0 +1,40 @@
+"""The tests see nothing of the user's home, temporary files and shell, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.conftest import FOREIGN_NAMES, FOREIGN_PREFIXES, RUN_FOLDER
+
+ROOT = Path(__file__).parents[1]
+SHELL = {
+    **{"HOME": "/absent", "TMPDIR": "/absent", "RAY_TMPDIR": "/absent", "RAY_ADDRESS": "10.0.0.1:6379"},
+    **{"http_proxy": "http://10.0.0.1:1", "NO_PROXY": "*", "AWS_PROFILE": "mine", "RAY_AUTH_MODE": "token"},
+    **{"SWEEPER_PATIENCE": "0", "MPLCONFIGDIR": "/absent", "GIT_DIR": "/absent"},
+}
+"""Environment variables of a user, each of which would change what some test sees."""
+OURS = {RUN_FOLDER, "RAY_TMPDIR", "MPLCONFIGDIR"}
+
+
+def test_folders_are_this_processs_own_and_foreign_variables_are_gone() -> None:
+    run = Path(os.environ[RUN_FOLDER])
+    assert Path.home().parent == Path(tempfile.gettempdir()) == Path(os.environ["RAY_TMPDIR"])
+    assert Path.home().parents[1] == run and run.parent == Path("/tmp") and run.stat().st_mode & 0o077 == 0
+    assert len(tempfile.gettempdir()) <= 24, "Ray's sockets would find no room in it"
+    foreign = {name for name in os.environ if name.startswith(FOREIGN_PREFIXES) or name.upper() in FOREIGN_NAMES}
+    assert foreign == OURS
+    print(f"folder: {run}")
+
+
+def test_a_run_in_another_shell_is_as_isolated_and_leaves_nothing_behind() -> None:
+    code = f"{__file__}::test_folders_are_this_processs_own_and_foreign_variables_are_gone"
+    own = {name: value for name, value in os.environ.items() if name not in {*OURS, "PYTEST_XDIST_WORKER"}}
+    command = [sys.executable, "-m", "pytest", code, "-s", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=ROOT, env=own | SHELL, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    (run,) = (line.removeprefix("folder: ") for line in done.stdout.splitlines() if line.startswith("folder: "))
+    assert run != os.environ[RUN_FOLDER] and not Path(run).exists()

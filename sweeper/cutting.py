@@ -18,7 +18,7 @@ from sweeper.placing import Placed
 from sweeper.plan import GridPlan, record_cut, recorded_cut, recorded_threads
 from sweeper.probes import Measure, Probes, Seen, Site, Stack
 from sweeper.store import Store
-from sweeper.survey import Survey, loads_of
+from sweeper.survey import Survey, loads_of, worth_measuring
 from sweeper.version import code_version
 from trainables.config import fusible
 
@@ -68,9 +68,9 @@ def arrange(
     whole = placing.whole(seen, request.fraction, here, grows)
     places = {workers: whole.of(workers) for workers in map(cohorts.workers, plan.groups)}
     loads = [
-        Load(group, (), steps, settled[place] if settled else None)
+        Load(group, (), steps if seen[0].kind.gpus or worth_measuring(group, steps) else 0, settled and settled[place])
         for place, (group, steps) in enumerate(zip(plan.groups, plan.steps, strict=True))
-    ]
+    ]  # on cores what ends sooner than its measurement is cut like trials without a step
     alone = [load for load in loads if cohorts.workers(load.members) == 1]
     needed = not settled or request.probe or (seen[0].kind.gpus and not request.fraction)
     survey = Survey(alone, fusible, Probes(store.files, code_version()), measure if needed else None)

@@ -8,12 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeper.cluster import ClusterError
+from sweeper.cohorts import Group
 from sweeper.devices import MEMORY_MARGIN
 from sweeper.loads import Load
 from sweeper.probes import Asked, Known, Measure, Probes, Seen, Site, Stack, sample, shape
 
 LONGEST_MEASURED, ALL_MEASURED = 3.0, 12.0
 """Seconds for the measurement of one group of trials, and of all of them."""
+STEPS_MEASURED = 4
+"""Steps of each stack that a measurement makes (`trainables.measure`)."""
 MOST_SHARING = 8
 """Processes on a device at once for which is measured what sharing gives."""
 
@@ -80,6 +83,16 @@ class Survey:
         found = replace(found, overlap=overlap)
         self.probes.write(shape(members, self.free), seen.device, cores, found)
         return [*known[:place], found, *known[place + 1 :]]
+
+
+def worth_measuring(group: Group, steps: int) -> bool:
+    """Whether the trials of a group, of so many steps each, make more steps than their measurement would.
+
+    A measurement steps stacks of 1, 2, 4, ... members `STEPS_MEASURED` times each.
+    """
+    members = len(sample(group))
+    widths = [*(2**power for power in range(members.bit_length()) if 2**power < members), members]
+    return steps * sum(map(len, group)) > STEPS_MEASURED * sum(widths)
 
 
 def loads_of(loads: Sequence[Load], known: Sequence[Known]) -> list[Load]:

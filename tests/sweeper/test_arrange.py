@@ -52,6 +52,24 @@ def test_each_core_has_a_process_with_its_part_of_the_memory(tmp_path: Path) -> 
     assert {one.how["threads"] for one in bench.measured} == {1}
 
 
+@pytest.mark.parametrize(("steps", "measured"), [(7, 0), (8, 1)])
+def test_a_sweep_on_cores_that_is_smaller_than_its_measurement_is_not_measured(
+    tmp_path: Path, steps: int, measured: int
+) -> None:
+    """Of 32 trials stacks of 1, 2, 4, ... 32 make 4 steps each: 252 of one member, as 32 trials do in 8 steps."""
+    bench = Bench(CPU)
+    found = arranged(tmp_path, bench, grid(steps=steps))
+    assert len(bench.measured) == measured
+    assert found.cuts[0].size >= 8, "its trials share cohorts all the same"
+
+
+def test_a_small_sweep_on_gpus_is_measured(tmp_path: Path) -> None:
+    """What a cohort may take of a GPU's memory is not guessed."""
+    bench = Bench(GPUS)
+    arranged(tmp_path, bench, grid(steps=1), on=(LARGE,))
+    assert bench.measured
+
+
 def test_what_is_known_is_not_measured_again_but_another_shape_is(tmp_path: Path) -> None:
     first, second = Bench(CPU), Bench(CPU)
     before = arranged(tmp_path, first, grid())

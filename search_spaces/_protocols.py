@@ -22,10 +22,16 @@ MOCO_V2_VIEWS: Mapping[str, Value] = {
 CLASSIFIED: Mapping[str, Value] = {"knn": 30, "probe_epochs": 100, "probe_lr": 0.1, "probe_batch_size": 256}
 """How representations are judged."""
 
-CLASSIFIED_DIGITS: Mapping[str, Value] = {**CLASSIFIED, "probe_standardize": True, "probe_lr": 0.2}
+CLASSIFIED_DIGITS: Mapping[str, Value] = {
+    **CLASSIFIED,
+    "probe_standardize": True,
+    "probe_lr": 0.5,
+    "probe_batch_size": 64,
+}
 """The same for the digits: the features of encoders this small are as small as 0.001, on which the papers' probe does
-not converge. Chosen by agreement with scikit-learn's LogisticRegression (C=1) on standardised features, which
-`python -m tests.benchmarks.bench_probe` prints."""
+not converge. Chosen by agreement with scikit-learn's LogisticRegression (C=1) on standardised features, over five folds
+of the training images: no representation differs by more than 0.95 points (lr 0.2: 2.2).
+`python -m tests.benchmarks.bench_probe` prints the agreement."""
 
 SMALL_IMAGES: Mapping[str, Value] = {
     "encoder": "resnet18",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import os
 import secrets
 import signal
 import socket
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,10 @@ from typing import Any
 from sweeper.scratch import ScratchError, scratch_folder
 
 ANSWER_SECONDS = 5.0
+RESTORE_SECONDS = 0.001
+"""Seconds for which a signal may find the disposition that Ray has set in the place of ours."""
+SIGACTION_BYTES = 256
+"""Room for the C library's `struct sigaction`, whose size differs between systems (152 bytes on Linux)."""
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -89,23 +95,37 @@ def connected(address: str | None) -> Iterator[str]:
 
 
 def _shut_down() -> None:
-    """`ray.shutdown`. It sets SIGTERM back to the system's default, which ends the process, and only then ends Ray's
-    processes, which takes seconds: our handler comes back in between, with the first function that is called then."""
+    """`ray.shutdown`, which sets SIGTERM to the system's default, and then takes seconds to end Ray's processes."""
     import ray
-    from ray._private.state import state
 
-    handler, disconnect = signal.getsignal(signal.SIGTERM), state.disconnect
-
-    def protected() -> None:
-        _install(signal.SIGTERM, handler)
-        disconnect()
-
-    state.disconnect = protected  # type: ignore[method-assign]
+    handler = signal.getsignal(signal.SIGTERM)
     try:
-        ray.shutdown()
+        with _kept_disposition(signal.SIGTERM):
+            ray.shutdown()
     finally:
-        state.disconnect = disconnect  # type: ignore[method-assign]
         _install(signal.SIGTERM, handler)
+
+
+@contextlib.contextmanager
+def _kept_disposition(number: signal.Signals) -> Iterator[None]:
+    """What the system does at this signal stays as it is now: a thread restores it every `RESTORE_SECONDS`.
+
+    Python installs handlers on the main thread only, which is busy in Ray's code; the C library does so on any.
+    """
+    library, kept, over = ctypes.CDLL(None), ctypes.create_string_buffer(SIGACTION_BYTES), threading.Event()
+    library.sigaction(int(number), None, kept)
+
+    def restore() -> None:
+        while not over.wait(RESTORE_SECONDS):
+            library.sigaction(int(number), kept, None)
+
+    thread = threading.Thread(target=restore, name="disposition", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _install(number: signal.Signals, handler: Any) -> None:

@@ -39,7 +39,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
     try:
         return _prepared(request, store, whole.of(preset), preset, space)
     except SpecError as error:
-        raise SpecError(explained(str(error), request, preset, space)) from error
+        raise SpecError(explained(str(error), request, preset, space)) from error.__cause__ or error
 
 
 def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, own: Space) -> tuple[Plan, Columns]:

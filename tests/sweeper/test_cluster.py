@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -92,25 +91,27 @@ def test_a_sigterm_that_meets_rays_handler_while_it_starts_comes_to_ours() -> No
         assert stopping.asked and signal.getsignal(signal.SIGTERM) == ours
 
 
-def test_our_handler_is_back_before_ray_ends_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_handler_is_back_before_ray_ends_its_processes() -> None:
     """Ray sets SIGTERM to the system's default first: another one would end the process without a word."""
-    seen: list[object] = []
-
-    def disconnect() -> None:
-        seen.append(signal.getsignal(signal.SIGTERM))
-
-    def shutdown() -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        state.disconnect()
-
-    state = SimpleNamespace(disconnect=disconnect)
-    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(shutdown=shutdown))
-    monkeypatch.setitem(sys.modules, "ray._private.state", SimpleNamespace(state=state))
-    stopping = Stopping()
-    with stopping.on_signals():
-        ours = signal.getsignal(signal.SIGTERM)
-        cluster._shut_down()
-        assert seen == [ours] and signal.getsignal(signal.SIGTERM) == ours
+    code = (
+        "import ctypes, os, signal, sys, time, types\n"
+        "from sweeper import cluster\n"
+        "from sweeper.stopping import Stopping\n"
+        "def shutdown():\n"
+        "    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)\n"  # as Ray does, past Python
+        "    time.sleep(0.5)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    time.sleep(0.1)\n"
+        "sys.modules['ray'] = types.SimpleNamespace(shutdown=shutdown)\n"
+        "stopping = Stopping(clock=lambda: 0.0)\n"
+        "stopping.asked = True\n"
+        "with stopping.on_signals():\n"
+        "    ours = signal.getsignal(signal.SIGTERM)\n"
+        "    cluster._shut_down()\n"
+        "    assert signal.getsignal(signal.SIGTERM) == ours\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done
 
 
 def test_asking_imports_no_ray() -> None:

@@ -49,16 +49,21 @@ def test_what_a_study_chose_is_shown_by_test_images():
         {
             "study": ["b", "b", "b", "a", "a"],
             "number": [0, 1, 2, 0, 1],
-            "val_loss": [0.3, 0.1, 0.05, 0.7, 0.8],
-            "loss": [0.1, 0.4, None, 0.6, 0.2],
+            "val_score": [0.3, 0.1, 0.05, 0.7, 0.8],
+            "score": [0.1, 0.4, None, 0.6, 0.2],
         }
     )
-    table = on_test_images(rows, Metric("val_loss", "minimize"))
-    assert table.to_dict("list") == {"study": ["a", "b"], "number": [0, 1], "val_loss": [0.7, 0.1], "loss": [0.6, 0.4]}
-    assert on_test_images(rows, Metric("val_loss", "maximize"))["loss"].tolist() == [0.2, 0.1]
+    table = on_test_images(rows, Metric("val_score", "minimize"))
+    assert table.to_dict("list") == {
+        "study": ["a", "b"],
+        "number": [0, 1],
+        "val_score": [0.7, 0.1],
+        "score": [0.6, 0.4],
+    }
+    assert on_test_images(rows, Metric("val_score", "maximize"))["score"].tolist() == [0.2, 0.1]
     assert "0.600" in text(table) and "0.700" in text(table)
-    assert on_test_images(rows, Metric("loss", "minimize")).empty
-    assert on_test_images(rows.drop(columns="loss"), Metric("val_loss", "minimize")).empty
+    assert on_test_images(rows, Metric("score", "minimize")).empty
+    assert on_test_images(rows.drop(columns="score"), Metric("val_score", "minimize")).empty
 
 
 def test_correlation_is_over_cell_means(rows):

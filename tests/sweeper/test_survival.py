@@ -105,7 +105,6 @@ def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, tmp_path: Path) -> None
                 sweep.send(signal.SIGINT, whole_group=True)
                 for _ in range(8):
                     sweep.send(signal.SIGTERM)
-                    time.sleep(0.1)
             else:
                 sweep.process(what).kill() if what in died else sweep.kill()
             resume(trainers)

@@ -107,8 +107,10 @@ def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, tmp_path: Path) -> None
                     sweep.send(signal.SIGTERM)
             else:
                 sweep.process(what).kill() if what in died else sweep.kill()
-            resume(trainers)
+            if what == "Ctrl-C":  # in order: they save
+                resume(trainers)
             outcome = sweep.outcome()
+            resume(trainers)
             assert outcome.status == status, outcome
             said = f"of {TRIALS} trials are in {tmp_path}; the same command continues" in outcome.out
             assert said != (what == "driver"), outcome

@@ -87,7 +87,7 @@ def connected(address: str | None) -> Iterator[str]:
         try:
             with _own_signal_handlers():
                 ray.init(log_to_driver=False, configure_logging=False, **_where(address, scratch))
-        except (OSError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             what = "start Ray here" if local else f"join the Ray cluster at {address}"
             raise ClusterError(f"cannot {what}: {first_line(error, type(error).__name__)}") from error
         stack.enter_context(contextlib.chdir(scratch))

@@ -34,6 +34,7 @@ def temporary_home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="s", dir="/tmp") as home, pytest.MonkeyPatch.context() as patched:
         os.chmod(home, 0o1777)
         patched.setenv("TMPDIR", home)
+        patched.setattr(tempfile, "tempdir", None)  # chosen anew, and again afterwards
         yield Path(home)
 
 

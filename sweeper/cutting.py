@@ -67,10 +67,11 @@ def arrange(
     settled = settled_cuts(request, plan, store)
     whole = placing.whole(seen, request.fraction, here, grows)
     places = {workers: whole.of(workers) for workers in map(cohorts.workers, plan.groups)}
-    loads = [
-        Load(group, (), steps if seen[0].kind.gpus or worth_measuring(group, steps) else 0, settled and settled[place])
-        for place, (group, steps) in enumerate(zip(plan.groups, plan.steps, strict=True))
-    ]  # on cores what ends sooner than its measurement is cut like trials without a step
+    loads = []
+    for place, (group, steps) in enumerate(zip(plan.groups, plan.steps, strict=True)):
+        measured = bool(seen[0].kind.gpus) or worth_measuring(group, steps)
+        # on cores what ends sooner than its measurement is cut like trials without a step
+        loads.append(Load(group, (), steps if measured else 0, settled[place] if settled else None))
     alone = [load for load in loads if cohorts.workers(load.members) == 1]
     needed = not settled or request.probe or (seen[0].kind.gpus and not request.fraction)
     survey = Survey(alone, fusible, Probes(store.files, code_version()), measure if needed else None)

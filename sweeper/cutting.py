@@ -69,9 +69,9 @@ def arrange(
     places = {workers: whole.of(workers) for workers in map(cohorts.workers, plan.groups)}
     loads = []
     for place, (group, steps) in enumerate(zip(plan.groups, plan.steps, strict=True)):
-        measured = bool(seen[0].kind.gpus) or worth_measuring(group, steps)
+        timed = seen[0].kind.gpus or worth_measuring(group, steps)
         # on cores what ends sooner than its measurement is cut like trials without a step
-        loads.append(Load(group, (), steps if measured else 0, settled[place] if settled else None))
+        loads.append(Load(group, (), steps if timed else 0, settled[place] if settled else None))
     alone = [load for load in loads if cohorts.workers(load.members) == 1]
     needed = not settled or request.probe or (seen[0].kind.gpus and not request.fraction)
     survey = Survey(alone, fusible, Probes(store.files, code_version()), measure if needed else None)

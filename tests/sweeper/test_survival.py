@@ -67,7 +67,7 @@ def kill_training(sweep: Sweep, store: Path) -> None:
 
     def caught() -> bool:
         trainers = sweep.suspend()
-        if len(trainers) == 2 and [12 <= epoch <= 48 for epoch in epochs_saved(store).values()] == [True, True]:
+        if len(trainers) == 2 and [12 <= epoch <= 180 for epoch in epochs_saved(store).values()] == [True, True]:
             return True
         resume(trainers)
         return False

@@ -105,15 +105,16 @@ def suspended_after(sweep: Sweep, store: Path, done: int) -> list[psutil.Process
 
 def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, tmp_path: Path) -> None:
     """Its training processes, by kill -9 and SIGTERM; then all of it: by Ctrl-C as a terminal sends it, to the whole
-    group, and then SIGTERM again and again; by kill -9 of Ray's node, of its head, and of the driver. Each command goes
-    on where the last ended."""
-    done, died = 0, {"raylet": "error: Ray's node on this machine", "gcs_server": "error: Ray's head (gcs_server)"}
+    group, and then SIGTERM again and again; by kill -9 of Ray's node, of its head, and of the driver. The command
+    after the last goes on where it ended."""
+    died = {"raylet": "error: Ray's node on this machine", "gcs_server": "error: Ray's head (gcs_server)"}
     with temporary_home() as home:
         for what, status in [("Ctrl-C", 130), ("raylet", 1), ("gcs_server", 1), ("driver", -signal.SIGKILL)]:
-            sweep = run.start(tmp_path, *GRID, cores=2 if what == "Ctrl-C" else 1)
+            store = tmp_path / what
+            sweep = run.start(store, *GRID, cores=2 if what == "Ctrl-C" else 1)
             if what == "Ctrl-C":
-                kill_training(sweep, tmp_path)
-            trainers = suspended_after(sweep, tmp_path, done)
+                kill_training(sweep, store)
+            trainers = suspended_after(sweep, store, 0)
             if what == "Ctrl-C":
                 assert_closed_to_others(home)
                 sweep.send(signal.SIGINT, whole_group=True)
@@ -126,19 +127,18 @@ def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, tmp_path: Path) -> None
             outcome = sweep.outcome()
             resume(trainers)
             assert outcome.status == status, outcome
-            said = f"of {TRIALS} trials are in {tmp_path}; the same command continues" in outcome.out
+            said = f"of {TRIALS} trials are in {store}; the same command continues" in outcome.out
             assert said != (what == "driver"), outcome
             assert len(outcome.err.splitlines()) == (status != -signal.SIGKILL), outcome  # ours alone, none of Ray's
             assert outcome.err.startswith(died.get(what, "stopping;" if what == "Ctrl-C" else "")), outcome
             idle = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")  # Ray's own, which give up after a minute
             assert survivors(sweep, but=idle) == []
-            assert done < len(row_files(tmp_path)) < COHORTS
-            done = len(row_files(tmp_path))
+            assert 0 < len(row_files(store)) < COHORTS
         sweep.clean_up()
         (left,) = home.glob("sweep-*")
-        outcome = run.run(tmp_path, *GRID)
+        outcome = run.run(store, *GRID)
         assert outcome.status == 0 and not left.exists(), outcome
-    assert_whole(tmp_path)
+    assert_whole(store)
 
 
 def test_one_command_twice_at_once(run: Sweeps, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class Files:
         return Path(root) if isinstance(filesystem, fs.LocalFileSystem) else None
 
     def say(self, line: str) -> None:
-        """Tell it whoever wants to be told; a warning where nobody does."""
+        """Pass a line to the `say` of the constructor; without one, issue a warning."""
         if self._say:
             self._say(line)
         else:

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from sweeper.files import Files
 
 Record = TypeVar("Record")
+LARGEST = 1e9
+"""The largest number that a record may hold: bytes are whole numbers, and these are seconds and shares."""
 
 
 def read_record(files: Files, path: str, parse: Callable[[Any], Record]) -> Record | None:
@@ -36,10 +38,12 @@ def whole(value: object, least: int = 0) -> int:
 
 
 def number(value: object, positive: bool = False) -> float:
-    """A finite number >= 0, or > 0 if `positive`. ValueError otherwise."""
-    if type(value) not in (int, float) or not (value > 0 if positive else value >= 0) or value > 1e9:  # type: ignore[operator]
+    """A number of at most `LARGEST` that is >= 0, or > 0 if `positive`. ValueError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"must be a number, but is {value!r:.40}")
+    if not (value > 0 if positive else value >= 0) or value > LARGEST:
         raise ValueError(f"must be a finite number, but is {value!r:.40}")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def text(value: object) -> str:

@@ -45,6 +45,7 @@ def test_a_reader_never_fails_while_rows_are_written_and_rewritten(tmp_path):
             frame = pd.read_parquet(tmp_path / "trials" / "sweep=grid")
             assert "first" in set(frame["trial_id"]) and frame["status"].eq("finished").all()
             assert len(load("grid", store.files)["trial_id"]) >= 1
+            reads += 1
     finally:
         stop.set()
         writer.join()

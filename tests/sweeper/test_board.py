@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import selectors
 from collections.abc import Coroutine
 from typing import Any
 
@@ -12,6 +13,32 @@ import pytest
 from sweeper.board import Board, Rule
 
 RULE = Rule("auroc", "maximize", 2, ((1, 3), (3,)))
+
+
+class Hurried(asyncio.SelectorEventLoop):
+    """An event loop that waits for nothing but time, so that its clock jumps ahead where others sleep."""
+
+    def __init__(self) -> None:
+        super().__init__(_Selector(self))
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+
+class _Selector(selectors.SelectSelector):
+    def __init__(self, loop: Hurried) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._loop.now += timeout or 0.0
+        return super().select(0)
+
+
+def play(scene: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=Hurried) as runner:
+        runner.run(asyncio.wait_for(scene, 60))
 
 
 def board(patience: float = 5.0, absence: float = 30.0) -> Board:
@@ -44,7 +71,7 @@ def test_a_cohort_waits_for_the_lower_ones_of_its_own_study() -> None:
         assert await pruned(made, "low", 1, {0: 4.0, 1: 6.0}) == {0}
         assert set(await high) == {1}
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    play(scene())
 
 
 def test_the_end_of_a_lower_cohort_is_worth_its_report() -> None:
@@ -57,7 +84,7 @@ def test_the_end_of_a_lower_cohort_is_worth_its_report() -> None:
         await made.end(2, "low")
         assert set(await high) == {1}
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    play(scene())
 
 
 def test_a_cohort_that_is_pruned_whole_is_not_waited_for_at_the_next_rung() -> None:
@@ -73,7 +100,7 @@ def test_a_cohort_that_is_pruned_whole_is_not_waited_for_at_the_next_rung() -> N
         assert await pruned(made, "worst", 1, {0: 1.0}) == {0}
         assert await good == {}
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    play(scene())
 
 
 def test_a_cohort_is_answered_as_soon_as_what_it_waits_for_is_known() -> None:
@@ -98,7 +125,7 @@ def test_a_cohort_is_answered_as_soon_as_what_it_waits_for_is_known() -> None:
         assert set(await middle) == {0}
         assert set(await high) == {0}, "the one between was pruned"
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    play(scene())
 
 
 def test_a_call_that_waited_for_a_worker_that_died_hinders_nobody() -> None:
@@ -112,7 +139,7 @@ def test_a_call_that_waited_for_a_worker_that_died_hinders_nobody() -> None:
         await made.judge("low", 1, {0: 1.0})
         assert set(await again) == set(await dead) == {0}
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    play(scene())
 
 
 def test_who_waits_for_a_cohort_without_a_worker_makes_room_the_highest_first() -> None:
@@ -139,7 +166,7 @@ def test_who_waits_for_a_cohort_without_a_worker_makes_room_the_highest_first() 
         await made.started(next(turn), "high")
         assert await pruned(made, "high", 1, {0: 5.0, 1: 3.0}) == {1}
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    play(scene())
 
 
 def test_a_call_that_a_dead_worker_left_behind_makes_no_room_for_anybody() -> None:
@@ -151,7 +178,7 @@ def test_a_call_that_a_dead_worker_left_behind_makes_no_room_for_anybody() -> No
         middle, dead = await settled(*[made.judge(one, 1, {0: 5.0}) for one in ("middle", "dead")])
         assert await middle is None and not dead.done()
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    play(scene())
 
 
 def test_the_drivers_calls_count_in_their_order_however_they_arrive() -> None:
@@ -169,7 +196,7 @@ def test_the_drivers_calls_count_in_their_order_however_they_arrive() -> None:
         assert set(await late[2]) == {1}, "compared with what was seeded before"
         await made.end(3, "high")
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    play(scene())
 
 
 def test_a_cohort_that_the_driver_never_speaks_of_is_refused_in_one_line() -> None:
@@ -180,7 +207,7 @@ def test_a_cohort_that_the_driver_never_speaks_of_is_refused_in_one_line() -> No
             await made.judge("stray", 1, {0: 1.0})
         assert await made.rule("low") == RULE
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    play(scene())
 
 
 def test_a_rule_deals_brackets_by_its_ladders() -> None:

@@ -42,7 +42,7 @@ def scratch() -> Iterator[str]:
             yield folder
 
 
-def free(kind: str, wanted: float, seconds: float = 10.0) -> float:
+def free(kind: str, wanted: float, seconds: float = 300.0) -> float:
     """How much of it there is, as soon as it is so much, or after so many seconds."""
     deadline = time.monotonic() + seconds
     while (found := ray.available_resources().get(kind, 0.0)) != wanted and time.monotonic() < deadline:
@@ -50,7 +50,9 @@ def free(kind: str, wanted: float, seconds: float = 10.0) -> float:
     return found
 
 
-def lost(manager: type[Manager], give_back: Callable[[Manager, ResourceRequest], None], seconds: float = 10.0) -> float:
+def lost(
+    manager: type[Manager], give_back: Callable[[Manager, ResourceRequest], None], seconds: float = 300.0
+) -> float:
     """Places that are gone after some were asked for and given back, each at another moment of its placing."""
     before = ray.available_resources()["memory"]
     one, asked = ResourceRequest([{"memory": BYTES}]), manager()
@@ -71,8 +73,13 @@ def clear(manager: Manager, request: ResourceRequest) -> None:
 
 
 @pytest.mark.parametrize("give_back", [cancel, clear])
-def test_nothing_is_lost_that_rays_own_manager_loses(scratch: str, give_back: Any) -> None:
-    assert lost(Groups, give_back) == 0 < lost(Manager, give_back, seconds=1.0)
+def test_nothing_is_lost(scratch: str, give_back: Any) -> None:
+    assert lost(Groups, give_back) == 0
+
+
+@pytest.mark.xfail(reason="ray-project/ray issue 64693: once this passes, `sweeper.groups` is not needed", strict=False)
+def test_rays_own_manager_loses_nothing(scratch: str) -> None:
+    assert lost(Manager, cancel, seconds=1.0) == 0
 
 
 def state(group: Any) -> str:

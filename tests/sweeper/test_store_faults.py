@@ -78,7 +78,7 @@ def test_kill_9_leaves_only_whole_files(tmp_path):
         assert len(Store(tmp_path).statuses("grid")) == len(frame)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def s3():
     """The URI of a store in a bucket of a real S3 server, and that server."""
     server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -136,4 +136,3 @@ def test_s3_that_goes_away_for_a_while(s3):
         assert len(said) == 2 and "SECRET" not in "".join(said)
     finally:
         again.stop()
-        server.start()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Never
 
@@ -36,10 +38,11 @@ def test_powers_of_two_and_all(members: int, widths: list[int]) -> None:
     assert all(one.seconds > 0 and one.bytes >= 0 for one in measured)
 
 
-def test_a_wider_stack_is_faster_for_each_member() -> None:
-    """Of models this small, sixteen at once cost far less than sixteen times one: about a sixth."""
+def test_the_seconds_of_a_step_are_shared_by_the_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that ticks at each look, every step takes one second."""
+    monkeypatch.setattr(module.time, "perf_counter", partial(next, itertools.count()))
     measured = {one.width: one.seconds for one in measure(_configs(16), Path(), "cpu", seconds=600)}
-    assert measured[16] < 0.6 * measured[1]
+    assert measured == {width: 1 / width for width in (1, 2, 4, 8, 16)}
 
 
 def test_width_one_is_measured_whatever_the_time() -> None:

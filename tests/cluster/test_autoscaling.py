@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sweeper.cluster import LOOPBACK
 from tests.cluster.files import FOLDER
 from tests.cluster.heads import Submission, head, wait_until
 from tests.cluster.ports import listening, tells_metrics
-from tests.sweeper.sweeps import rows
+from tests.sweeper.sweeps import resume, rows
 
 pytestmark = pytest.mark.slow
 
@@ -29,14 +30,18 @@ def test_nodes_come_for_pending_cohorts_are_shared_and_go_when_idle(tmp_path: Pa
         assert len(begun.raylets()) == 1  # the head's own, which has no cores
         sent = Submission(cluster, *SWEEP, "--store", str(tmp_path))
         nodes, sharing = 1, 0
+        held = list[psutil.Process]()
 
         def both_seen() -> bool:
+            """What trains waits for it: on a slow machine cohorts would end before the second node has come."""
             nonlocal nodes, sharing
+            held.extend(begun.suspend())
             nodes = max(nodes, len(begun.raylets()))
             sharing = max(sharing, begun.together())
             return nodes >= 3 and sharing == 2  # the head's own among them
 
         wait_until(both_seen, "two nodes, and two cohorts that share one", sent)
+        resume(held)
         ports = listening(begun.processes())
         assert {one.address for one in ports} == {"127.0.0.1"}
         assert [one for one in ports if tells_metrics(one.port)] == []

@@ -25,11 +25,18 @@ class Lifeline:
     """Context manager that raises NodeLost in the main thread once `died()` says in a line which process has died.
 
     It does so as SIGTERM does where that raises KeyboardInterrupt. If the main thread has not left within `grace`
-    seconds, the whole process ends with status 1. Call `close()` before Ray is shut down on purpose: nobody looks then.
+    seconds, for instance because a call into Ray blocks it, `last_words` is called, for at most `grace` seconds more,
+    and the whole process ends with status 1. Call `close()` before Ray is shut down on purpose: nobody looks then.
     """
 
-    def __init__(self, died: Callable[[], str | None], every: float = EVERY, grace: float = GRACE) -> None:
-        self._died, self._every, self._grace = died, every, grace
+    def __init__(
+        self,
+        died: Callable[[], str | None],
+        last_words: Callable[[], object] = lambda: None,
+        every: float = EVERY,
+        grace: float = GRACE,
+    ) -> None:
+        self._died, self._last_words, self._every, self._grace = died, last_words, every, grace
         self._closed, self._left = threading.Event(), threading.Event()
         self._acting = threading.Lock()
         self._reason: str | None = None
@@ -64,4 +71,8 @@ class Lifeline:
             os.kill(os.getpid(), signal.SIGTERM)
         if not self._left.wait(self._grace):
             print(f"error: {reason}; the same command continues", file=sys.stderr, flush=True)
+            speaking = threading.Thread(target=self._last_words, name="last words", daemon=True)
+            speaking.start()
+            speaking.join(self._grace)
+            sys.stdout.flush()
             os._exit(1)

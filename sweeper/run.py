@@ -112,7 +112,7 @@ def _train(
     address = _address(request)
     print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
     with (
-        Lifeline(NodeHealth()) as line,
+        Lifeline(NodeHealth(), partial(_say_how_to_go_on, plan, store)) as line,
         connected(address) as scratch,
         contextlib.closing(line),
     ):

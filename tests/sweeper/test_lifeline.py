@@ -49,9 +49,12 @@ def test_a_process_that_does_not_end_even_then_is_ended() -> None:
         "import signal, time\n"
         "from sweeper.lifeline import Lifeline\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "with Lifeline(lambda: 'the node has died', every=0.05, grace=0.1):\n"
+        "def last_words():\n"
+        "    print('what there is')\n"
+        "    time.sleep(300)\n"
+        "with Lifeline(lambda: 'the node has died', last_words, every=0.05, grace=0.1):\n"
         "    time.sleep(300)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
-    assert done.returncode == 1 and done.stdout == ""
+    assert done.returncode == 1 and done.stdout == "what there is\n"
     assert done.stderr == "error: the node has died; the same command continues\n", done

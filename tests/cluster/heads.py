@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
+import secrets
 import shutil
 import signal
 import socket
@@ -107,7 +109,7 @@ class Head:
         self._more = dict(more or {})
         self.home = Path(tempfile.mkdtemp(prefix="h-"))  # short: Ray's sockets are below it
         self.token = self.home / "token"
-        self.token.write_text("0123456789abcdef" * 2)
+        self.token.write_text(secrets.token_hex(16))
         port, dashboard, agent = _free_ports(3)
         self.address, self.gcs = f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}"
         words = [
@@ -230,8 +232,11 @@ def _trainers(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Drawn below those that the system gives to connections, one of which could take a port before Ray does."""
+    ports = set[int]()
+    while len(ports) < count:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with contextlib.suppress(OSError), socket.socket() as tried:
+            tried.bind(("127.0.0.1", port))
+            ports.add(port)
+    return sorted(ports)

@@ -232,10 +232,11 @@ def _trainers(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Drawn below those that the system gives to connections, one of which could take a port before Ray does."""
+    """Drawn above those that Ray gives to its workers, and below those that the system gives to connections, one of
+    which could take a port before Ray does."""
     ports = set[int]()
     while len(ports) < count:
-        port = random.SystemRandom().randrange(10_000, 32_000)
+        port = random.SystemRandom().randrange(20_000, 32_000)
         with contextlib.suppress(OSError), socket.socket() as tried:
             tried.bind(("127.0.0.1", port))
             ports.add(port)

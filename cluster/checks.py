@@ -11,10 +11,10 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from sweeper.command import Request
-from sweeper.files import StoreError
-from sweeper.spec import SpecError
-from sweeper.store import Store
+from sweeper.cli.arguments import Request
+from sweeper.spec.sweep import SpecError
+from sweeper.storage.io.files import StoreError
+from sweeper.storage.store import Store
 
 NOWHERE = f"{os.devnull}/absent"
 """A folder that there cannot be: nothing is fetched into it."""
@@ -54,7 +54,7 @@ def _check_data(request: Request, store: Store) -> list[str]:
 
 def _prepared(request: Request, store: Store) -> bool:
     """Whether all could be checked; False where only the data are missing. SpecError for anything else."""
-    from sweeper.prepare import prepare  # here: it imports torch, which takes seconds
+    from sweeper.cli.prepare import prepare  # here: it imports torch, which takes seconds
     from trainables.data.errors import DataError
 
     try:

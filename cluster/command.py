@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.access import HERE
-from sweeper.command import EXITS, Parser
-from sweeper.spec import SpecError
+from sweeper.cli.arguments import EXITS, Parser
+from sweeper.spec.sweep import SpecError
 
 ABOUT = (
     "Run a sweep on a Ray cluster, as a job: NAME and all other words are those of `python -m sweeper.run`. The job "

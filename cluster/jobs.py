@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster.access import MODE
-from sweeper.cluster import ClusterError, first_line
-from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from sweeper.execution.connection import ClusterError, first_line
 
 STOP_SECONDS = 60
 """What a driver has to write what it has before it is killed; Ray's own default is 3."""

@@ -16,12 +16,12 @@ from cluster.checks import check
 from cluster.command import Asked, parse
 from cluster.entrypoint import entrypoint
 from cluster.jobs import STOP_SECONDS, End, Jobs, Lost, connect
-from sweeper import command
-from sweeper.cluster import ClusterError
-from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request
-from sweeper.files import Files, StoreError
-from sweeper.spec import SpecError
-from sweeper.stopping import Stopping
+from sweeper.cli import arguments as command
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request
+from sweeper.execution.connection import ClusterError
+from sweeper.execution.stop_signal import Stopping
+from sweeper.spec.sweep import SpecError
+from sweeper.storage.io.files import Files, StoreError
 
 SECOND_THOUGHTS = 5
 """Seconds after Ctrl-C in which another one stops the job."""

@@ -11,24 +11,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from sweeper import findings, spec
-from sweeper.cluster import ClusterError, check_address, connected
-from sweeper.collect import Collector
-from sweeper.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, error_line, parse
-from sweeper.conclusion import finish
-from sweeper.files import StoreError
-from sweeper.folder import DAMAGED
-from sweeper.fresh import Checkpoint, restore, set_aside, survey
-from sweeper.lifeline import Lifeline, NodeLost
-from sweeper.node_health import NodeHealth
-from sweeper.option_values import LARGEST_AMOUNT
-from sweeper.patience import BRIEF, LONG, ONCE, Patience
-from sweeper.plan import GridPlan, Plan
-from sweeper.progress import Progress
-from sweeper.schema import Columns
-from sweeper.spec import SpecError
-from sweeper.stopping import Stopping, ignore_signals
-from sweeper.store import Store, checkpoint_path
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, error_line, parse
+from sweeper.cli.conclusion import finish
+from sweeper.cli.fresh import Checkpoint, restore, set_aside, survey
+from sweeper.cli.option_values import LARGEST_AMOUNT
+from sweeper.cli.progress import Progress
+from sweeper.cli.recorder import Collector
+from sweeper.execution.connection import ClusterError, check_address, connected
+from sweeper.execution.node_health import NodeHealth
+from sweeper.execution.node_watchdog import Lifeline, NodeLost
+from sweeper.execution.stop_signal import Stopping, ignore_signals
+from sweeper.plan.plan import GridPlan, Plan
+from sweeper.report import publish as findings
+from sweeper.spec import sweep as spec
+from sweeper.spec.sweep import SpecError
+from sweeper.storage.io.files import StoreError
+from sweeper.storage.io.retry import BRIEF, LONG, ONCE, Patience
+from sweeper.storage.parquet_folder import DAMAGED
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store, checkpoint_path
 from sweeper.version import code_version
 
 PATIENCE = "SWEEPER_PATIENCE"
@@ -55,12 +56,12 @@ def _main(arguments: Sequence[str], stopping: Stopping) -> int:
         if request.restore is not None:
             return restore(request, request.restore)
         if request.describe is not None:
-            from sweeper.describe import describe  # here: it imports torch, which takes seconds
+            from sweeper.cli.describe import describe  # here: it imports torch, which takes seconds
 
             print(describe(request.describe))
             return EXIT_OK
-        from sweeper import preview  # here: they import torch, which takes seconds
-        from sweeper.prepare import prepare
+        from sweeper.cli import preview  # here: they import torch, which takes seconds
+        from sweeper.cli.prepare import prepare
 
         request = replace(request, data=os.path.abspath(request.data))  # before anything leaves this folder
         store = Store(request.store)
@@ -116,9 +117,12 @@ def _train(
         connected(address) as scratch,
         contextlib.closing(line),
     ):
-        from sweeper.dispatch import Limits, dispatch  # here: they import Ray, whose environment `connected` sets
-        from sweeper.feeding import legs
-        from sweeper.probing import site
+        from sweeper.cli.stages import legs
+        from sweeper.execution.executor import (  # here: they import Ray, whose environment `connected` sets
+            Limits,
+            dispatch,
+        )
+        from sweeper.execution.remote_profiler import site
 
         parts = legs(request, plan, store, site(address, request.data, stopping, _say), address)
         progress = Progress(

@@ -17,10 +17,23 @@ LAUNCHERS = ("ray", "pandas", "pyarrow", "optuna", "sweeper", "search_spaces")
 """What trainables run without."""
 PLANNING = ("torch", "ray", "pandas", "pyarrow", "trainables")
 """What a plan is made without."""
-STORAGE = ("sweeper.files", "sweeper.schema", "sweeper.rows", "sweeper.store", "sweeper.heatmap", "sweeper.summary")
-STORE_PARTS = ("sweeper.address", "sweeper.disk", "sweeper.filesystem", "sweeper.identity", "sweeper.patience")
-STUDY = ("sweeper.grid", "sweeper.metric", "sweeper.rules", "sweeper.study")
-PLAN = ("sweeper.spec", "sweeper.trials", "sweeper.cohorts", "sweeper.packing")
+STORAGE = (
+    "sweeper.storage.io.files",
+    "sweeper.storage.schema",
+    "sweeper.storage.arrow_tables",
+    "sweeper.storage.store",
+    "sweeper.report.heatmap",
+    "sweeper.report.summary",
+)
+STORE_PARTS = (
+    "sweeper.storage.io.address",
+    "sweeper.storage.io.local_disk",
+    "sweeper.storage.io.filesystem",
+    "sweeper.storage.io.store_identity",
+    "sweeper.storage.io.retry",
+)
+STUDY = ("sweeper.spec.grid", "sweeper.spec.metric", "sweeper.spec.schedulers", "sweeper.spec.search")
+PLAN = ("sweeper.spec.sweep", "sweeper.plan.trials", "sweeper.plan.cohorts", "sweeper.packing.packer")
 METHOD = ("trainables.methods", "trainables.losses", "trainables.networks")
 LOOP = (
     "torch", "numpy", "psutil", "trainables.contract", "trainables.checks", "trainables.config", "trainables.streams",

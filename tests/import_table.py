@@ -9,224 +9,328 @@ from tests.import_rules import LAUNCHERS, LOOP, METHOD, PLAN, PLANNING, STORAGE,
 TABLE: Mapping[str, Rule] = {
     "cluster": Rule(),
     "cluster.spot_notice": Rule(may=("psutil",), never=(*PLANNING, "sweeper")),
-    "cluster.access": Rule(may=("sweeper.cluster",), never=PLANNING),
-    "cluster.command": Rule(may=("cluster.access", "sweeper.command", "sweeper.spec"), never=PLANNING),
+    "cluster.access": Rule(may=("sweeper.execution.connection",), never=PLANNING),
+    "cluster.command": Rule(may=("cluster.access", "sweeper.cli.arguments", "sweeper.spec.sweep"), never=PLANNING),
     "cluster.entrypoint": Rule(never=(*PLANNING, "sweeper")),
-    "cluster.package": Rule(may=("sweeper.spec",), never=PLANNING),
+    "cluster.package": Rule(may=("sweeper.spec.sweep",), never=PLANNING),
     "cluster.checks": Rule(may=("sweeper", "trainables.data.errors"), never=("torch", "ray", *METHOD)),
     "cluster.jobs": Rule(
-        may=("ray", "cluster.access", "sweeper.cluster", "sweeper.command"), never=("torch", "trainables")
+        may=("ray", "cluster.access", "sweeper.execution.connection", "sweeper.cli.arguments"),
+        never=("torch", "trainables"),
     ),
     "cluster.submit": Rule(may=("cluster", "sweeper"), never=("torch", "ray", "trainables")),
     "search_spaces": Rule(),
     "search_spaces.*": Rule(
-        may=("sweeper.spec", "optuna.distributions", "search_spaces._protocols"), never=("torch", "ray")
+        may=("sweeper.spec.sweep", "optuna.distributions", "search_spaces._protocols"), never=("torch", "ray")
     ),
     "sweeper": Rule(),
-    "sweeper.grid": Rule(never=PLANNING),
-    "sweeper.metric": Rule(may=("sweeper.grid", "trainables.metrics"), never=PLANNING),
-    "sweeper.rules": Rule(may=("sweeper.grid",), never=PLANNING),
-    "sweeper.study": Rule(may=("optuna.distributions", *STUDY[:3]), never=PLANNING),
-    "sweeper.spec": Rule(may=("search_spaces", *STUDY), never=PLANNING),
-    "sweeper.trials": Rule(may=PLAN[:1], never=PLANNING),
-    "sweeper.cohorts": Rule(may=PLAN[:2], never=PLANNING),
-    "sweeper.devices": Rule(never=PLANNING),
-    "sweeper.loads": Rule(may=PLAN[:3], never=PLANNING),
-    "sweeper.ends": Rule(may=PLAN[:3], never=PLANNING),
-    "sweeper.packing": Rule(may=(*PLAN[:3], "sweeper.devices", "sweeper.loads", "sweeper.ends"), never=PLANNING),
-    "sweeper.samplers": Rule(may=("optuna", "sweeper.trials", *STUDY), never=("ray", "torch", "trainables")),
-    "sweeper.search": Rule(may=("optuna", "sweeper.samplers", *STUDY), never=("ray", "torch", "trainables")),
-    "sweeper.attempts": Rule(may=(*PLAN[:3], "sweeper.feed"), never=PLANNING),
-    "sweeper.tuning": Rule(
-        may=("ray", "sweeper.attempts", "sweeper.cohorts", "sweeper.places", "sweeper.stopping"),
+    "sweeper.spec.grid": Rule(never=PLANNING),
+    "sweeper.spec.metric": Rule(may=("sweeper.spec.grid", "trainables.metrics"), never=PLANNING),
+    "sweeper.spec.schedulers": Rule(may=("sweeper.spec.grid",), never=PLANNING),
+    "sweeper.spec.search": Rule(may=("optuna.distributions", *STUDY[:3]), never=PLANNING),
+    "sweeper.spec.sweep": Rule(may=("search_spaces", *STUDY), never=PLANNING),
+    "sweeper.plan.trials": Rule(may=PLAN[:1], never=PLANNING),
+    "sweeper.plan.cohorts": Rule(may=PLAN[:2], never=PLANNING),
+    "sweeper.packing.devices": Rule(never=PLANNING),
+    "sweeper.packing.workloads": Rule(may=PLAN[:3], never=PLANNING),
+    "sweeper.packing.makespan": Rule(may=PLAN[:3], never=PLANNING),
+    "sweeper.packing.packer": Rule(
+        may=(*PLAN[:3], "sweeper.packing.devices", "sweeper.packing.workloads", "sweeper.packing.makespan"),
+        never=PLANNING,
+    ),
+    "sweeper.search.samplers": Rule(
+        may=("optuna", "sweeper.plan.trials", *STUDY), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.search.ask_tell": Rule(
+        may=("optuna", "sweeper.search.samplers", *STUDY), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.execution.retries": Rule(may=(*PLAN[:3], "sweeper.plan.cohort_source"), never=PLANNING),
+    "sweeper.execution.tune_adapter": Rule(
+        may=(
+            "ray",
+            "sweeper.execution.retries",
+            "sweeper.plan.cohorts",
+            "sweeper.packing.slots",
+            "sweeper.execution.stop_signal",
+        ),
         never=("torch", "trainables", *METHOD),
     ),
-    "sweeper.feed": Rule(may=PLAN[:3], never=PLANNING),
-    "sweeper.course": Rule(
-        may=("sweeper.search", "sweeper.feed", "sweeper.warm", *PLAN[:3], *STUDY),
+    "sweeper.plan.cohort_source": Rule(may=PLAN[:3], never=PLANNING),
+    "sweeper.search.study_run": Rule(
+        may=("sweeper.search.ask_tell", "sweeper.plan.cohort_source", "sweeper.search.warm_start", *PLAN[:3], *STUDY),
         never=("ray", "torch", "trainables"),
     ),
-    "sweeper.waves": Rule(
-        may=("sweeper.course", "sweeper.feed", *PLAN[:3], *STUDY),
+    "sweeper.search.waves": Rule(
+        may=("sweeper.search.study_run", "sweeper.plan.cohort_source", *PLAN[:3], *STUDY),
         never=("ray", "torch", "trainables"),
     ),
-    "sweeper.warm": Rule(
-        may=("sweeper.store", "sweeper.files", "sweeper.records", *STUDY),
+    "sweeper.search.warm_start": Rule(
+        may=("sweeper.storage.store", "sweeper.storage.io.files", "sweeper.storage.json_records", *STUDY),
         never=("ray", "torch", "optuna", "trainables"),
     ),
-    "sweeper.rungs": Rule(may=("sweeper.metric",), never=PLANNING),
-    "sweeper.board": Rule(may=("sweeper.metric", "sweeper.rungs"), never=PLANNING),
-    "sweeper.referee": Rule(
-        may=("ray", "sweeper.board", "trainables.contract"), never=("torch", "optuna", "pandas", *METHOD)
+    "sweeper.pruning.halving": Rule(may=("sweeper.spec.metric",), never=PLANNING),
+    "sweeper.pruning.rung_server": Rule(may=("sweeper.spec.metric", "sweeper.pruning.halving"), never=PLANNING),
+    "sweeper.pruning.rung_client": Rule(
+        may=("ray", "sweeper.pruning.rung_server", "trainables.contract"), never=("torch", "optuna", "pandas", *METHOD)
     ),
-    "sweeper.study_checks": Rule(
+    "sweeper.search.validate": Rule(
         may=(*STUDY, "trainables.config", "trainables.preflight", "trainables.sections"), never=("ray", *METHOD)
     ),
-    "sweeper.study_tables": Rule(
-        may=("optuna", "pandas", "numpy", "sweeper.metric", "sweeper.search"), never=("ray", "torch", "trainables")
-    ),
-    "sweeper.study_axes": Rule(may=("optuna", "matplotlib", "sweeper.heatmap"), never=("ray", "torch", "trainables")),
-    "sweeper.study_figures": Rule(
-        may=("optuna", "numpy", "matplotlib", "sweeper.heatmap", "sweeper.study_axes", "sweeper.study_tables"),
+    "sweeper.report.studies.tables": Rule(
+        may=("optuna", "pandas", "numpy", "sweeper.spec.metric", "sweeper.search.ask_tell"),
         never=("ray", "torch", "trainables"),
     ),
-    "sweeper.study_views": Rule(
+    "sweeper.report.studies.axes": Rule(
+        may=("optuna", "matplotlib", "sweeper.report.heatmap"), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.report.studies.figures": Rule(
         may=(
-            *("optuna", "pandas", "numpy", "matplotlib", "sweeper.files", "sweeper.heatmap", "sweeper.metric"),
-            *("sweeper.summary", "sweeper.study_figures", "sweeper.study_tables"),
+            "optuna",
+            "numpy",
+            "matplotlib",
+            "sweeper.report.heatmap",
+            "sweeper.report.studies.axes",
+            "sweeper.report.studies.tables",
         ),
         never=("ray", "torch", "trainables"),
     ),
-    "sweeper.journal": Rule(
-        may=("optuna", "sweeper.search"), never=("ray", "torch", "trainables", "pandas", "pyarrow")
-    ),
-    "sweeper.patience": Rule(never=PLANNING),
-    "sweeper.disk": Rule(never=PLANNING),
-    "sweeper.address": Rule(never=PLANNING),
-    "sweeper.identity": Rule(may=("sweeper.patience",), never=PLANNING),
-    "sweeper.filesystem": Rule(may=("pyarrow", "sweeper.address"), never=("ray", "torch", "trainables")),
-    "sweeper.files": Rule(may=("pyarrow", *STORE_PARTS), never=("ray", "torch", "trainables")),
-    "sweeper.records": Rule(may=("sweeper.files",), never=("ray", "torch", "trainables")),
-    "sweeper.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
-    "sweeper.rows": Rule(
-        may=("pyarrow", "pandas", "numpy", "sweeper.digest", *STORAGE[:2]), never=("ray", "torch", "trainables")
-    ),
-    "sweeper.digest": Rule(may=STORAGE[:1], never=("ray", "torch", "trainables")),
-    "sweeper.folder": Rule(
-        may=("pyarrow", "sweeper.digest", "sweeper.patience", *STORAGE[:3]), never=("ray", "torch", "trainables")
-    ),
-    "sweeper.damage": Rule(
-        may=("pyarrow", "sweeper.digest", "sweeper.folder", "sweeper.patience", *STORAGE[:3]),
-        never=("ray", "torch", "trainables"),
-    ),
-    "sweeper.folding": Rule(
-        may=("pyarrow", "sweeper.damage", "sweeper.folder", *STORAGE[:3]), never=("ray", "torch", "trainables")
-    ),
-    "sweeper.store_reader": Rule(
-        may=("pyarrow", "sweeper.damage", "sweeper.folder", *STORAGE[:3]), never=("ray", "torch", "trainables")
-    ),
-    "sweeper.store": Rule(
+    "sweeper.report.studies.publish": Rule(
         may=(
-            *("pyarrow", "pandas", "numpy", "sweeper.damage", "sweeper.folder", "sweeper.folding"),
-            *("sweeper.store_reader", *STORAGE[:3]),
+            *(
+                "optuna",
+                "pandas",
+                "numpy",
+                "matplotlib",
+                "sweeper.storage.io.files",
+                "sweeper.report.heatmap",
+                "sweeper.spec.metric",
+            ),
+            *("sweeper.report.summary", "sweeper.report.studies.figures", "sweeper.report.studies.tables"),
         ),
         never=("ray", "torch", "trainables"),
     ),
-    "sweeper.orphans": Rule(may=("sweeper.folder", *STORAGE[3:4]), never=("ray", "torch", "trainables")),
-    "sweeper.cells": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
-    "sweeper.colour_scale": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
-    "sweeper.replaced": Rule(
-        may=("pyarrow", "sweeper.digest", "sweeper.folder", *STORAGE[:4]), never=("ray", "torch", "trainables")
+    "sweeper.search.dashboard_journal": Rule(
+        may=("optuna", "sweeper.search.ask_tell"), never=("ray", "torch", "trainables", "pandas", "pyarrow")
     ),
-    "sweeper.heatmap": Rule(
+    "sweeper.storage.io.retry": Rule(never=PLANNING),
+    "sweeper.storage.io.local_disk": Rule(never=PLANNING),
+    "sweeper.storage.io.address": Rule(never=PLANNING),
+    "sweeper.storage.io.store_identity": Rule(may=("sweeper.storage.io.retry",), never=PLANNING),
+    "sweeper.storage.io.filesystem": Rule(
+        may=("pyarrow", "sweeper.storage.io.address"), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.storage.io.files": Rule(may=("pyarrow", *STORE_PARTS), never=("ray", "torch", "trainables")),
+    "sweeper.storage.json_records": Rule(may=("sweeper.storage.io.files",), never=("ray", "torch", "trainables")),
+    "sweeper.storage.schema": Rule(may=("pyarrow", "numpy", *STORAGE[:1]), never=("ray", "torch", "trainables")),
+    "sweeper.storage.arrow_tables": Rule(
+        may=("pyarrow", "pandas", "numpy", "sweeper.storage.digest", *STORAGE[:2]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.storage.digest": Rule(may=STORAGE[:1], never=("ray", "torch", "trainables")),
+    "sweeper.storage.parquet_folder": Rule(
+        may=("pyarrow", "sweeper.storage.digest", "sweeper.storage.io.retry", *STORAGE[:3]),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.storage.damaged_files": Rule(
         may=(
-            *("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.cells", "sweeper.colour_scale"),
+            "pyarrow",
+            "sweeper.storage.digest",
+            "sweeper.storage.parquet_folder",
+            "sweeper.storage.io.retry",
+            *STORAGE[:3],
+        ),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.storage.compaction": Rule(
+        may=("pyarrow", "sweeper.storage.damaged_files", "sweeper.storage.parquet_folder", *STORAGE[:3]),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.storage.store_reader": Rule(
+        may=("pyarrow", "sweeper.storage.damaged_files", "sweeper.storage.parquet_folder", *STORAGE[:3]),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.storage.store": Rule(
+        may=(
+            *(
+                "pyarrow",
+                "pandas",
+                "numpy",
+                "sweeper.storage.damaged_files",
+                "sweeper.storage.parquet_folder",
+                "sweeper.storage.compaction",
+            ),
+            *("sweeper.storage.store_reader", *STORAGE[:3]),
+        ),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.storage.orphaned_checkpoints": Rule(
+        may=("sweeper.storage.parquet_folder", *STORAGE[3:4]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.report.heatmap_cells": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
+    "sweeper.report.colour_scale": Rule(may=("pandas", "numpy"), never=("ray", "torch", "trainables")),
+    "sweeper.storage.replaced_rows": Rule(
+        may=("pyarrow", "sweeper.storage.digest", "sweeper.storage.parquet_folder", *STORAGE[:4]),
+        never=("ray", "torch", "trainables"),
+    ),
+    "sweeper.report.heatmap": Rule(
+        may=(
+            *(
+                "pandas",
+                "numpy",
+                "matplotlib",
+                "sweeper.spec.sweep",
+                "sweeper.report.heatmap_cells",
+                "sweeper.report.colour_scale",
+            ),
             *STORAGE[:4],
         ),
         never=("ray", "torch", "trainables"),
     ),
-    "sweeper.summary": Rule(
-        may=("pandas", "numpy", "sweeper.metric", "sweeper.spec", "sweeper.cells", *STORAGE[:5]),
+    "sweeper.report.summary": Rule(
+        may=(
+            "pandas",
+            "numpy",
+            "sweeper.spec.metric",
+            "sweeper.spec.sweep",
+            "sweeper.report.heatmap_cells",
+            *STORAGE[:5],
+        ),
         never=("ray", "torch", "trainables"),
     ),
-    "sweeper.tables": Rule(may=("pandas", "numpy", "sweeper.spec", *STORAGE[:5]), never=("ray", "torch", "trainables")),
-    "sweeper.curve_labels": Rule(may=("matplotlib", "sweeper.heatmap"), never=("ray", "torch", "trainables")),
-    "sweeper.curves": Rule(
-        may=("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.tables", "sweeper.curve_labels", *STORAGE[:5]),
+    "sweeper.report.paper_table": Rule(
+        may=("pandas", "numpy", "sweeper.spec.sweep", *STORAGE[:5]), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.report.curve_labels": Rule(
+        may=("matplotlib", "sweeper.report.heatmap"), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.report.curves": Rule(
+        may=(
+            "pandas",
+            "numpy",
+            "matplotlib",
+            "sweeper.spec.sweep",
+            "sweeper.report.paper_table",
+            "sweeper.report.curve_labels",
+            *STORAGE[:5],
+        ),
         never=("ray", "torch", "trainables"),
     ),
-    "sweeper.trajectory": Rule(
-        may=("pandas", "sweeper.spec", "sweeper.tables", "sweeper.curves", *STORAGE[:5]),
+    "sweeper.report.trajectory": Rule(
+        may=("pandas", "sweeper.spec.sweep", "sweeper.report.paper_table", "sweeper.report.curves", *STORAGE[:5]),
         never=("ray", "torch", "trainables"),
     ),
-    "sweeper.running": Rule(never=PLANNING),
-    "sweeper.progress": Rule(may=("rich", "sweeper.spec", "sweeper.running"), never=("ray", "torch", "trainables")),
-    "sweeper.dispatch": Rule(
+    "sweeper.cli.running_cohorts": Rule(never=PLANNING),
+    "sweeper.cli.progress": Rule(
+        may=("rich", "sweeper.spec.sweep", "sweeper.cli.running_cohorts"), never=("ray", "torch", "trainables")
+    ),
+    "sweeper.execution.executor": Rule(
         may=(
             "ray",
-            "sweeper.attempts",
-            "sweeper.cluster",
-            "sweeper.feed",
-            "sweeper.tuning",
-            "sweeper.files",
-            "sweeper.groups",
-            "sweeper.places",
-            "sweeper.stopping",
+            "sweeper.execution.retries",
+            "sweeper.execution.connection",
+            "sweeper.plan.cohort_source",
+            "sweeper.execution.tune_adapter",
+            "sweeper.storage.io.files",
+            "sweeper.execution.placement_groups",
+            "sweeper.packing.slots",
+            "sweeper.execution.stop_signal",
             "trainables.ray_train",
             "trainables.contract",
             *PLAN,
         ),
         never=("optuna", "pandas", *METHOD),
     ),
-    "sweeper.groups": Rule(may=("ray",), never=("torch", "trainables", *METHOD)),
-    "sweeper.scratch": Rule(may=("psutil",), never=PLANNING),
-    "sweeper.cluster": Rule(may=("ray", "sweeper.scratch", *PLAN), never=("optuna", "torch", "pandas", *METHOD)),
-    "sweeper.stopping": Rule(never=PLANNING),
-    "sweeper.node_health": Rule(may=("psutil",), never=PLANNING),
-    "sweeper.lifeline": Rule(may=("sweeper.cluster",), never=PLANNING),
-    "sweeper.preset_keys": Rule(may=("sweeper.command", "sweeper.spec"), never=PLANNING),
-    "sweeper.describe": Rule(
+    "sweeper.execution.placement_groups": Rule(may=("ray",), never=("torch", "trainables", *METHOD)),
+    "sweeper.execution.scratch": Rule(may=("psutil",), never=PLANNING),
+    "sweeper.execution.connection": Rule(
+        may=("ray", "sweeper.execution.scratch", *PLAN), never=("optuna", "torch", "pandas", *METHOD)
+    ),
+    "sweeper.execution.stop_signal": Rule(never=PLANNING),
+    "sweeper.execution.node_health": Rule(may=("psutil",), never=PLANNING),
+    "sweeper.execution.node_watchdog": Rule(may=("sweeper.execution.connection",), never=PLANNING),
+    "sweeper.cli.preset_keys": Rule(may=("sweeper.cli.arguments", "sweeper.spec.sweep"), never=PLANNING),
+    "sweeper.cli.describe": Rule(
         may=(
-            "sweeper.grid",
+            "sweeper.spec.grid",
             *(f"trainables.{it}" for it in ("catalog", "checks", "data", "described", "metrics", "reported")),
         ),
         never=("ray", "optuna", "pandas", *METHOD),
     ),
-    "sweeper.option_values": Rule(may=STUDY[:1], never=PLANNING),
-    "sweeper.command": Rule(may=("sweeper.option_values", *STUDY), never=PLANNING),
+    "sweeper.cli.option_values": Rule(may=STUDY[:1], never=PLANNING),
+    "sweeper.cli.arguments": Rule(may=("sweeper.cli.option_values", *STUDY), never=PLANNING),
     "sweeper.version": Rule(never=PLANNING),
-    "sweeper.changes": Rule(may=("sweeper.command", "sweeper.spec", *STUDY), never=PLANNING),
-    "sweeper.outline": Rule(
-        may=(*PLAN, *STUDY, "sweeper.changes", "sweeper.plan", *STORAGE[:2]), never=("torch", "ray", "trainables")
-    ),
-    "sweeper.plan": Rule(
-        may=(*PLAN, *STUDY, "sweeper.changes", "sweeper.records", "sweeper.waves", *STORAGE[:2]),
+    "sweeper.plan.changes": Rule(may=("sweeper.cli.arguments", "sweeper.spec.sweep", *STUDY), never=PLANNING),
+    "sweeper.plan.outline": Rule(
+        may=(*PLAN, *STUDY, "sweeper.plan.changes", "sweeper.plan.plan", *STORAGE[:2]),
         never=("torch", "ray", "trainables"),
     ),
-    "sweeper.prepare": Rule(
+    "sweeper.plan.plan": Rule(
+        may=(
+            *PLAN,
+            *STUDY,
+            "sweeper.plan.changes",
+            "sweeper.storage.json_records",
+            "sweeper.search.waves",
+            *STORAGE[:2],
+        ),
+        never=("torch", "ray", "trainables"),
+    ),
+    "sweeper.cli.prepare": Rule(
         may=(
             "sweeper",
             *(f"trainables.{it}" for it in ("checks", "config", "preflight", "reported", "streams", "data.datasets")),
         ),
         never=("ray", *METHOD),
     ),
-    "sweeper.studies": Rule(
+    "sweeper.search.prepare": Rule(
         may=("sweeper", *(f"trainables.{it}" for it in ("config", "preflight", "streams", "data.datasets"))),
         never=("ray", *METHOD),
     ),
-    "sweeper.cutting": Rule(may=("sweeper", "trainables.config"), never=("ray", "optuna", *METHOD)),
-    "sweeper.hardware": Rule(never=PLANNING),
-    "sweeper.places": Rule(may=("sweeper.cluster", "sweeper.attempts"), never=PLANNING),
-    "sweeper.probes": Rule(
-        may=("sweeper.files", "sweeper.hardware", "sweeper.records", *PLAN[:3]), never=("torch", "ray", "trainables")
+    "sweeper.packing.allocate": Rule(may=("sweeper", "trainables.config"), never=("ray", "optuna", *METHOD)),
+    "sweeper.packing.device_kinds": Rule(never=PLANNING),
+    "sweeper.packing.slots": Rule(may=("sweeper.execution.connection", "sweeper.execution.retries"), never=PLANNING),
+    "sweeper.packing.measurements": Rule(
+        may=("sweeper.storage.io.files", "sweeper.packing.device_kinds", "sweeper.storage.json_records", *PLAN[:3]),
+        never=("torch", "ray", "trainables"),
     ),
-    "sweeper.placing": Rule(
+    "sweeper.packing.placement": Rule(
         may=(
             *(f"sweeper.{it}" for it in ("devices", "hardware", "loads", "places", "probes")),
             *PLAN,
         ),
         never=("torch", "ray", "trainables"),
     ),
-    "sweeper.survey": Rule(
+    "sweeper.packing.profiler": Rule(
         may=(*(f"sweeper.{it}" for it in ("cluster", "devices", "loads", "probes")), *PLAN[:3]),
         never=("torch", "ray", "trainables"),
     ),
-    "sweeper.probing": Rule(
-        may=("ray", "sweeper.hardware", "sweeper.probes", "sweeper.stopping", "trainables.ray_train"),
+    "sweeper.execution.remote_profiler": Rule(
+        may=(
+            "ray",
+            "sweeper.packing.device_kinds",
+            "sweeper.packing.measurements",
+            "sweeper.execution.stop_signal",
+            "trainables.ray_train",
+        ),
         never=("optuna", "pandas", *METHOD),
     ),
-    "sweeper.preview": Rule(may=("sweeper",), never=("ray", "optuna", *METHOD)),
-    "sweeper.feeding": Rule(may=("sweeper", "trainables.ray_train", "trainables.config"), never=METHOD),
-    "sweeper.collect": Rule(
-        may=("sweeper.progress", "sweeper.feed", "sweeper.cohorts", "sweeper.trials", *STORAGE[:4]),
+    "sweeper.cli.preview": Rule(may=("sweeper",), never=("ray", "optuna", *METHOD)),
+    "sweeper.cli.stages": Rule(may=("sweeper", "trainables.ray_train", "trainables.config"), never=METHOD),
+    "sweeper.cli.recorder": Rule(
+        may=(
+            "sweeper.cli.progress",
+            "sweeper.plan.cohort_source",
+            "sweeper.plan.cohorts",
+            "sweeper.plan.trials",
+            *STORAGE[:4],
+        ),
         never=("ray", "torch", "optuna", "trainables"),
     ),
-    "sweeper.findings": Rule(
-        may=("pandas", "sweeper.tables", "sweeper.trajectory", *PLAN[:1], *STORAGE),
+    "sweeper.report.publish": Rule(
+        may=("pandas", "sweeper.report.paper_table", "sweeper.report.trajectory", *PLAN[:1], *STORAGE),
         never=("ray", "torch", "optuna", "trainables"),
     ),
-    "sweeper.conclusion": Rule(may=("sweeper", "pandas"), never=("torch", "ray", "optuna", "trainables")),
-    "sweeper.fresh": Rule(may=("sweeper",), never=("torch", "ray", "optuna", "trainables")),
+    "sweeper.cli.conclusion": Rule(may=("sweeper", "pandas"), never=("torch", "ray", "optuna", "trainables")),
+    "sweeper.cli.fresh": Rule(may=("sweeper",), never=("torch", "ray", "optuna", "trainables")),
     "sweeper.run": Rule(may=("sweeper", "trainables"), never=("torch", "optuna", *METHOD)),
     "trainables": Rule(),
     "trainables.methods": Rule(),

@@ -137,7 +137,9 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 def test_every_module_keeps_to_the_table() -> None:
     found = list(modules())
-    assert {"sweeper.store", "trainables.fuse", "trainables.losses.densities"} <= {module for module, _ in found}
+    assert {"sweeper.storage.store", "trainables.fuse", "trainables.losses.densities"} <= {
+        module for module, _ in found
+    }
     lines = [
         line
         for module, path in found
@@ -148,22 +150,22 @@ def test_every_module_keeps_to_the_table() -> None:
 
 FORBIDDEN = [
     ("search_spaces.anomaly_grid", "import torch"),
-    ("search_spaces.anomaly_grid", "from sweeper.trials import Trial"),
+    ("search_spaces.anomaly_grid", "from sweeper.plan.trials import Trial"),
     ("search_spaces.anomaly_grid", "from optuna import create_study"),
-    ("sweeper", "import sweeper.spec"),
-    ("sweeper.spec", "import pandas as pd"),
-    ("sweeper.spec", "from sweeper.trials import Trial"),
-    ("sweeper.spec", "from . import trials"),
-    ("sweeper.spec", "import yaml"),
-    ("sweeper.cohorts", "from sweeper.packing import fraction"),
-    ("sweeper.search", "import torch"),
-    ("sweeper.store", "import ray"),
-    ("sweeper.heatmap", "def draw():\n    if True:\n        import torch"),
-    ("sweeper.progress", "from ray import tune"),
-    ("sweeper.dispatch", "import optuna"),
-    ("sweeper.dispatch", "from trainables.methods.vje import VJE"),
+    ("sweeper", "import sweeper.spec.sweep"),
+    ("sweeper.spec.sweep", "import pandas as pd"),
+    ("sweeper.spec.sweep", "from sweeper.plan.trials import Trial"),
+    ("sweeper.spec.sweep", "from . import trials"),
+    ("sweeper.spec.sweep", "import yaml"),
+    ("sweeper.plan.cohorts", "from sweeper.packing.packer import fraction"),
+    ("sweeper.search.ask_tell", "import torch"),
+    ("sweeper.storage.store", "import ray"),
+    ("sweeper.report.heatmap", "def draw():\n    if True:\n        import torch"),
+    ("sweeper.cli.progress", "from ray import tune"),
+    ("sweeper.execution.executor", "import optuna"),
+    ("sweeper.execution.executor", "from trainables.methods.vje import VJE"),
     ("sweeper.run", "from trainables.methods.vje import VJE"),
-    ("trainables.ray_train", "from sweeper.store import Store"),
+    ("trainables.ray_train", "from sweeper.storage.store import Store"),
     ("trainables.ray_train", "from trainables.methods import vje"),
     ("trainables.train", "async def f():\n    from ray import train"),
     ("trainables.train", "import importlib\nimportlib.import_module('ray.train')"),
@@ -194,9 +196,9 @@ def test_a_forbidden_import_is_found(module: str, source: str) -> None:
 
 
 def test_the_message_names_file_line_and_rule() -> None:
-    (line,) = offences("import math\nimport ray\n", "sweeper.packing", "sweeper/packing.py")
+    (line,) = offences("import math\nimport ray\n", "sweeper.packing.packer", "sweeper/packing/packer.py")
     assert line == (
-        "sweeper/packing.py:2: sweeper.packing imports ray, but sweeper.packing: "
+        "sweeper/packing/packer.py:2: sweeper.packing.packer imports ray, but sweeper.packing.packer: "
         "never torch, ray, pandas, pyarrow, trainables"
     )
     (line,) = offences("from torch import nn\nimport yaml", "trainables.contract", "c.py")
@@ -207,11 +209,14 @@ def test_the_message_names_file_line_and_rule() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("search_spaces.anomaly_grid", "from sweeper.spec import Sweep\nfrom optuna.distributions import X"),
+        ("search_spaces.anomaly_grid", "from sweeper.spec.sweep import Sweep\nfrom optuna.distributions import X"),
         ("search_spaces.anomaly_grid", "from optuna import distributions\nfrom sweeper import spec"),
-        ("sweeper.cohorts", "from __future__ import annotations\nimport math\nfrom .trials import Trial"),
-        ("sweeper.spec", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from optuna.distributions import X"),
-        ("sweeper.dispatch", "import ray\nfrom ray import tune\nfrom trainables import ray_train"),
+        ("sweeper.plan.cohorts", "from __future__ import annotations\nimport math\nfrom .trials import Trial"),
+        (
+            "sweeper.spec.sweep",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from optuna.distributions import X",
+        ),
+        ("sweeper.execution.executor", "import ray\nfrom ray import tune\nfrom trainables import ray_train"),
         ("trainables.ray_train", "from ray.train.torch import TorchTrainer"),
         ("trainables.methods.vje", "import torch.nn.functional as F\nfrom trainables.losses.densities import unit"),
         ("trainables.losses.densities", "import torch\nfrom torch import Tensor\ntorch.linalg.vector_norm"),
@@ -223,9 +228,9 @@ def test_an_allowed_import_passes(module: str, source: str) -> None:
 
 
 def test_prefixes_end_at_dots() -> None:
-    """`raytracer` is not `ray`, and a row for `sweeper.store` does not open `sweeper.storehouse`."""
+    """`raytracer` is not `ray`, and a row for `sweeper.storage.store` does not open `sweeper.storehouse`."""
     assert "never" not in offences("import raytracer", "trainables.fuse", "file.py")[0]
-    assert offences("import sweeper.storehouse", "sweeper.heatmap", "file.py")
+    assert offences("import sweeper.storehouse", "sweeper.report.heatmap", "file.py")
 
 
 def test_no_module_reaches_through_another_what_it_must_never_import() -> None:
@@ -236,10 +241,10 @@ def test_no_module_reaches_through_another_what_it_must_never_import() -> None:
 def test_a_back_door_is_found() -> None:
     sources = {
         "sweeper": "",
-        "sweeper.spec": "def f():\n    import torch",
-        "sweeper.trials": "from sweeper.spec import Sweep",
-        "sweeper.cohorts": "from .trials import Trial",
+        "sweeper.spec.sweep": "def f():\n    import torch",
+        "sweeper.plan.trials": "from sweeper.spec.sweep import Sweep",
+        "sweeper.plan.cohorts": "from .trials import Trial",
     }
     assert back_doors(sources) == []
     (line,) = back_doors({**sources, "sweeper": "import torch.nn"})[-1:]
-    assert line.startswith("sweeper.cohorts must never import torch, but imports it with one of: sweeper, ")
+    assert line.startswith("sweeper.plan.cohorts must never import torch, but imports it with one of: sweeper, ")

@@ -13,7 +13,7 @@ import time
 
 import psutil
 
-from sweeper.store import load
+from sweeper.storage.store import load
 
 SAMPLE_SECONDS = 2.0
 

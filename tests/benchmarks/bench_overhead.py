@@ -20,8 +20,9 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper import dispatch, run
-from sweeper.cluster import connected
+from sweeper import run
+from sweeper.execution import executor as dispatch
+from sweeper.execution.connection import connected
 from tests.benchmarks.ray_start import timed
 
 METRICS = (*(f"auroc_{score}" for score in ("joint", "dir", "rad", "variance", "entropy")), "posterior_entropy", "loss")

@@ -21,11 +21,11 @@ from pathlib import Path
 import torch
 
 from search_spaces.anomaly_grid import DIGITS, PAPER
-from sweeper.cohorts import Cut
-from sweeper.devices import MEMORY_MARGIN, Devices
-from sweeper.loads import Load
-from sweeper.packing import pack
-from sweeper.trials import Trial
+from sweeper.packing.devices import MEMORY_MARGIN, Devices
+from sweeper.packing.packer import pack
+from sweeper.packing.workloads import Load
+from sweeper.plan.cohorts import Cut
+from sweeper.plan.trials import Trial
 from trainables.config import TrialConfig, Value, resolve
 from trainables.measure import Measurement, measure, room
 from trainables.sharing import measure_overlap

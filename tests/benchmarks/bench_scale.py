@@ -67,18 +67,20 @@ def report_at_once(cohort: str, task: Mapping[str, Any], *, place: object) -> No
 
 def service(options: argparse.Namespace, store: str) -> float:
     """Plan, expand and dispatch; milliseconds a trial of the latter."""
-    from sweeper import cohorts, dispatch, findings
-    from sweeper.cluster import connected
-    from sweeper.cohorts import Cut
-    from sweeper.collect import Collector
-    from sweeper.command import parse
-    from sweeper.feed import Queue
-    from sweeper.places import Share, Slots
-    from sweeper.plan import GridPlan
-    from sweeper.prepare import prepare
-    from sweeper.progress import Progress
-    from sweeper.stopping import Stopping
-    from sweeper.store import Store, checkpoint_path
+    from sweeper.cli.arguments import parse
+    from sweeper.cli.prepare import prepare
+    from sweeper.cli.progress import Progress
+    from sweeper.cli.recorder import Collector
+    from sweeper.execution import executor as dispatch
+    from sweeper.execution.connection import connected
+    from sweeper.execution.stop_signal import Stopping
+    from sweeper.packing.slots import Share, Slots
+    from sweeper.plan import cohorts
+    from sweeper.plan.cohort_source import Queue
+    from sweeper.plan.cohorts import Cut
+    from sweeper.plan.plan import GridPlan
+    from sweeper.report import publish as findings
+    from sweeper.storage.store import Store, checkpoint_path
     from sweeper.version import code_version
 
     class Meter(Collector):
@@ -145,7 +147,7 @@ def service(options: argparse.Namespace, store: str) -> float:
 
 def tune_alone(options: argparse.Namespace) -> float:
     """Milliseconds a trial of as many function trials, actors reused, nothing kept."""
-    from sweeper.cluster import connected
+    from sweeper.execution.connection import connected
 
     with connected(None) as scratch:
         from ray import tune
@@ -178,7 +180,7 @@ def run(options: argparse.Namespace) -> None:
         each = tune_alone(options)
     else:
         if options.case == "loose":
-            from sweeper import folding
+            from sweeper.storage import compaction as folding
 
             folding.MANY = 10**9
         with tempfile.TemporaryDirectory(dir=options.folder or None) as store:

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from sweeper.heatmap import pivot
-from sweeper.schema import Columns
-from sweeper.store import Store, load
+from sweeper.report.heatmap import pivot
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store, load
 
 COHORT = 56
 READ_COHORT = 4

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from sweeper import cluster
+from sweeper.execution import connection as cluster
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ def in_process(trials: int, seed: int, wave: int) -> Outcome:
     """Our proposals without Ray or store, nothing pruned: what asking for a wave at once does to a search."""
     import torch
 
-    from sweeper.search import Asked, Engine, Told
+    from sweeper.search.ask_tell import Asked, Engine, Told
     from trainables.config import fusible, resolve
     from trainables.train import train
 

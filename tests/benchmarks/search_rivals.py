@@ -17,8 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sweeper import cluster, spec
-from sweeper.study import Search, Study
+from sweeper.execution import connection as cluster
+from sweeper.spec import sweep as spec
+from sweeper.spec.search import Search, Study
 
 if TYPE_CHECKING:
     from trainables.contract import Report

@@ -23,7 +23,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 
-from sweeper.store import load_history
+from sweeper.storage.store import load_history
 from tests.sweeper.sweeps import Sweep, Sweeps, assert_same_results, rows, sweeps
 
 GRID = (

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cluster.access import address, check_token, in_clear
-from sweeper.cluster import ClusterError
+from sweeper.execution.connection import ClusterError
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeper.cluster import LOOPBACK
+from sweeper.execution.connection import LOOPBACK
 from tests.cluster.files import FOLDER
 from tests.cluster.heads import Submission, head, wait_until
 from tests.cluster.ports import listening, tells_metrics

@@ -6,9 +6,9 @@ import pytest
 
 from cluster.checks import check
 from sweeper import run
-from sweeper.command import parse
-from sweeper.files import Files, StoreError
-from sweeper.spec import SpecError
+from sweeper.cli.arguments import parse
+from sweeper.spec.sweep import SpecError
+from sweeper.storage.io.files import Files, StoreError
 
 DIGITS = ["anomaly_grid", "--preset", "digits"]
 

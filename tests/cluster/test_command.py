@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from cluster.command import parse
-from sweeper import command
-from sweeper.spec import SpecError
+from sweeper.cli import arguments as command
+from sweeper.spec.sweep import SpecError
 
 
 def test_what_is_not_ours_is_sweeper_runs_in_its_order() -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from ray._common.utils import get_default_ray_temp_dir
 
-from sweeper.cluster import LOOPBACK
+from sweeper.execution.connection import LOOPBACK
 from tests.cluster.files import (
     EVERY,
     FOLDER,

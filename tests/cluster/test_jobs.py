@@ -4,7 +4,7 @@ import pytest
 
 from cluster import jobs, package
 from cluster.jobs import End, Jobs, Lost
-from sweeper.cluster import ClusterError
+from sweeper.execution.connection import ClusterError
 from tests.cluster.fake_client import FakeClient, details
 
 AT = "http://127.0.0.1:8265"

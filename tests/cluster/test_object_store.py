@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import store
-from sweeper.files import Files, StoreError
 from sweeper.run import main
+from sweeper.storage import store
+from sweeper.storage.io.files import Files, StoreError
 from tests.cluster.ports import listening, tells_metrics
 from tests.sweeper.sweeps import Sweeps, sweeps
 

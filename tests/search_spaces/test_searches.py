@@ -12,9 +12,9 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from search_spaces._protocols import DIGITS as DIGITS_PROTOCOL
 from search_spaces._protocols import SMALL_IMAGES
-from sweeper import spec
-from sweeper.spec import Grid, Grids, Value
-from sweeper.study import SECONDS, Study
+from sweeper.spec import sweep as spec
+from sweeper.spec.search import SECONDS, Study
+from sweeper.spec.sweep import Grid, Grids, Value
 from trainables.catalog import METHODS
 from trainables.config import TrialConfig, fusible, resolve
 from trainables.evaluate import metric_names

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from search_spaces._protocols import MOCO_V2_VIEWS
-from sweeper import spec
-from sweeper.spec import Sweep, Table, Value
-from sweeper.trials import enumerate_trials
+from sweeper.plan.trials import enumerate_trials
+from sweeper.spec import sweep as spec
+from sweeper.spec.sweep import Sweep, Table, Value
 from trainables.config import TrialConfig, keys, resolve
 from trainables.data.views import MOCO_V2
 from trainables.evaluate import metric_names

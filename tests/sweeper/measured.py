@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from sweeper.cohorts import Group
-from sweeper.loads import Load
-from sweeper.trials import Trial
+from sweeper.packing.workloads import Load
+from sweeper.plan.cohorts import Group
+from sweeper.plan.trials import Trial
 
 MIB = 2**20
 PLENTY = 2**40

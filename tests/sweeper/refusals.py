@@ -8,7 +8,8 @@ from typing import NamedTuple, Never
 
 import pytest
 
-from sweeper import cluster, run
+from sweeper import run
+from sweeper.execution import connection as cluster
 
 
 class Refused(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from sweeper.hardware import Kind
-from sweeper.probes import Asked, Site
+from sweeper.packing.device_kinds import Kind
+from sweeper.packing.measurements import Asked, Site
 from tests.sweeper.measured import MIB
 
 CORES = Kind(False, "", (4,))

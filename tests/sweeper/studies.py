@@ -9,7 +9,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from sweeper.metric import Metric
+from sweeper.spec.metric import Metric
 
 KNN, NLL, SECONDS = Metric("knn", "maximize", percent=True), Metric("nll", "minimize"), Metric("seconds", "minimize")
 SPACE: dict[str, BaseDistribution] = {

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.address import AddressError, join_address, parse_address, show_address
-from sweeper.files import Files, StoreError
+from sweeper.storage.io.address import AddressError, join_address, parse_address, show_address
+from sweeper.storage.io.files import Files, StoreError
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import cohorts
-from sweeper.cluster import ClusterError
-from sweeper.cohorts import Cut
-from sweeper.command import parse
-from sweeper.cutting import Arrangement, grid_arrangement
-from sweeper.hardware import Kind
-from sweeper.plan import GridPlan, record_cut, recorded_cut
-from sweeper.preview import expectation
-from sweeper.spec import Grid, Heatmap, Metric, Sweep
-from sweeper.store import Store
-from sweeper.survey import look
-from sweeper.trials import Trial
+from sweeper.cli.arguments import parse
+from sweeper.cli.preview import expectation
+from sweeper.execution.connection import ClusterError
+from sweeper.packing.allocate import Arrangement, grid_arrangement
+from sweeper.packing.device_kinds import Kind
+from sweeper.packing.profiler import look
+from sweeper.plan import cohorts
+from sweeper.plan.cohorts import Cut
+from sweeper.plan.plan import GridPlan, record_cut, recorded_cut
+from sweeper.plan.trials import Trial
+from sweeper.spec.sweep import Grid, Heatmap, Metric, Sweep
+from sweeper.storage.store import Store
 from tests.sweeper.measured import MIB
 from tests.sweeper.sites import CORES, LARGE, MANY, Bench
 
@@ -86,7 +86,7 @@ def test_what_is_known_is_not_measured_again_but_another_shape_is(tmp_path: Path
 def test_other_memory_and_other_code_are_measured_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(CPU)
     arranged(tmp_path, bench, grid())
-    monkeypatch.setattr("sweeper.cutting.code_version", lambda: "another")
+    monkeypatch.setattr("sweeper.packing.allocate.code_version", lambda: "another")
     arranged(tmp_path, bench, grid(first=100))
     assert len(bench.measured) == 2
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from sweeper.attempts import LOSSES, Attempts, Cause, Given
-from sweeper.cohorts import Cohort, Cut, cut, halved, lineage
-from sweeper.feed import Queue
+from sweeper.execution.retries import LOSSES, Attempts, Cause, Given
+from sweeper.plan.cohort_source import Queue
+from sweeper.plan.cohorts import Cohort, Cut, cut, halved, lineage
 from tests.sweeper.measured import members
 
 

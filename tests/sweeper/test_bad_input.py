@@ -13,10 +13,11 @@ from urllib.error import URLError
 
 import pytest
 
-from sweeper import run, spec
-from sweeper.schema import Columns
-from sweeper.spec import Metric, Table, Trajectory
-from sweeper.store import Store
+from sweeper import run
+from sweeper.spec import sweep as spec
+from sweeper.spec.sweep import Metric, Table, Trajectory
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
 from tests.cifar_files import write_cifar10
 from tests.folder_files import write_imagenet
 from tests.sweeper.refusals import Bench, bench_of

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper import spec
-from sweeper.schema import Columns
-from sweeper.spec import Halving, Metric, Population, Search, SpecError, Sweep
-from sweeper.store import Store
+from sweeper.spec import sweep as spec
+from sweeper.spec.sweep import Halving, Metric, Population, Search, SpecError, Sweep
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
 from tests.sweeper.refusals import Bench, bench_of
 
 FIXED: dict[str, spec.Value] = {"method": "vje", "dataset": "digits", "epochs": 4, "report_every": 1, "normal_class": 8}

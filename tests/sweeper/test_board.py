@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.board import Board, Rule
+from sweeper.pruning.rung_server import Board, Rule
 
 RULE = Rule("auroc", "maximize", 2, ((1, 3), (3,)))
 

@@ -14,9 +14,9 @@ import pytest
 import ray
 from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
 
-from sweeper.board import Board, Rule
-from sweeper.cluster import connected
-from sweeper.referee import Judges, Referee
+from sweeper.execution.connection import connected
+from sweeper.pruning.rung_client import Judges, Referee
+from sweeper.pruning.rung_server import Board, Rule
 from trainables.contract import Member, Report, Stopped, Verdict
 
 pytestmark = pytest.mark.slow

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import changes
-from sweeper.changes import Change, Changes, written
-from sweeper.command import parse
-from sweeper.plan import Plan
-from sweeper.prepare import prepare
-from sweeper.spec import Grid, Grids, Value
-from sweeper.store import Store
+from sweeper.cli.arguments import parse
+from sweeper.cli.prepare import prepare
+from sweeper.plan import changes
+from sweeper.plan.changes import Change, Changes, written
+from sweeper.plan.plan import Plan
+from sweeper.spec.sweep import Grid, Grids, Value
+from sweeper.storage.store import Store
 
 SMALL = "--axis beta=1 --axis nu=1 --axis normal_class=0"
 

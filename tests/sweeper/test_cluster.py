@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import cluster
-from sweeper.cluster import ClusterError, check_address, make_token
-from sweeper.stopping import Stopping
+from sweeper.execution import connection as cluster
+from sweeper.execution.connection import ClusterError, check_address, make_token
+from sweeper.execution.stop_signal import Stopping
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_our_handler_is_back_before_ray_ends_its_processes() -> None:
     code = (
         "import ctypes, os, signal, sys, time, types\n"
         "from sweeper import cluster\n"
-        "from sweeper.stopping import Stopping\n"
+        "from sweeper.execution.stop_signal import Stopping\n"
         "def shutdown():\n"
         "    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)\n"  # as Ray does, past Python
         "    time.sleep(0.5)\n"
@@ -116,5 +116,7 @@ def test_our_handler_is_back_before_ray_ends_its_processes() -> None:
 
 def test_asking_imports_no_ray() -> None:
     """Its environment is set when it is used, which is too late once it has been imported."""
-    code = "import sys, sweeper.run, sweeper.cluster; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"
+    code = (
+        "import sys, sweeper.run, sweeper.execution.connection; sys.exit(not {'ray', 'torch'}.isdisjoint(sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

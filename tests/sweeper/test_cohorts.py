@@ -2,8 +2,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from sweeper.cohorts import Cohort, Cut, Group, by_workers, cut, group, remaining, workers
-from sweeper.trials import Trial, content_hash
+from sweeper.plan.cohorts import Cohort, Cut, Group, by_workers, cut, group, remaining, workers
+from sweeper.plan.trials import Trial, content_hash
 
 
 def trial(**config: int | None) -> Trial:

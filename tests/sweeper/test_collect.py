@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from sweeper.cohorts import Cohort
-from sweeper.collect import HISTORY_SECONDS, Collector
-from sweeper.feed import Queue
-from sweeper.progress import Progress
-from sweeper.schema import Columns
-from sweeper.store import Store, checkpoint_path, load, load_history
-from sweeper.trials import Trial
+from sweeper.cli.progress import Progress
+from sweeper.cli.recorder import HISTORY_SECONDS, Collector
+from sweeper.plan.cohort_source import Queue
+from sweeper.plan.cohorts import Cohort
+from sweeper.plan.trials import Trial
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store, checkpoint_path, load, load_history
 
 COLUMNS = Columns({"nu": float}, ("auroc", "loss"))
 COHORTS = (
@@ -123,7 +123,7 @@ def test_reports_that_come_fast_are_written_together_with_the_next_sign_of_life(
 
 
 def test_the_history_of_a_cohort_that_trains_is_not_folded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeper.folding.MANY", 2)
+    monkeypatch.setattr("sweeper.storage.compaction.MANY", 2)
     bench.tell("c1", message(1, [0.9], done=True))
     bench.tell("c0", message(1, [0.5, 0.6]))
     names = {Path(path).name for path in bench.files() if "history" in path}

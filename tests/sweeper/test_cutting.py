@@ -1,9 +1,9 @@
 import pytest
 
-from sweeper.cohorts import Cohort, Cut, cut, group
-from sweeper.command import parse
-from sweeper.cutting import wave_cut, widths
-from sweeper.trials import Trial
+from sweeper.cli.arguments import parse
+from sweeper.packing.allocate import wave_cut, widths
+from sweeper.plan.cohorts import Cohort, Cut, cut, group
+from sweeper.plan.trials import Trial
 
 
 def cohorts_of(sizes: list[int], *words: str, slots: int = 2, studies: int = 1, whole: bool = False) -> list[Cohort]:

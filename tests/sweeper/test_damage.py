@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import folding, run
-from sweeper.damage import healing, set_aside
-from sweeper.files import Files, StoreError
-from sweeper.folder import DamagedFiles
-from sweeper.grid import Value
-from sweeper.patience import ONCE
-from sweeper.plan import Plan
-from sweeper.rows import table_of, to_bytes
-from sweeper.schema import Columns
-from sweeper.store import Store, load, load_history
-from sweeper.warm import warm_from
+from sweeper import run
+from sweeper.plan.plan import Plan
+from sweeper.search.warm_start import warm_from
+from sweeper.spec.grid import Value
+from sweeper.storage import compaction as folding
+from sweeper.storage.arrow_tables import table_of, to_bytes
+from sweeper.storage.damaged_files import healing, set_aside
+from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.retry import ONCE
+from sweeper.storage.parquet_folder import DamagedFiles
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store, load, load_history
 from tests.sweeper.test_store import COLUMNS, row
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {

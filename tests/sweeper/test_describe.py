@@ -8,8 +8,8 @@ import pytest
 from torchvision.datasets import CIFAR10, CIFAR100, STL10, SVHN
 
 from sweeper import run
-from sweeper.describe import FILES, describe
-from sweeper.grid import SpecError
+from sweeper.cli.describe import FILES, describe
+from sweeper.spec.grid import SpecError
 from trainables.catalog import METHODS
 from trainables.data.datasets import DATASETS
 from trainables.described import keys_of

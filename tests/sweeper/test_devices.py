@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.cohorts import Group
-from sweeper.devices import Devices, cpus
-from sweeper.loads import Load
-from sweeper.packing import WORTH, pack, pack_cores
+from sweeper.packing.devices import Devices, cpus
+from sweeper.packing.packer import WORTH, pack, pack_cores
+from sweeper.packing.workloads import Load
+from sweeper.plan.cohorts import Group
 from tests.sweeper.measured import LONG, MIB, PLENTY, Measured, members
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sweeper.digest import MARK, DamagedError, has_digest
-from sweeper.rows import from_bytes, history_of, table_of, to_bytes
-from sweeper.schema import Columns
+from sweeper.storage.arrow_tables import from_bytes, history_of, table_of, to_bytes
+from sweeper.storage.digest import MARK, DamagedError, has_digest
+from sweeper.storage.schema import Columns
 
 FLIPS = 300
 """Of each file; without checksums and digest one of three changed a value of the rows, nine of ten of the history."""

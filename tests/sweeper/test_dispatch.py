@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.dispatch import last_words
-from sweeper.files import Files
+from sweeper.execution.executor import last_words
+from sweeper.storage.io.files import Files
 from trainables.contract import WHY
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from sweeper.cohorts import Cut
-from sweeper.ends import Option, Seats, deal, ends, rounds, soonest
+from sweeper.packing.makespan import Option, Seats, deal, ends, rounds, soonest
+from sweeper.plan.cohorts import Cut
 
 
 def options(some: random.Random, kinds: int, count: int) -> list[Option]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import disk
-from sweeper.disk import STALE_SECONDS
-from sweeper.files import Files, StoreError
-from sweeper.folder import contents_of
-from sweeper.patience import Patience
+from sweeper.storage.io import local_disk as disk
+from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.local_disk import STALE_SECONDS
+from sweeper.storage.io.retry import Patience
+from sweeper.storage.parquet_folder import contents_of
 
 
 def test_absent_is_none_and_written_reads_back(tmp_path):

@@ -6,11 +6,11 @@ import pandas as pd
 import pytest
 from optuna.distributions import FloatDistribution
 
-from sweeper import findings
-from sweeper.files import Files
-from sweeper.schema import Columns
-from sweeper.spec import Grid, Heatmap, Metric, Search, Sweep, Table, Trajectory
-from sweeper.store import Store
+from sweeper.report import publish as findings
+from sweeper.spec.sweep import Grid, Heatmap, Metric, Search, Sweep, Table, Trajectory
+from sweeper.storage.io.files import Files
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
 
 SWEEP = Sweep(
     about="",

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sweeper import folding
-from sweeper.files import Files
-from sweeper.rows import table_of, to_bytes
-from sweeper.store import Store, load, load_history
+from sweeper.storage import compaction as folding
+from sweeper.storage.arrow_tables import table_of, to_bytes
+from sweeper.storage.io.files import Files
+from sweeper.storage.store import Store, load, load_history
 from tests.sweeper.test_store import COLUMNS, row
 
 

@@ -14,14 +14,15 @@ from ray import tune
 from ray.air.execution.resources.placement_group import PlacementGroupResourceManager
 from ray.air.execution.resources.request import ResourceRequest
 
-from sweeper import dispatch, groups
-from sweeper.cluster import connected
-from sweeper.cohorts import Cut, cut
-from sweeper.feed import Queue
-from sweeper.files import Files
-from sweeper.groups import Groups
-from sweeper.places import Share, Slots
-from sweeper.stopping import Stopping
+from sweeper.execution import executor as dispatch
+from sweeper.execution import placement_groups as groups
+from sweeper.execution.connection import connected
+from sweeper.execution.placement_groups import Groups
+from sweeper.execution.stop_signal import Stopping
+from sweeper.packing.slots import Share, Slots
+from sweeper.plan.cohort_source import Queue
+from sweeper.plan.cohorts import Cut, cut
+from sweeper.storage.io.files import Files
 from tests.sweeper.measured import members
 
 pytestmark = pytest.mark.slow
@@ -77,7 +78,10 @@ def test_nothing_is_lost(scratch: str, give_back: Any) -> None:
     assert lost(Groups, give_back) == 0
 
 
-@pytest.mark.xfail(reason="ray-project/ray issue 64693: once this passes, `sweeper.groups` is not needed", strict=False)
+@pytest.mark.xfail(
+    reason="ray-project/ray issue 64693: once this passes, `sweeper.execution.placement_groups` is not needed",
+    strict=False,
+)
 def test_rays_own_manager_loses_nothing(scratch: str) -> None:
     assert lost(Manager, cancel, seconds=1.0) == 0
 

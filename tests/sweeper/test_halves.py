@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweeper.cohorts import Cohort, Cut, cut, halved, halves, lineage
-from sweeper.trials import content_hash
+from sweeper.plan.cohorts import Cohort, Cut, cut, halved, halves, lineage
+from sweeper.plan.trials import content_hash
 from tests.sweeper.measured import members
 
 

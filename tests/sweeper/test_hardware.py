@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.hardware import UNSEEN, Kind, kinds, requirement
+from sweeper.packing.device_kinds import UNSEEN, Kind, kinds, requirement
 
 
 def node(resources: dict[str, float], alive: bool = True) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from sweeper.cells import best, pivot
-from sweeper.files import Files
-from sweeper.heatmap import draw, label, number, write
+from sweeper.report.heatmap import draw, label, number, write
+from sweeper.report.heatmap_cells import best, pivot
+from sweeper.storage.io.files import Files
 
 AXES = ("beta", "nu")
 

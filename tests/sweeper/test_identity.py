@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.files import Files, StoreError
-from sweeper.identity import MARKER, StoreIdentity
-from sweeper.patience import Patience
-from sweeper.store import Store
+from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.retry import Patience
+from sweeper.storage.io.store_identity import MARKER, StoreIdentity
+from sweeper.storage.store import Store
 from tests.sweeper.test_store import COLUMNS, row
 
 

@@ -8,7 +8,7 @@ import pytest
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from sweeper.journal import Journal
+from sweeper.search.dashboard_journal import Journal
 
 SPACE = {
     "lr": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),
@@ -121,7 +121,7 @@ def test_what_cannot_be_written_is_said_in_one_line_and_logged_once(
     journal, study = Journal(blocked / "j"), run(begun("maximize"), 3)
     for said in (journal.begin(), journal.add("s", study), journal.add("s", study)):
         assert said is not None and "cannot be written" in said and "\n" not in said
-    assert len([record for record in caplog.records if record.name == "sweeper.journal"]) == 1
+    assert len([record for record in caplog.records if record.name == "sweeper.search.dashboard_journal"]) == 1
     blocked.unlink()
     assert journal.add("s", study) is None and same(journal.path, "s", study)
 

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from sweeper.lifeline import Lifeline, NodeLost
-from sweeper.stopping import Stopping
+from sweeper.execution.node_watchdog import Lifeline, NodeLost
+from sweeper.execution.stop_signal import Stopping
 
 
 def test_a_node_that_dies_ends_what_waits_for_it() -> None:
@@ -47,7 +47,7 @@ def test_a_node_that_is_shut_down_on_purpose_ends_nothing() -> None:
 def test_a_process_that_does_not_end_even_then_is_ended() -> None:
     code = (
         "import signal, time\n"
-        "from sweeper.lifeline import Lifeline\n"
+        "from sweeper.execution.node_watchdog import Lifeline\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "def last_words():\n"
         "    print('what there is')\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sweeper.grid import SpecError
-from sweeper.metric import Metric
+from sweeper.spec.grid import SpecError
+from sweeper.spec.metric import Metric
 
 
 @pytest.mark.parametrize("direction", ["max", "MAXIMIZE", "up", "", 1, True])

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from sweeper.node_health import HEAD_DIED, HEAD_PATIENCE, NODE_DIED, NodeHealth
+from sweeper.execution.node_health import HEAD_DIED, HEAD_PATIENCE, NODE_DIED, NodeHealth
 
 
 class Clock:

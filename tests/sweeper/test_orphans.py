@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.orphans import remove_orphans
-from sweeper.store import Store, checkpoint_path
+from sweeper.storage.orphaned_checkpoints import remove_orphans
+from sweeper.storage.store import Store, checkpoint_path
 from tests.sweeper.test_store import COLUMNS, row
 
 
@@ -49,5 +49,5 @@ def test_another_sweeps_checkpoints_are_let_alone(store: Store) -> None:
 
 def test_without_checkpoints_no_row_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.files.delete_folder("checkpoints/sweep=grid")
-    monkeypatch.setattr("sweeper.orphans.read_tables", None)
+    monkeypatch.setattr("sweeper.storage.orphaned_checkpoints.read_tables", None)
     assert remove_orphans(store, "grid") == []

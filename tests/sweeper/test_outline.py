@@ -8,9 +8,9 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.changes import Change, Changes
-from sweeper.outline import distribution, distribution_text, lines, outline
-from sweeper.spec import Grid, Grids
+from sweeper.plan.changes import Change, Changes
+from sweeper.plan.outline import distribution, distribution_text, lines, outline
+from sweeper.spec.sweep import Grid, Grids
 
 
 def strict(plain: object) -> Any:

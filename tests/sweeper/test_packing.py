@@ -3,10 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.cohorts import Cohort, Cut, Group, cut, parts
-from sweeper.devices import Devices
-from sweeper.loads import Load, choices
-from sweeper.packing import WORTH, Packing, pack
+from sweeper.packing.devices import Devices
+from sweeper.packing.packer import WORTH, Packing, pack
+from sweeper.packing.workloads import Load, choices
+from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
 from tests.sweeper.measured import (
     EACH_100_MIB,
     FLAT,
@@ -102,7 +102,7 @@ def test_large_groups_are_dealt_to_slots_evenly_and_in_whole_streams(
 ) -> None:
     """A step takes as long for any stack as for one: so in one round. Of ten streams on three slots four, four and two,
     where a third of all would leave one behind."""
-    monkeypatch.setattr("sweeper.packing.WORTH", 1.0)
+    monkeypatch.setattr("sweeper.packing.packer.WORTH", 1.0)
     flat = [Measured(2**k, 1e-3 / 2**k) for k in range(12)]
     packed = pack([Load(members(*lengths), flat, 10_000)], [Devices(slots, PLENTY)])
     assert packed.seconds == pytest.approx(0.4 + 10)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import pytest
 
-from sweeper import loads
-from sweeper.cohorts import Cut, cut
-from sweeper.devices import MEMORY_MARGIN, Devices
-from sweeper.loads import Load
-from sweeper.packing import SECONDS_A_COHORT, WORTH, Packing, pack
+from sweeper.packing import workloads as loads
+from sweeper.packing.devices import MEMORY_MARGIN, Devices
+from sweeper.packing.packer import SECONDS_A_COHORT, WORTH, Packing, pack
+from sweeper.packing.workloads import Load
+from sweeper.plan.cohorts import Cut, cut
 from tests.sweeper.measured import MIB, Measured, members
 
 
@@ -93,7 +93,7 @@ def test_no_choice_ends_much_sooner(seed: int) -> None:
 
 def exact(load: Load, kind: Devices, monkeypatch: pytest.MonkeyPatch) -> Packing:
     """The very soonest, without anything given for smaller cohorts."""
-    monkeypatch.setattr("sweeper.packing.WORTH", 1.0)
+    monkeypatch.setattr("sweeper.packing.packer.WORTH", 1.0)
     return pack([load], [kind])
 
 
@@ -136,7 +136,7 @@ def test_the_margin_is_kept(seed: int) -> None:
 
 
 def test_another_kind_is_never_slower(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeper.packing.WORTH", 1.0)
+    monkeypatch.setattr("sweeper.packing.packer.WORTH", 1.0)
     for seed in range(20):
         load, kind = case(seed)
         if every_choice(load, kind):

@@ -3,8 +3,8 @@ import os
 
 import pytest
 
-from sweeper.files import StoreError
-from sweeper.patience import LONG, ONCE, Patience, insist, may_pass
+from sweeper.storage.io.files import StoreError
+from sweeper.storage.io.retry import LONG, ONCE, Patience, insist, may_pass
 
 UNREACHABLE = (
     "When reading information for key 'x' in bucket 'b': AWS Error NETWORK_CONNECTION during HeadObject operation"

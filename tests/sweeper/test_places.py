@@ -3,12 +3,12 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.attempts import Attempts
-from sweeper.cluster import ClusterError
-from sweeper.cohorts import Cohort
-from sweeper.feed import Queue
-from sweeper.places import Seating, Share, Slots
-from sweeper.trials import Trial
+from sweeper.execution.connection import ClusterError
+from sweeper.execution.retries import Attempts
+from sweeper.packing.slots import Seating, Share, Slots
+from sweeper.plan.cohort_source import Queue
+from sweeper.plan.cohorts import Cohort
+from sweeper.plan.trials import Trial
 
 HERE = Slots((Share({"CPU": 1.0}, 4),), here=True)
 AWAY = Slots((Share({"GPU": 1.0, "CPU": 2.0}, 4),), here=False, grows=True)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import cohorts, outline
-from sweeper.cohorts import Cut
-from sweeper.files import Files
-from sweeper.outline import describe
-from sweeper.plan import GridPlan, record_cut, recorded_cut
-from sweeper.spec import Grid, Heatmap, Metric, Sweep
-from sweeper.trials import Trial
+from sweeper.plan import cohorts, outline
+from sweeper.plan.cohorts import Cut
+from sweeper.plan.outline import describe
+from sweeper.plan.plan import GridPlan, record_cut, recorded_cut
+from sweeper.plan.trials import Trial
+from sweeper.spec.sweep import Grid, Heatmap, Metric, Sweep
+from sweeper.storage.io.files import Files
 
 SWEEP = Sweep("about it", {"paper": Grid({}, {})}, (Heatmap(Metric("auroc", "maximize"), "beta", "nu"),))
 

@@ -10,7 +10,8 @@ from urllib.error import URLError
 
 import pytest
 
-from sweeper import run, spec
+from sweeper import run
+from sweeper.spec import sweep as spec
 
 PRESETS = [(name, preset) for name in spec.names() for preset in spec.find(name).presets]
 

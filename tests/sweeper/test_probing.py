@@ -1,5 +1,5 @@
-from sweeper.probes import Asked
-from sweeper.probing import announcement
+from sweeper.execution.remote_profiler import announcement
+from sweeper.packing.measurements import Asked
 from tests.sweeper.sites import CORES
 
 CONFIGS = [{"method": "vje"}]

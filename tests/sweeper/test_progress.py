@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from sweeper.progress import EVERY_SECONDS, Progress
+from sweeper.cli.progress import EVERY_SECONDS, Progress
 
 
 class Clock:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from sweeper.cohorts import Cut
-from sweeper.files import Files
-from sweeper.hardware import Kind
-from sweeper.plan import record_cut, recorded_cut, recorded_threads
-from sweeper.probes import Known, Probes, Seen, Stack, read_seen, write_seen
+from sweeper.packing.device_kinds import Kind
+from sweeper.packing.measurements import Known, Probes, Seen, Stack, read_seen, write_seen
+from sweeper.plan.cohorts import Cut
+from sweeper.plan.plan import record_cut, recorded_cut, recorded_threads
+from sweeper.storage.io.files import Files
 from tests.sweeper.test_plan import make
 
 STACKS = (Stack(1, 0.01, 100, 10), Stack(4, 0.005, 300, 10))

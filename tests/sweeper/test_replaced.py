@@ -8,11 +8,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sweeper import replaced
-from sweeper.files import Files, StoreError
-from sweeper.replaced import Chosen, fresh_checkpoints, restore, set_aside, survey
-from sweeper.schema import Columns
-from sweeper.store import Store, checkpoint_path, load, load_history
+from sweeper.storage import replaced_rows as replaced
+from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.replaced_rows import Chosen, fresh_checkpoints, restore, set_aside, survey
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store, checkpoint_path, load, load_history
 
 COLUMNS = Columns({"nu": float, "study_id": str}, ("auroc",))
 

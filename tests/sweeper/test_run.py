@@ -10,14 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper import cohorts, preview, run
-from sweeper.cohorts import Cohort, Cut
-from sweeper.command import EXIT_FAILED, parse
-from sweeper.files import Files, StoreError
-from sweeper.plan import GridPlan
-from sweeper.prepare import prepare
-from sweeper.stopping import Stopping
-from sweeper.store import Store, checkpoint_path, load, load_history
+from sweeper import run
+from sweeper.cli import preview
+from sweeper.cli.arguments import EXIT_FAILED, parse
+from sweeper.cli.prepare import prepare
+from sweeper.execution.stop_signal import Stopping
+from sweeper.plan import cohorts
+from sweeper.plan.cohorts import Cohort, Cut
+from sweeper.plan.plan import GridPlan
+from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.store import Store, checkpoint_path, load, load_history
 from tests.sweeper.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors, sweeps
 
 GRID = ["--axis", "beta=0.5,1", "--axis", "nu=0.5,inf", "--axis", "normal_class=0,1", "--set", "epochs=4"]

@@ -13,8 +13,8 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 
 from search_spaces.vje_search import POPULATION
 from sweeper.run import main
-from sweeper.schema import Columns
-from sweeper.store import Store, load_history
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store, load_history
 from tests.sweeper.poisons import BETA, POISON
 from tests.sweeper.sweeps import VOLATILE, Sweeps, rows, sweeps
 

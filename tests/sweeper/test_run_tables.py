@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.command import parse
-from sweeper.prepare import prepare
-from sweeper.store import Store, load_history
+from sweeper.cli.arguments import parse
+from sweeper.cli.prepare import prepare
+from sweeper.storage.store import Store, load_history
 from tests.folder_files import write_imagenet
 from tests.sweeper.sweeps import Sweeps, rows, sweeps, title
 from trainables.catalog import METHODS

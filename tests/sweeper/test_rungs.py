@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from sweeper.rungs import Rungs, deal
+from sweeper.pruning.halving import Rungs, deal
 
 
 def test_the_best_share_goes_on_and_the_others_are_told_why() -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from sweeper.metric import Direction
-from sweeper.rungs import Rungs
+from sweeper.pruning.halving import Rungs
+from sweeper.spec.metric import Direction
 
 LADDERS = ((1, 3, 9), (3, 9), (9,))
 LAST = 12

@@ -1,4 +1,4 @@
-from sweeper.running import MOST_SHOWN, RunningCohorts
+from sweeper.cli.running_cohorts import MOST_SHOWN, RunningCohorts
 
 
 def running(**cohorts: tuple[float, float | None, float | None]) -> RunningCohorts:

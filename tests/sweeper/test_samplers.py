@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from sweeper.rules import Halving
-from sweeper.search import Engine, Told
+from sweeper.search.ask_tell import Engine, Told
+from sweeper.spec.schedulers import Halving
 from tests.sweeper.toys import AUROC, CUBE, LOSS, NUMBERS, SQUARE, Params, loss, study, waves
 
 WAVE = 8

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import scratch
-from sweeper.scratch import ScratchError, remove_abandoned, scratch_folder
+from sweeper.execution import scratch
+from sweeper.execution.scratch import ScratchError, remove_abandoned, scratch_folder
 from tests.other_user import NOBODY, below, needs_root, open_parents, reached_by_nobody
 
 DRIVER = """

@@ -14,8 +14,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from sweeper.search import WARM, Asked, Engine, Told
-from sweeper.study import SAMPLERS, SEVERAL_OBJECTIVES, Study
+from sweeper.search.ask_tell import WARM, Asked, Engine, Told
+from sweeper.spec.search import SAMPLERS, SEVERAL_OBJECTIVES, Study
 from tests.sweeper.toys import AUROC, LOSS, MIXED, NUMBERS, WAVE, eventful, study, two, waves
 
 BOTH = (LOSS, AUROC)

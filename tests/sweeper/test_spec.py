@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 import search_spaces
-from sweeper import run, spec
-from sweeper.grid import SpecError
-from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table, Trajectory
+from sweeper import run
+from sweeper.spec import sweep as spec
+from sweeper.spec.grid import SpecError
+from sweeper.spec.sweep import Grid, Grids, Heatmap, Metric, Sweep, Table, Trajectory
 
 GRID = Grid(fixed={"method": "vje"}, axes={"beta": (0.0, 1.0)})
 AUROC, KNN, LOSS = Metric("auroc", "maximize"), Metric("knn_z", "maximize", percent=True), Metric("loss", "minimize")
@@ -134,7 +135,7 @@ BROKEN = {
     "raises": ("x = 1\ny = x / 0", r"search_spaces/raises\.py, line 2: ZeroDivisionError: division by zero$"),
     "leaves": ("raise SystemExit(3)", r"search_spaces/leaves\.py, line 1: SystemExit: 3$"),
     "refused": (
-        "from sweeper.spec import Metric\nKNN = Metric('knn_z', 'max')",
+        "from sweeper.spec.sweep import Metric\nKNN = Metric('knn_z', 'max')",
         r"search_spaces/refused\.py, line 2: the direction of a metric must be 'maximize', 'minimize' or None, "
         "but knn_z has 'max'$",
     ),

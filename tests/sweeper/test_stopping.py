@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from sweeper.stopping import AGAIN, ENDING_SECONDS, Stopping
-from sweeper.tuning import Stopper, Watcher
+from sweeper.execution.stop_signal import AGAIN, ENDING_SECONDS, Stopping
+from sweeper.execution.tune_adapter import Stopper, Watcher
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

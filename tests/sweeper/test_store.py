@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sweeper.files import Files, StoreError
-from sweeper.rows import conform, table_of, to_bytes
-from sweeper.schema import Columns
-from sweeper.store import Store, load, load_history
+from sweeper.storage.arrow_tables import conform, table_of, to_bytes
+from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store, load, load_history
 
 COLUMNS = Columns({"method": str, "dataset": str, "nu": float, "k": int, "flip": bool}, ("auroc", "entropy"))
 

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 from pyarrow import fs
 
-from sweeper.files import Files, StoreError
-from sweeper.patience import LONG, Patience
-from sweeper.replaced import Chosen, restore, set_aside
-from sweeper.store import Store, load
+from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.retry import LONG, Patience
+from sweeper.storage.replaced_rows import Chosen, restore, set_aside
+from sweeper.storage.store import Store, load
 from tests.sweeper.test_store import COLUMNS, row
 
 

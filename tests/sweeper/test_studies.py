@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from sweeper.conclusion import finish
-from sweeper.plan import SearchPlan
-from sweeper.schema import Columns
-from sweeper.spec import Sweep
-from sweeper.store import Store
+from sweeper.cli.conclusion import finish
+from sweeper.plan.plan import SearchPlan
+from sweeper.spec.sweep import Sweep
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
 from tests.sweeper.wave_feeds import course, recorded, study, waves
 
 FACTS = {"study": str, "study_id": str, "number": int, "wave": int}

@@ -4,8 +4,8 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
-from sweeper.metric import Metric
-from sweeper.study_tables import read_in, tabulate, undominated, weigh
+from sweeper.report.studies.tables import read_in, tabulate, undominated, weigh
+from sweeper.spec.metric import Metric
 from tests.sweeper.studies import KNN, NLL, SECONDS, SPACE, made, told
 
 

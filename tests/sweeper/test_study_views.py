@@ -12,11 +12,11 @@ from matplotlib import pyplot
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
-from sweeper import study_figures
-from sweeper.files import Files
-from sweeper.study_axes import logarithmic
-from sweeper.study_tables import LEAST, read_in, weigh
-from sweeper.study_views import write
+from sweeper.report.studies import figures as study_figures
+from sweeper.report.studies.axes import logarithmic
+from sweeper.report.studies.publish import write
+from sweeper.report.studies.tables import LEAST, read_in, weigh
+from sweeper.storage.io.files import Files
 from tests.sweeper.studies import KNN, NLL, SECONDS, SPACE, WAYS, made, told
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.metric import Metric
-from sweeper.summary import breakdown, chosen_by, correlations, on_test_images, text
+from sweeper.report.summary import breakdown, chosen_by, correlations, on_test_images, text
+from sweeper.spec.metric import Metric
 
 AXES = ("beta", "nu")
 

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.files import Files
-from sweeper.spec import Metric, SpecError, Table
-from sweeper.tables import caption, labels, markdown, tabulate, text, write
+from sweeper.report.paper_table import caption, labels, markdown, tabulate, text, write
+from sweeper.spec.sweep import Metric, SpecError, Table
+from sweeper.storage.io.files import Files
 
 KNN, NLL = Metric("knn", "maximize", percent=True), Metric("nll", "minimize")
 TABLE = Table("probe", rows=("method", "nu"), metrics=(KNN, NLL), columns="dataset")

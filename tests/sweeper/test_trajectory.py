@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from matplotlib.collections import LineCollection, PolyCollection
 
-from sweeper.curve_labels import spread
-from sweeper.curves import BESIDE, draw
-from sweeper.files import Files
-from sweeper.spec import Metric, Trajectory
-from sweeper.trajectory import average, write
+from sweeper.report.curve_labels import spread
+from sweeper.report.curves import BESIDE, draw
+from sweeper.report.trajectory import average, write
+from sweeper.spec.sweep import Metric, Trajectory
+from sweeper.storage.io.files import Files
 
 KNN, NLL = Metric("knn", "maximize", percent=True), Metric("nll", "minimize")
 BOTH = Trajectory("training", (KNN, NLL), by=("method",))

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from sweeper.spec import SpecError, Value
-from sweeper.trials import content_hash, enumerate_trials
+from sweeper.plan.trials import content_hash, enumerate_trials
+from sweeper.spec.sweep import SpecError, Value
 from trainables.config import resolve
 
-PYTHON = "from sweeper.trials import content_hash; print(content_hash({'nu': float('inf'), 'lr': 1e-05, 'k': 3}))"
+PYTHON = "from sweeper.plan.trials import content_hash; print(content_hash({'nu': float('inf'), 'lr': 1e-05, 'k': 3}))"
 
 
 def complete(combination: Mapping[str, Value]) -> Mapping[str, Value]:

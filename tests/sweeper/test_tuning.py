@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from sweeper.tuning import Watcher
+from sweeper.execution.tune_adapter import Watcher
 
 TRIAL = SimpleNamespace(config={"cohort": "c0"})
 

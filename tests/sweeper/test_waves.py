@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sweeper.course import Course, result
-from sweeper.rules import Halving, Population
-from sweeper.warm import Warm
+from sweeper.search.study_run import Course, result
+from sweeper.search.warm_start import Warm
+from sweeper.spec.schedulers import Halving, Population
 from tests.sweeper.wave_feeds import Heard, course, recorded, rows, run, study, waves
 
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from sweeper.attempts import Attempts
-from sweeper.cohorts import halves
-from sweeper.course import Recorded
-from sweeper.rules import Halving, Population
+from sweeper.execution.retries import Attempts
+from sweeper.plan.cohorts import halves
+from sweeper.search.study_run import Recorded
+from sweeper.spec.schedulers import Halving, Population
 from tests.sweeper.wave_feeds import Heard, course, given, recorded, rows, study, waves
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.grid import Value
-from sweeper.metric import Metric
-from sweeper.search import Engine, Told
-from sweeper.study import Search, Study
+from sweeper.search.ask_tell import Engine, Told
+from sweeper.spec.grid import Value
+from sweeper.spec.metric import Metric
+from sweeper.spec.search import Search, Study
 
 LOSS, AUROC = Metric("loss", "minimize"), Metric("auroc", "maximize")
 NUMBERS: Mapping[str, BaseDistribution] = {

@@ -7,13 +7,13 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from sweeper.cohorts import Cohort, Cut, Group
-from sweeper.course import Course, Recorded, result
-from sweeper.metric import Metric
-from sweeper.study import Search, Study
-from sweeper.trials import Trial
-from sweeper.warm import Warm
-from sweeper.waves import Waves
+from sweeper.plan.cohorts import Cohort, Cut, Group
+from sweeper.plan.trials import Trial
+from sweeper.search.study_run import Course, Recorded, result
+from sweeper.search.warm_start import Warm
+from sweeper.search.waves import Waves
+from sweeper.spec.metric import Metric
+from sweeper.spec.search import Search, Study
 
 SPACE = {"x": FloatDistribution(0.0, 1.0), "width": CategoricalDistribution([1, 2])}
 

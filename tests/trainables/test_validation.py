@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
-from sweeper.metric import VALIDATION as SWEEPERS_VALIDATION
+from sweeper.spec.metric import VALIDATION as SWEEPERS_VALIDATION
 from tests.trainables.small import HERE, metrics_of
 from trainables.config import TrialConfig, Value, resolve
 from trainables.data.datasets import Dataset, load

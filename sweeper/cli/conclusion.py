@@ -1,0 +1,59 @@
+"""The end of a run: what all rows of its plan say, in the store and in the terminal, and the exit status."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
+from sweeper.plan.plan import Plan, SearchPlan
+from sweeper.report import publish as findings
+from sweeper.storage.damaged_files import healing
+from sweeper.storage.orphaned_checkpoints import remove_orphans
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COMPACT_ABOVE = 256
+"""A sweep that ends with more files than this is compacted."""
+
+
+def finish(plan: Plan, store: Store, columns: Columns) -> int:
+    """Figures and tables from all rows of the plan; returns the exit status."""
+    store.prepare(plan.name, columns)  # settles what another sweep has written into this store meanwhile
+    if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
+        store.compact(plan.name)
+    remove_orphans(store, plan.name)
+
+    def show() -> tuple[pd.DataFrame, str]:
+        rows = findings.rows_of(store.files, plan.name, plan.ids)
+        comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
+        text = findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)
+        return rows, text
+
+    rows, text = healing(store.files, show)
+    texts, diverged = [text], list[str]()
+    if isinstance(plan, SearchPlan):
+        from sweeper.search import prepare as studies  # here: it imports Optuna
+
+        texts.append(studies.show(plan, store.files))
+        diverged = studies.all_diverged(plan)
+    print("\n\n".join(filter(None, texts)))
+    counts = rows["status"].value_counts().to_dict()
+    print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
+    print(f"rows: {store.files.shown_at(f'trials/sweep={plan.name}')}")
+    for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
+        if shown:
+            print(f"{kind}: {store.files.shown_at(f'{kind}/{plan.views}')}")
+    if diverged:
+        print(
+            f"error: all trials of {plan.name} diverged in study {', '.join(diverged)}: nothing was found",
+            file=sys.stderr,
+        )
+    lost = len(store.without_history(plan.name).intersection(plan.ids))
+    if lost:
+        print(f"{lost} trials have lost their history with a damaged file; the same command trains them again")
+    complete = len(rows) == plan.total and "failed" not in counts and not lost and not diverged
+    return EXIT_OK if complete else EXIT_FAILED

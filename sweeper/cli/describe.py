@@ -1,0 +1,149 @@
+"""What a method, a data set or a metric is, as `--describe` prints it: from docstrings and declarations alone."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Mapping
+
+from sweeper.spec.grid import SpecError, Value
+from trainables.catalog import METHODS
+from trainables.checks import nearest
+from trainables.data.datasets import DATASETS
+from trainables.data.declarations import DECLARATIONS
+from trainables.described import Key, keys_of
+from trainables.metrics import FAMILIES, VALIDATION, MetricFamily, family_of
+from trainables.reported import reported_by
+
+WIDTH = 110
+"""Letters of a line."""
+SECTIONS: Mapping[str, str] = {
+    "options": "its own",
+    "data": "data",
+    "encoder": "encoder",
+    "training": "training",
+    "views": "augmented views",
+    "evaluation": "evaluation",
+}
+"""Section of a config -> how it is headed."""
+
+FILES: Mapping[str, str] = {
+    "cifar10": "DATA/cifar-10-batches-py/, fetched if absent, from DATA/cifar-10-python.tar.gz if that is there",
+    "cifar100": "DATA/cifar-100-python/, fetched if absent, from DATA/cifar-100-python.tar.gz if that is there",
+    "imagenet": "DATA/imagenet/train/CLASS/ and DATA/imagenet/val/CLASS/, never fetched",
+    "stl10": "DATA/stl10_binary/, fetched if absent, from DATA/stl10_binary.tar.gz if that is there",
+    "svhn": "DATA/train_32x32.mat and DATA/test_32x32.mat, fetched if absent",
+}
+"""Where the files of a data set are expected; DATA is what `--data` says."""
+MOST = 12
+"""Metrics of a family that are listed by name."""
+
+
+def describe(name: str) -> str:
+    """What there is to say of a method, a data set or a metric. SpecError, one line, for any other name."""
+    if name in METHODS:
+        return _method(name)
+    if name in DATASETS:
+        return _dataset(name)
+    if name in reported_by() or name in FAMILIES:
+        return _metric(name)
+    known = [*METHODS, *DATASETS, *FAMILIES, *reported_by()]
+    owners = [method for method in METHODS if name in {key.name for key in keys_of(method)}]
+    hint = f" ('{name}' is a key; --describe {owners[0]} says what it is)" if owners else nearest(name, known)
+    raise SpecError(
+        f"no method, data set or metric '{name}'{hint}; there are: {', '.join(METHODS)}; {', '.join(DATASETS)}; "
+        f"{', '.join(FAMILIES)}"
+    )
+
+
+def _method(name: str) -> str:
+    cls = METHODS[name]
+    keys, module = keys_of(name), inspect.getdoc(sys.modules[cls.__module__]) or ""
+    reported = [metric for metric, methods in reported_by().items() if name in methods]
+    lines = [f"{name}: {_first(module)}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
+    lines += ["Keys, their defaults and ranges. * is fusible: the trials of one cohort may differ in it."]
+    for section, heading in SECTIONS.items():
+        mine = [key for key in keys if key.section == section]
+        lines += ["", f"{heading}:", *(line for key in mine for line in _key(key))] if mine else []
+    lines += ["", "metrics that it can report (--describe METRIC):"]
+    lines += _wrapped(", ".join(dict.fromkeys(_family_name(metric) for metric in reported)), "  ")
+    return "\n".join(lines)
+
+
+def _key(key: Key) -> list[str]:
+    head = f"{'*' if key.fusible else ' '} {key.name}={_shown(key.default)}"
+    return [f"{head}  ({key.law.strip('`')})" if key.law else head, *_wrapped(key.says, "      ")]
+
+
+def _dataset(name: str) -> str:
+    lines = [f"{name}:", *_wrapped(inspect.getdoc(DATASETS[name]) or "", "  "), ""]
+    declared = DECLARATIONS[name]
+    channels, height, width = declared.shape
+    facts = {
+        "images": f"{channels} x {height} x {width} (channels x rows x columns), pixels 0 to {declared.levels}",
+        "classes": str(declared.classes),
+        "training": _count(declared.train, declared.unlabelled),
+        "test": _count(declared.test),
+        "files": FILES.get(name, "none: it comes with scikit-learn"),
+    }
+    return "\n".join([*lines, *(f"  {fact:<9} {text}" for fact, text in facts.items())])
+
+
+def _count(per_class: tuple[int, ...] | None, unlabelled: int = 0) -> str:
+    if per_class is None:
+        return "as many images as there are files"
+    low, high = min(per_class), max(per_class)
+    each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    more = f", and {unlabelled:,} without a label" if unlabelled else ""
+    return f"{sum(per_class):,} images, {each} of each class{more}"
+
+
+def _metric(name: str) -> str:
+    family = family_of(name) or FAMILIES[name]
+    better = {"maximize": "higher is better", "minimize": "lower is better", None: "neither way is better by itself"}
+    when = "at the end of training" if family.at_end else "at every report"
+    missing = "; null where it is undefined" if family.may_be_undefined else ""
+    lines = [f"{name}:", *_wrapped(family.meaning, "  "), ""]
+    lines += [f"  range     {family.unit}", f"  direction {better[family.direction]}", f"  reported  {when}{missing}"]
+    who = reported_by().get(name)
+    if who:
+        lines += [f"  by        {', '.join(who)}"]
+    members = _members(family)
+    if name in FAMILIES and members not in ([name], []):
+        more = [f"and {len(members) - MOST} more"] if len(members) > MOST else []
+        lines += ["", "metrics of this family:", *_wrapped(", ".join([*members[:MOST], *more]), "  ")]
+    return "\n".join(lines)
+
+
+def _members(family: MetricFamily) -> list[str]:
+    """Its metrics by name, without those of validation images, whose names only begin with `val_`."""
+    return [metric for metric in reported_by() if family_of(metric) is family and not metric.startswith(VALIDATION)]
+
+
+def _family_name(metric: str) -> str:
+    return next(name for name, family in FAMILIES.items() if family is family_of(metric))
+
+
+def _first(doc: str) -> str:
+    """The first paragraph in one line."""
+    return " ".join(doc.split("\n\n")[0].split())
+
+
+def _shown(default: Value) -> str:
+    """As it is typed on a command line."""
+    if isinstance(default, bool | None):
+        return str(default).lower()
+    if isinstance(default, float):
+        short = f"{default:.6g}"
+        return short if float(short) == default else repr(default)
+    return str(default) or "''"
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
+    return [
+        line
+        for part in paragraphs
+        for line in textwrap.wrap(part, WIDTH, initial_indent=indent, subsequent_indent=indent)
+    ]

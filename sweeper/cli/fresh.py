@@ -1,0 +1,55 @@
+"""`--fresh` and `--restore`: which trials a plan trains again, and what the terminal says of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+from sweeper.cli.arguments import EXIT_OK, Request
+from sweeper.plan.plan import GridPlan, Plan, SearchPlan, records_of
+from sweeper.spec import sweep as spec
+from sweeper.storage import replaced_rows as replaced
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
+
+Checkpoint = Callable[[str], str]
+"""A cohort's id -> where in the store its checkpoint is."""
+
+
+def survey(plan: Plan, store: Store, columns: Columns) -> replaced.SetAside:
+    """What a fresh run of the plan would set aside; changes nothing."""
+    return replaced.survey(store.files, plan.name, _chosen(plan, store), columns)
+
+
+def _chosen(plan: Plan, store: Store) -> replaced.Chosen:
+    """What a fresh run of the plan trains again."""
+    views = [f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "studies")]
+    if isinstance(plan, GridPlan):
+        return replaced.Chosen(plan.ids, paths=[*records_of(store.files, plan), *views])
+    assert isinstance(plan, SearchPlan)
+    studies = [course.id for course in plan.waves.courses]
+    return replaced.Chosen(plan.ids, studies, [*(f"studies/{plan.name}/{study}.json" for study in studies), *views])
+
+
+def set_aside(plan: Plan, store: Store, columns: Columns) -> Checkpoint:
+    """Make way for what a fresh run trains again, and say what was moved; returns where its cohorts keep their
+    checkpoints."""
+    moved = replaced.set_aside(store.files, plan.name, _chosen(plan, store), columns)
+    if moved:
+        time = moved.folder.rsplit("/", 1)[1]
+        print(
+            f"set aside: {moved.text}, in {store.files.shown_at(moved.folder)}; to bring them back: "
+            f"python -m sweeper.run {plan.name} --store {shlex.quote(store.files.shown)} --restore {time}",
+            flush=True,
+        )
+    return replaced.fresh_checkpoints(store.files, plan.name, moved.folder if moved else None)
+
+
+def restore(request: Request, time: str) -> int:
+    """Bring back what a fresh run has set aside."""
+    store, name = Store(request.store), str(request.name)
+    spec.find(name)
+    store.files.check_writable()
+    back = replaced.restore(store.files, name, time)
+    print(f"brought back: {back.text}, into {store.files.shown_at(f'trials/sweep={name}')}")
+    return EXIT_OK

@@ -1,0 +1,88 @@
+"""A plan -> what is dispatched one after the other: feeds of cohorts, and where they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from sweeper.cli.arguments import Request
+from sweeper.packing.allocate import grid_arrangement, wave_cut, widths
+from sweeper.packing.measurements import Seen, Site, write_seen
+from sweeper.packing.placement import whole
+from sweeper.packing.profiler import look
+from sweeper.packing.slots import Slots
+from sweeper.plan import cohorts
+from sweeper.plan.cohort_source import Feed, Queue
+from sweeper.plan.plan import GridPlan, Plan, SearchPlan, record_halved, recorded_halves
+from sweeper.pruning.rung_client import Referee
+from sweeper.pruning.rung_server import Rule
+from sweeper.search import prepare as studies
+from sweeper.search.study_run import Course
+from sweeper.storage.store import Store
+from trainables.config import resolve
+from trainables.ray_train import Judges
+
+
+@dataclass(frozen=True)
+class Leg:
+    """A part of a sweep whose trials take equally many workers."""
+
+    feed: Feed
+    slots: Slots
+    judges: Judges | None = None
+
+
+def legs(request: Request, plan: Plan, store: Store, site: Site, address: str | None) -> list[Leg]:
+    """What is to be dispatched there, on devices that are looked at first; says so in a line."""
+    seen = look(site)
+    if isinstance(plan, GridPlan):
+        write_seen(store.files, address, seen)
+        return _of_grid(request, plan, store, seen, site)
+    assert isinstance(plan, SearchPlan)
+    return [_of_search(request, plan, store, whole(seen, request.fraction, site.here, site.grows))]
+
+
+def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[Seen], site: Site) -> list[Leg]:
+    found = grid_arrangement(request, plan, store, seen, site)
+    cut, ids = cohorts.cut(plan.groups, found.cuts), recorded_halves(store.files, plan.name)
+    every, before = cohorts.halved(cut, ids), cohorts.lineage(cut, ids)
+    left = cohorts.by_workers(cohorts.remaining(every, plan.statuses))
+    count, at_a_time = sum(map(len, left.values())), " or ".join(str(found.places[workers].count) for workers in left)
+    print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(widths(found.cuts))}", flush=True)
+    record = partial(record_halved, store.files, plan.name)
+    by_workers = cohorts.by_workers(every)
+    return [Leg(Queue(by_workers[workers], plan.statuses, before, record), found.places[workers]) for workers in left]
+
+
+def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -> Leg:
+    studies.record(plan, store)
+    waves, space = plan.waves, plan.waves.courses[0].study.search
+    place = place.of(cohorts.workers([waves.trials]))
+    rules = _rules(waves.courses)
+    referee = Referee(rules) if rules else None
+    waves.begin(
+        wave_cut(request, place.count, len(waves.courses)),
+        referee,
+        studies.journal(plan, store.files),
+        recorded_halves(store.files, plan.name),
+        partial(record_halved, store.files, plan.name),
+    )
+    asked = sorted({course.study.search.wave for course in waves.courses})
+    several = f"{len(waves.courses)} studies, " if len(waves.courses) > 1 else ""
+    print(
+        f"{several}waves of {' or '.join(map(str, asked))} trials by {space.sampler}, {place.count} cohorts at a time",
+        flush=True,
+    )
+    return Leg(waves, place, referee.judges if referee else None)
+
+
+def _rules(courses: Sequence[Course]) -> dict[str, Rule]:
+    """By study's id, of those that prune."""
+    found = {}
+    for course in courses:
+        search, training = course.study.search, resolve(course.trials[0].config).training
+        if search.pruner:
+            metric, ladders = search.objectives[0], search.pruner.ladders(training.epochs, training.report_every)
+            found[course.id] = Rule(metric.name, metric.better, search.pruner.factor, ladders)
+    return found

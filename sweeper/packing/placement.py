@@ -1,0 +1,151 @@
+"""What was measured -> how cohorts are cut and where they run: on shared GPUs of several kinds, or on cores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sweeper.packing.device_kinds import requirement
+from sweeper.packing.devices import Devices, cpus
+from sweeper.packing.measurements import Known, Seen
+from sweeper.packing.packer import Packing, pack, pack_cores
+from sweeper.packing.slots import Share, Slots
+from sweeper.packing.workloads import Load, alone, choices
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A packing on the devices there are."""
+
+    packing: Packing
+    devices: tuple[Devices, ...]
+    slots: Slots
+    threads: int = 1
+    """Of each process on a CPU."""
+
+    @property
+    def cost(self) -> float | None:
+        return self.packing.cost(self.devices)
+
+
+def whole(seen: Sequence[Seen], fraction: float | None, here: bool, grows: bool) -> Slots:
+    """What a cohort takes where nothing is chosen: a device, or this fraction of one."""
+    part = fraction or 1.0
+    if seen[0].kind.gpus:
+        return Slots(tuple(_gpu_share(one, seen, int(1 / part), part) for one in seen), here, grows)
+    return Slots((_core_share(seen[0], part),), here, grows)
+
+
+def on_gpus(
+    loads: Sequence[Load],
+    seen: Sequence[Seen],
+    known: Sequence[Sequence[Known]],
+    *,
+    fraction: float | None,
+    grows: bool,
+    node_price: float | None = None,
+) -> Placed:
+    """On GPUs; `known`: of each kind and group what was measured. `loads` are those of the first kind."""
+    kinds = tuple(_devices(loads, *there, known[0], node_price) for there in zip(seen, known, strict=True))
+    packing = pack(loads, kinds, [int(1 / fraction)] * len(kinds) if fraction else None)
+    used = [index for index, share in enumerate(packing.shares) if share]
+    shares = tuple(_gpu_share(seen[index], seen, packing.shares[index], fraction) for index in used)
+    rooms = [kinds[index].room(packing.shares[index]) for index in used]
+    only = {
+        trial.id: fitting
+        for load, by in zip(loads, packing.cuts, strict=True)
+        if len(fitting := _fitting(replace(load, by=by), rooms)) < len(rooms)
+        for stream in load.members
+        for trial in stream
+    }
+    return Placed(packing, kinds, Slots(shares, here=False, grows=grows, only=only))
+
+
+def on_cores(
+    loads: Mapping[int, Sequence[Load]],
+    seen: Seen,
+    overhead: int,
+    *,
+    fraction: float | None,
+    here: bool,
+    grows: bool,
+    node_price: float | None = None,
+) -> Placed:
+    """On cores; `loads` by the number of threads with which they were measured."""
+    if fraction:
+        share = _core_share(seen, fraction)
+        kind = Devices(
+            share.count, share.memory or 1, overhead=overhead, node_price=node_price, node_devices=share.count
+        )
+        threads, packing = 1, pack(loads[1], [kind])
+    else:
+        threads, packing = pack_cores(loads, seen.kind.nodes, seen.bytes, overhead=overhead, node_price=node_price)
+        kind = cpus(seen.kind.nodes, seen.bytes, threads, overhead=overhead, node_price=node_price)
+        share = _core_share(seen, threads)
+    return Placed(packing, (kind,), Slots((share,), here, grows), threads)
+
+
+def least_threads(loads: Sequence[Load], seen: Seen, overhead: int) -> int:
+    """With fewer threads a process there would be too many processes at once for a machine's memory."""
+    need = max((alone(load).bytes for load in loads), default=0)
+    threads, cores = 1, max(seen.kind.nodes)
+    while threads < cores and cpus(seen.kind.nodes, seen.bytes, threads, overhead=overhead).room(1) < need:
+        threads = min(2 * threads, cores)
+    return threads
+
+
+def heaviest(loads: Sequence[Load]) -> int:
+    """The group that most time is for: what sharing a device gives is measured of it."""
+    return max(range(len(loads)), key=lambda one: loads[one].total * alone(loads[one]).seconds)
+
+
+def _devices(
+    loads: Sequence[Load], seen: Seen, known: Sequence[Known], first: Sequence[Known], node_price: float | None
+) -> Devices:
+    there = [_common(one, other) for one, other in zip(first, known, strict=True) if one.measured and other.measured]
+    seconds, others = sum(one for one, _ in there), sum(other for _, other in there)
+    return Devices(
+        count=seen.kind.most,
+        bytes=seen.bytes,
+        cores=max(1, int(seen.kind.cores)),
+        speed=seconds / others if others else 1.0,
+        overhead=max((one.overhead for one in known), default=seen.overhead),
+        overlap=(known[heaviest(loads)].overlap or {}) if loads else {},
+        node_price=node_price,
+        node_devices=max(seen.kind.nodes),
+    )
+
+
+def _common(one: Known, other: Known) -> tuple[float, float]:
+    """Seconds of a member's step on both devices, in the widest stack that was measured on both."""
+    by_width = {stack.width: stack.seconds for stack in other.measured}
+    return next(
+        (stack.seconds, by_width[stack.width])
+        for stack in sorted(one.measured, key=lambda stack: -stack.width)
+        if stack.width in by_width
+    )
+
+
+def _fitting(load: Load, rooms: Sequence[int]) -> tuple[int, ...]:
+    """Where its cohorts have room; where they have none anywhere, where there is most."""
+    need = min(choices(load)[0].bytes, max(rooms))
+    return tuple(index for index, room in enumerate(rooms) if room >= need)
+
+
+def _gpu_share(seen: Seen, among: Sequence[Seen], sharing: int, fraction: float | None) -> Share:
+    """One of so many parts of a GPU, with its part of the cores. Ray counts in ten-thousandths."""
+    cores = seen.kind.cores / sharing
+    resources = {
+        "GPU": fraction or math.floor(10_000 / sharing) / 10_000,
+        "CPU": float(int(cores)) if cores >= 1 else math.floor(10_000 * cores) / 10_000,
+        **requirement(seen.kind, [one.kind for one in among]),
+    }
+    resources = {name: amount for name, amount in resources.items() if amount}
+    return Share(resources, seen.kind.count * sharing, seen.bytes // sharing)
+
+
+def _core_share(seen: Seen, cores: float) -> Share:
+    """So many whole cores, or a part of one, with their part of a machine's memory."""
+    each = max(1, int(max(seen.kind.nodes) / cores))
+    return Share({"CPU": float(cores)}, max(1, sum(int(one / cores) for one in seen.kind.nodes)), seen.bytes // each)

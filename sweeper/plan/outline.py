@@ -1,0 +1,204 @@
+"""A plan as plain values, for `--plan --json`, and as text: counts, axes, what is fixed, what the request changed."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, cast
+
+from sweeper.plan import cohorts
+from sweeper.plan.changes import Changes, parts_of, written
+from sweeper.plan.cohorts import Cohort, Cut
+from sweeper.plan.plan import TO_RUN, GridPlan, Plan, SearchPlan
+from sweeper.spec.schedulers import Halving, Population
+from sweeper.spec.sweep import Space, Value
+from sweeper.storage.schema import STATUSES
+
+WIDTH, INDENT = 110, 13
+"""Characters of a line, and of its margin."""
+ATTRIBUTES = ("low", "high", "log", "step", "choices")
+"""Of Optuna's distributions."""
+
+
+def describe(plan: Plan, cuts: Sequence[Cut] | None, resources: str) -> dict[str, object]:
+    """The plan as plain values, for `--plan`."""
+    plain = {"sweep": plan.name, "preset": plan.preset, "about": plan.sweep.about, "trials": plan.total, **plan.counts}
+    space = cast(GridPlan | SearchPlan, plan).space
+    shape = outline(space, plan.changes) if space else {}
+    inner = _grid(plan, cuts) if isinstance(plan, GridPlan) else _search(cast(SearchPlan, plan))
+    return {**plain, **shape, **inner, "resources": resources}
+
+
+def _grid(plan: GridPlan, cuts: Sequence[Cut] | None) -> dict[str, object]:
+    whole: tuple[Cohort, ...] | None = cohorts.cut(plan.groups, cuts) if cuts else None
+    return {
+        "groups": len(plan.groups),
+        "cohorts": len(whole) if whole else None,
+        "cohorts_to_run": len(cohorts.remaining(whole, plan.statuses)) if whole else None,
+        "cohort_sizes": sorted({len(cohort.trials) for cohort in whole}) if whole else None,
+        "steps": None if plan.unsized else sorted(set(plan.steps)),
+        "unsized": list(plan.unsized),
+    }
+
+
+def _search(plan: SearchPlan) -> dict[str, object]:
+    return {
+        "studies": {
+            course.study.name: {
+                "trials": course.study.search.trials,
+                "wave": course.study.search.wave,
+                "sampler": course.study.search.sampler,
+                "space": {key: distribution(one) for key, one in course.study.search.space.items()},
+                "rule": _rule(course.study.search.pruner or course.study.search.population),
+            }
+            for course in plan.waves.courses
+        },
+        "objectives": {metric.name: metric.direction for metric in plan.space.objectives},
+    }
+
+
+def _rule(rule: Halving | Population | None) -> dict[str, object] | None:
+    return {"name": type(rule).__name__, **asdict(rule)} if rule else None
+
+
+def text(plain: Mapping[str, Any]) -> str:
+    """What `describe` returned, for a person."""
+    counts = ", ".join(
+        f"{plain[status]} {status}" for status in (*STATUSES, TO_RUN) if plain[status] or status != "pruned"
+    )
+    inner = _search_lines(plain) if "studies" in plain else [_steps_line(plain), f"  cohorts    {_cohorts_line(plain)}"]
+    return "\n".join(
+        [
+            f"{plain['sweep']} ({plain['preset']}): {plain['about']}",
+            f"  trials     {plain['trials']}: {counts}",
+            *(lines(plain) if "axes" in plain else []),
+            *inner,
+            f"  resources  {plain['resources']}",
+            *([f"  set aside  {plain['set_aside']['text']}"] if "set_aside" in plain else []),
+        ]
+    )
+
+
+def _cohorts_line(plain: Mapping[str, Any]) -> str:
+    if not plain["cohorts"]:
+        return "cut by measurement when the run begins"
+    sizes = " or ".join(map(str, plain["cohort_sizes"]))
+    return f"{plain['cohorts']} of {sizes} trials, {plain['cohorts_to_run']} to run"
+
+
+def _steps_line(plain: Mapping[str, Any]) -> str:
+    if plain["unsized"]:
+        return f"  steps      unknown without the images of {', '.join(plain['unsized'])}"
+    return f"  steps      {' or '.join(f'{steps:,}' for steps in plain['steps'])} a trial"
+
+
+def _search_lines(plain: Mapping[str, Any]) -> list[str]:
+    goals = ", ".join(f"{direction} {name}" for name, direction in plain["objectives"].items())
+    lines = [f"  objective  {goals}"]
+    for name, study in plain["studies"].items():
+        rule = _rule_text(study["rule"]) if study["rule"] else ""
+        lines.append(
+            f"  study      {name}: {study['trials']} trials in waves of {study['wave']}, {study['sampler']}{rule}"
+        )
+        lines += [f"    {key:<16} {distribution_text(one)}" for key, one in study["space"].items()]
+    return lines
+
+
+def _rule_text(rule: Mapping[str, Any]) -> str:
+    """`, Halving(first=10, factor=2, brackets=1)`."""
+    return f", {rule['name']}({', '.join(f'{key}={value}' for key, value in rule.items() if key != 'name')})"
+
+
+def outline(space: Space, changes: Changes) -> dict[str, Any]:
+    """`axes` and `fixed` that all grids or searches of the space share, `parts` with what each has of its own (nothing
+    where there is but one), and `changed`: key -> its `values` and those of the `preset`."""
+    parts = parts_of(space)
+    axes, fixed = (_shared([group(part) for part in parts]) for group in (_axes, _fixed))
+    own = [
+        {"axes": _without(_axes(part), axes), "fixed": _without(_fixed(part), fixed), "trials": part.count}
+        for part in parts
+    ]
+    return {
+        "axes": axes,
+        "fixed": fixed,
+        "parts": own if len(parts) > 1 else [],
+        "changed": {
+            key: {"values": list(map(plain, change.values)), "preset": list(map(plain, change.preset))}
+            for key, change in changes.keys.items()
+        },
+    }
+
+
+def distribution(one: Any) -> dict[str, Any]:
+    """One of Optuna's distributions: its `name` and those of `low`, `high`, `log`, `step` and `choices` it has."""
+    has = {name: getattr(one, name) for name in ATTRIBUTES if hasattr(one, name)}
+    choices = {"choices": list(map(plain, has["choices"]))} if "choices" in has else {}
+    return {"name": type(one).__name__, **has, **choices}
+
+
+def lines(plain: Mapping[str, Any]) -> list[str]:
+    """What `outline` returned, for a person."""
+    axes = [f"{key}: {_values(values)}" for key, values in plain["axes"].items()]
+    parts = [
+        " ".join([*_pairs(part["fixed"]), *(f"{key}={_values(values, ',')}" for key, values in part["axes"].items())])
+        for part in plain["parts"]
+    ]
+    changed = [
+        f"{key}: {_values(change['values'])}" + (f" (preset: {_values(change['preset'])})" if change["preset"] else "")
+        for key, change in plain["changed"].items()
+    ]
+    return [
+        *_block("axes", axes),
+        *_block("fixed", [" ".join(_pairs(plain["fixed"]))]),
+        *_block("each of", parts),
+        *_block("changed", changed),
+    ]
+
+
+def distribution_text(one: Mapping[str, Any]) -> str:
+    """What `distribution` returned, for a person: `0.03 to 3, log`."""
+    if "choices" in one:
+        return f"one of {_values(one['choices'])}"
+    steps = f", in steps of {written(one['step'])}" if one.get("step") not in (None, 1) else ""
+    return f"{written(one['low'])} to {written(one['high'])}{', log' if one['log'] else ''}{steps}"
+
+
+def plain(value: Value) -> Value:
+    """A value as JSON can have it: `inf` is text."""
+    return written(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _axes(part: Any) -> dict[str, Any]:
+    return {key: list(map(plain, values)) for key, values in part.axes.items()}
+
+
+def _fixed(part: Any) -> dict[str, Any]:
+    return {key: plain(value) for key, value in part.fixed.items()}
+
+
+def _shared(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The keys that have the same value in every group."""
+    return {
+        key: value for key, value in groups[0].items() if all(key in one and one[key] == value for one in groups[1:])
+    }
+
+
+def _without(group: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in group.items() if key not in shared}
+
+
+def _pairs(fixed: Mapping[str, Value]) -> list[str]:
+    return [f"{key}={written(value)}" for key, value in fixed.items()]
+
+
+def _values(values: Sequence[Value], separator: str = ", ") -> str:
+    return separator.join(map(written, values))
+
+
+def _block(name: str, texts: Sequence[str]) -> list[str]:
+    """Each text wrapped, the name beside the first."""
+    room = WIDTH - INDENT
+    wrapped = [line for text in texts for line in textwrap.wrap(text, room, break_long_words=False)]
+    return [f"  {name if place == 0 else '':<{INDENT - 2}}{line}" for place, line in enumerate(wrapped)]

@@ -1,0 +1,93 @@
+"""The look of an axis that Optuna drew: frame, legend, colour bar and ticks as in the other figures of a sweep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import optuna
+
+from sweeper.report.heatmap import INK, MUTED
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+GRID = "#e4e5e8"
+FEW = 6
+"""Whole numbers that each have a tick of their own."""
+TICKS = 7
+
+
+def frame(axis: Axes, inches: tuple[float, float]) -> Figure:
+    """The figure of the axis, of this size, without Optuna's title and legend."""
+    figure: Any = axis.figure
+    figure.set_layout_engine("none")
+    figure.set_size_inches(*inches)
+    figure.suptitle("")
+    for where in ("left", "center"):
+        axis.set_title("", loc=where)
+    axis.set_facecolor("white")
+    axis.set_axisbelow(True)
+    axis.grid(visible=True, color=GRID, linewidth=0.8)
+    for side, spine in axis.spines.items():
+        spine.set(visible=side == "bottom", color=MUTED)
+    axis.tick_params(length=0, labelsize=9, labelcolor=INK)
+    axis.tick_params(axis="x", length=3, color=MUTED)
+    for one in (axis.xaxis, axis.yaxis):
+        one.label.set(fontsize=10, color=INK)
+    if drawn := axis.get_legend():
+        drawn.remove()
+    return figure
+
+
+def legend(axis: Axes) -> None:
+    """One line right above the panel."""
+    spaces: dict[str, Any] = {"handletextpad": 0.4, "columnspacing": 1.2, "frameon": False}
+    axis.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.985), ncols=3, fontsize=9, labelcolor=INK, **spaces)
+
+
+def bar(axis: Axes, label: str) -> None:
+    """The axis of a colour bar."""
+    axis.set_ylabel(label, color=INK, fontsize=9)
+    axis.tick_params(labelsize=8, length=2, color=MUTED, labelcolor=INK)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+
+
+def ticks(axis: Axis, values: Sequence[Any]) -> None:
+    """Few plain numbers: of whole numbers only such, of few of them each; words are left as they are."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return
+    whole = all(isinstance(value, int) for value in values)
+    if axis.get_scale() == "log":
+        low, high = axis.get_view_interval()
+        axis.set_major_locator(FixedLocator(logarithmic(low, high)))
+    elif whole and len(set(values)) <= FEW:
+        axis.set_major_locator(FixedLocator(sorted(set(values))))
+    else:
+        axis.set_major_locator(MaxNLocator(TICKS - 1, integer=whole, steps=(1, 2, 5, 10)))
+    axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:.4g}".replace("e-0", "e-")))
+    axis.set_minor_locator(NullLocator())
+
+
+def logarithmic(low: float, high: float) -> list[float]:
+    """From three to seven round numbers between two positive ones; fewer where these are closer than 1 to 1.5."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 6, 8)):
+        found = [step * 10.0**decade for decade in decades for step in steps]
+        found = [tick for tick in found if low <= tick <= high]
+        if len(found) >= 3:
+            break
+    return found[:: math.ceil(len(found) / TICKS)] if found else [low, high]
+
+
+def worded(label: str, direction: optuna.study.StudyDirection) -> str:
+    """The label of an objective, with which way is better."""
+    better = "higher" if direction == optuna.study.StudyDirection.MAXIMIZE else "lower"
+    return f"{label}, {better} is better"

@@ -1,0 +1,206 @@
+"""Optuna's own figures of a study, as Matplotlib draws them, in the look of the others of a sweep."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import optuna
+
+from sweeper.report.heatmap import INK, MUTED
+from sweeper.report.studies.axes import bar, frame, legend, ticks, worded
+from sweeper.report.studies.tables import WARM, complete, numeric
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PANEL = (6.0, 4.0)
+"""Inches of a figure, width by height; one of parallel coordinates is as wide as it has parameters."""
+DRAWN, BEST = "#0072B2", "#D55E00"
+POINT = 26
+"""Square points of a trial's mark."""
+MANY = 100
+"""Trials above which marks on a contour, and lines, are finer."""
+LONGEST = 11
+"""Letters of a tick, above which they are slanted."""
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Within it Optuna draws off screen and says nothing, and its style is not left behind."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    pyplot.switch_backend("agg")
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    before = pyplot.get_fignums()
+    try:
+        with warnings.catch_warnings(), matplotlib.rc_context():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+        for number in set(pyplot.get_fignums()) - set(before):  # of one that could not be drawn, too
+            pyplot.close(number)
+
+
+def png(figure: Figure, title: str, said: str) -> bytes:
+    """The figure with two lines above it."""
+    main, inches = figure.axes[0], figure.get_size_inches()
+    lowest = 10.0 if main.get_legend() is None else 21.0
+    large = max(8.5, 12.5 * min(1.0, 8.0 * inches[0] / max(len(title), 1)))
+    for place, (text, size, weight) in enumerate(((said, 10.0, "normal"), (title, large, "bold"))):
+        above = (0.0, lowest + 17.0 * place)
+        main.annotate(text, (0, 1), above, "axes fraction", "offset points", fontsize=size, weight=weight, color=INK)
+    picture = io.BytesIO()
+    dots = float(min(160.0, 16000 / max(inches)))
+    figure.savefig(picture, format="png", dpi=dots, facecolor="white", bbox_inches="tight", pad_inches=0.25)
+    return picture.getvalue()
+
+
+def importance(study: optuna.Study, weights: Mapping[str, float], label: str) -> Figure:
+    """A bar for each parameter, the most important one on top."""
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    axis: Any = optuna.visualization.matplotlib.plot_param_importances(study, _Known(weights), list(weights))
+    figure = frame(axis, (PANEL[0], 0.9 + 0.42 * len(weights)))
+    axis.grid(visible=False, axis="y")
+    for patch, text in zip(axis.patches, axis.texts, strict=True):
+        patch.set(facecolor=DRAWN, height=0.62)
+        share = 100 * patch.get_width()
+        text.set(text=f" {share:.0f}%" if share >= 0.5 else " <1%", fontsize=9, color=INK)
+        text.set_y(patch.get_y() + patch.get_height() / 2)
+    axis.tick_params(axis="y", labelsize=10)
+    axis.xaxis.set_major_locator(MaxNLocator(6, steps=(1, 2, 5, 10)))
+    axis.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axis.set(xlabel=f"importance: share of the variance of {label.removesuffix(' (%)')}", ylabel="")
+    axis.set_xlim(0, 1.12 * max(patch.get_width() for patch in axis.patches))
+    return figure
+
+
+def history(study: optuna.Study, label: str) -> Figure:
+    """A point for each complete trial, hollow for those of an earlier search, and the best so far as steps."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis = optuna.visualization.matplotlib.plot_optimization_history(study, target_name=label)
+    figure = frame(axis, PANEL)
+    points, line = axis.collections[0], axis.get_lines()[0]
+    warm = [bool(trial.user_attrs.get(WARM)) for trial in complete(study)]
+    points.set(facecolor=["white" if one else DRAWN for one in warm], edgecolor=DRAWN, sizes=[POINT], label=None)
+    points.set(linewidth=[1.2 if one else 0.0 for one in warm], zorder=3)
+    axis.scatter([], [], s=POINT, facecolor=DRAWN, linewidth=0.0, label="trial")
+    line.set(color=BEST, alpha=1.0, linewidth=1.8, drawstyle="steps-post", label="best so far")
+    if any(warm):
+        axis.scatter([], [], s=POINT, facecolor="white", edgecolor=DRAWN, linewidth=1.2, label="earlier trial")
+    axis.set(xlabel="trial", ylabel=worded(label, study.direction))
+    axis.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=(1, 2, 5, 10)))
+    legend(axis)
+    return figure
+
+
+def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figure:
+    """A line for each complete trial through an axis for each parameter; dark is better, and on top."""
+    import matplotlib.colors
+    from matplotlib import patheffects
+
+    axis = optuna.visualization.matplotlib.plot_parallel_coordinate(study, list(parameters), target_name=label)
+    main, side, *others = axis.figure.axes
+    lines: Any = main.collections[0]
+    names = [text.get_text() for text in main.get_xticklabels()]
+    choices = [text.get_text() for other in others for text in other.get_yticklabels()]
+    room = max(0.9, 0.075 * max(map(len, choices), default=0) + 0.3)
+    wide = len(parameters) * max(1.35, room, 0.085 * max(map(len, names)) + 0.2)
+    whole = 0.7 + wide + room + 0.6
+    figure = frame(main, (whole, PANEL[1]))
+    main.set_position((0.7 / whole, 0.12, wide / whole, 0.76))
+    side.set_box_aspect(None)
+    side.set_position(((0.7 + wide + room) / whole, 0.12, 0.16 / whole, 0.76))
+    main.grid(visible=False)
+    main.spines["bottom"].set_visible(False)
+    main.set_xticks(main.get_xticks(), names, rotation=0, fontsize=10)
+    main.tick_params(axis="x", length=0, pad=9)
+    values = np.asarray(lines.get_array())
+    order = np.argsort(values if _upwards(study) else -values, kind="stable")
+    segments = lines.get_segments()
+    blues = matplotlib.colormaps["Blues"](np.linspace(*((0.25, 1.0) if _upwards(study) else (1.0, 0.25)), 256))
+    shades = matplotlib.colors.ListedColormap(blues)
+    lines.set(segments=[segments[place] for place in order], array=values[order], cmap=shades)
+    lines.set_linewidth(1.0 if len(order) <= MANY else 0.6)
+    outlined: list[patheffects.AbstractPathEffect] = [patheffects.withStroke(linewidth=3.5, foreground="white")]
+    for other, key in zip(others, sorted(parameters), strict=True):
+        if numeric(study, key):
+            ticks(other.yaxis, _values(study, key))
+        other.grid(visible=False)
+        other.tick_params(axis="y", labelsize=8.5, length=3, color=MUTED, labelcolor=INK)
+        for where, spine in other.spines.items():
+            spine.set(visible=where == "right", color=MUTED)
+        for text in other.get_yticklabels():
+            text.set_path_effects(outlined)
+    main.spines["left"].set(visible=True, color=MUTED)
+    main.tick_params(axis="y", length=3, color=MUTED)
+    bar(side, worded(label, study.direction))
+    return figure
+
+
+def contour(study: optuna.Study, pair: tuple[str, str], label: str) -> Figure:
+    """The objective between the trials over two parameters; bright is better."""
+    from matplotlib.contour import ContourSet
+
+    axis: Any = optuna.visualization.matplotlib.plot_contour(study, list(pair), target_name=label)
+    figure = frame(axis, PANEL)
+    axis.grid(visible=False)
+    for drawn in axis.collections:
+        if isinstance(drawn, ContourSet):
+            if drawn.filled:
+                drawn.set_cmap("viridis" if _upwards(study) else "viridis_r")
+            else:
+                drawn.set(linewidth=0.3, alpha=0.35)
+        else:
+            size = POINT * (0.6 if len(drawn.get_offsets()) <= MANY else 0.25)
+            drawn.set(sizes=[size], facecolor=INK, edgecolor="white", linewidth=0.5)
+    for one, key in zip((axis.xaxis, axis.yaxis), sorted(pair), strict=True):
+        ticks(one, _values(study, key))
+    if max(len(text.get_text()) for text in axis.get_xticklabels()) > LONGEST:
+        for text in axis.get_xticklabels():
+            text.set(rotation=20, rotation_mode="anchor", ha="right")
+    bar(figure.axes[1], worded(label, study.direction))
+    return figure
+
+
+def pareto(study: optuna.Study, labels: Sequence[str]) -> Figure:
+    """Two objectives of each complete trial, and the front."""
+    axis = optuna.visualization.matplotlib.plot_pareto_front(study, target_names=list(labels))
+    figure = frame(axis, PANEL)
+    *others, front = axis.collections
+    for drawn in others:
+        drawn.set(facecolor=DRAWN, sizes=[POINT], alpha=0.55, linewidth=0, label="trial")
+    front.set(facecolor=BEST, sizes=[1.3 * POINT], linewidth=0, zorder=4, label="on the front")
+    places = np.asarray(front.get_offsets())
+    axis.plot(*places[np.lexsort(places.T[::-1])].T, color=BEST, linewidth=1.2, alpha=0.6, zorder=3)
+    first, second = study.directions
+    axis.set(xlabel=worded(labels[0], first), ylabel=worded(labels[1], second))
+    legend(axis)
+    return figure
+
+
+class _Known(optuna.importance.BaseImportanceEvaluator):
+    """Importances that are known already, in Optuna's form."""
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self.weights = weights
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        return dict(self.weights)
+
+
+def _values(study: optuna.Study, key: str) -> list[Any]:
+    return [trial.params[key] for trial in complete(study) if key in trial.params]
+
+
+def _upwards(study: optuna.Study) -> bool:
+    return study.direction == optuna.study.StudyDirection.MAXIMIZE

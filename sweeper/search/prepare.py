@@ -1,0 +1,172 @@
+"""A search as a plan: its studies, checked in all that can be known before anything starts, rebuilt from the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from sweeper.cli.arguments import Request
+from sweeper.cli.prepare import prospects_of
+from sweeper.plan import changes
+from sweeper.plan.cohort_source import Record
+from sweeper.plan.plan import SearchPlan
+from sweeper.plan.trials import Trial, content_hash
+from sweeper.report.studies import publish as study_views
+from sweeper.search.dashboard_journal import Journal
+from sweeper.search.study_run import Course, Recorded, result
+from sweeper.search.validate import check, corners
+from sweeper.search.warm_start import Warm, kept, warm_from
+from sweeper.search.waves import Waves
+from sweeper.spec.grid import SpecError, Value
+from sweeper.spec.search import Search, Searches, Study, bounds
+from sweeper.spec.sweep import Sweep
+from sweeper.storage.io.files import Files
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
+from trainables import config
+from trainables.config import TrialConfig
+from trainables.data.datasets import DataError
+from trainables.streams import stream_key
+
+JOURNAL = "studies/{}/journal.log"
+"""Where the studies of a sweep's preset, or of a request that changes it, are for optuna-dashboard."""
+FACTS: Mapping[str, type] = {"study": str, "study_id": str, "number": int, "wave": int, "schedule": str}
+"""Columns of a search's rows beside the hyperparameters."""
+
+
+def prepare(
+    request: Request,
+    store: Store,
+    name: str,
+    preset: str,
+    sweep: Sweep,
+    own: Search | Searches,
+    space: Search | Searches,
+) -> tuple[SearchPlan, Columns]:
+    """What is to run and the columns of its rows, the request having made `space` of the preset's `own`. SpecError or
+    StoreError, one line, where it cannot run."""
+    studies = list(space.studies())
+    ends = {study.name: corners(study) for study in studies}
+    every = [one for found in ends.values() for one in found]
+    try:
+        prospects = dict(zip(map(id, every), prospects_of(request, every), strict=True))
+    except (DataError, ValueError) as error:
+        raise SpecError(str(error)) from error
+    for study in studies:
+        check(study, ends[study.name], [prospects[id(one)] for one in ends[study.name]])
+    if len({one.training.workers for one in every}) > 1:
+        raise SpecError("all trials of a search have equally many workers, but got several numbers of them")
+
+    def shape(trial: Trial) -> Hashable:
+        free = config.fusible(str(trial.config["method"]))
+        return tuple((key, value) for key, value in trial.config.items() if key not in free)
+
+    types = {key: kind for one in every for key, kind in config.keys(one.method).items()}
+    metrics = tuple(dict.fromkeys(metric for one in prospects.values() for metric in one.metrics))
+
+    def facts(study: Study) -> Mapping[str, Value]:
+        return {"preset": preset, "changes": changes.of_study(request, own, study, config.defaults)}
+
+    waves = Waves(
+        _courses(studies, ends, request, store, name, facts),
+        shape,
+        lambda trial: stream_key(config.resolve(trial.config)),
+        _population,
+    )
+    changed = changes.changes_of(request, preset, own, space, config.defaults)
+    return SearchPlan(name, preset, sweep, space, waves, changes=changed), Columns({**types, **FACTS}, metrics)
+
+
+def record(plan: SearchPlan, store: Store) -> None:
+    """Keep what each study is and what it begins with."""
+    for course in plan.waves.courses:
+        path = _path(plan.name, course.id)
+        if kept(store.files, path, course.study) is None:
+            course.warm.keep(store.files, path, course.study)
+
+
+def journal(plan: SearchPlan, files: Files) -> Callable[[Course], None]:
+    """Begins a new journal, and copies to it what a study has been told; nothing where the store is no folder."""
+    if files.local is None:
+        return lambda course: None
+    kept_in = Journal(files.local / JOURNAL.format(plan.views))
+    kept_in.begin()
+
+    def copy(course: Course) -> None:
+        kept_in.add(course.study.name, course.engine.optuna_study)
+
+    return copy
+
+
+def show(plan: SearchPlan, files: Files) -> str:
+    """The figures and tables of every study, into `studies/NAME/PRESET/STUDY`; returns what to print."""
+    texts = []
+    copy = journal(plan, files) if files.read(JOURNAL.format(plan.views)) is None else None
+    for course in plan.waves.courses:
+        if copy:
+            copy(course)
+        name = course.study.name
+        title = f"{plan.name} ({plan.label})" + (f", {name}" if len(plan.waves.courses) > 1 else "")
+        folder, objectives = f"studies/{plan.views}/{name}", course.study.search.objectives
+        texts.append(
+            study_views.write(files, folder, title, course.engine.optuna_study, objectives, plan.sweep.contours)
+        )
+    return "\n\n".join(texts)
+
+
+def all_diverged(plan: SearchPlan) -> list[str]:
+    """Names of the studies all of whose trials diverged: they have found nothing."""
+    return [
+        course.study.name
+        for course in plan.waves.courses
+        if len(course.statuses) == course.study.search.trials and set(course.statuses.values()) == {"diverged"}
+    ]
+
+
+def _courses(
+    studies: Sequence[Study],
+    ends: Mapping[str, Sequence[TrialConfig]],
+    request: Request,
+    store: Store,
+    sweep: str,
+    facts: Callable[[Study], Mapping[str, Value]],
+) -> list[Course]:
+    """The studies, rebuilt from their rows; `facts`: what the rows of a study say beside its name."""
+    rows, history = ([], []) if request.fresh else store.records(sweep)
+    reports: dict[str, list[Record]] = {}
+    for one in history:
+        reports.setdefault(one[0], []).append(one)
+    courses = []
+    for study in studies:
+        identity = content_hash([study.identity, request.warm_start])
+        warm = None if request.fresh else kept(store.files, _path(sweep, identity), study)
+        if warm is None:
+            name = request.warm_start
+            warm = warm_from(store, name, study, ends[study.name][0].flat()) if name else Warm(None)
+        own = [row for row in rows if row.get("study_id") == identity and row["number"] < study.search.trials]
+        recorded = {
+            row["number"]: Recorded(
+                {key: row[key] for key in study.search.space}, result(study, row, reports.get(row["trial_id"], []))
+            )
+            for row in own
+        }
+        courses.append(Course(study, identity, warm, recorded, _complete, facts(study)))
+    return courses
+
+
+def _complete(given: Mapping[str, Value]) -> Mapping[str, Value]:
+    return config.resolve(given).flat()
+
+
+def _population(study: Study) -> Mapping[str, Any]:
+    """What a cohort of the study is told of its population."""
+    population, (metric, *_) = study.search.population, study.search.objectives
+    if population is None:
+        return {}
+    ranges = {key: bounds(one) for key, one in study.search.space.items()}
+    rules = {"every": population.every, "share": population.share, "factor": population.factor}
+    return {"population": {"metric": metric.name, "direction": metric.better, "ranges": ranges, **rules}}
+
+
+def _path(sweep: str, identity: str) -> str:
+    return f"studies/{sweep}/{identity}.json"

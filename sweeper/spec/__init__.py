@@ -1,0 +1,12 @@
+"""What a file in `search_spaces/` may say: `SWEEP`, one `Sweep` of grids or searches, and how to show its rows."""
+
+from sweeper.spec.grid import Grid, Grids, SpecError, Value
+from sweeper.spec.metric import Direction, Metric
+from sweeper.spec.schedulers import Halving, Population
+from sweeper.spec.search import Search, Searches
+from sweeper.spec.sweep import Heatmap, Space, Sweep, Table, Trajectory
+
+__all__ = [
+    "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population", "Search", "Searches", "Space",
+    "SpecError", "Sweep", "Table", "Trajectory", "Value",
+]  # fmt: skip

@@ -1,0 +1,50 @@
+"""A SHA-256 digest inside a Parquet file, over every other byte of it: a flipped bit anywhere is an error, not a value.
+
+The digest lies between the last page and the footer. Readers find pages by the offsets in the footer, so pandas and
+every other reader skip it. A file without one is as valid; older versions of this package wrote such files.
+
+Layout: `PAR1`, pages, `MARK`, 32 bytes of digest, footer, 4 bytes with the footer's length, `PAR1`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from sweeper.storage.io.files import StoreError
+
+MARK = bytes.fromhex("d17e8ce55c0ffee5") + b"sha256\r\n"
+"""16 bytes that stand before the digest."""
+_SIZE = len(MARK) + 32
+_TAIL = 8
+"""Bytes behind the footer: its length and `PAR1`."""
+
+
+class DamagedError(StoreError):
+    """Bytes that are not what was written; the message says how that shows, and not in which file."""
+
+
+def add_digest(data: bytes) -> bytes:
+    """The Parquet file with its digest in it; 48 bytes longer."""
+    footer = _footer(data)
+    return b"".join((data[:footer], MARK, hashlib.sha256(data).digest(), data[footer:]))
+
+
+def has_digest(data: bytes) -> bool:
+    """Whether the digest is there and matches. False where there is none; DamagedError where it does not match."""
+    footer = _footer(data)
+    begin = footer - _SIZE
+    if begin < 0 or data[begin : begin + len(MARK)] != MARK:
+        if MARK in data:
+            raise DamagedError("its digest is not where the footer begins")
+        return False
+    view = memoryview(data)
+    found = hashlib.sha256(view[:begin])
+    found.update(view[footer:])
+    if found.digest() != data[begin + len(MARK) : footer]:
+        raise DamagedError("its bytes do not match its digest")
+    return True
+
+
+def _footer(data: bytes) -> int:
+    """Where the footer begins; below zero where the data are too short or their end is damaged."""
+    return len(data) - _TAIL - int.from_bytes(data[-_TAIL:-4], "little")

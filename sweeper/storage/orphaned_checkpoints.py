@@ -1,0 +1,44 @@
+"""Checkpoints that nobody needs any more.
+
+A driver removes a cohort's checkpoint once it has written the cohort's rows. Where two drivers train one cohort, the
+slower one writes the checkpoint again, and it stays if that driver is killed.
+"""
+
+from __future__ import annotations
+
+from sweeper.storage.parquet_folder import read_tables
+from sweeper.storage.store import OWNED, Store
+
+CHECKPOINT = ".pt"
+"""Follows a cohort's id in the name of its checkpoint. A note of its last worker has an ending after that."""
+
+
+def remove_orphans(store: Store, sweep: str) -> list[str]:
+    """Remove the checkpoints of cohorts whose members all have a result; returns the names of the removed files.
+
+    A driver that still trains such a cohort loses nothing: what it would write is in the store. The checkpoint of a
+    cohort that was halved stays, for it has no rows of its own; its last half removes it.
+    """
+    folder = OWNED[2].format(sweep)
+    names = [name for name in store.files.list(folder) if CHECKPOINT in name]
+    if not names:
+        return []
+    done = _finished(store, sweep)
+    orphans = [name for name in names if name.partition(CHECKPOINT)[0] in done]
+    for name in orphans:
+        store.files.delete(f"{folder}/{name}")
+    return orphans
+
+
+def _finished(store: Store, sweep: str) -> set[str]:
+    """Ids of the cohorts of which every member has a row that is not `failed`."""
+    results: dict[str, set[str]] = {}
+    sizes: dict[str, int] = {}
+    tables = read_tables(store.files, OWNED[0].format(sweep), ["trial_id", "cohort", "cohort_size", "status"])
+    for _, table in tables.values():
+        for row in table.to_pylist():
+            cohort = row["cohort"]
+            sizes[cohort] = max(sizes.get(cohort, 0), row["cohort_size"])
+            if row["status"] != "failed":
+                results.setdefault(cohort, set()).add(row["trial_id"])
+    return {cohort for cohort, members in results.items() if len(members) >= sizes[cohort]}

@@ -36,10 +36,10 @@ STUDY = ("sweeper.spec.grid", "sweeper.spec.metric", "sweeper.spec.schedulers", 
 PLAN = ("sweeper.spec.sweep", "sweeper.plan.trials", "sweeper.plan.cohorts", "sweeper.packing.packer")
 METHOD = ("trainables.methods", "trainables.losses", "trainables.networks")
 LOOP = (
-    "torch", "numpy", "psutil", "trainables.contract", "trainables.checks", "trainables.config", "trainables.streams",
-    "trainables.sections", "trainables.peers", "trainables.evaluate",
-    "trainables.optimiser", "trainables.fuse", "trainables.measure", "trainables.data", "trainables.evaluation",
-    "trainables.cohort", "trainables.checkpoint", "trainables.standing", "trainables.schedule", "trainables.population",
-    "trainables.catalog", "trainables.networks", "trainables.saving", "trainables.limits", "trainables.watch",
-    "trainables.metrics",
+    "torch", "numpy", "psutil", "trainables.contract", "trainables.validation", "trainables.config.trial", "trainables.learners.streams",
+    "trainables.config.sections", "trainables.learners.data_parallel", "trainables.evaluation.evaluate",
+    "trainables.learners.optimisers", "trainables.learners.stack", "trainables.profiling.throughput", "trainables.data", "trainables.evaluation",
+    "trainables.training.cohort", "trainables.training.checkpoint", "trainables.training.standing", "trainables.learners.lr_schedule", "trainables.training.population",
+    "trainables.catalog", "trainables.networks", "trainables.training.checkpointing", "trainables.worker.memory_limit", "trainables.worker.step_watchdog",
+    "trainables.evaluation.metrics",
 )  # fmt: skip

@@ -25,7 +25,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper": Rule(),
     "sweeper.spec.grid": Rule(never=PLANNING),
-    "sweeper.spec.metric": Rule(may=("sweeper.spec.grid", "trainables.metrics"), never=PLANNING),
+    "sweeper.spec.metric": Rule(may=("sweeper.spec.grid", "trainables.evaluation.metrics"), never=PLANNING),
     "sweeper.spec.schedulers": Rule(may=("sweeper.spec.grid",), never=PLANNING),
     "sweeper.spec.search": Rule(may=("optuna.distributions", *STUDY[:3]), never=PLANNING),
     "sweeper.spec.sweep": Rule(may=("search_spaces", *STUDY), never=PLANNING),
@@ -74,7 +74,8 @@ TABLE: Mapping[str, Rule] = {
         may=("ray", "sweeper.pruning.rung_server", "trainables.contract"), never=("torch", "optuna", "pandas", *METHOD)
     ),
     "sweeper.search.validate": Rule(
-        may=(*STUDY, "trainables.config", "trainables.preflight", "trainables.sections"), never=("ray", *METHOD)
+        may=(*STUDY, "trainables.config.trial", "trainables.training.preflight", "trainables.config.sections"),
+        never=("ray", *METHOD),
     ),
     "sweeper.report.studies.tables": Rule(
         may=("optuna", "pandas", "numpy", "sweeper.spec.metric", "sweeper.search.ask_tell"),
@@ -233,7 +234,7 @@ TABLE: Mapping[str, Rule] = {
             "sweeper.execution.placement_groups",
             "sweeper.packing.slots",
             "sweeper.execution.stop_signal",
-            "trainables.ray_train",
+            "trainables.worker.ray_train",
             "trainables.contract",
             *PLAN,
         ),
@@ -285,7 +286,7 @@ TABLE: Mapping[str, Rule] = {
         may=("sweeper", *(f"trainables.{it}" for it in ("config", "preflight", "streams", "data.datasets"))),
         never=("ray", *METHOD),
     ),
-    "sweeper.packing.allocate": Rule(may=("sweeper", "trainables.config"), never=("ray", "optuna", *METHOD)),
+    "sweeper.packing.allocate": Rule(may=("sweeper", "trainables.config.trial"), never=("ray", "optuna", *METHOD)),
     "sweeper.packing.device_kinds": Rule(never=PLANNING),
     "sweeper.packing.slots": Rule(may=("sweeper.execution.connection", "sweeper.execution.retries"), never=PLANNING),
     "sweeper.packing.measurements": Rule(
@@ -309,12 +310,12 @@ TABLE: Mapping[str, Rule] = {
             "sweeper.packing.device_kinds",
             "sweeper.packing.measurements",
             "sweeper.execution.stop_signal",
-            "trainables.ray_train",
+            "trainables.worker.ray_train",
         ),
         never=("optuna", "pandas", *METHOD),
     ),
     "sweeper.cli.preview": Rule(may=("sweeper",), never=("ray", "optuna", *METHOD)),
-    "sweeper.cli.stages": Rule(may=("sweeper", "trainables.ray_train", "trainables.config"), never=METHOD),
+    "sweeper.cli.stages": Rule(may=("sweeper", "trainables.worker.ray_train", "trainables.config.trial"), never=METHOD),
     "sweeper.cli.recorder": Rule(
         may=(
             "sweeper.cli.progress",
@@ -338,52 +339,75 @@ TABLE: Mapping[str, Rule] = {
     "trainables.networks": Rule(),
     "trainables.data": Rule(),
     "trainables.evaluation": Rule(),
-    "trainables.checks": Rule(never=LAUNCHERS),
+    "trainables.validation": Rule(never=LAUNCHERS),
     "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
-    "trainables.optimiser": Rule(may=("torch",), never=LAUNCHERS),
+    "trainables.learners.optimisers": Rule(may=("torch",), never=LAUNCHERS),
     "trainables.catalog": Rule(
-        may=("torch", "trainables.contract", "trainables.checks", "trainables.methods", "trainables.networks"),
-        never=(*LAUNCHERS, "trainables.train"),
+        may=("torch", "trainables.contract", "trainables.validation", "trainables.methods", "trainables.networks"),
+        never=(*LAUNCHERS, "trainables.training.train"),
     ),
-    "trainables.config": Rule(
+    "trainables.config.trial": Rule(
         may=(
             "torch",
             *(f"trainables.{it}" for it in ("contract", "checks", "catalog", "sections", "data", "networks")),
         ),
-        never=(*LAUNCHERS, "trainables.methods", "trainables.train"),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.training.train"),
     ),
-    "trainables.sections": Rule(
+    "trainables.config.sections": Rule(
         may=("torch", *(f"trainables.{it}" for it in ("checks", "data", "networks"))),
-        never=(*LAUNCHERS, "trainables.methods", "trainables.train"),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.training.train"),
     ),
-    "trainables.peers": Rule(may=("torch",), never=LAUNCHERS),
-    "trainables.fuse": Rule(
-        may=("torch", "trainables.contract", "trainables.optimiser", "trainables.peers"), never=(*LAUNCHERS, *METHOD)
+    "trainables.learners.data_parallel": Rule(may=("torch",), never=LAUNCHERS),
+    "trainables.learners.stack": Rule(
+        may=("torch", "trainables.contract", "trainables.learners.optimisers", "trainables.learners.data_parallel"),
+        never=(*LAUNCHERS, *METHOD),
     ),
-    "trainables.evaluate": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.population": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.schedule": Rule(may=("torch", "trainables.checks"), never=LAUNCHERS),
-    "trainables.standing": Rule(may=("torch", "trainables.contract"), never=LAUNCHERS),
-    "trainables.checkpoint": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.parting": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.saving": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.limits": Rule(may=("torch", "trainables.contract"), never=LAUNCHERS),
-    "trainables.notice": Rule(never=LAUNCHERS),
-    "trainables.worker": Rule(
-        may=(*LOOP, "trainables.train", "trainables.notice", "trainables.parting"),
+    "trainables.evaluation.evaluate": Rule(
+        may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
+    ),
+    "trainables.training.population": Rule(
+        may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
+    ),
+    "trainables.learners.lr_schedule": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
+    "trainables.training.standing": Rule(may=("torch", "trainables.contract"), never=LAUNCHERS),
+    "trainables.training.checkpoint": Rule(
+        may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
+    ),
+    "trainables.training.parting": Rule(
+        may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
+    ),
+    "trainables.training.checkpointing": Rule(
+        may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
+    ),
+    "trainables.worker.memory_limit": Rule(may=("torch", "trainables.contract"), never=LAUNCHERS),
+    "trainables.worker.sigterm": Rule(never=LAUNCHERS),
+    "trainables.worker.worker": Rule(
+        may=(*LOOP, "trainables.training.train", "trainables.worker.sigterm", "trainables.training.parting"),
         never=(*LAUNCHERS, "trainables.methods"),
     ),
-    "trainables.watch": Rule(may=("trainables.contract",), never=LAUNCHERS),
-    "trainables.metrics": Rule(never=("torch", *LAUNCHERS)),
-    "trainables.described": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.reported": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.preflight": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.cohort": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.streams": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.measure": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.sharing": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.train")),
-    "trainables.train": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods")),
-    "trainables.ray_train": Rule(
+    "trainables.worker.step_watchdog": Rule(may=("trainables.contract",), never=LAUNCHERS),
+    "trainables.evaluation.metrics": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.config.described": Rule(
+        may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
+    ),
+    "trainables.training.reported": Rule(
+        may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
+    ),
+    "trainables.training.preflight": Rule(
+        may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
+    ),
+    "trainables.training.cohort": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")),
+    "trainables.learners.streams": Rule(
+        may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
+    ),
+    "trainables.profiling.throughput": Rule(
+        may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
+    ),
+    "trainables.profiling.contention": Rule(
+        may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
+    ),
+    "trainables.training.train": Rule(may=LOOP, never=(*LAUNCHERS, "trainables.methods")),
+    "trainables.worker.ray_train": Rule(
         may=(
             "ray",
             "torch",
@@ -393,21 +417,35 @@ TABLE: Mapping[str, Rule] = {
         never=("sweeper", "search_spaces", "optuna", "pandas", "pyarrow", *METHOD),
     ),
     "trainables.methods.*": Rule(
-        may=("torch", "trainables.contract", "trainables.checks", "trainables.losses", "trainables.networks"),
-        never=(*LAUNCHERS, "trainables.methods", "trainables.data", "trainables.evaluation", "trainables.train"),
+        may=("torch", "trainables.contract", "trainables.validation", "trainables.losses", "trainables.networks"),
+        never=(
+            *LAUNCHERS,
+            "trainables.methods",
+            "trainables.data",
+            "trainables.evaluation",
+            "trainables.training.train",
+        ),
     ),
     "trainables.losses.*": Rule(may=("torch",), never=(*LAUNCHERS, "torch.distributed", "trainables")),
     "trainables.networks.*": Rule(
-        may=("torch", "torchvision", "trainables.checks", "trainables.networks"),
-        never=(*LAUNCHERS, "trainables.methods", "trainables.losses", "trainables.data", "trainables.train"),
+        may=("torch", "torchvision", "trainables.validation", "trainables.networks"),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.losses", "trainables.data", "trainables.training.train"),
     ),
     "trainables.data.*": Rule(
-        may=("torch", "torchvision", "numpy", "sklearn", "filelock", "PIL", "trainables.checks", "trainables.data"),
-        never=(*LAUNCHERS, *METHOD, "trainables.train"),
+        may=("torch", "torchvision", "numpy", "sklearn", "filelock", "PIL", "trainables.validation", "trainables.data"),
+        never=(*LAUNCHERS, *METHOD, "trainables.training.train"),
     ),
     "trainables.evaluation.*": Rule(
-        may=("torch", "numpy", "scipy", "sklearn", "trainables.checks", "trainables.contract", "trainables.evaluation"),
-        never=(*LAUNCHERS, "trainables.methods", "trainables.train"),
+        may=(
+            "torch",
+            "numpy",
+            "scipy",
+            "sklearn",
+            "trainables.validation",
+            "trainables.contract",
+            "trainables.evaluation",
+        ),
+        never=(*LAUNCHERS, "trainables.methods", "trainables.training.train"),
     ),
 }
 """Pattern of a module's name -> its rule; a module's own name goes before a pattern. New modules need a row."""

@@ -137,7 +137,7 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 def test_every_module_keeps_to_the_table() -> None:
     found = list(modules())
-    assert {"sweeper.storage.store", "trainables.fuse", "trainables.losses.densities"} <= {
+    assert {"sweeper.storage.store", "trainables.learners.stack", "trainables.losses.densities"} <= {
         module for module, _ in found
     }
     lines = [
@@ -165,14 +165,14 @@ FORBIDDEN = [
     ("sweeper.execution.executor", "import optuna"),
     ("sweeper.execution.executor", "from trainables.methods.vje import VJE"),
     ("sweeper.run", "from trainables.methods.vje import VJE"),
-    ("trainables.ray_train", "from sweeper.storage.store import Store"),
-    ("trainables.ray_train", "from trainables.methods import vje"),
-    ("trainables.train", "async def f():\n    from ray import train"),
-    ("trainables.train", "import importlib\nimportlib.import_module('ray.train')"),
-    ("trainables.train", "__import__('pandas')"),
-    ("trainables.fuse", "try:\n    import torch\nexcept ImportError:\n    import pyarrow"),
+    ("trainables.worker.ray_train", "from sweeper.storage.store import Store"),
+    ("trainables.worker.ray_train", "from trainables.methods import vje"),
+    ("trainables.training.train", "async def f():\n    from ray import train"),
+    ("trainables.training.train", "import importlib\nimportlib.import_module('ray.train')"),
+    ("trainables.training.train", "__import__('pandas')"),
+    ("trainables.learners.stack", "try:\n    import torch\nexcept ImportError:\n    import pyarrow"),
     ("trainables.data.views", "import ray"),
-    ("trainables.checks", "import torch"),
+    ("trainables.validation", "import torch"),
     ("trainables.methods.vje", "from trainables.methods.simsiam import SimSiam"),
     ("trainables.methods.vje", "from .simsiam import SimSiam"),
     ("trainables.methods.vje", "from ..data import views"),
@@ -182,8 +182,11 @@ FORBIDDEN = [
     ("trainables.losses.kernels", "import torch\ndef f(x): return torch.distributed.all_reduce(x)"),
     ("trainables.losses.kernels", "from trainables.losses import densities"),
     ("trainables.losses.kernels", "import numpy as np"),
-    ("trainables.train", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import ray"),
-    ("trainables.train", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import ray"),
+    ("trainables.training.train", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import ray"),
+    (
+        "trainables.training.train",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    pass\nelse:\n    import ray",
+    ),
     ("trainables.new_module", "import math"),
 ]
 
@@ -217,7 +220,7 @@ def test_the_message_names_file_line_and_rule() -> None:
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from optuna.distributions import X",
         ),
         ("sweeper.execution.executor", "import ray\nfrom ray import tune\nfrom trainables import ray_train"),
-        ("trainables.ray_train", "from ray.train.torch import TorchTrainer"),
+        ("trainables.worker.ray_train", "from ray.train.torch import TorchTrainer"),
         ("trainables.methods.vje", "import torch.nn.functional as F\nfrom trainables.losses.densities import unit"),
         ("trainables.losses.densities", "import torch\nfrom torch import Tensor\ntorch.linalg.vector_norm"),
         ("trainables.data.splits", "from trainables.data.datasets import Dataset"),
@@ -229,7 +232,7 @@ def test_an_allowed_import_passes(module: str, source: str) -> None:
 
 def test_prefixes_end_at_dots() -> None:
     """`raytracer` is not `ray`, and a row for `sweeper.storage.store` does not open `sweeper.storehouse`."""
-    assert "never" not in offences("import raytracer", "trainables.fuse", "file.py")[0]
+    assert "never" not in offences("import raytracer", "trainables.learners.stack", "file.py")[0]
     assert offences("import sweeper.storehouse", "sweeper.report.heatmap", "file.py")
 
 

@@ -46,10 +46,10 @@ class Method(nn.Module):
     """One way to learn a representation.
 
     A method is built from its `Config` and an encoder, and never learns how it is launched: alone, or as one of many
-    members whose weights are stacked (`trainables.fuse`). Hence three rules. A hyperparameter in `fusible` is held as
-    a 0-dimensional buffer of the same name and read from there. Nothing draws random numbers: noise is an argument, of
-    the shape that `noise_shape` declares. Moving averages, queues and the like are buffers, which `losses` and
-    `after_step` update in place. A method without `losses` of its own does not train.
+    members whose weights are stacked (`trainables.learners.stack`). Hence three rules. A hyperparameter in `fusible` is
+    held as a 0-dimensional buffer of the same name and read from there. Nothing draws random numbers: noise is an
+    argument, of the shape that `noise_shape` declares. Moving averages, queues and the like are buffers, which `losses`
+    and `after_step` update in place. A method without `losses` of its own does not train.
     """
 
     Config: ClassVar[type]

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 from sweeper.spec.grid import SpecError, Value
 from trainables.catalog import METHODS
-from trainables.checks import nearest
+from trainables.config.described import Key, keys_of
 from trainables.data.datasets import DATASETS
 from trainables.data.declarations import DECLARATIONS
-from trainables.described import Key, keys_of
-from trainables.metrics import FAMILIES, VALIDATION, MetricFamily, family_of
-from trainables.reported import reported_by
+from trainables.evaluation.metrics import FAMILIES, VALIDATION, MetricFamily, family_of
+from trainables.training.reported import reported_by
+from trainables.validation import nearest
 
 WIDTH = 110
 """Letters of a line."""

@@ -18,13 +18,14 @@ from sweeper.spec.search import bounds
 from sweeper.spec.sweep import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
-from trainables import config, preflight
-from trainables.checks import nearest
-from trainables.config import TrialConfig
+from trainables.config import trial as config
+from trainables.config.trial import TrialConfig
 from trainables.data.datasets import DataError
-from trainables.preflight import Prospect
-from trainables.reported import reported_by
-from trainables.streams import stream_key
+from trainables.learners.streams import stream_key
+from trainables.training import preflight
+from trainables.training.preflight import Prospect
+from trainables.training.reported import reported_by
+from trainables.validation import nearest
 
 FIRST_SHARE = 9
 """Where a search has no pruner of its own and is asked for one, its first rung is at the epochs by this."""

@@ -20,8 +20,8 @@ from sweeper.pruning.rung_server import Rule
 from sweeper.search import prepare as studies
 from sweeper.search.study_run import Course
 from sweeper.storage.store import Store
-from trainables.config import resolve
-from trainables.ray_train import Judges
+from trainables.config.trial import resolve
+from trainables.worker.ray_train import Judges
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from sweeper.plan.cohort_source import Feed
 from sweeper.plan.cohorts import Cohort
 from sweeper.storage.io.files import Files, StoreError
 from trainables.contract import HUNG, STOPPED, WHY, CheckpointError
-from trainables.ray_train import Judges, Place, run_cohort
+from trainables.worker.ray_train import Judges, Place, run_cohort
 
 WAITING = {"memory": 1.0}
 """What the function takes that starts a group of workers and awaits it: a byte, for Tune refuses nothing at all. The
@@ -44,7 +44,7 @@ class Listener(Protocol):
 
     def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
         """A report: `report`, `device`, `host`, `pid`, `started`, and a `notice` where there is
-        something to say (see `trainables.ray_train`)."""
+        something to say (see `trainables.worker.ray_train`)."""
 
     def advanced(self, cohort: str, heartbeat: Mapping[str, Any]) -> None:
         """The cohort trains: a `trainables.contract.Heartbeat`, as a dict."""

@@ -13,7 +13,7 @@ import ray
 from sweeper.execution.stop_signal import Stopping
 from sweeper.packing.device_kinds import UNSEEN, Kind, kinds, requirement
 from sweeper.packing.measurements import Asked, Site
-from trainables.ray_train import Probe, measure_configs
+from trainables.worker.ray_train import Probe, measure_configs
 
 LONGEST = 300.0
 """Seconds after which a worker that measures is given up: what hangs there, hangs in training, too."""

@@ -26,7 +26,7 @@ class Events(Protocol):
         """A worker has taken it up."""
 
     def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
-        """See `trainables.ray_train`."""
+        """See `trainables.worker.ray_train`."""
 
     def advanced(self, cohort: str, heartbeat: Mapping[str, Any]) -> None:
         """A `trainables.contract.Heartbeat`, as a dict."""

@@ -21,7 +21,7 @@ from sweeper.plan.cohorts import Cut, Group
 from sweeper.plan.plan import GridPlan, record_cut, recorded_cut, recorded_threads
 from sweeper.storage.store import Store
 from sweeper.version import code_version
-from trainables.config import fusible
+from trainables.config.trial import fusible
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ MEASURED = 64
 
 @dataclass(frozen=True)
 class Stack:
-    """Speed and memory of a stack (`trainables.measure.Measurement`)."""
+    """Speed and memory of a stack (`trainables.profiling.throughput.Measurement`)."""
 
     width: int
     seconds: float
@@ -60,11 +60,11 @@ class Asked:
     kind: Kind
     configs: Sequence[Mapping[str, Any]] = ()
     how: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of `trainables.ray_train.measure_configs`."""
+    """Further arguments of `trainables.worker.ray_train.measure_configs`."""
 
 
 Measure = Callable[[Sequence[Asked]], Sequence[Any]]
-"""Makes all of these; of each a `trainables.ray_train.Probe`, or None where it cannot be made."""
+"""Makes all of these; of each a `trainables.worker.ray_train.Probe`, or None where it cannot be made."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from sweeper.plan.cohorts import Group
 LONGEST_MEASURED, ALL_MEASURED = 3.0, 12.0
 """Seconds for the measurement of one group of trials, and of all of them."""
 STEPS_MEASURED = 4
-"""Steps of each stack that a measurement makes (`trainables.measure`)."""
+"""Steps of each stack that a measurement makes (`trainables.profiling.throughput`)."""
 MOST_SHARING = 8
 """Processes on a device at once for which is measured what sharing gives."""
 

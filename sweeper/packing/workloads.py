@@ -11,15 +11,15 @@ from sweeper.plan.cohorts import Cut, Group, parts
 
 UNTRAINED_SECONDS = 0.01
 """CPU time that a member costs that trains no step: its initialisation, evaluation and row. Measured with
-`trainables.train` on `anomaly_grid --preset digits --set epochs=0`: 0.43 to 0.66 s for 56 stacked members, 0.78 to
-0.88 s for 56 in turn, one core. It grows with the model; a cohort's own cost, beside which it is seen, then matters
-less."""
+`trainables.training.train` on `anomaly_grid --preset digits --set epochs=0`: 0.43 to 0.66 s for 56 stacked members,
+0.78 to 0.88 s for 56 in turn, one core. It grows with the model; a cohort's own cost, beside which it is seen, then
+matters less."""
 UNTRAINED_SIZE, UNTRAINED_WIDTH = 64, 8
 """Members of such a cohort, and of its stacks, at most: no step shows what memory they need."""
 
 
 class Measured(Protocol):
-    """Speed and memory of a stack (`trainables.measure.Measurement`)."""
+    """Speed and memory of a stack (`trainables.profiling.throughput.Measurement`)."""
 
     @property
     def width(self) -> int: ...

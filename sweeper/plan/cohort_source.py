@@ -26,7 +26,7 @@ class Feed(Protocol):
         """The cohort to train next; None where there is none at the moment."""
 
     def options(self, cohort: str) -> Mapping[str, Any]:
-        """What `trainables.ray_train` is to know beside the configs: `population`, and whether it is `judged`."""
+        """What `trainables.worker.ray_train` needs beside the configs: `population`, and whether it is `judged`."""
 
     def before(self, cohort: str) -> Sequence[Cohort]:
         """What the cohort was part of, nearest first."""

@@ -23,10 +23,10 @@ from sweeper.spec.sweep import Sweep
 from sweeper.storage.io.files import Files
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
-from trainables import config
-from trainables.config import TrialConfig
+from trainables.config import trial as config
+from trainables.config.trial import TrialConfig
 from trainables.data.datasets import DataError
-from trainables.streams import stream_key
+from trainables.learners.streams import stream_key
 
 JOURNAL = "studies/{}/journal.log"
 """Where the studies of a sweep's preset, or of a request that changes it, are for optuna-dashboard."""

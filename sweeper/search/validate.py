@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from sweeper.spec.grid import SpecError, Value
 from sweeper.spec.schedulers import Population
 from sweeper.spec.search import SECONDS, Search, Study, bounds
-from trainables import config
-from trainables.config import TrialConfig
-from trainables.preflight import Prospect
-from trainables.sections import Training
+from trainables.config import trial as config
+from trainables.config.sections import Training
+from trainables.config.trial import TrialConfig
+from trainables.training.preflight import Prospect
 
 ALIKE = frozenset({"workers", "method", "dataset", "normal_class", "held_out", "validation"})
 """Keys in which all trials of a study agree."""

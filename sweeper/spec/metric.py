@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from sweeper.spec.grid import SpecError
-from trainables.metrics import family_of
+from trainables.evaluation.metrics import family_of
 
 Direction = Literal["maximize", "minimize"]
 WAYS: dict[str, str] = {"maximize": "higher", "minimize": "lower"}

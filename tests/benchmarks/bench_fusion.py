@@ -20,12 +20,12 @@ import torch
 
 from search_spaces.anomaly_grid import DIGITS, PAPER
 from tests.benchmarks.loops import RANDOM, now, plain_step, register_random_images
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig, Value, resolve
+from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.data.datasets import DATASETS
-from trainables.measure import peak_bytes
-from trainables.streams import Stream, split
-from trainables.train import train
+from trainables.learners.streams import Stream, split
+from trainables.profiling.throughput import peak_bytes
+from trainables.training.cohort import Cohort
+from trainables.training.train import train
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 56)
 PAPER_STEPS = 560 * 800 * 78

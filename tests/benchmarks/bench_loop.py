@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 import torch
 
 from tests.benchmarks.loops import RANDOM, WARM_UP, WORKERS, our_speed, plain_speed, register_random_images
-from trainables.config import resolve
+from trainables.config.trial import resolve
 from trainables.data.views import MOCO_V2
 
 BATCH = 64

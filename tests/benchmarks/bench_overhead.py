@@ -66,8 +66,8 @@ def service(size: str) -> tuple[float, float]:
 
 
 def trivial_cohort(cohort: str, task: Mapping[str, Any], **options: Any) -> None:
-    """`trainables.ray_train.run_cohort` with a loop that reports at once."""
-    from trainables import ray_train, worker
+    """`trainables.worker.ray_train.run_cohort` with a loop that reports at once."""
+    from trainables.worker import ray_train, worker
 
     worker.train = report_at_once
     ray_train.run_cohort(cohort, task, **options)

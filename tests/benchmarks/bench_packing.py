@@ -26,9 +26,9 @@ from sweeper.packing.packer import pack
 from sweeper.packing.workloads import Load
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.trials import Trial
-from trainables.config import TrialConfig, Value, resolve
-from trainables.measure import Measurement, measure, room
-from trainables.sharing import measure_overlap
+from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.profiling.contention import measure_overlap
+from trainables.profiling.throughput import Measurement, measure, room
 
 CASES = {
     "chosen": (),

@@ -30,10 +30,10 @@ from torch import Tensor
 from search_spaces._protocols import CLASSIFIED
 from search_spaces.ssl_cifar10 import DIGITS
 from trainables.catalog import METHODS
-from trainables.config import TrialConfig, resolve
+from trainables.config.trial import TrialConfig, resolve
 from trainables.evaluation import probes
 from trainables.evaluation.anomaly import Floats
-from trainables.train import train
+from trainables.training.train import train
 
 SHOWN = ("knn", "raw", "probe", "regression", "agree")
 

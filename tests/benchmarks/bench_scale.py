@@ -55,7 +55,7 @@ def measured(case: str, options: argparse.Namespace) -> float:
 
 
 def report_at_once(cohort: str, task: Mapping[str, Any], *, place: object) -> None:
-    """`trainables.ray_train.run_cohort` without the training."""
+    """`trainables.worker.ray_train.run_cohort` without the training."""
     from ray import tune
 
     values = {"status": "finished", "epochs_run": 1, "error": None, "seconds": 0.0, "schedule": None}

@@ -23,12 +23,12 @@ import torch
 
 from tests.benchmarks.loops import RANDOM, WARM_UP, WORKERS, our_speed, plain_speed, register_random_images
 from trainables.catalog import METHODS
-from trainables.checks import choices
-from trainables.config import TrialConfig, Value, resolve
+from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.contract import Method
 from trainables.data.datasets import Dataset
 from trainables.data.views import MOCO_V2
 from trainables.networks.encoders import ENCODERS
+from trainables.validation import choices
 
 TRAINED = [name for name, method in METHODS.items() if method.losses is not Method.losses]
 LR = 1e-3

@@ -18,11 +18,11 @@ from torch.utils.data import DataLoader, RandomSampler
 from torch.utils.data import Dataset as TorchDataset
 from torchvision.transforms import v2
 
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.contract import Method
 from trainables.data.datasets import DATASETS, Dataset
-from trainables.streams import models
+from trainables.learners.streams import models
+from trainables.training.cohort import Cohort
 
 RANDOM = "random32"
 """The name in DATASETS of the random images."""

@@ -43,8 +43,8 @@ def in_process(trials: int, seed: int, wave: int) -> Outcome:
     import torch
 
     from sweeper.search.ask_tell import Asked, Engine, Told
-    from trainables.config import fusible, resolve
-    from trainables.train import train
+    from trainables.config.trial import fusible, resolve
+    from trainables.training.train import train
 
     torch.set_num_threads(1)
     (one,) = replace(search(), trials=trials, wave=min(wave, trials), seed=seed, pruner=None).studies()

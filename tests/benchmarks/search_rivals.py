@@ -89,8 +89,8 @@ def train_one(config: Mapping[str, Any]) -> Last:
     """Train one trial in this process, on one core."""
     import torch
 
-    from trainables.config import resolve
-    from trainables.train import train
+    from trainables.config.trial import resolve
+    from trainables.training.train import train
 
     torch.set_num_threads(1)
     *_, report = train([resolve(config)], DATA)
@@ -122,8 +122,8 @@ def ray_tune(trials: int, seed: int, wave: int, reuse: bool = False) -> Outcome:
                 self.reset_config(config)
 
             def reset_config(self, config: dict[str, Any]) -> bool:
-                from trainables.config import resolve
-                from trainables.train import train
+                from trainables.config.trial import resolve
+                from trainables.training.train import train
 
                 self.reports = train([resolve({**fixed, **config})], DATA)
                 return True

@@ -16,9 +16,9 @@ from sweeper.spec import sweep as spec
 from sweeper.spec.search import SECONDS, Study
 from sweeper.spec.sweep import Grid, Grids, Value
 from trainables.catalog import METHODS
-from trainables.config import TrialConfig, fusible, resolve
-from trainables.evaluate import metric_names
-from trainables.preflight import prospects
+from trainables.config.trial import TrialConfig, fusible, resolve
+from trainables.evaluation.evaluate import metric_names
+from trainables.training.preflight import prospects
 
 SIZES = {
     ("ssl_search", "paper"): (8, 64),

@@ -15,11 +15,11 @@ from search_spaces._protocols import MOCO_V2_VIEWS
 from sweeper.plan.trials import enumerate_trials
 from sweeper.spec import sweep as spec
 from sweeper.spec.sweep import Sweep, Table, Value
-from trainables.config import TrialConfig, keys, resolve
+from trainables.config.sections import Evaluation
+from trainables.config.trial import TrialConfig, keys, resolve
 from trainables.data.views import MOCO_V2
-from trainables.evaluate import metric_names
-from trainables.preflight import prospects
-from trainables.sections import Evaluation
+from trainables.evaluation.evaluate import metric_names
+from trainables.training.preflight import prospects
 
 COUNTS = {
     ("anomaly_grid", "paper"): 560,

@@ -15,8 +15,8 @@ from sweeper.storage.store import Store, load_history
 from tests.folder_files import write_imagenet
 from tests.sweeper.sweeps import Sweeps, rows, sweeps, title
 from trainables.catalog import METHODS
-from trainables.config import resolve
-from trainables.train import train
+from trainables.config.trial import resolve
+from trainables.training.train import train
 
 pytestmark = pytest.mark.slow
 

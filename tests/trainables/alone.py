@@ -17,13 +17,13 @@ from typing import Any
 import torch
 
 from tests.trainables.small import HERE, config_of, three
-from trainables import worker
-from trainables.cohort import Cohort
 from trainables.contract import OutOfMemory, Report, Stopped, Verdict
-from trainables.limits import limited
-from trainables.peers import ALONE
-from trainables.watch import Watch
-from trainables.worker import Work, train_cohort
+from trainables.learners.data_parallel import ALONE
+from trainables.training.cohort import Cohort
+from trainables.worker import worker
+from trainables.worker.memory_limit import limited
+from trainables.worker.step_watchdog import Watch
+from trainables.worker.worker import Work, train_cohort
 
 SLOW = 0.05
 """Seconds that a step takes more."""

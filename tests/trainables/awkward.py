@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.contract import Losses, Method
-from trainables.fuse import Stack
+from trainables.learners.stack import Stack
 
 K, B, D, Q, STEPS = 3, 6, 4, 12, 10
 LR: Sequence[float] = (0.1, 0.02, 0.05)

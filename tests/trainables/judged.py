@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig, Value, resolve
+from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.contract import Judge, Member, Report, Verdict
+from trainables.training.cohort import Cohort
 
 State = dict[int, dict[str, Tensor]]
 """Index of a member -> its tensors, named by kind and name."""

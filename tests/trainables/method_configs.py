@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from trainables.catalog import METHODS
-from trainables.config import TrialConfig, Value, resolve
+from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.contract import Method
 from trainables.data.datasets import load
 from trainables.data.views import normalise, scale_pixels
-from trainables.streams import Stream, models, split
+from trainables.learners.streams import Stream, models, split
 
 B, EPOCHS = 60, 5
 """The images of one class of the digits make two batches of 60, so this is 10 steps."""

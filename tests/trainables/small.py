@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from trainables.checkpoint import DIGEST_SIZE
-from trainables.config import TrialConfig, Value, resolve
+from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.contract import Report
+from trainables.training.checkpoint import DIGEST_SIZE
 
 HERE = Path()
 """The digits need no folder."""

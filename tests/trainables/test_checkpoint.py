@@ -16,11 +16,11 @@ import torch
 
 from tests.trainables.judged import without_seconds
 from tests.trainables.small import HERE, at_ends, config_of, content_of, state_of, three
-from trainables.checkpoint import sealed
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.contract import Report
-from trainables.train import train
+from trainables.training.checkpoint import sealed
+from trainables.training.cohort import Cohort
+from trainables.training.train import train
 
 
 @cache

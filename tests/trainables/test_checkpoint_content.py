@@ -13,14 +13,14 @@ import torch
 
 from tests.trainables.judged import without_seconds
 from tests.trainables.small import HERE, config_of, content_of, three
-from trainables.checkpoint import pack, sealed, unpack
-from trainables.cohort import Cohort
 from trainables.contract import CheckpointError, Report, Stopped
-from trainables.parting import part
-from trainables.peers import Peers
-from trainables.standing import read_standing
-from trainables.train import train
-from trainables.worker import Before, Work
+from trainables.learners.data_parallel import Peers
+from trainables.training.checkpoint import pack, sealed, unpack
+from trainables.training.cohort import Cohort
+from trainables.training.parting import part
+from trainables.training.standing import read_standing
+from trainables.training.train import train
+from trainables.worker.worker import Before, Work
 
 ODD: tuple[Any, ...] = (
     *(None, -1, 3, 0.5, float("nan"), 10**30, True, "", "x", b"x", [], {}, (), [[[]]], {"epoch": 1}, (None,) * 3),

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from tests.trainables.judged import float64, members_of, six, smooth
 from tests.trainables.small import HERE
-from trainables import streams
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.contract import Move
-from trainables.streams import stream_key
+from trainables.learners import streams
+from trainables.learners.streams import stream_key
+from trainables.training.cohort import Cohort
 
 CPU = torch.device("cpu")
 MOVED = {"lr": 0.03, "weight_decay": 0.05, "beta": 2.5, "nu": 3.0}

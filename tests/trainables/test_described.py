@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from trainables import config
 from trainables.catalog import METHODS
-from trainables.checks import between, choices, laws, positive, whole
-from trainables.described import field_docs, keys_of
+from trainables.config import trial as config
+from trainables.config.described import field_docs, keys_of
+from trainables.validation import between, choices, laws, positive, whole
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -17,16 +17,16 @@ from torch import Tensor
 from tests.folder_files import write_imagenet
 from tests.trainables.judged import untimed, without_seconds
 from tests.trainables.small import HERE, at_ends, metrics_of
-from trainables import cohort as cohort_module
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig, Value, resolve
+from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.contract import Report
 from trainables.data.datasets import Dataset, load
-from trainables.evaluate import metric_names
 from trainables.evaluation import probes
+from trainables.evaluation.evaluate import metric_names
+from trainables.learners.streams import models
 from trainables.methods.vje import VJE
-from trainables.streams import models
-from trainables.train import train
+from trainables.training import cohort as cohort_module
+from trainables.training.cohort import Cohort
+from trainables.training.train import train
 
 SMALL: dict[str, dict[str, Value]] = {
     "vje": {"bottleneck": 8}, "random": {"epochs": 0}, "simsiam": {"projector_width": 8, "predictor_width": 4},

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tests.trainables.awkward import DECAY, LR, STEPS, Awkward, K, batch, models, one_step, plain, schedule, stack_of
-from trainables.fuse import Stack
+from trainables.learners.stack import Stack
 
 STREAMS = (0, 1, 2)
 HALF = STEPS // 2

@@ -13,10 +13,10 @@ import psutil
 import pytest
 import torch
 
-from trainables import measure as module
-from trainables.config import TrialConfig, Value, resolve
-from trainables.measure import Measurement, measure, peak_bytes, room
-from trainables.streams import models
+from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.learners.streams import models
+from trainables.profiling import throughput as module
+from trainables.profiling.throughput import Measurement, measure, peak_bytes, room
 
 
 def _configs(count: int, **changes: Value) -> list[TrialConfig]:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from tests.trainables.method_configs import TRAINED, UNTRAINED, B, config_of, images_of_tests, inputs, model_of
 from trainables.catalog import METHODS
-from trainables.config import fusible, keys
+from trainables.config.trial import fusible, keys
 from trainables.contract import Losses, Method
 
 every_method = pytest.mark.parametrize("name", sorted(METHODS))

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from tests.trainables.method_configs import CPU, EPOCHS, FACTORS, HERE, TRAINED, config_of, members
 from trainables.catalog import METHODS
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig, Value
+from trainables.config.trial import TrialConfig, Value
+from trainables.training.cohort import Cohort
 
 SMOOTH: Mapping[str, Value] = {"encoder": "mlp", "width": 32}
 """An encoder without ReLU and BatchNorm; the projectors have them."""

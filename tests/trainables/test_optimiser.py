@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.optimiser import StackedSGD
+from trainables.learners.optimisers import StackedSGD
 
 K, STEPS = 3, 20
 SHAPES = ((4, 3), (5,), ())

@@ -10,10 +10,10 @@ import torch
 
 from tests.trainables.judged import assert_near, pruning, six, tensors_of, without_seconds
 from tests.trainables.small import HERE, content_of
-from trainables.checkpoint import unpack
 from trainables.contract import Report
-from trainables.parting import part
-from trainables.train import train
+from trainables.training.checkpoint import unpack
+from trainables.training.parting import part
+from trainables.training.train import train
 
 PRUNED = pruning({1: {0: "low"}, 2: {4: "lower"}})
 """Of six, after these epochs."""

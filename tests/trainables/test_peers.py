@@ -17,9 +17,9 @@ from torch import Tensor
 
 from tests.folder_files import write_imagenet
 from tests.trainables.small import at_ends, content_of
-from trainables.config import TrialConfig, Value, resolve
-from trainables.peers import ALONE, Peers
-from trainables.train import train
+from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.learners.data_parallel import ALONE, Peers
+from trainables.training.train import train
 
 SIZE = 2
 

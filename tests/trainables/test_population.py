@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.trainables.judged import smooth
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.contract import Member, Move, Report, Status
-from trainables.population import Population, schedule
+from trainables.training.population import Population, schedule
 
 RULE = Population("auroc", "maximize", 2, 0.25, 1.5, {"beta": (0.1, 10.0), "lr": (0.001, 1.0)})
 EPOCHS = range(2, 402, 2)

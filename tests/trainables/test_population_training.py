@@ -13,8 +13,8 @@ import torch
 from tests.trainables.judged import State, float64, six, tensors_of, without_seconds
 from tests.trainables.small import HERE, at_ends, content_of, metrics_of
 from trainables.contract import Judge, Move, Report, Verdict
-from trainables.population import Population, schedule
-from trainables.train import train
+from trainables.training.population import Population, schedule
+from trainables.training.train import train
 
 RANGES = {"beta": (0.4, 2.0), "nu": (0.5, 4.0), "lr": (0.005, 0.05), "weight_decay": (0.001, 0.1)}
 RULE = Population("auroc_joint", "maximize", 1, 0.34, 1.6, RANGES)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.folder_files import write_broken, write_imagenet
-from trainables import preflight
-from trainables.config import TrialConfig, Value, resolve
+from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.data.datasets import DATASETS, DataError, Dataset, load
-from trainables.evaluate import metric_names
-from trainables.preflight import prospects
+from trainables.evaluation.evaluate import metric_names
+from trainables.training import preflight
+from trainables.training.preflight import prospects
 
 
 def _config(**changes: Value) -> TrialConfig:

@@ -12,10 +12,10 @@ import torch
 
 from tests.trainables.judged import float64, pruning, six, smooth, tensors_of, without_seconds
 from tests.trainables.small import HERE, at_ends, content_of, metrics_of
-from trainables.cohort import Cohort
 from trainables.contract import Losses, Report, Verdict
 from trainables.methods.vje import VJE
-from trainables.train import train
+from trainables.training.cohort import Cohort
+from trainables.training.train import train
 
 TO_TWO = {1: {0: "slow", 3: "slow"}, 2: {2: "slower", 5: "slower"}}
 """After two epochs of six members 1 and 4 are left."""
@@ -230,5 +230,5 @@ def test_waiting_for_a_judge_is_not_training(monkeypatch: pytest.MonkeyPatch) ->
         now += 1000.0
         return Verdict()
 
-    monkeypatch.setattr("trainables.saving.time.perf_counter", tick)
+    monkeypatch.setattr("trainables.training.checkpointing.time.perf_counter", tick)
     assert [report.seconds for report in train([smooth()], HERE, judge=slow)][-1] < 1000.0

@@ -6,9 +6,9 @@ import pytest
 
 from tests.trainables.judged import without_seconds
 from tests.trainables.small import HERE, at_ends, three
-from trainables import saving
 from trainables.contract import Heartbeat
-from trainables.train import train
+from trainables.training import checkpointing as saving
+from trainables.training.train import train
 
 
 def test_heartbeats_come_between_reports_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +31,7 @@ def test_heartbeats_are_not_more_frequent_than_they_should_be(monkeypatch: pytes
         now += 1.0  # asked once a step, and once more at the start and after a heartbeat
         return now
 
-    monkeypatch.setattr("trainables.saving.time.monotonic", clock)
+    monkeypatch.setattr("trainables.training.checkpointing.time.monotonic", clock)
     beats: list[Heartbeat] = []
     list(train(three(), HERE, beat=beats.append))
     assert [beat.epoch for beat in beats] == [2.5, 5.0]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from trainables.config.sections import Data, Evaluation, Training
 from trainables.data.outliers import OUTLIERS
-from trainables.sections import Data, Evaluation, Training
 
 
 @pytest.mark.parametrize(("text", "classes"), [("", ()), ("3", (3,)), ("0", (0,)), ("2+7+10", (2, 7, 10))])

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trainables import sharing
-from trainables.config import resolve
-from trainables.sharing import measure_overlap
+from trainables.config.trial import resolve
+from trainables.profiling import contention as sharing
+from trainables.profiling.contention import measure_overlap
 
 CONFIGS = [
     resolve({"method": "vje", "normal_class": 3, "width": 8, "bottleneck": 4, "batch_size": 60, "beta": beta})

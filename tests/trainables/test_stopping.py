@@ -10,10 +10,10 @@ import pytest
 
 from tests.trainables.judged import six, without_seconds
 from tests.trainables.small import HERE, at_ends, config_of, content_of, state_of, three
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.contract import Report, Stopped, Verdict
-from trainables.train import train
+from trainables.training.cohort import Cohort
+from trainables.training.train import train
 
 STEPS = 2
 """Of an epoch of `three`."""

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from tests.folder_files import write_imagenet
-from trainables.config import TrialConfig, Value, resolve
+from trainables.config.sections import Data
+from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.data.datasets import Dataset, load
 from trainables.data.folders import Folder
-from trainables.peers import Peers
-from trainables.sections import Data
-from trainables.streams import AHEAD, Stream, generator, models, split, steps_per_epoch, stream_key
+from trainables.learners.data_parallel import Peers
+from trainables.learners.streams import AHEAD, Stream, generator, models, split, steps_per_epoch, stream_key
 
 SHAPE = (1, 8, 8)
 THREE = Data(normal_class=3)

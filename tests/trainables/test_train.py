@@ -12,12 +12,12 @@ from torch import Tensor
 
 from tests.trainables.judged import assert_near, without_seconds
 from tests.trainables.small import HERE, at_ends, config_of, content_of, metrics_of, three
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.contract import Losses
-from trainables.evaluate import metric_names
+from trainables.evaluation.evaluate import metric_names
 from trainables.methods.vje import VJE
-from trainables.train import train
+from trainables.training.cohort import Cohort
+from trainables.training.train import train
 
 
 @pytest.mark.parametrize(("every", "epochs"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (5, [5]), (9, [5])])

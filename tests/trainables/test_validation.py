@@ -12,14 +12,14 @@ from torch import Tensor
 
 from sweeper.spec.metric import VALIDATION as SWEEPERS_VALIDATION
 from tests.trainables.small import HERE, metrics_of
-from trainables.config import TrialConfig, Value, resolve
+from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.data.datasets import Dataset, load
 from trainables.data.validation import hold_out_validation
-from trainables.evaluate import MAY_BE_UNDEFINED, VALIDATION, metric_names
+from trainables.evaluation.evaluate import MAY_BE_UNDEFINED, VALIDATION, metric_names
+from trainables.learners.streams import models, splits, stream_key
 from trainables.methods.vje import VJE
-from trainables.preflight import prospects
-from trainables.streams import models, splits, stream_key
-from trainables.train import train
+from trainables.training.preflight import prospects
+from trainables.training.train import train
 
 
 def _config(**changes: Value) -> TrialConfig:

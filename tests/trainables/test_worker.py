@@ -13,7 +13,7 @@ import pytest
 from tests.trainables.alone import Folder
 from tests.trainables.judged import without_seconds
 from tests.trainables.small import HERE, content_of, three
-from trainables.train import train
+from trainables.training.train import train
 
 GIVEN_UP = 300.0
 """Seconds after which a process that should have ended is given up. They sleep for 1,000 s where nothing ends them."""

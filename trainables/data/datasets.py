@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from trainables.checks import nearest
 from trainables.data import intact
 from trainables.data.dataset import UNLABELLED, Dataset, Images
 from trainables.data.embedded import digits, digits32
@@ -16,6 +15,7 @@ from trainables.data.errors import DataError
 from trainables.data.folders import Folder
 from trainables.data.imagenet import imagenet
 from trainables.data.published import cifar10, cifar100, stl10, svhn
+from trainables.validation import nearest
 
 __all__ = ["DATASETS", "RESIDENT", "UNLABELLED", "DataError", "Dataset", "Images", "check", "load"]
 

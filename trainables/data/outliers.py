@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.checks import choices
 from trainables.data.dataset import Dataset, Images
 from trainables.data.datasets import RESIDENT, load
 from trainables.data.declarations import DECLARATIONS
 from trainables.data.folders import Folder
 from trainables.data.splits import Split, choose
+from trainables.validation import choices
 
 BLOCK = 512
 """Images worked on at a time; fixed, because the noise of corruptions is drawn for each such block."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.checks import between, positive
 from trainables.data import colour, geometry
+from trainables.validation import between, positive
 
 ADJUST: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "brightness": colour.adjust_brightness,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trainables.checks import positive, whole
+from trainables.validation import positive, whole
 
 CHUNK_BYTES = 128 * 2**20
 """The most that the similarities held at a time may take (never less than one test image's)."""

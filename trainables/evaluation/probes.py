@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.checks import between, positive, whole
 from trainables.evaluation.anomaly import Floats
+from trainables.validation import between, positive, whole
 
 MOMENTUM = 0.9
 CONSTANT = 1e-6

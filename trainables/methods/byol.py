@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from trainables.checks import between, whole
 from trainables.contract import Losses, Method
 from trainables.losses.alignment import unit_squared_distance
 from trainables.networks.averaging import Averaged
 from trainables.networks.heads import mlp
+from trainables.validation import between, whole
 
 
 @dataclass(frozen=True)

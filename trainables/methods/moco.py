@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.checks import between, positive, whole
 from trainables.contract import Losses, Method
 from trainables.losses.contrastive import info_nce
 from trainables.networks.averaging import Averaged
 from trainables.networks.heads import mlp
+from trainables.validation import between, positive, whole
 
 
 @dataclass(frozen=True)

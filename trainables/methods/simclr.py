@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from trainables.checks import positive, whole
 from trainables.contract import Losses, Method
 from trainables.losses.contrastive import nt_xent
 from trainables.networks.heads import mlp
+from trainables.validation import positive, whole
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from trainables.checks import whole
 from trainables.contract import Losses, Method
 from trainables.losses.alignment import negative_cosine
 from trainables.networks.heads import mlp
+from trainables.validation import whole
 
 
 @dataclass(frozen=True)

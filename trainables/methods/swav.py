@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.checks import positive, whole
 from trainables.contract import Losses, Method
 from trainables.losses.clustering import sinkhorn, swapped_prediction
 from trainables.networks.heads import mlp
+from trainables.validation import positive, whole
 
 
 @dataclass(frozen=True)

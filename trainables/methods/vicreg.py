@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from trainables.checks import positive, whole
 from trainables.contract import Losses, Method
 from trainables.losses.redundancy import covariance_penalty, invariance, variance_hinge
 from trainables.networks.heads import mlp
+from trainables.validation import positive, whole
 
 SMALLEST = 1e-4
 """Is added to a variance before its root is taken."""

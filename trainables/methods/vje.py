@@ -12,10 +12,10 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from trainables.checks import choices, positive, whole
 from trainables.contract import Losses, Method
 from trainables.losses.densities import directional_nll, gaussian_entropy, gaussian_kl, radial_nll
 from trainables.networks.heads import GaussianHead, mlp
+from trainables.validation import choices, positive, whole
 
 TERMS = ("dir", "rad", "kl")
 

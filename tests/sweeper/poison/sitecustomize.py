@@ -31,10 +31,10 @@ def _poisoned(options: Sequence[Any]) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds `trainables.cohort` as it is, and poisons its steps."""
+    """Finds `trainables.training.cohort` as it is, and poisons its steps."""
 
     def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != "trainables.cohort":
+        if name != "trainables.training.cohort":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from trainables.config import resolve
+from trainables.config.trial import resolve
 from trainables.data.datasets import DATASETS, UNLABELLED, load
 from trainables.data.declarations import DECLARATIONS, stand_in
 from trainables.data.folders import Folder
-from trainables.streams import split
+from trainables.learners.streams import split
 
 SIZES = {
     "cifar10": (50_000, 10_000), "cifar100": (50_000, 10_000), "stl10": (105_000, 8_000), "svhn": (73_257, 26_032)

@@ -9,11 +9,11 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from trainables.config import Value, resolve
+from trainables.config.trial import Value, resolve
 from trainables.data.datasets import load
 from trainables.methods.pixels import Pixels, PixelsConfig
 from trainables.networks.encoders import encoder
-from trainables.train import train
+from trainables.training.train import train
 
 
 def test_its_representation_is_every_value_of_the_image_in_order() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainables.config import Value, resolve
+from trainables.config.trial import Value, resolve
 from trainables.contract import Method
+from trainables.learners.streams import models
 from trainables.methods.random_encoder import RandomEncoder
 from trainables.methods.random_encoder import RandomEncoderConfig as Config
-from trainables.streams import models
-from trainables.train import train
+from trainables.training.train import train
 
 GIVEN: Mapping[str, Value] = {"encoder": "convnet", "width": 8, "features": 16, "knn": 20}
 IMAGES = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))

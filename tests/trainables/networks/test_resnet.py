@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.contract import Losses, Method
-from trainables.fuse import Stack
+from trainables.learners.stack import Stack
 from trainables.networks.resnet import resnet
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.checkpoint import pack, unpack
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.contract import Report
-from trainables.standing import Standing
+from trainables.training.checkpoint import pack, unpack
+from trainables.training.standing import Standing
 
 
 def part(

@@ -1,6 +1,6 @@
 """A trial's configuration: flat names and values outside, one frozen dataclass a subject inside.
 
-Every key is a field of exactly one of `trainables.sections`, of `Views`, or of the method's own `Config`.
+Every key is a field of exactly one of `trainables.config.sections`, of `Views`, or of the method's own `Config`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainables.catalog import METHODS
-from trainables.checks import choices, nearest
+from trainables.config.sections import Data, Encoder, Evaluation, Training
 from trainables.contract import Method
 from trainables.data.views import Views
-from trainables.sections import Data, Encoder, Evaluation, Training
+from trainables.validation import choices, nearest
 
 Value = bool | int | float | str | None
 

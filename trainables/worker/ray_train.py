@@ -24,15 +24,15 @@ from ray.train import RunConfig, ScalingConfig, TrainingFailedError
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from ray.tune.integration.ray_train import TuneReportCallback
 
-from trainables.config import TrialConfig, resolve
+from trainables.config.trial import TrialConfig, resolve
 from trainables.contract import Judge, OutOfMemory
-from trainables.measure import Measurement, Room, measure, room
-from trainables.notice import on_sigterm
-from trainables.peers import ALONE, Peers
-from trainables.population import Population
-from trainables.sharing import measure_overlap
-from trainables.watch import GRACE
-from trainables.worker import Before, Checkpoints, Work, train_cohort
+from trainables.learners.data_parallel import ALONE, Peers
+from trainables.profiling.contention import measure_overlap
+from trainables.profiling.throughput import Measurement, Room, measure, room
+from trainables.training.population import Population
+from trainables.worker.sigterm import on_sigterm
+from trainables.worker.step_watchdog import GRACE
+from trainables.worker.worker import Before, Checkpoints, Work, train_cohort
 
 
 class Judges(Protocol):
@@ -138,7 +138,7 @@ class Probe:
     measured: Sequence[Measurement] = ()
     """Of a group of configs; nothing where that could not be measured."""
     overlap: Mapping[int, Mapping[int, float]] | None = None
-    """See `trainables.sharing`; None where it was not asked for."""
+    """See `trainables.profiling.contention`; None where it was not asked for."""
 
 
 def measure_configs(

@@ -1,7 +1,7 @@
 """By how much processes that share a device slow each other down, from real steps of several at once.
 
-Each is a process of its own (`python -m trainables.sharing`) that is told what to do line by line: all make ready, then
-all step for the same while. Which device they are on, they inherit.
+Each is a process of its own (`python -m trainables.profiling.contention`) that is told what to do line by line: all
+make ready, then all step for the same while. Which device they are on, they inherit.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import IO, Any
 
 import torch
 
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig, resolve
+from trainables.config.trial import TrialConfig, resolve
+from trainables.training.cohort import Cohort
 
 STEPPING = 0.4
 """Seconds that all step at once."""
@@ -81,7 +81,7 @@ def _started(configs: Sequence[TrialConfig], data: Path, device: torch.device, m
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-m", "trainables.sharing"],
+            [sys.executable, "-m", "trainables.profiling.contention"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

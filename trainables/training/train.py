@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 
-from trainables.checkpoint import pack, unpack
-from trainables.cohort import Cohort
-from trainables.config import Training, TrialConfig
+from trainables.config.trial import Training, TrialConfig
 from trainables.contract import CheckpointError, Heartbeat, Judge, Member, Report, Stopped, Verdict
-from trainables.evaluate import MAY_BE_UNDEFINED
 from trainables.evaluation.anomaly import Floats
-from trainables.peers import ALONE, Peers
-from trainables.saving import Saving, asking
-from trainables.standing import Standing
+from trainables.evaluation.evaluate import MAY_BE_UNDEFINED
+from trainables.learners.data_parallel import ALONE, Peers
+from trainables.training.checkpoint import pack, unpack
+from trainables.training.checkpointing import Saving, asking
+from trainables.training.cohort import Cohort
+from trainables.training.standing import Standing
 
 
 def train(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.catalog import METHODS
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.data.datasets import Dataset, Images
 from trainables.data.outliers import outliers
 from trainables.data.reading import in_parts, resident
@@ -27,10 +27,10 @@ from trainables.data.splits import Split
 from trainables.data.views import normalise, scale_pixels
 from trainables.evaluation import anomaly, knn, ood, posterior, probes
 from trainables.evaluation.anomaly import Floats
-from trainables.fuse import Stack
-from trainables.metrics import FAMILIES, VALIDATION
-from trainables.peers import ALONE, Peers
-from trainables.streams import Splits, generator
+from trainables.evaluation.metrics import FAMILIES, VALIDATION
+from trainables.learners.data_parallel import ALONE, Peers
+from trainables.learners.stack import Stack
+from trainables.learners.streams import Splits, generator
 
 BATCH = 256
 """Images evaluated at a time; fixed, because the noise of sampled scores is drawn for each such batch."""

@@ -9,10 +9,10 @@ import textwrap
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from trainables import config
 from trainables.catalog import METHODS
-from trainables.checks import laws
-from trainables.config import Value
+from trainables.config import trial as config
+from trainables.config.trial import Value
+from trainables.validation import laws
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_map
 
 from trainables.contract import CheckpointError, Losses, Method
-from trainables.optimiser import StackedSGD
-from trainables.peers import ALONE, Peers
+from trainables.learners.data_parallel import ALONE, Peers
+from trainables.learners.optimisers import StackedSGD
 
 NOISY = ("losses", "score")
 """Verbs of a method whose last argument is noise."""

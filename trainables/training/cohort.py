@@ -13,15 +13,15 @@ from typing import Any
 import torch
 
 from trainables.catalog import METHODS
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.contract import CheckpointError, Move
 from trainables.data.datasets import Dataset, load
-from trainables.evaluate import Evaluator
 from trainables.evaluation.anomaly import Floats
-from trainables.fuse import Stack
-from trainables.peers import ALONE, Peers
-from trainables.schedule import cosine
-from trainables.streams import Stream, models, splits, stream_key
+from trainables.evaluation.evaluate import Evaluator
+from trainables.learners.data_parallel import ALONE, Peers
+from trainables.learners.lr_schedule import cosine
+from trainables.learners.stack import Stack
+from trainables.learners.streams import Stream, models, splits, stream_key
 
 
 class Cohort:

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import torch
 
-from trainables.checks import between, choices, positive, whole
-from trainables.config import TrialConfig, fusible
+from trainables.config.trial import TrialConfig, fusible
 from trainables.contract import Judge, Member, Move, Report, Verdict
-from trainables.streams import generator
+from trainables.learners.streams import generator
+from trainables.validation import between, choices, positive, whole
 
 UNADAPTED = frozenset({"seed", "normal_class"})
 """Fusible, but no quantities: they say which data a member reads."""

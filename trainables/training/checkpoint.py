@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.contract import CheckpointError
-from trainables.standing import Standing, read_standing
+from trainables.training.standing import Standing, read_standing
 
 FORMAT = 4
 DIGEST_SIZE = 32

@@ -15,16 +15,16 @@ from typing import Any, NoReturn, Protocol
 
 import torch
 
-from trainables.checkpoint import unpack
-from trainables.cohort import dataset_of
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.contract import STOPPED, WHY, CheckpointError, Heartbeat, Judge, Report, Stopped, Verdict
-from trainables.limits import limited
-from trainables.notice import on_sigterm
-from trainables.parting import part
-from trainables.peers import ALONE, Peers
-from trainables.train import train
-from trainables.watch import Watch
+from trainables.learners.data_parallel import ALONE, Peers
+from trainables.training.checkpoint import unpack
+from trainables.training.cohort import dataset_of
+from trainables.training.parting import part
+from trainables.training.train import train
+from trainables.worker.memory_limit import limited
+from trainables.worker.sigterm import on_sigterm
+from trainables.worker.step_watchdog import Watch
 
 
 class Checkpoints(Protocol):
@@ -81,7 +81,7 @@ class Work:
 
 
 class Keeping(Protocol):
-    """What holds for every cohort of a place (`trainables.ray_train.Place`)."""
+    """What holds for every cohort of a place (`trainables.worker.ray_train.Place`)."""
 
     @property
     def run(self) -> str:

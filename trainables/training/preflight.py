@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainables.config import TrialConfig
+from trainables.config.trial import TrialConfig
 from trainables.data.datasets import Dataset, check, load
 from trainables.data.declarations import DECLARATIONS, stand_in
 from trainables.data.outliers import check as check_outliers
 from trainables.data.outliers import outliers
 from trainables.data.splits import Split
-from trainables.evaluate import metric_names
-from trainables.streams import splits, steps_per_epoch
+from trainables.evaluation.evaluate import metric_names
+from trainables.learners.streams import splits, steps_per_epoch
 
 CheckOutliers = Callable[[str, Dataset, Split], object]
 

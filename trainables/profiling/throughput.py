@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from trainables.cohort import Cohort
-from trainables.config import TrialConfig
-from trainables.limits import of_process
+from trainables.config.trial import TrialConfig
+from trainables.training.cohort import Cohort
+from trainables.worker.memory_limit import of_process
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 from trainables.catalog import METHODS
-from trainables.config import TrialConfig
+from trainables.config.sections import Data
+from trainables.config.trial import TrialConfig
 from trainables.contract import Method
 from trainables.data.datasets import Dataset
 from trainables.data.folders import Folder
 from trainables.data.splits import Split, held_out, one_class, whole
 from trainables.data.validation import hold_out_validation
 from trainables.data.views import normalise, scale_pixels
+from trainables.learners.data_parallel import ALONE, Peers
 from trainables.networks.encoders import encoder
-from trainables.peers import ALONE, Peers
-from trainables.sections import Data
 
 AHEAD = 2
 """Steps whose images are decoded before they are asked for."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainables.checks import between, choices, positive, truth, whole
 from trainables.data.datasets import DATASETS
 from trainables.data.outliers import OUTLIERS
 from trainables.networks.encoders import ENCODERS
+from trainables.validation import between, choices, positive, truth, whole
 
 PRECISIONS = ("float32", "bfloat16")
 

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Mapping
 
 from trainables.catalog import METHODS
-from trainables.config import TrialConfig, resolve
+from trainables.config.trial import TrialConfig, resolve
 from trainables.contract import Method
 from trainables.data.outliers import OUTLIERS
-from trainables.evaluate import TOP, metric_names
+from trainables.evaluation.evaluate import TOP, metric_names
 
 
 @functools.cache

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from trainables.cohort import Cohort
 from trainables.contract import Heartbeat, Stopped
-from trainables.peers import Peers
-from trainables.standing import Standing
+from trainables.learners.data_parallel import Peers
+from trainables.training.cohort import Cohort
+from trainables.training.standing import Standing
 
 TOGETHER = 8
 """Steps after which processes that train together agree on what to do: to agree is to wait for each other."""

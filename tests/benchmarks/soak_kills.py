@@ -24,7 +24,7 @@ import pandas as pd
 import psutil
 
 from sweeper.storage.store import load_history
-from tests.sweeper.sweeps import Sweep, Sweeps, assert_same_results, rows, sweeps
+from tests.end_to_end.sweeps import Sweep, Sweeps, assert_same_results, rows, sweeps
 
 GRID = (
     *("--axis", "beta=0.5,1,2", "--axis", "nu=0.5,3,20", "--axis", "normal_class=0,1,2,3", "--cohort", "3"),

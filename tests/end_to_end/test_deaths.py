@@ -1,0 +1,71 @@
+"""Heads and nodes that die under a sweep, with notice and without: its rows are those of an undisturbed run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.heads import ROOT, Head, Started, head
+from tests.end_to_end.sweeps import Sweeps, resume, row_files, rows, sweeps
+from tests.end_to_end.undisturbed import COHORTS, GRID, TRIALS, assert_whole
+
+pytestmark = pytest.mark.slow
+
+WORDS = [*GRID, "--retries", "1"]
+"""SIGTERM costs no retry; a node that dies without notice may, where Ray misses its process first."""
+
+
+@pytest.fixture
+def run() -> Iterator[Sweeps]:
+    yield from sweeps()
+
+
+def give_notice(cluster: Head, node: Started) -> subprocess.CompletedProcess[str]:
+    """What a node's container does when its machine is to be taken away."""
+    [raylet] = node.raylets()
+    command = [sys.executable, "cluster/spot_notice.py", "--now", "--grace", "120", "--raylet", str(raylet.pid)]
+    return subprocess.run(command, cwd=ROOT, env=cluster.environment(), capture_output=True, text=True)
+
+
+def test_a_head_and_its_nodes_die(run: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "store"
+    with head(cores=2, jobs=False) as first:
+        for name, value in first.key().items():
+            monkeypatch.setenv(name, value)
+        sweep = run.start(store, *WORDS, "--address", first.gcs)
+        sweep.wait_until(lambda: row_files(store), "rows")
+        first.kill()
+        sweep.kill()
+    before = {path: path.stat().st_mtime_ns for path in row_files(store)}
+    assert 0 < len(before) < COHORTS - 3
+    with head(cores=0, jobs=False) as second:
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(second.token))
+        warned, struck = second.node(), second.node()
+        sweep = run.start(store, *WORDS, "--address", second.gcs)
+
+        def both_train() -> bool:
+            """Who trains first is suspended until the other has got a cohort, too: it might train all of them."""
+            return all([node.suspend() for node in (warned, struck)])
+
+        sweep.wait_until(both_train, "training on both nodes")
+        resume(warned.trainers())
+        notice = give_notice(second, warned)
+        assert notice.returncode == 0 and "0 processes were still there" in notice.stdout, notice
+        done = len(row_files(store))
+        resume(struck.trainers())
+        sweep.wait_until(lambda: len(row_files(store)) > done and struck.trainers(), "more rows and another cohort")
+        assert warned.trainers() == []  # Ray has placed nothing there, free though it was
+        warned.kill()
+        struck.kill()
+        fresh = second.node(cores=2)
+        sweep.wait_until(fresh.trainers, "training on the node that came")
+        outcome = sweep.outcome()
+    assert outcome.status == 0 and "its checkpoint: stopped: SIGTERM; checkpoint saved at epoch" in outcome.out, outcome
+    assert "halves" not in outcome.out, outcome
+    assert_whole(store)
+    assert len(rows(store)) == TRIALS
+    assert {path: path.stat().st_mtime_ns for path in before} == before  # what was there was not trained again

@@ -1,0 +1,59 @@
+"""A sweep on a cluster of two kinds of GPU that Ray believes in, from their measurement to the rows."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ray.cluster_utils import Cluster
+
+from sweeper import run
+from tests.end_to_end.sweeps import Sweeps, rows, sweeps
+
+WORDS = ["--axis", "normal_class=0", "--axis", "beta=0.5,1", "--set", "epochs=2", "--set", "report_every=2"]
+"""14 trials, or 16."""
+
+
+@pytest.fixture
+def start() -> Iterator[Sweeps]:
+    yield from sweeps()
+
+
+@pytest.fixture
+def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="k-", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("RAY_TMPDIR", folder)  # `Cluster` writes its address into `ray` below it, which must exist
+        home = Path(folder, "ray")
+        home.mkdir()
+        cluster = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "temp_dir": str(home)}
+        )
+        try:
+            cluster.add_node(num_cpus=2, num_gpus=1, resources={"accelerator_type:A": 1})
+            cluster.add_node(num_cpus=1, num_gpus=1, resources={"accelerator_type:B": 1})
+            yield cluster.address
+        finally:
+            cluster.shutdown()
+
+
+@pytest.mark.slow
+def test_each_kind_is_measured_and_cohorts_go_to_both(
+    start: Sweeps, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = start.run(tmp_path, *WORDS, "--address", address, "--cohort", "2")
+    assert outcome.status == 0 and outcome.err == "", outcome
+    assert set(rows(tmp_path)["status"]) == {"finished"}
+    seen = json.loads(next((tmp_path / "probes/devices").iterdir()).read_text())
+    assert [(one["kind"]["accelerator"], one["kind"]["cores"]) for one in seen] == [("A", 2.0), ("B", 1.0)]
+    kept = [json.loads(path.read_text()) for path in (tmp_path / "probes").glob("*.json")]
+    assert sorted(one["threads"] for one in kept) == [1, 2] and all(one["measured"] for one in kept)
+    shared = {one["threads"]: one["overlap"] for one in kept}
+    assert not shared[1] and shared[2] and all(list(ratios) == ["2"] for ratios in shared[2].values())
+    words = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *WORDS, "--address", address]
+    assert run.main([*words, "--cohort", "2", "--fresh", "--plan", "--json", "--node-price", "3600"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert f"{plain['at_a_time']} at a time" in outcome.out and plain["hours"] > 0
+    assert plain["cost"] == pytest.approx(3600 * plain["hours"] * len(plain["places"]))

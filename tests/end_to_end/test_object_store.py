@@ -1,0 +1,121 @@
+"""A sweep into an object store, as it would go into S3; and what the cluster that trains it opens meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeper.run import main
+from sweeper.storage import store
+from sweeper.storage.io.files import Files, StoreError
+from tests.cluster.ports import listening, tells_metrics
+from tests.end_to_end.sweeps import Sweeps, sweeps
+
+SMALL = [
+    *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3", "--set", "normal_class=0", "--set", "epochs=100"),
+    *("--cohort", "2", "--save-every", "0.2"),
+]
+"""4 trials in 2 cohorts."""
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URI of a store in a bucket of a real S3 server; the key to it is in the environment alone."""
+    server_module = pytest.importorskip("moto.server")
+    from pyarrow import fs
+
+    for name, value in {"AWS_ACCESS_KEY_ID": "KEY", "AWS_SECRET_ACCESS_KEY": "HUSH"}.items():
+        monkeypatch.setenv(name, value)
+    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        fs.S3FileSystem(
+            endpoint_override=f"{host}:{port}", scheme="http", region="us-east-1", allow_bucket_creation=True
+        ).create_dir("bucket1")
+        yield f"s3://bucket1/results?endpoint_override={host}%3A{port}&scheme=http&region=us-east-1"
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def run() -> Iterator[Sweeps]:
+    yield from sweeps()
+
+
+def ask(address: str, **mine: str) -> subprocess.Popen[str]:
+    """Somebody asks the head what it knows."""
+    code = "import ray, sys; print(ray._raylet.GcsClient(address=sys.argv[1]).internal_kv_keys(b'', b'', timeout=60))"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, address],
+        env={**kept, "RAY_gcs_rpc_server_connect_timeout_s": "2", **mine},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.mark.slow
+def test_a_sweep_into_s3_that_is_continued_and_read(
+    run: Sweeps,
+    bucket: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray makes a token
+    files = Files(bucket)
+    sweep = run.start(bucket, *SMALL, cores=1)
+    sweep.wait_until(lambda: files.list("checkpoints/sweep=anomaly_grid"), "a checkpoint in the bucket")
+    sweep.suspend()  # no cohort ends while the head is asked
+    ports = listening(sweep.processes())
+    tell_everybody = [one for one in ports if tells_metrics(one.port)]
+    [gcs] = [f"{one.address}:{one.port}" for one in ports if one.process == "gcs_server"]
+    asked = [
+        ask(gcs, RAY_AUTH_MODE="token"),  # who is at home here has it
+        ask(gcs, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="f" * 64),
+        ask(gcs, RAY_AUTH_MODE="disabled"),
+    ]
+    told = [one.communicate()[0] for one in asked]
+    sweep.kill()
+
+    assert {one.address for one in ports} == {"127.0.0.1"} and tell_everybody == [], ports
+    assert [one.returncode == 0 for one in asked] == [True, False, False], told
+    assert stat.S_IMODE((tmp_path / ".ray/auth_token").stat().st_mode) == 0o600
+
+    assert main(["anomaly_grid", "--preset", "digits", "--store", bucket, *SMALL, "--plan", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["to run"] == 4
+    outcome = run.run(bucket, *SMALL, cores=1)
+    assert outcome.status == 0 and "4 finished of 4 trials" in outcome.out, outcome
+    assert (
+        "HUSH" not in outcome.out
+        and "rows: s3://bucket1/results/trials/sweep=anomaly_grid?endpoint_override=" in outcome.out
+    )
+    rows = store.load("anomaly_grid", bucket)
+    assert len(rows) == 4 and set(rows["status"]) == {"finished"} and rows["auroc_joint"].notna().all()
+    (views,) = files.list("heatmaps/anomaly_grid")
+    pictures = files.list(f"heatmaps/anomaly_grid/{views}")
+    assert {"auroc_joint.parquet", "auroc_joint.png"} <= set(pictures), pictures
+    assert files.list("checkpoints/sweep=anomaly_grid") == []
+
+
+def test_google_cloud_storage_is_opened_and_named_where_it_does_not_answer() -> None:
+    """There is none to test against: that it is asked, and what is said of it."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        options = f"endpoint_override=127.0.0.1:{bound.getsockname()[1]}&scheme=http&retry_limit_seconds=0.2"
+        files = Files(f"gs://anonymous@bucket1/results?{options}")
+        with pytest.raises(
+            StoreError, match=r"store gs://bucket1/results\?[^ ]*: cannot write '\.probe-.*connect to server"
+        ):
+            files.check_writable()
+    assert files.free_bytes() is None and files.address("a/b") == f"gs://anonymous@bucket1/results/a/b?{options}"

@@ -1,0 +1,168 @@
+"""Searches through the command line: what they leave in the store, killed and continued, begun with another's rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import optuna
+import pandas as pd
+import pytest
+from optuna.storages.journal import JournalFileBackend, JournalStorage
+
+from search_spaces.vje_search import POPULATION
+from sweeper.run import main
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store, load_history
+from tests.end_to_end.poisons import BETA, POISON
+from tests.end_to_end.sweeps import VOLATILE, Sweeps, rows, sweeps
+
+pytestmark = pytest.mark.slow
+
+NAME = "vje_search"
+SMALL = ["--trials", "24", "--wave", "8", "--set", "epochs=40"]
+"""Three waves, in cohorts of one width each, pruned at 10 and 20 epochs."""
+FOLDER = "digits, epochs=40 wave=8"
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Sweeps]:
+    yield from sweeps()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(run: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    store = tmp_path_factory.mktemp("undisturbed")
+    outcome = run.run(store, *SMALL, name=NAME)
+    assert outcome.status == 0, outcome
+    assert "best trials by val_auroc_joint, and what they are worth on test images" in outcome.out, outcome
+    assert "24 trials: " in outcome.out and "best val_auroc_joint 0." in outcome.out, outcome
+    return store
+
+
+def results(store: Path) -> pd.DataFrame:
+    return rows(store, NAME).drop(columns=VOLATILE).sort_values("number").reset_index()
+
+
+def test_every_trial_has_a_row_with_its_study_number_and_wave(undisturbed: Path) -> None:
+    found = results(undisturbed)
+    assert list(found["number"]) == list(range(24)) and list(found["wave"]) == [0] * 8 + [1] * 8 + [2] * 8
+    assert set(found["study"]) == {"all"} and found["study_id"].nunique() == 1 and found["schedule"].isna().all()
+    assert set(found["status"]) == {"finished", "pruned"}
+    assert set(found["preset"]) == {"digits"} and set(found["changes"]) == {"epochs=40 wave=8"}
+
+
+def test_who_was_pruned_was_beaten_at_that_rung_by_those_who_went_on(undisturbed: Path) -> None:
+    """Said again from the history alone: within a cohort nobody who went on had less than one who did not."""
+    found = rows(undisturbed, NAME)
+    history = load_history(NAME, undisturbed)
+    auroc = history[history["metric"] == "val_auroc_joint"].pivot(index="trial_id", columns="epoch", values="value")
+    pruned = found[found["status"] == "pruned"]
+    assert (
+        set(pruned["epochs_run"]) <= {10, 20} and (found.loc[found["status"] == "finished", "epochs_run"] == 40).all()
+    )
+    for trial, row in pruned.iterrows():
+        reached = auroc.loc[found.index[found["cohort"] == row["cohort"]], row["epochs_run"]]
+        went_on = reached[found.loc[reached.index, "epochs_run"] > row["epochs_run"]]
+        assert (went_on >= auroc.loc[trial, row["epochs_run"]]).all()
+        assert (
+            row["val_auroc_joint"] == auroc.loc[trial, row["epochs_run"]] and "was not among the best" in row["error"]
+        )
+        assert auroc.loc[trial].last_valid_index() == row["epochs_run"]
+    best_first_rung = auroc[10].idxmax()
+    assert found.loc[best_first_rung, "epochs_run"] > 10
+
+
+def test_a_killed_search_goes_on_is_made_longer_and_ends_as_one_that_was_neither(
+    run: Sweeps, undisturbed: Path, tmp_path: Path
+) -> None:
+    sweep = run.start(tmp_path, "--trials", "16", *SMALL[2:], name=NAME)
+    files = tmp_path / f"trials/sweep={NAME}"
+    sweep.wait_until(lambda: len(list(files.glob("[!._]*.parquet"))) >= 2, "two cohorts")
+    sweep.kill()
+    before = len(rows(tmp_path, NAME))
+    assert before < 16
+    outcome = run.run(tmp_path, *SMALL, name=NAME)
+    assert outcome.status == 0 and f"{24 - before} of 24 trials to run" in outcome.out, outcome
+    pd.testing.assert_frame_equal(results(tmp_path), results(undisturbed), check_exact=True)
+
+
+def test_what_fails_for_good_never_stalls_a_search_and_is_tried_again(
+    run: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails alone, whatever its cohort is compared with."""
+    words = ["--trials", "8", "--wave", "4", "--set", "epochs=20", "--cohort", "2"]
+    monkeypatch.setenv("PYTHONPATH", POISON)
+    monkeypatch.setenv(BETA, "1.2")
+    outcome = run.run(tmp_path, *words, "--retries", "0", name=NAME)
+    found = results(tmp_path)
+    assert outcome.status == 1 and len(found) == 8 and "failed for good: " in outcome.out, outcome
+    failed = found["status"] == "failed"
+    assert failed.equals(found["beta"] > 1.2) and failed.any(), found[["beta", "status", "error"]]
+    assert found[failed]["auroc_joint"].isna().all() and found[failed]["error"].str.contains("a poisoned trial").all()
+    monkeypatch.delenv("PYTHONPATH")
+    outcome = run.run(tmp_path, *words, name=NAME, cores=1)
+    assert outcome.status == 0 and f"{failed.sum()} of 8 trials to run" in outcome.out, outcome
+    again = results(tmp_path)
+    assert set(again["status"]) == {"finished", "pruned"} and list(again["beta"]) == list(found["beta"])
+
+
+def test_optuna_reads_the_studys_journal(undisturbed: Path) -> None:
+    storage = JournalStorage(JournalFileBackend(str(undisturbed / f"studies/{NAME}/{FOLDER}/journal.log")))
+    study = optuna.load_study(study_name="all", storage=storage)
+    states = {"finished": "COMPLETE", "pruned": "PRUNED"}
+    found = results(undisturbed)
+    assert [trial.state.name for trial in study.trials] == [states[status] for status in found["status"]]
+    assert [trial.user_attrs["trial_id"] for trial in study.trials] == list(found["trial_id"])
+    assert study.best_value == found.loc[found["status"] == "finished", "val_auroc_joint"].max()
+
+
+def test_the_study_is_shown_beside_its_data(undisturbed: Path) -> None:
+    folder = undisturbed / f"studies/{NAME}/{FOLDER}/all"
+    there = {path.name for path in folder.iterdir()}
+    assert {"trials.parquet", "front.parquet", "importance.parquet", "history.png", "parallel.png"} <= there
+    best = pd.read_parquet(folder / "front.parquet")
+    found = results(undisturbed).set_index("number")
+    assert best["val_auroc_joint"].iloc[0] == found.loc[found["status"] == "finished", "val_auroc_joint"].max()
+
+
+def test_a_search_can_begin_with_the_rows_of_a_grid(
+    run: Sweeps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = {"method": str, "dataset": str, "normal_class": int, "beta": float, "nu": float, "lr": float}
+    columns = Columns(
+        {**keys, "weight_decay": float, "held_out": str, "outliers": str, "validation": float}, ("val_auroc_joint",)
+    )
+    common = {"status": "finished", "method": "vje", "dataset": "digits", "normal_class": 1, "nu": 1.0, "lr": 0.01}
+    common |= {"weight_decay": 1e-4, "held_out": "", "outliers": "", "validation": 0.2, "val_auroc_joint": 0.9}
+    betas = (0.1, 1.0, 2.0, 5.0)
+    grid = [common | {"trial_id": f"t{i}", "beta": beta} for i, beta in enumerate(betas)]
+    others = [grid[0] | {"trial_id": "u0", "status": "failed"}, grid[0] | {"trial_id": "u1", "normal_class": 2}]
+    others += [grid[0] | {"trial_id": "u2", "validation": 0.1}]
+    Store(tmp_path).write("a_grid", "c", [*grid, *others], columns)
+    words = ["--trials", "4", "--wave", "4", "--set", "epochs=2", "--set", "width=128", "--pruner", "none"]
+    outcome = run.run(tmp_path, *words, "--warm-start", "a_grid", name=NAME, cores=1)
+    assert outcome.status == 0 and "7 trials (3 earlier): 7 complete" in outcome.out, outcome
+    (kept,) = (tmp_path / f"studies/{NAME}").glob("*.json")
+    assert [params["beta"] for params, _ in json.loads(kept.read_text())["results"]] == [0.1, 1.0, 2.0]
+    assert main([NAME, "--preset", "digits", "--store", str(tmp_path), *words, "--plan"]) == 0
+    assert "4 to run" in capsys.readouterr().out, "a study without a warm start is another one"
+
+
+def test_a_population_keeps_the_whole_schedule_of_each_member(run: Sweeps, tmp_path: Path) -> None:
+    words = ["--trials", "8", "--wave", "8", "--set", "epochs=20"]
+    outcome = run.run(tmp_path, *words, name=NAME, preset="digits_population", cores=1)
+    assert outcome.status == 0, outcome
+    found = results(tmp_path).set_index("number")
+    assert set(found["status"]) <= {"finished", "diverged"} and found["cohort"].nunique() == 1
+    assert POPULATION.population
+    moved = found["schedule"].dropna().map(json.loads)
+    assert len(moved) >= 1
+    for number, entries in moved.items():
+        for entry in entries:
+            assert (
+                entry["epoch"] % POPULATION.population.every == 0
+                and entry["from"] != number
+                and set(entry) >= {"beta", "nu", "lr", "weight_decay"}
+            )

@@ -1,0 +1,90 @@
+"""Whole sweeps that end in tables: many methods in one, and trials that several workers train together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeper.cli.arguments import parse
+from sweeper.cli.prepare import prepare
+from sweeper.storage.store import Store, load_history
+from tests.end_to_end.sweeps import Sweeps, rows, sweeps, title
+from tests.folder_files import write_imagenet
+from trainables.catalog import METHODS
+from trainables.config.trial import resolve
+from trainables.training.train import train
+
+pytestmark = pytest.mark.slow
+
+EPOCHS = 12
+GROUP = ["--set", "encoder=mlp", "--set", "width=8", "--set", "features=6", "--set", "bottleneck=8"]
+GROUP += ["--set", "batch_size=12", "--set", "warmup_epochs=1", "--set", "report_every=2", "--set", "probe_epochs=3"]
+GROUP += ["--axis", "seed=0", "--save-every", "0.1", "--set", f"epochs={EPOCHS}"]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Sweeps]:
+    yield from sweeps()
+
+
+def test_every_method_in_one_sweep(run: Sweeps, tmp_path: Path) -> None:
+    words = ["--set", "epochs=2", "--set", "report_every=1", "--set", "probe_epochs=2", "--axis", "seed=0,1"]
+    words += ["--cohort", "2"]
+    whole = run.run(tmp_path, *words, name="ssl_cifar10", cores=1)
+    assert whole.status == 0 and "21 finished of 21 trials" in whole.out, str(whole)
+    frame = rows(tmp_path, "ssl_cifar10")
+    assert set(frame["method"]) == set(METHODS) and (frame["status"] == "finished").all() and len(frame) == 21
+    untrained = frame["method"].isin(["pixels", "random"])
+    assert (frame["epochs_run"] == np.where(untrained, 0, 2)).all() and frame["loss"].isna().eq(untrained).all()
+    assert frame[["knn_z", "knn_weighted_z", "probe_z", "probe_top5_z"]].notna().all(axis=None)
+    assert frame["probe_mu"].notna().eq(frame["method"] == "vje").all()
+    (views,) = Store(tmp_path).files.list("tables/ssl_cifar10")
+    assert views == "digits, epochs=2 probe_epochs=2 report_every=1 seed=0,1"
+    table = pd.read_parquet(tmp_path / f"tables/ssl_cifar10/{views}/accuracy.parquet")
+    for cell in table[table["metric"] == "probe_z"].to_dict("records"):
+        width = frame["projector_width"]
+        here = (width == cell["projector_width"]) | (width.isna() & pd.isna(cell["projector_width"]))
+        trials = frame[(frame["method"] == cell["method"]) & here]
+        assert len(trials) == cell["count"] == (1 if cell["method"] == "pixels" else 2)
+        assert cell["mean"] == pytest.approx(trials["probe_z"].mean())
+    assert (tmp_path / f"tables/ssl_cifar10/{views}/accuracy.md").read_text().count("\n| ") == 2 + 11
+    points = pd.read_parquet(tmp_path / f"trajectories/ssl_cifar10/{views}/knn.parquet")
+    assert set(points["epoch"]) == {0, 1, 2} and (tmp_path / f"trajectories/ssl_cifar10/{views}/knn.png").exists()
+
+
+def test_a_group_of_workers_on_files(run: Sweeps, tmp_path: Path) -> None:
+    """Two workers over gloo train what one would; one of them is killed, and the group goes on from its checkpoint."""
+    words = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=2"]
+    write_imagenet(tmp_path / "data", train=8, val=2)
+    store = tmp_path / "group"
+    sweep = run.start(store, *words, name="imagenet_linear", preset="paper")
+    sweep.wait_until(lambda: list(store.glob("checkpoints/sweep=imagenet_linear/*.pt")), "checkpoint")
+    [worker for worker in sweep.trainers() if "RayTrainWorker" in title(worker)][-1].kill()
+    outcome = sweep.outcome()
+    assert outcome.status == 0 and "goes on from its checkpoint" in outcome.out, str(outcome)
+    history = load_history("imagenet_linear", store)
+    losses = history[history["metric"] == "loss"]["value"].to_numpy()
+    alone = parse(["imagenet_linear", "--store", str(store), *words[:-1], "workers=1"])
+    (trial,) = prepare(alone, Store(store))[0].trials
+    reports = train([resolve(trial.config)], tmp_path / "data")
+    assert losses == pytest.approx([one.members[0].metrics["loss"] for one in reports], rel=1e-4)
+    assert len(losses) == EPOCHS / 2
+    (file,) = store.glob("tables/imagenet_linear/*/accuracy.parquet")
+    table = pd.read_parquet(file)
+    assert table["published"].notna().sum() == 7 and table["mean"].notna().sum() == 1
+
+
+def test_a_file_that_cannot_be_decoded_is_named(run: Sweeps, tmp_path: Path) -> None:
+    """Its ends are those of a JPEG, so it shows in training alone: the trial fails, and its row says which it is."""
+    (folder,) = (write_imagenet(tmp_path / "data", train=8, val=2) / "train").glob("n01440764")
+    hollow = folder / "n01440764_0.JPEG"
+    hollow.write_bytes(hollow.read_bytes()[:200] + bytes(300) + b"\xff\xd9")
+    words = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=1", "--retries", "0"]
+    outcome = run.run(tmp_path, *words, name="imagenet_linear", preset="paper", cores=1)
+    (row,) = rows(tmp_path, "imagenet_linear").to_dict("records")
+    assert outcome.status == 1 and row["status"] == "failed", str(outcome)
+    assert hollow.name in row["error"] and "cannot be decoded" in row["error"]

@@ -1,0 +1,56 @@
+"""A sweep to which nothing happens. Tests that disturb the same sweep compare their rows with its rows.
+
+It runs once in a run of the tests, whichever of its processes asks first; the others wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from filelock import FileLock
+
+from sweeper.storage.store import load_history
+from tests.end_to_end.sweeps import Sweeps, assert_same_results, rows, sweeps
+
+GRID = [
+    *("--axis", "beta=0.5,1,2", "--axis", "nu=0.5,3,20", "--axis", "normal_class=0,1,2"),
+    *("--set", "epochs=200", "--cohort", "2", "--save-every", "0.2"),
+]
+"""27 trials in 15 cohorts, about 5 s each on one core."""
+TRIALS, COHORTS = 27, 15
+
+
+def undisturbed_store() -> Path:
+    """A store with the rows of GRID."""
+    run = Path(os.environ["SWEEPER_TESTS_FOLDER"])
+    store, done = run / "undisturbed", run / "undisturbed.done"
+    with FileLock(run / "undisturbed.lock"):
+        if not done.exists():
+            for own in _sweeps_of_their_own():
+                outcome = own.run(store, *GRID, cores=1)
+                assert outcome.status == 0 and len(rows(store)) == TRIALS, outcome
+            done.touch()
+    return store
+
+
+def _sweeps_of_their_own() -> Iterator[Sweeps]:
+    """Sweeps that know nothing of a cluster that the test has started and ended."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in [name for name in os.environ if name.startswith("RAY_") and name != "RAY_TMPDIR"]:
+            patched.delenv(name)
+        yield from sweeps()
+
+
+def assert_whole(store: Path) -> None:
+    """Every row and every report of `store` equals that of the undisturbed sweep, and no checkpoint is left."""
+    calm = undisturbed_store()
+    assert_same_results(rows(store), rows(calm))
+    assert set(rows(store)["status"]) == {"finished"}
+    pd.testing.assert_frame_equal(
+        load_history("anomaly_grid", store), load_history("anomaly_grid", calm), check_exact=True
+    )
+    assert not list(store.glob("checkpoints/*/*.pt"))

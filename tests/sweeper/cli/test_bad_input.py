@@ -1,0 +1,244 @@
+"""What a wrong request gets: exit status 2 and one line, before any Ray process starts."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Never
+from urllib.error import URLError
+
+import pytest
+
+from sweeper import run
+from sweeper.spec import sweep as spec
+from sweeper.spec.sweep import Metric, Table, Trajectory
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
+from tests.cifar_files import write_cifar10
+from tests.folder_files import write_imagenet
+from tests.sweeper.cli.refusals import Bench, bench_of
+
+
+@pytest.fixture
+def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return bench_of(tmp_path, capsys, monkeypatch)
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> Never:
+        raise URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
+    assert bench.refuse(name="anomaly_gird").error.startswith(
+        "no sweep 'anomaly_gird' (did you mean 'anomaly_grid'?); there are: "
+    )
+    presets = "paper, digits, digits_long"
+    assert bench.refuse(preset="digit").error == f"no preset 'digit' (did you mean 'digits'?); there are: {presets}"
+
+
+@pytest.mark.parametrize(
+    ("words", "law"),
+    [
+        ("--set nuu=1", "no key 'nuu' (did you mean 'nu'?); there are: batch_size, beta, "),
+        ("--axis bata=1,2", "no key 'bata' (did you mean 'beta'?); there are: "),
+        ("--set nu=-1", "`nu > 0` must hold, but got nu=-1"),
+        ("--axis nu=1,0", "`nu > 0` must hold, but got nu=0"),
+        ("--set nu=nan", "nu must be a number, but got nu=nan"),
+        ("--set beta=abc", "beta must be a number, but got beta=abc"),
+        ("--set beta=inf", "beta must be finite, but got beta=inf"),
+        ("--set epochs=2.5", "epochs must be a whole number, but got epochs=2.5"),
+        ("--set small_stem=maybe", "small_stem must be true or false, but got small_stem=maybe"),
+        ("--set normal_class=10", "normal_class must be one of 0..9 for digits, but got 10"),
+        ("--axis normal_class=0,-1", "`normal_class >= 0` must hold, but got normal_class=-1"),
+        ("--set epochs=-1", "`epochs >= 0` must hold, but got epochs=-1"),
+        ("--set momentum=1", "`momentum < 1` must hold, but got momentum=1"),
+        ("--set batch_size=200", "batch_size must not exceed the 100 training images of digits"),
+        ("--set method=vja", "no method 'vja' (did you mean 'vje'?); there are: barlow_twins, byol, "),
+        ("--set dataset=digit", "no dataset 'digit' (did you mean 'digits'?); there are: cifar10, cifar100, digits, "),
+        ("--set encoder=resnet19", "no encoder 'resnet19' (did you mean 'resnet18'?); there are: "),
+        ("--axis nu=", "axis nu must have at least one value and no empty one, but got 'nu='"),
+        ("--axis nu=1,,2", "axis nu must have at least one value and no empty one, but got 'nu=1,,2'"),
+        ("--axis nu=1,1.0", "the values of axis nu must differ, but 1.0 is there twice"),
+        ("--axis nu=1 --set nu=2", "nu must be either set or an axis, but it is asked to be both"),
+        ("--set nu=1 --set nu=2", "--set must be given once a key, but got nu=1 and nu=2"),
+        ("--axis nu", "--axis takes KEY=VALUE, but got 'nu'"),
+        ("--set normal_class=none", "these trials do not report auroc_joint; they report: loss, "),
+        ("--set knn=30", "knn needs trials on all classes, but got knn=30 with a normal_class"),
+        ("--set probe_epochs=1", "probe_epochs needs trials on all classes, but got probe_epochs=1 with a "),
+        ("nu_ablation --set knn=2000", "knn must not exceed the 1260 labelled training images of digits, but got knn="),
+        ("nu_ablation --set knn=0", "these trials do not report knn_z; they report: loss, "),
+        ("nu_ablation --set outliers=fog", "no outliers 'fog'; there are: blurred, cifar10, cifar100, digits, "),
+        ("nu_ablation --set held_out=10", "each held-out class must be one of 0..9 for digits, but got 10"),
+        ("nu_ablation --set workers=7", "batch_size must be a multiple of workers, at least 2 for each, but got "),
+        ("nu_ablation --set tau=0.2", "no key 'tau'; vje has: batch_size, beta, "),
+        ("nu_ablation --set method=simclr", "no key 'bottleneck' (bottleneck is set by preset 'digits'); simclr has: "),
+        ("nu_ablation --preset paper --set tau=0.2", "no method of these trials has the key 'tau'"),
+        ("nu_ablation --preset paper --set method=simclr", "no method in this sweep 'simclr'; there are: vje"),
+        ("ssl_cifar10 --set method=random --set epochs=5", "no method of these trials has the key 'epochs' to change"),
+        ("ssl_cifar10 --set method=simclr --set outliers=noise", "simclr has no anomaly scores for outliers; those "),
+        ("ssl_cifar10 --set method=simclr --set workers=2", "simclr compares the images of a batch, so workers must "),
+        ("ssl_cifar10 --axis method=vje,vje", "the values of axis method must differ, but vje is there twice"),
+        ("--gpu-fraction 1.5", "`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction 1.5"),
+        ("--gpu-fraction 0", "`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction 0"),
+        ("--gpu-fraction 0.00001", "`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction 0.00001"),
+        ("--gpu-fraction x", "--gpu-fraction must be a number, but got x"),
+        ("--cohort 0", "--cohort must be a whole number of at least 1, but got 0"),
+        ("--stack 3", "--stack must not exceed --cohort, but got --stack 3 --cohort auto"),
+        ("--retries -1", "--retries must be a whole number of at least 0, but got -1"),
+        ("--save-every soon", "--save-every must be a number, but got soon"),
+        ("--json", "--json goes with --plan"),
+        ("--restore x --fresh", "--restore runs nothing, so neither --fresh nor --plan goes with it"),
+        ("--restore ../trials", "store "),
+        (
+            "--describe vja",
+            "no method, data set or metric 'vja' (did you mean 'vje'?); there are: barlow_twins, byol, ",
+        ),
+        ("--epoch 3", "unrecognized arguments: --epoch 3; --help says what there is"),
+        ("--address nowhere", "--address must be host:port, ray://host:port, auto or local, but got 'nowhere'"),
+        ("--address host:port", "--address must be host:port, ray://host:port, auto or local, but got 'host:port'"),
+    ],
+)
+def test_a_wrong_word(bench: Bench, words: str, law: str) -> None:
+    name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split()
+    assert bench.refuse(*more, name=name).error.startswith(law)
+
+
+def test_a_wrong_value_is_refused_in_a_plan_too(bench: Bench) -> None:
+    assert bench.refuse("--plan", "--set", "nu=-1") == ("`nu > 0` must hold, but got nu=-1.0", "")
+
+
+def test_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main([]) == 2
+    assert capsys.readouterr() == ("", "error: a sweep's name is needed; --list says which there are\n")
+
+
+def test_an_address_that_nobody_answers_at(bench: Bench, closed_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"127.0.0.1:{closed_port}"
+    expected = f"no Ray cluster answers at {address}: [Errno 111] Connection refused"
+    assert bench.refuse("--address", address).error == expected
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    assert bench.refuse().error == expected
+
+
+@pytest.mark.usefixtures("offline")
+def test_data_that_are_missing(bench: Bench) -> None:
+    error = bench.refuse("--data", str(bench.folder / "data"), preset="paper").error
+    assert error.startswith(f"cifar10 is absent from {bench.folder / 'data'} and its download failed (")
+    assert error.endswith(
+        "put cifar-10-python.tar.gz there, from https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
+    )
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize(
+    ("words", "law"),
+    [
+        ("--set normal_class=10", "normal_class must be one of 0..9 for cifar10, but got 10"),
+        ("--set batch_size=6000", "batch_size must not exceed the 5000 training images of cifar10 with normal_class=0"),
+        ("ood_detection --set outliers=digits", "outliers must have as many channels as the images of cifar10, 3, but"),
+        ("nu_ablation --axis dataset=stl10 --set knn=5001", "knn must not exceed the 5000 labelled training images of"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_data_are_looked_for(bench: Bench, words: str, law: str) -> None:
+    name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split()
+    assert bench.refuse(*more, "--data", "/nowhere", name=name, preset="paper").error.startswith(law)
+
+
+@pytest.mark.usefixtures("offline")
+def test_data_that_are_truncated(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_cifar10(bench.folder / "data", 80, monkeypatch)
+    file = folder / "data_batch_3"
+    file.write_bytes(file.read_bytes()[:-1])
+    error = bench.refuse("--data", str(bench.folder / "data"), preset="paper").error
+    assert error == (
+        f"cifar10 is corrupt: {file} does not have its published checksum; remove {folder} to have it downloaded again"
+    )
+    file.unlink()
+    assert "data_batch_3 is missing" in bench.refuse("--data", str(bench.folder / "data"), preset="paper").error
+
+
+def test_images_in_folders_that_are_missing_or_broken(bench: Bench) -> None:
+    data, folder = str(bench.folder / "data"), bench.folder / "data/imagenet"
+
+    def error() -> str:
+        return bench.refuse("--data", data, name="imagenet_linear", preset="paper").error
+
+    assert error().startswith(f"imagenet is absent from {data} and not to be downloaded; put its images into {folder}/")
+    write_imagenet(bench.folder / "data")
+    (broken := folder / "train/n01440764/n01440764_0.JPEG").write_bytes(b"\xff\xd8\xff")
+    message = f"1 of 18 images of imagenet cannot be read, the first is {broken} (not an image); remove or replace them"
+    assert error() == message
+    (folder / "val").rename(folder / "validation")
+    assert error().startswith(f"imagenet is without the split 'val': there is no folder {folder / 'val'}; ")
+
+
+def test_a_class_smaller_than_the_batch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cifar10(bench.folder / "data", 10, monkeypatch)
+    error = bench.refuse("--data", str(bench.folder / "data"), preset="paper").error
+    assert error == (
+        "batch_size must not exceed the 10 training images of cifar10 with normal_class=0, but got batch_size=64 "
+        "(batch_size and normal_class are set by preset 'paper')"
+    )
+
+
+def test_a_store_with_rows_of_another_schema(bench: Bench) -> None:
+    columns = Columns({"method": str, "dataset": str, "nu": str}, ("auroc_joint",))
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    fixed = {"status": "finished", "cohort": "c", "cohort_size": 1, "epochs_run": 1, "started": moment, "ended": moment}
+    store = Store(bench.store)
+    store.prepare("anomaly_grid", columns)
+    store.write("anomaly_grid", "c", [{"trial_id": "t", "nu": "3", **fixed}], columns)
+    error = bench.refuse().error
+    assert f"store {bench.store} holds rows of sweep 'anomaly_grid' in another code's schema: column 'nu'" in error
+    assert error.endswith("use another --store, or --fresh to set all rows aside")
+
+
+def test_a_file_where_the_store_should_be(bench: Bench) -> None:
+    bench.store.write_text("in the way")
+    assert bench.refuse().error.startswith(f"store {bench.store}: cannot write")
+    assert bench.refuse("--fresh").error.startswith(f"store {bench.store}: cannot")
+
+
+@pytest.mark.parametrize("uri", ["s3://", "nfs://host/x", "s3://bucket/x?nonsense=1", "s3:/typo", "s3:x", "a\0b"])
+def test_a_store_that_is_no_place(bench: Bench, uri: str) -> None:
+    assert "cannot be opened" in bench.refuse("--store", uri).error
+
+
+def test_an_empty_store_is_not_the_working_folder(bench: Bench) -> None:
+    assert bench.refuse("--store", "").error == "--store must name a folder, but got ''"
+
+
+@pytest.mark.parametrize("where", ["tables", "trajectories", "correlations"])
+def test_a_metric_that_no_method_reports(where: str, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, metrics = spec.find("anomaly_grid"), (Metric("auroc_joint", "maximize"), Metric("posterior_entrop"))
+    views: dict[str, Any] = {
+        "tables": (Table("t", ("nu",), metrics),),
+        "trajectories": (Trajectory("t", metrics, ("nu",)),),
+        "correlations": (("auroc_joint", "posterior_entrop"),),
+    }
+    monkeypatch.setattr(spec, "find", lambda name: replace(sweep, **{where: views[where]}))
+    message = "no method reports posterior_entrop (did you mean 'posterior_entropy'?); these trials report: loss, "
+    assert bench.refuse().error.startswith(message)
+
+
+def test_an_axis_of_the_heatmap_may_be_one_value(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["anomaly_grid", "--preset", "digits", "--store", str(bench.store), "--plan"]
+    assert run.main([*words, "--set", "nu=3", "--set", "beta=1"]) == 0
+    out, err = capsys.readouterr()
+    assert "10: 0 finished" in out and err == ""
+    assert not bench.store.exists()

@@ -1,0 +1,146 @@
+"""What a search that is wrong gets: exit status 2 and one line, before any Ray process starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from sweeper.spec import sweep as spec
+from sweeper.spec.sweep import Halving, Metric, Population, Search, SpecError, Sweep
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
+from tests.sweeper.cli.refusals import Bench, bench_of
+
+FIXED: dict[str, spec.Value] = {"method": "vje", "dataset": "digits", "epochs": 4, "report_every": 1, "normal_class": 8}
+AUROC = Metric("auroc_joint", "maximize")
+Refuse = Callable[..., str]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return bench_of(tmp_path, capsys, monkeypatch)
+
+
+@pytest.fixture
+def refuse(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Refuse:
+    """The line that a search of beta, changed so, and these words get."""
+
+    def line(*words: str, fixed: dict[str, Any] | None = None, **changes: Any) -> str:
+        given: dict[str, Any] = {"space": {"beta": FloatDistribution(0.1, 2.0)}, "trials": 4, "wave": 2}
+        given |= {"metric": AUROC, "fixed": FIXED | (fixed or {})} | changes
+        kept = {key: value for key, value in given["fixed"].items() if key not in given["space"]}
+        search = Search(**(given | {"fixed": kept}))
+        monkeypatch.setattr(spec, "find", lambda name: Sweep("about", {"digits": search}))
+        return bench.refuse(*words, name="a_search").error
+
+    return line
+
+
+SPACES: list[tuple[dict[str, BaseDistribution], str]] = [
+    ({"nu": FloatDistribution(-1.0, 2.0)}, "`nu > 0` must hold, but got nu=-1.0"),
+    ({"momentum": FloatDistribution(0.5, 1.0)}, "`momentum < 1` must hold, but got momentum=1.0"),
+    ({"width": FloatDistribution(8, 64)}, "width must be a whole number, but got width=8.0"),
+    ({"width": IntDistribution(0, 64)}, "`width >= 1` must hold, but got width=0"),
+    (
+        {"encoder": CategoricalDistribution(["mlp", "mpl"])},
+        "no encoder 'mpl' (did you mean 'mlp'?) (encoder is set by preset 'digits'); there are: ",
+    ),
+    (
+        {"betta": FloatDistribution(0, 1)},
+        "no key 'betta' (did you mean 'beta'?) (betta is set by preset 'digits'); vje has: ",
+    ),
+    ({"batch_size": IntDistribution(16, 4096)}, "batch_size must not exceed the 122 training images"),
+    ({"workers": IntDistribution(1, 2)}, "workers must be fixed or an axis in a search, but it is searched"),
+    (
+        {"validation": FloatDistribution(0.1, 0.3)},
+        "validation must be fixed or an axis in a search, but it is searched",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("space", "said"), SPACES, ids=lambda value: ",".join(value) if isinstance(value, dict) else ""
+)
+def test_a_distribution_that_leaves_the_legal_range(
+    refuse: Refuse, space: dict[str, BaseDistribution], said: str
+) -> None:
+    assert refuse(space=space).startswith(said)
+
+
+def test_an_objective_that_is_not_reported(refuse: Refuse) -> None:
+    said = refuse(metric=Metric("knn_z", "maximize"))
+    assert said.startswith("these trials do not report knn_z; they report: loss, ") and "auroc_joint" in said
+
+
+def test_a_pruner_without_reports_before_the_end(refuse: Refuse) -> None:
+    said = refuse(pruner=Halving(1), fixed={"report_every": 4})
+    assert said.startswith("a pruner needs a report before the last epoch for each of its 1 brackets")
+    classes = {"normal_class": None, "probe_epochs": 1, "knn": 5}
+    said = refuse(pruner=Halving(1), fixed=classes, metric=Metric("probe_z", "maximize"))
+    assert "needs a metric that is reported while trials train, but probe_z is" in said
+    assert "knn_z" in said
+
+
+def test_epochs_are_not_searched_where_members_are_compared(refuse: Refuse) -> None:
+    said = "epochs must be fixed where members are compared while they train, but it is searched"
+    space: dict[str, BaseDistribution] = {"epochs": IntDistribution(2, 8)}
+    assert refuse(space=space, pruner=Halving(1)) == f"{said} (epochs is set by preset 'digits')"
+
+
+@pytest.mark.parametrize(
+    ("space", "population", "said"),
+    [
+        ({"width": IntDistribution(8, 64)}, Population(1), "a population adapts numbers that are no tensor's shape"),
+        ({"nu": CategoricalDistribution([1.0, 2.0])}, Population(1), "a population adapts numbers that are no tensor"),
+        ({"seed": IntDistribution(0, 9)}, Population(1), "a population adapts numbers that are no tensor's shape"),
+        ({"beta": FloatDistribution(0.1, 1)}, Population(4), "the `every` of a population must be a multiple of"),
+    ],
+)
+def test_a_population_that_cannot_adapt(
+    refuse: Refuse, space: dict[str, BaseDistribution], population: Population, said: str
+) -> None:
+    assert refuse(space=space, population=population, sampler="random").startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--wave", "5"], "`wave <= trials` must hold, but got wave=5, trials=4"),
+        (["--trials", "1"], "`wave <= trials` must hold, but got wave=2, trials=1"),
+        (["--trials", "0"], "--trials must be a whole number of at least 1, but got 0"),
+        (["--sampler", "tpo"], "no sampler 'tpo' (did you mean 'tpe'?); there are: tpe, gp, "),
+        (["--sampler", "cmaes"], "cmaes needs a space of two numbers"),
+        (["--pruner", "hiperband"], "no pruner 'hiperband' (did you mean 'hyperband'?)"),
+        (["--search-seed", "x"], "--search-seed must be a whole number"),
+        (["--warm-start", "anomaly_grid"], "--warm-start needs rows, but store "),
+        (["--warm-start", " "], "--warm-start must name a sweep"),
+        (["--set", "beta=1"], "a search must have at least one key in its space, but it is empty"),
+        (["--set", "nu=-1"], "`nu > 0` must hold, but got nu=-1.0"),
+        (["--axis", "seed=0,0"], "the values of axis seed must differ, but 0 is there twice"),
+    ],
+)
+def test_words_that_do_not_fit_a_search(refuse: Refuse, words: list[str], said: str) -> None:
+    assert refuse(*words).startswith(said)
+
+
+@pytest.mark.parametrize("words", [["--trials", "8"], ["--wave", "2"], ["--warm-start", "anomaly_grid"]])
+def test_words_of_a_search_do_not_go_with_a_grid(bench: Bench, words: list[str]) -> None:
+    assert bench.refuse(*words).error == "anomaly_grid (digits) is a grid, so options of searches do not go with it"
+
+
+def test_rows_that_say_nothing_to_a_search(bench: Bench, refuse: Refuse) -> None:
+    row = {"trial_id": "t", "status": "finished", "method": "vje", "dataset": "cifar10", "beta": 1.0}
+    columns = Columns({"method": str, "dataset": str, "beta": float}, ("auroc_joint",))
+    Store(bench.store).write("other", "c", [row | {"auroc_joint": 0.9}], columns)
+    assert refuse("--warm-start", "other").startswith("no finished row of sweep 'other' fits study 'all': same method")
+
+
+def test_directions_that_contradict_each_other() -> None:
+    search = Search({"beta": FloatDistribution(0, 1)}, FIXED, 4, Metric("var_mean", "minimize"), wave=2)
+    heatmap = spec.Heatmap(Metric("var_mean", "maximize"), "beta", "nu")
+    with pytest.raises(SpecError, match="var_mean is both maximized and minimized"):
+        Sweep("about", {"digits": search}, (heatmap,))

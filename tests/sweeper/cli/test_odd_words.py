@@ -1,0 +1,72 @@
+"""Words of the command line as an enemy would choose them: exit status 2 and one line, and no traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper import run
+from tests.sweeper.cli.refusals import Bench, bench_of
+
+
+@pytest.fixture
+def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return bench_of(tmp_path, capsys, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("words", "law"),
+    [
+        (f"--cohort {'9' * 5000}", "--cohort must be at most 9223372036854775807, but got 9999999"),
+        (f"--retries {2**63}", "--retries must be at most 9223372036854775807, but got 9223372036854775808"),
+        (f"--search-seed {'9' * 5000}", "--search-seed must be at most 9223372036854775807, but got 999"),
+        ("--patience inf", "`--patience <= 1e+09` must hold, but got inf"),
+        ("--save-every 1e300", "`--save-every <= 1e+09` must hold, but got 1e300"),
+        (f"--set seed={10**26}", "`seed <= 9223372036854775807` must hold, but got seed=1000"),
+        (f"--set seed={2**63}", "`seed <= 9223372036854775807` must hold, but got seed=9223372036854775808"),
+        (f"--set normal_class={10**30}", "`normal_class <= 9223372036854775807` must hold, but got normal_class=1000"),
+        (f"--set width={10**19}", "`width <= 9223372036854775807` must hold, but got width=1000"),
+        (f"--set seed={'9' * 5000}", "seed must be a whole number, but got seed=999"),
+        (f"nu_ablation --set held_out={'9' * 5000}", "held_out must be ascending class indices joined by +, but got "),
+        ("--axis weight_decay=0,-0", "the values of axis weight_decay must differ, but "),
+        ("--set lr=-0.0", "`lr > 0` must hold, but got lr=0.0"),
+        ("--set lr=[1,2]", "lr must be a number, but got lr=[1,2]"),
+        ("--set lr=\u202e1", "lr must be a number, but got lr=\\u202e1"),
+        ("--set method=\x1b[31m", "no method '\\x1b[31m'; there are: "),
+        (
+            "vje_search --warm-start ../../x",
+            "--warm-start must name a sweep (letters, digits, '_', ",
+        ),
+        (f"--address host:{'9' * 5000}", "no Ray cluster answers at host:999"),
+    ],
+)
+def test_an_odd_word(bench: Bench, words: str, law: str) -> None:
+    name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split(" ")
+    assert bench.refuse(*more, name=name).error.startswith(law)
+
+
+@pytest.mark.parametrize("option", ["--trials", "--wave", "--stack", "--address", "--warm-start", "--search-seed"])
+def test_an_option_without_a_value_is_not_an_option_that_is_not_given(bench: Bench, option: str) -> None:
+    """A shell variable that was not set."""
+    assert bench.refuse(option, "").error.endswith("but got ''")
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "soon", "9" * 400])
+def test_a_patience_that_is_none(bench: Bench, seconds: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(run.PATIENCE, seconds)
+    law = "SWEEPER_PATIENCE must be seconds, from 0 to 1e+09, but got SWEEPER_PATIENCE="
+    assert bench.refuse("--set", "nu=3").error.startswith(law)
+
+
+def test_an_error_is_one_line_however_odd_the_words(bench: Bench) -> None:
+    error = bench.refuse(name="a\nb\u202e\udcff" + "x" * 5000).error
+    assert error.startswith("no sweep 'a\\nb\\u202e\\udcff") and "... (50" in error and error.isprintable()
+
+
+@pytest.mark.parametrize("loop", [False, True])
+def test_a_store_in_a_place_that_cannot_be_read(bench: Bench, loop: bool) -> None:
+    (bench.folder / "file").write_text("no folder")
+    (bench.folder / "loop").symlink_to("loop")
+    place = bench.folder / ("loop" if loop else "file") / "store"
+    assert bench.refuse("--store", str(place)).error.startswith(f"store {place}: cannot ")

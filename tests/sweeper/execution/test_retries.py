@@ -1,0 +1,200 @@
+"""A cohort that fails is given again, made smaller, or given up; whatever happens, every trial ends once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from sweeper.execution.retries import LOSSES, Attempts, Cause, Given
+from sweeper.plan.cohort_source import Queue
+from sweeper.plan.cohorts import Cohort, Cut, cut, halved, lineage
+from tests.sweeper.packing.measured import members
+
+
+def whole(size: int, width: int | None = None) -> Cohort:
+    return cut([members(size)], [Cut(size, width or size)])[0]
+
+
+def names(cohort: Cohort) -> list[str]:
+    return [trial.id for trial in cohort.trials]
+
+
+def taken(attempts: Attempts) -> Given:
+    given = attempts.next()
+    assert given is not None
+    return given
+
+
+class Whole(Queue):
+    """A feed whose cohorts must stay whole."""
+
+    def halve(self, cohort: Cohort) -> Sequence[Cohort]:
+        return ()
+
+
+def run_all(attempts: Attempts, cause: Callable[[Cohort], Cause | None]) -> tuple[list[str], list[str], int]:
+    """Train until nothing is left; returns who finished, who failed, and how often anything was begun."""
+    finished: list[str] = []
+    failed: list[str] = []
+    begun = 0
+    while not attempts.ended:
+        cohort, begun = taken(attempts).cohort, begun + 1
+        why = cause(cohort)
+        if why is None:
+            attempts.reported(cohort.id, 1, True)
+            finished += names(cohort)
+        elif attempts.lost(cohort.id, why).kind == "failed":
+            failed += names(cohort)
+    return finished, failed, begun
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_trial_is_tried_again_as_often_as_it_may(retries: int) -> None:
+    attempts = Attempts(Queue([whole(1)]), retries)
+    assert run_all(attempts, lambda cohort: "error") == ([], ["0.0"], 1 + retries)
+
+
+@pytest.mark.parametrize("cause", ["error", "hung", "memory"])
+@pytest.mark.parametrize("poisoned", [["0.0"], ["0.5"], ["0.2", "0.3"], ["0.1", "0.6"]])
+def test_what_cannot_train_takes_no_other_with_it(cause: Cause, poisoned: list[str]) -> None:
+    feed = Queue([whole(8), whole(3)])
+    attempts = Attempts(feed, 1)
+    finished, failed, begun = run_all(attempts, lambda one: cause if set(names(one)) & set(poisoned) else None)
+    there = Counter(names(whole(8)) + names(whole(3)))
+    assert Counter(finished) + Counter(failed) == there and set(failed) == set(poisoned)
+    assert begun <= 2 * (2 + 2 * len(poisoned) * (3 + 2))
+
+
+def test_parts_of_a_cohort_have_no_retries_until_a_trial_stands_alone() -> None:
+    """So many attempts at the most: those of the whole, one of each part on the way, those of the trial."""
+    attempts = Attempts(Queue([whole(8)]), 3)
+    begun = Counter[int]()
+
+    def cause(cohort: Cohort) -> Cause | None:
+        begun[len(cohort.trials)] += 1
+        return "error" if "0.3" in names(cohort) else None
+
+    assert run_all(attempts, cause)[1] == ["0.3"]
+    assert begun == {8: 4, 4: 2, 2: 2, 1: 1 + 4}
+
+
+def test_a_lost_machine_costs_no_retry() -> None:
+    attempts = Attempts(Queue([whole(2)]), 0)
+    for _ in range(LOSSES):
+        assert attempts.lost(taken(attempts).cohort.id, "machine").kind == "again"
+    assert attempts.lost(taken(attempts).cohort.id, "machine").kind == "smaller"  # which may bring it down
+
+
+def test_who_gets_further_has_all_retries_again() -> None:
+    attempts = Attempts(Queue([whole(1)]), 1)
+    for epoch in range(20):
+        cohort = taken(attempts).cohort.id
+        attempts.reported(cohort, epoch, False)
+        assert attempts.lost(cohort, "error").kind == "again"
+    cohort = taken(attempts).cohort.id
+    attempts.reported(cohort, 19, False)  # the report again with which it went on
+    assert attempts.lost(cohort, "error").kind == "failed"
+
+
+@pytest.mark.parametrize("cause", ["hung", "memory"])
+def test_what_is_hopeless_is_halved_at_once_and_tried_once_more_alone(cause: Cause) -> None:
+    attempts = Attempts(Queue([whole(2)]), 3)
+    first = taken(attempts)
+    fate = attempts.lost(first.cohort.id, cause)
+    assert fate.kind == "smaller" and [names(part) for part in fate.parts] == [["0.0"], ["0.1"]]
+    half = taken(attempts)
+    assert (half.cohort, half.before) == (fate.parts[0], (first.cohort,))
+    assert attempts.lost(half.cohort.id, cause).kind == "again"
+    assert taken(attempts) == half and attempts.lost(half.cohort.id, cause).kind == "failed"
+
+
+def test_halves_know_all_that_they_were_part_of() -> None:
+    attempts = Attempts(Queue([whole(4)]), 0)
+    first = taken(attempts).cohort
+    attempts.lost(first.id, "memory")
+    second = taken(attempts).cohort
+    attempts.lost(second.id, "memory")
+    assert taken(attempts).before == (second, first)
+
+
+def test_the_parts_of_an_earlier_run_know_it_too() -> None:
+    whole_one = whole(4)
+    parts, before = halved([whole_one], [whole_one.id]), lineage([whole_one], [whole_one.id])
+    attempts = Attempts(Queue(parts, before=before), 0)
+    second = taken(attempts)
+    assert second == Given(parts[0], (whole_one,), (0,))
+    attempts.lost(second.cohort.id, "memory")
+    assert taken(attempts).before == (parts[0], whole_one)
+
+
+def test_what_must_stay_whole_is_stacked_narrower_where_memory_does_not_suffice() -> None:
+    attempts, widths = Attempts(Whole([whole(5)]), 0), []
+    while not attempts.ended:
+        given = taken(attempts)
+        widths.append(given.cohort.width)
+        assert len(given.before) == len(widths) - 1 and len(given.cohort.trials) == 5
+        last = attempts.lost(given.cohort.id, "memory")
+    assert widths == [5, 3, 2, 1] and last.kind == "failed"
+
+
+def test_what_must_stay_whole_and_raises_fails_whole() -> None:
+    assert run_all(Attempts(Whole([whole(5)]), 1), lambda cohort: "error")[1:] == (names(whole(5)), 2)
+
+
+def test_what_failed_goes_before_what_has_not_begun() -> None:
+    attempts = Attempts(Queue([whole(2), whole(1)]), 1)
+    first = taken(attempts).cohort
+    attempts.lost(first.id, "error")
+    assert taken(attempts).cohort == first
+
+
+def test_a_cohort_that_others_may_wait_for_goes_on_before_them() -> None:
+    """Whichever of them was lost last."""
+    attempts = Attempts(Queue([whole(2), whole(1), whole(3)]), 1)
+    first, second, third = (taken(attempts).cohort for _ in range(3))
+    parts = attempts.lost(first.id, "memory").parts
+    for one in (third, second):
+        attempts.lost(one.id, "error")
+    assert [taken(attempts).cohort for _ in range(4)] == [*parts, second, third]
+
+
+def test_nothing_has_ended_while_something_runs() -> None:
+    attempts = Attempts(Queue([whole(1)]), 0)
+    cohort = taken(attempts).cohort.id
+    assert attempts.next() is None and not attempts.ended and attempts.runs(cohort)
+    attempts.reported(cohort, 3, True)
+    assert attempts.ended and not attempts.runs(cohort)
+
+
+def test_the_next_run_begins_with_the_halves_of_this_one() -> None:
+    recorded: list[str] = []
+    first = whole(8)
+    run_all(Attempts(Queue([first], record=recorded.append), 0), lambda one: "error" if "0.3" in names(one) else None)
+    parts = halved([first], recorded)
+    assert [len(part.trials) for part in parts] == [2, 1, 1, 4]
+    left = Queue(parts, dict.fromkeys(set(names(first)) - {"0.3"}, "finished"))
+    assert [names(one) for one in left.cohorts.values()] == [["0.3"]]
+
+
+def test_halves_leave_out_who_has_a_result() -> None:
+    feed = Queue([whole(4)], {"0.0": "finished", "0.1": "finished"})
+    attempts = Attempts(feed, 0)
+    assert names(taken(attempts).cohort) == ["0.2", "0.3"]
+    fate = attempts.lost(whole(4).id, "error")
+    assert [names(part) for part in fate.parts] == [["0.2", "0.3"]]
+    assert [part.id for part in halved([whole(4)], [whole(4).id])][1] == fate.parts[0].id
+
+
+def test_whatever_happens_every_trial_ends_once() -> None:
+    drawn = random.Random(5)
+    causes: list[Cause | None] = [None, None, "error", "machine", "memory", "hung"]
+    for _ in range(200):
+        sizes = [drawn.randint(1, 9) for _ in range(drawn.randint(1, 4))]
+        groups = [[members(*sizes)[stream]] for stream in range(len(sizes))]
+        cohorts = cut(groups, [Cut(drawn.randint(1, 9), drawn.randint(1, 9))] * len(sizes))
+        attempts = Attempts(Queue(cohorts), drawn.randint(0, 3))
+        finished, failed, _ = run_all(attempts, lambda cohort: drawn.choice(causes))
+        assert sorted(finished + failed) == sorted(trial.id for one in cohorts for trial in one.trials)

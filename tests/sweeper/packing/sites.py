@@ -1,0 +1,49 @@
+"""Devices that are not there, and what might be measured on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from sweeper.packing.device_kinds import Kind
+from sweeper.packing.measurements import Asked, Site
+from tests.sweeper.packing.measured import MIB
+
+CORES = Kind(False, "", (4,))
+LARGE, MANY = Kind(True, "A", (2,), cores=8.0), Kind(True, "B", (4, 4), cores=4.0)
+
+
+class Bench:
+    """A `probes.Measure` that says what it was asked. A step of a stack of w takes sqrt(w) times as long as one, half
+    as long on LARGE and less with more threads; each member takes 100 MiB, and sharing costs nothing."""
+
+    def __init__(self, memory: Mapping[str, int], seconds: float = 0.01) -> None:
+        self.asked: list[Asked] = []
+        self._memory, self._seconds = memory, seconds
+
+    def __call__(self, asked: Sequence[Asked]) -> list[Any]:
+        self.asked += asked
+        return [self._found(one) for one in asked]
+
+    def site(self, *kinds: Kind) -> Site:
+        return Site(kinds, here=not kinds[0].gpus, grows=False, measure=self)
+
+    @property
+    def measured(self) -> list[Asked]:
+        return [one for one in self.asked if "seconds" in one.how]
+
+    @property
+    def shared(self) -> list[Asked]:
+        return [one for one in self.asked if "sharing" in one.how]
+
+    def _found(self, one: Asked) -> SimpleNamespace:
+        name = one.kind.accelerator
+        step = self._seconds / (2 if name == "A" else 1) / one.how.get("threads", 1) ** 0.5
+        measured = [
+            SimpleNamespace(width=2**k, seconds=step / 2 ** (k / 2), bytes=2**k * 100 * MIB, held=0)
+            for k in range(len(one.configs).bit_length() if "seconds" in one.how else 0)
+        ]
+        overlap = {64: dict.fromkeys((2, 4, 8), 1.0)} if "sharing" in one.how else None
+        room = SimpleNamespace(device=f"device {name}", bytes=self._memory[name], overhead=50 * MIB)
+        return SimpleNamespace(room=room, measured=measured, overlap=overlap)

@@ -1,0 +1,227 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from sweeper.packing.devices import Devices
+from sweeper.packing.packer import WORTH, Packing, pack
+from sweeper.packing.workloads import Load, choices
+from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
+from tests.sweeper.packing.measured import (
+    EACH_100_MIB,
+    FLAT,
+    FOUR_OF_EIGHT,
+    LONG,
+    MIB,
+    PLENTY,
+    STACKING_COSTS,
+    STACKING_PAYS,
+    Measured,
+    members,
+)
+
+
+def choose(measured: Sequence[Measured], group: Group, steps: int, slots: int, memory: int) -> Cut:
+    """How one group is cut for slots that share nothing."""
+    return pack([Load(group, measured, steps)], [Devices(slots, memory)]).cuts[0]
+
+
+def of(group: Group, by: Cut) -> tuple[Cohort, ...]:
+    return cut([group], [by])
+
+
+def test_members_are_stacked_where_that_is_faster() -> None:
+    assert choose(STACKING_PAYS, FOUR_OF_EIGHT, steps=10_000, slots=1, memory=PLENTY) == Cut(32, 32)
+
+
+def test_members_are_stepped_in_turn_where_stacking_is_slower() -> None:
+    assert choose(STACKING_COSTS, FOUR_OF_EIGHT, steps=10_000, slots=2, memory=PLENTY).width == 1
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+def test_every_slot_gets_its_share(slots: int) -> None:
+    assert len(of(FOUR_OF_EIGHT, choose(STACKING_PAYS, FOUR_OF_EIGHT, 10_000, slots, PLENTY))) >= slots
+
+
+@pytest.mark.parametrize(("memory", "width"), [(1000, 8), (799, 4), (0, 1)])
+def test_a_stack_that_does_not_fit_is_not_chosen(memory: int, width: int) -> None:
+    assert choose(EACH_100_MIB, FOUR_OF_EIGHT, steps=10_000, slots=1, memory=memory * MIB + 1).width == width
+
+
+def test_smaller_cohorts_win_where_they_cost_little() -> None:
+    """A hundred seconds a member: starting a cohort is free beside it, so nothing speaks for a large one."""
+    assert choose(FLAT, FOUR_OF_EIGHT, steps=100_000, slots=1, memory=PLENTY).size == 1
+    assert choose(FLAT, FOUR_OF_EIGHT, steps=10, slots=1, memory=PLENTY).size == 32
+
+
+def test_what_could_not_be_measured_trains_alone() -> None:
+    assert choose([], members(2, 2), steps=10, slots=2, memory=1) == Cut(1, 1)
+
+
+@pytest.mark.parametrize(("steps", "most"), [(0, 10), (2, 10)])
+def test_trials_of_no_or_hardly_any_step_do_not_make_a_cohort_each(steps: int, most: int) -> None:
+    """560 of them, on two cores: starting as many cohorts would take 112 s, where all the work takes 3 s a core."""
+    load = Load(members(*[56] * 10), STACKING_PAYS if steps else [], steps)
+    packing = pack([load], [Devices(2, PLENTY)])
+    (cut,) = packing.cuts
+    assert len(parts(load.members, cut.size)) <= most and packing.seconds < 6
+    assert steps or (cut.size <= 64 and cut.width == 8)
+
+
+def test_a_few_trials_without_a_step_end_at_once() -> None:
+    assert choose([], members(1, 1), steps=0, slots=2, memory=PLENTY).size <= 2
+    assert choose([], members(1), steps=0, slots=2, memory=PLENTY) == Cut(1, 1)
+    (settled,) = pack([Load(members(56), [], 0, by=Cut(7, 7))], [Devices(2, PLENTY)]).cuts
+    assert settled == Cut(7, 7)
+
+
+def test_what_fits_nowhere_trains_alone_on_a_device_of_its_own() -> None:
+    large = [Measured(1, 1e-3, 900 * MIB), Measured(2, 1e-3, 1800 * MIB)]
+    packed = pack([Load(members(4), large, 10), Load(members(4), [], 10)], [Devices(2, 1000 * MIB, cores=8)])
+    assert packed.cuts == (Cut(1, 1), Cut(1, 1)) and packed.shares == (1,)
+
+
+def test_one_measurement_is_enough() -> None:
+    assert choose([Measured(1, 1e-3)], members(1), steps=1, slots=8, memory=PLENTY) == Cut(1, 1)
+
+
+@pytest.mark.parametrize(("slots", "size"), [(1, 6), (2, 3), (4, 2), (6, 1), (100, 1)])
+def test_a_group_of_workers_is_started_as_seldom_as_can_be(slots: int, size: int) -> None:
+    """Whatever was measured: once for each place, where its members are stepped in turn."""
+    group = members(*[1] * 6, workers=2)
+    for measured in ([], STACKING_PAYS):
+        packed = pack([Load(group, measured, 10)], [Devices(2 * slots, PLENTY, cores=8)])
+        assert packed.cuts == (Cut(size, 1),) and packed.shares == (1,)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "slots", "longest"), [([1000], 7, 143), ([1000], 3, 334), ([56] * 10, 3, 224), ([56] * 99, 5, 1120)]
+)
+def test_large_groups_are_dealt_to_slots_evenly_and_in_whole_streams(
+    lengths: list[int], slots: int, longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step takes as long for any stack as for one: so in one round. Of ten streams on three slots four, four and two,
+    where a third of all would leave one behind."""
+    monkeypatch.setattr("sweeper.packing.packer.WORTH", 1.0)
+    flat = [Measured(2**k, 1e-3 / 2**k) for k in range(12)]
+    packed = pack([Load(members(*lengths), flat, 10_000)], [Devices(slots, PLENTY)])
+    assert packed.seconds == pytest.approx(0.4 + 10)
+    cohorts = of(members(*lengths), packed.cuts[0])
+    assert len(cohorts) == slots and max(len(cohort.trials) for cohort in cohorts) == longest
+
+
+def test_cohorts_are_as_large_as_a_full_stack_where_that_is_soonest() -> None:
+    """Five stacks of up to 16; a cohort of 20 would make two steps, and of 15 there would be seven."""
+    flat = [Measured(2**k, 1e-3 / 2**k, 2**k * MIB, held=MIB) for k in range(6)]
+    packed = pack([Load(members(20, 16, 16, 8), flat, 10_000)], [Devices(1, 20 * MIB)])
+    assert packed.cuts == (Cut(16, 16),) and packed.seconds == pytest.approx(5 * (0.4 + 10))
+
+
+def test_a_cut_that_is_settled_is_kept_and_its_place_chosen() -> None:
+    """Stacks of eight need 800 MiB: two share a device of 2,000, four only one of 4,000."""
+    free = {8: dict.fromkeys((2, 4), 1.0)}
+    load = Load(FOUR_OF_EIGHT, EACH_100_MIB, 10_000, by=Cut(8, 8))
+    for mebibytes, sharing in ((2000, 2), (4000, 4), (500, 1)):
+        packed = pack([load], [Devices(1, mebibytes * MIB, cores=8, overlap=free)])
+        assert packed.cuts == (Cut(8, 8),) and packed.shares == (sharing,)
+
+
+def test_a_stack_wider_than_any_that_was_measured_takes_in_proportion() -> None:
+    narrow = replace(Load(members(8), EACH_100_MIB[:3], 10_000), by=Cut(8, 8))
+    (choice,) = choices(narrow)
+    assert choice.bytes == 800 * MIB and choice.seconds == pytest.approx(2 * 4 * 10_000 * EACH_100_MIB[2].seconds)
+
+
+# Sharing a device.
+
+
+def test_without_a_measured_gain_nobody_shares_a_device() -> None:
+    assert pack([LONG], [Devices(2, PLENTY, cores=16)]).shares == (1,)
+
+
+@pytest.mark.parametrize(
+    ("gibibytes", "cores", "overhead", "sharing"), [(8, 16, 0, 8), (0.5, 16, 0, 4), (0.5, 16, 100, 2), (8, 3, 0, 3)]
+)
+def test_where_others_cost_nothing_memory_and_cores_say_how_many_share(
+    gibibytes: float, cores: int, overhead: int, sharing: int
+) -> None:
+    free = {1: dict.fromkeys(range(2, 9), 1.0)}
+    kind = Devices(1, int(gibibytes * 2**30), cores, overhead=overhead * MIB, overlap=free)
+    assert pack([LONG], [kind]).shares == (sharing,)
+
+
+def test_a_device_is_shared_as_long_as_that_gains() -> None:
+    """Three processes take 1.5 times as long as one, so are worth two; a fourth and further gain nothing."""
+    packed = pack([LONG], [Devices(1, PLENTY, cores=16, overlap={1: {2: 1.2, 3: 1.5}})])
+    assert packed.shares == (3,)
+    assert packed.seconds == pytest.approx(11 * 0.4 + 11 * 150, rel=WORTH - 1)
+
+
+def test_a_share_that_is_asked_for_is_kept() -> None:
+    packed = pack([LONG], [Devices(2, 1000 * MIB, cores=16)], shares=[4])
+    assert packed.shares == (4,) and packed.seconds == pytest.approx(4 * (0.4 + 400), rel=0.1)
+    assert pack([LONG], [Devices(2, 400 * MIB)], shares=[4]).cuts == (Cut(1, 1),)
+
+
+def test_members_that_wait_their_turn_take_memory_too() -> None:
+    """100 MiB for the one that is stepped, 50 for each other: 800 MiB hold 15."""
+    in_turn = [Measured(1, 1e-6, 100 * MIB, 50 * MIB)]
+    assert choose(in_turn, members(32), steps=1, slots=1, memory=1000 * MIB).size <= 15
+    assert choose([in_turn[0]._replace(held=0)], members(32), steps=1, slots=1, memory=1000 * MIB).size == 32
+
+
+def test_no_stack_needs_more_than_a_wider_one() -> None:
+    """What the first step of a process loads is found in the first width that is measured."""
+    first = [Measured(1, 1e-3, 900 * MIB), Measured(2, 2e-3, 100 * MIB), Measured(4, 1e-4, 400 * MIB)]
+    assert choose(first, members(8), steps=10_000, slots=1, memory=200 * MIB).width == 1
+    assert choose(first, members(8), steps=10_000, slots=1, memory=600 * MIB).width == 4
+
+
+# Several kinds of device.
+
+
+def test_each_kind_of_device_is_shared_by_as_many_as_it_holds() -> None:
+    free = {1: dict.fromkeys(range(2, 9), 1.0)}
+    kinds = [Devices(1, 1000 * MIB, 16, overlap=free), Devices(1, 500 * MIB, 16, overlap=free)]
+    packed = pack([replace(LONG, members=members(24))], kinds)
+    assert packed.shares == (8, 4) and packed.parts == ((16, 8),)
+
+
+def test_a_faster_kind_takes_more() -> None:
+    kinds = [Devices(1, PLENTY, speed=3.0), Devices(1, PLENTY)]
+    packed = pack([LONG], kinds)
+    assert packed.shares == (1, 1) and packed.parts == ((24, 8),)
+    assert packed.seconds == pytest.approx(8 * (0.4 + 100), rel=0.01)
+
+
+def test_a_kind_that_brings_little_or_has_no_room_is_left_alone() -> None:
+    for other in (Devices(1, PLENTY, speed=0.01), Devices(1, 100 * MIB)):
+        packed = pack([LONG], [Devices(4, PLENTY), other])
+        assert packed.shares == (1, 0) and packed.parts == ((32, 0),)
+
+
+@pytest.mark.parametrize("shares", [[], [1, 1], [0], [-1]])
+def test_shares_are_of_the_kinds_there_are(shares: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"each of one or more kinds of device .* of 1 kinds"):
+        pack([LONG], [Devices(1, PLENTY)], shares=shares)
+
+
+# Several groups.
+
+
+def test_small_groups_are_not_spread_over_all_devices() -> None:
+    """Eight groups of three on eight devices: each a stack on a device of its own, for which none waits."""
+    packed = pack([Load(members(3), STACKING_PAYS, 10_000)] * 8, [Devices(8, PLENTY)])
+    assert packed.cuts == (Cut(3, 3),) * 8
+    alone = pack([Load(members(3), STACKING_PAYS, 10_000)], [Devices(1, PLENTY)])
+    assert packed.seconds == pytest.approx(alone.seconds)
+
+
+def test_groups_of_other_workers_are_packed_by_themselves() -> None:
+    mixed = [LONG, Load(members(2, workers=2), [], 10)]
+    with pytest.raises(ValueError, match=r"equally many workers, but got \[1, 2\]"):
+        pack(mixed, [Devices(4, PLENTY)])
+
+
+def test_nothing_takes_no_time() -> None:
+    assert pack([], [Devices(1, 1)]) == Packing((1,), (), (), 0.0)

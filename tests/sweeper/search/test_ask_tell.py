@@ -1,0 +1,225 @@
+"""Waves are asked and told, and a continued study is the uninterrupted one."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import random
+import warnings
+from functools import partial
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from sweeper.search.ask_tell import WARM, Asked, Engine, Told
+from sweeper.spec.search import SAMPLERS, SEVERAL_OBJECTIVES, Study
+from tests.sweeper.search.toys import AUROC, LOSS, MIXED, NUMBERS, WAVE, eventful, study, two, waves
+
+BOTH = (LOSS, AUROC)
+INSIDE: dict[str, Any] = {"lr": 0.01, "depth": 3, "beta": 1.0, "kernel": None, "whiten": True, "width": 0.5}
+OUTCOMES = {1: eventful, 2: two}
+CASES = [
+    pytest.param(sampler, objectives, marks=[pytest.mark.slow] if sampler == "gp" else [])
+    for objectives, samplers in ((1, SAMPLERS), (2, SEVERAL_OBJECTIVES))
+    for sampler in samplers
+    if (sampler, objectives) != ("gp", 2)  # which takes half a minute, and is seeded as with one
+]
+RECORDED = {
+    "three waves": [*range(18)],
+    "half of the third wave": [*range(12), 13, 16, 17],
+    "each other trial": [*range(0, 24, 2)],
+    "half of the first wave": [0, 3, 4],
+}
+
+
+def states(engine: Engine) -> list[TrialState]:
+    return [trial.state for trial in engine.optuna_study.trials]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_one_seed_proposes_the_same_and_another_others(sampler: str) -> None:
+    first, again, other = (waves(Engine(study(sampler, seed=seed)), 2, eventful) for seed in (0, 0, -1))
+    assert first == again
+    assert not any(one.params["lr"] == another.params["lr"] for one, another in zip(first, other, strict=True))
+
+
+@functools.cache
+def uninterrupted(sampler: str, objectives: int) -> list[Asked]:
+    return waves(Engine(course(sampler, objectives)), 4, OUTCOMES[objectives])
+
+
+def course(sampler: str, objectives: int) -> Study:
+    """Without categories where they are dear."""
+    return study(sampler, NUMBERS if sampler == "gp" else None, metric=BOTH if objectives > 1 else LOSS)
+
+
+@pytest.mark.parametrize("recorded", RECORDED.values(), ids=RECORDED)
+@pytest.mark.parametrize(("sampler", "objectives"), CASES)
+def test_a_continued_study_equals_the_uninterrupted_one(sampler: str, objectives: int, recorded: list[int]) -> None:
+    whole = uninterrupted(sampler, objectives)
+    assert [one.number for one in whole] == list(range(4 * WAVE))
+    known = {number: whole[number].params for number in recorded}
+    assert waves(Engine(course(sampler, objectives)), 4, OUTCOMES[objectives], known) == whole
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_what_was_recorded_is_proposed_again_even_if_another_would_be(sampler: str) -> None:
+    search = study(sampler)
+    keys = search.search.space
+    recorded = {
+        n: {key: value for key, value in (INSIDE | {"beta": n / 64}).items() if key in keys} for n in (1, 7, 14)
+    }
+    found = waves(Engine(search), 3, eventful, recorded)
+    assert {n: found[n].params for n in recorded} == recorded
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_proposals_are_plain_values_inside_the_space(sampler: str) -> None:
+    search = study(sampler)
+    for _, params in waves(Engine(search), 3, eventful):
+        assert list(params) == list(search.search.space)
+        assert type(params["lr"]) is float and 1e-4 <= params["lr"] <= 1
+        assert type(params["depth"]) is int and params["depth"] in (1, 3, 5, 7, 9)
+        assert params.get("width", 0.5) == 0.5 and type(params.get("whiten", True)) is bool
+        assert any(params.get("kernel") is choice for choice in ("imq", None, 2))
+
+
+def test_recorded_values_take_the_kinds_of_the_space() -> None:
+    recorded = INSIDE | {"lr": 1, "depth": 3.0, "beta": True, "kernel": 2.0, "whiten": 0}
+    params = Engine(study("random")).ask(1, {0: recorded})[0].params
+    assert params == {"lr": 1.0, "depth": 3, "beta": 1.0, "kernel": 2, "whiten": False, "width": 0.5}
+    assert [type(value) for value in params.values()] == [float, int, float, int, bool, float]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("lr", 2.0), ("lr", "0.1"), ("lr", None), ("depth", 2), ("depth", 3.5), ("kernel", "rbf")]
+)
+def test_recorded_values_outside_the_space_are_refused(key: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{key} must lie in .*, but got {value!r}"):
+        Engine(study("tpe")).ask(1, {0: {**INSIDE, key: value}})
+    with pytest.raises(ValueError, match=f"{key} must lie in"):
+        Engine(study("tpe"), [({**INSIDE, key: value}, (0.0,))])
+    with pytest.raises(ValueError, match="a value for each of lr, depth"):
+        Engine(study("tpe")).ask(1, {0: {key: INSIDE[key]}})
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        (Told(0, "finished", (0.5,), {1: 0.7, 2: math.nan}), TrialState.COMPLETE),
+        (Told(0, "finished", (math.nan,)), TrialState.FAIL),
+        (Told(0, "finished", (None,)), TrialState.FAIL),
+        (Told(0, "finished", (math.inf,)), TrialState.FAIL),
+        (Told(0, "pruned", (None,), {1: 0.7, 2: 0.6}), TrialState.PRUNED),
+        (Told(0, "pruned", (0.6,), {1: math.nan}), TrialState.PRUNED),
+        (Told(0, "pruned", (math.nan,)), TrialState.PRUNED),
+        (Told(0, "diverged", (math.nan,), {1: 0.7}), TrialState.PRUNED),
+        (Told(0, "failed", (0.5,)), TrialState.FAIL),
+    ],
+)
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_no_trial_that_was_told_stays_open(sampler: str, told: Told, state: TrialState) -> None:
+    engine = Engine(study(sampler))
+    engine.ask(2)
+    engine.tell([Told(1, "finished", (0.1,), attributes={"trial_id": "ab"}), told])
+    assert states(engine) == [state, TrialState.COMPLETE]
+    first, second = engine.optuna_study.trials
+    assert second.value == 0.1 and second.user_attrs == {"trial_id": "ab"}
+    reached = {epoch: value for epoch, value in told.reached.items() if math.isfinite(value)}
+    assert first.intermediate_values == ({} if told.status == "diverged" else reached)
+    assert first.value == {"finished": 0.5, "pruned": reached.get(2)}.get(told.status if state.name != "FAIL" else "")
+    assert engine.front == ((0, 1) if first.value == 0.1 else (1,)) and engine.best == 1
+
+
+def test_of_several_objectives_only_what_finished_whole_is_complete() -> None:
+    engine = Engine(study("tpe", metric=BOTH))
+    engine.ask(4)
+    cases = ("finished", (0.1, 0.9)), ("finished", (0.1, None)), ("diverged", (None, None)), ("failed", (1.0, 1.0))
+    engine.tell([Told(number, *case) for number, case in enumerate(cases)])  # type: ignore[arg-type]
+    assert states(engine) == [TrialState.COMPLETE, *3 * [TrialState.FAIL]]
+    assert [trial.values for trial in engine.optuna_study.trials] == [[0.1, 0.9], None, None, None]
+    assert engine.front == (0,)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_the_order_in_which_a_wave_is_told_does_not_matter(sampler: str) -> None:
+    engines = Engine(study(sampler)), Engine(study(sampler))
+    for _ in range(3):
+        asked = [engine.ask(WAVE) for engine in engines]
+        assert asked[0] == asked[1]
+        told = [eventful(one) for one in asked[0]]
+        engines[0].tell(told)
+        engines[1].tell(told[::-1])
+
+
+def test_a_trial_is_told_once_and_after_it_was_asked() -> None:
+    engine = Engine(study("random"))
+    engine.ask(2)
+    fine = Told(0, "finished", (0.5,))
+    for wrong in ([fine, fine], [fine, Told(2, "failed", (None,))], [fine, Told(1, "finished", (0.5, 0.5))]):
+        with pytest.raises(ValueError, match="a trial"):
+            engine.tell(wrong)
+    engine.tell([fine])  # nothing of the above was told
+    with pytest.raises(ValueError, match="told once, after it was asked, but got 0"):
+        engine.tell([fine])
+
+
+@pytest.mark.parametrize(("metric", "best"), [(LOSS, 1), (AUROC, 2)])
+def test_the_best_trial_finished_and_is_not_a_warm_one(metric, best: int) -> None:
+    engine = Engine(study("random", metric=metric), [(INSIDE, (-9.0,)), (INSIDE, (9.0,))])
+    assert engine.best is None and engine.front == ()
+    asked = engine.ask(5)
+    engine.tell([Told(n, "finished", (value,)) for n, value in enumerate((0.4, 0.1, 0.8, 0.1))])
+    engine.tell([Told(asked[4].number, "pruned", (0.0,), {3: -1.0})])
+    assert engine.best == best and engine.front == ((1, 3) if best == 1 else (2,))
+
+
+def test_the_front_is_what_no_other_trial_beats() -> None:
+    draws = random.Random(1)
+    engine = Engine(study("random", metric=BOTH))
+    values = [(draws.randrange(12) / 4, draws.randrange(12) / 4) for _ in engine.ask(60)]
+    engine.tell([Told(number, "finished", pair) for number, pair in enumerate(values)])
+    beaten = {
+        n for n, (a, b) in enumerate(values) for c, d in values if c <= a and d >= b and (c, d) != (a, b)
+    }  # the first objective is minimized, the second maximized
+    assert engine.front == tuple(sorted(set(range(60)) - beaten)) and 1 < len(engine.front) < 60
+    with pytest.raises(ValueError, match="only of one objective"):
+        _ = engine.best
+
+
+def test_warm_trials_come_first_in_optuna_and_do_not_count_in_ours() -> None:
+    warm = [(INSIDE | {"beta": n / 10}, (float(n),)) for n in range(15)]
+    cold, engine = Engine(study("tpe")), Engine(study("tpe"), warm)
+    assert [one.number for one in engine.ask(3)] == [0, 1, 2]
+    assert [trial.value for trial in engine.optuna_study.trials] == [*map(float, range(15)), None, None, None]
+    assert [trial.number for trial in engine.optuna_study.trials] == list(range(18))
+    assert [WARM in trial.user_attrs for trial in engine.optuna_study.trials] == [True] * 15 + [False] * 3
+    warmed = waves(Engine(study("tpe"), warm), 1, eventful)
+    assert sum(one.params["beta"] for one in warmed) < sum(one.params["beta"] for one in waves(cold, 1, eventful))
+    for wrong in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="a finished trial has a number for each of 1 objectives"):
+            Engine(study("tpe"), [(INSIDE, (wrong,))])
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_optuna_says_nothing_here_and_elsewhere_what_it_said(sampler: str, caplog, request) -> None:
+    request.addfinalizer(partial(optuna.logging.set_verbosity, optuna.logging.get_verbosity()))
+    optuna.logging.set_verbosity(logging.INFO)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warm = [({key: value for key, value in INSIDE.items() if key in NUMBERS or sampler != "cmaes"}, (1.0,))] * 10
+        waves(Engine(study(sampler), warm), 2, eventful)
+        assert not caplog.records
+        assert optuna.logging.get_verbosity() == logging.INFO
+        with pytest.raises(optuna.exceptions.ExperimentalWarning):
+            optuna.create_study().set_metric_names(["loss"])
+    assert "A new study created" in caplog.text
+
+
+def test_asking_says_the_keys_in_the_order_of_the_space_whose_order_does_not_matter() -> None:
+    backwards = dict(reversed(MIXED.items()))
+    one, other = (Engine(study("tpe", space)).ask(1)[0] for space in (MIXED, backwards))
+    assert one == other and list(one.params) == list(MIXED) and list(other.params) == list(backwards)

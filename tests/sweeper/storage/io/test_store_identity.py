@@ -1,0 +1,196 @@
+"""A store whose folder goes, or another one in its place: nothing is written there, and it goes on when it is back."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.retry import Patience
+from sweeper.storage.io.store_identity import MARKER, StoreIdentity
+from sweeper.storage.store import Store
+from tests.sweeper.storage.test_store import COLUMNS, row
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "store")
+    store.prepare("grid", COLUMNS)
+    return store
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_written_where_the_folder_was(store: Store, tmp_path: Path, replaced: bool) -> None:
+    store.write("grid", "c0", [row("a")], COLUMNS)
+    (tmp_path / "store").rename(tmp_path / "away")
+    if replaced:
+        (tmp_path / "store").mkdir()
+    files = store.files
+    for act in (
+        lambda: store.write("grid", "c1", [row("b")], COLUMNS),
+        lambda: files.write("x", b""),
+        lambda: files.read("x"),
+        lambda: files.list("trials"),
+        lambda: files.delete("x"),
+        lambda: files.move("trials", "y"),
+        lambda: Store(files).statuses("grid"),
+        lambda: store.prepare("grid", COLUMNS),
+    ):
+        with pytest.raises(StoreError, match=r"(folder is gone|another folder is in its place) \(was its file system"):
+            act()
+    assert not replaced or os.listdir(tmp_path / "store") == []
+    assert replaced or not (tmp_path / "store").exists()
+
+
+def test_another_store_in_its_place_is_not_it(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "store").rename(tmp_path / "away")
+    other = Store(tmp_path / "store")
+    other.prepare("grid", COLUMNS)
+    with pytest.raises(StoreError, match="another store is in its place"):
+        store.write("grid", "c0", [row("a")], COLUMNS)
+    assert other.statuses("grid") == {}
+
+
+def test_it_goes_on_when_the_folder_is_back(tmp_path: Path) -> None:
+    """Here a copy: as after a mount it has another inode, and the marker says that it is the same."""
+    said: list[str] = []
+    away = tmp_path / "away"
+
+    def say(line: str) -> None:
+        said.append(line)
+        if "trying again" in line:
+            subprocess.run(["cp", "-r", away, tmp_path / "store"], check=True)
+
+    store = Store(Files(tmp_path / "store", Patience(30.0, first=0.001), say))
+    store.prepare("grid", COLUMNS)
+    store.write("grid", "c0", [row("a")], COLUMNS)
+    (tmp_path / "store").rename(away)
+    store.write("grid", "c1", [row("b")], COLUMNS)
+    assert Store(tmp_path / "store").statuses("grid") == {"a": "finished", "b": "finished"}
+    assert "its folder is gone" in said[0] and "works again" in said[1] and len(said) == 2
+
+
+def test_what_was_done_in_another_folder_is_done_again(tmp_path: Path) -> None:
+    """A lazy unmount between looking and writing."""
+    root, away = tmp_path / "store", tmp_path / "away"
+    root.mkdir()
+    identity, calls = StoreIdentity.of(root), list[int]()
+
+    def act() -> str:
+        calls.append(1)
+        root.rename(away)
+        root.mkdir()
+        return "done"
+
+    with pytest.raises(OSError, match="gone meanwhile") as caught:
+        identity.guard(root, act)
+    assert caught.value.errno == errno.ENOTCONN and calls == [1]
+
+
+def test_a_failure_in_another_folder_is_the_folders(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+
+    def act() -> None:
+        root.rename(tmp_path / "away")
+        raise NotADirectoryError(errno.ENOTDIR, "Not a directory")
+
+    with pytest.raises(OSError, match="gone meanwhile"):
+        StoreIdentity.of(root).guard(root, act)
+
+
+def test_a_worker_holds_on_to_the_same_store(store: Store, tmp_path: Path) -> None:
+    files: Files = pickle.loads(pickle.dumps(store.files.patient(Patience(0.0))))
+    files.write("checkpoints/x", b"1")
+    (tmp_path / "store").rename(tmp_path / "away")
+    (tmp_path / "store").mkdir()
+    fresh: Files = pickle.loads(pickle.dumps(store.files))
+    for one in (files, fresh):
+        with pytest.raises(StoreError, match="another folder is in its place"):
+            one.write("checkpoints/x", b"2")
+
+
+def test_the_marker_is_hidden_and_made_once(store: Store, tmp_path: Path) -> None:
+    marker = (tmp_path / "store" / MARKER).read_text()
+    assert len(marker) == 32 and store.files.list() == []
+    Store(tmp_path / "store").prepare("grid", COLUMNS)
+    assert (tmp_path / "store" / MARKER).read_text() == marker
+    assert [name for name in os.listdir(tmp_path / "store") if name.endswith(".tmp")] == []
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_who_begins_at_once_agrees_on_the_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
+    if not links:
+        monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
+        StoreIdentity.of(tmp_path)
+    found: list[StoreIdentity] = []
+    threads = [threading.Thread(target=lambda: found.append(StoreIdentity.of(tmp_path))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({vars(one)["_marker"] for one in found}) == 1 and len(found) == 8
+
+
+def test_a_read_only_store_is_refused_at_once_and_waited_for_later(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ReadOnly:
+        f_flag = os.ST_RDONLY
+
+    monkeypatch.setattr(os, "statvfs", lambda _: ReadOnly)
+    with pytest.raises(StoreError, match="cannot write: Read-only file system"):
+        Files(tmp_path / "store", Patience(60.0)).check_writable()
+    left, sync = [errno.EROFS] * 3, os.fsync
+
+    def remounted(number: int) -> None:
+        if left:
+            raise OSError(left[0], os.strerror(left.pop()))
+        sync(number)
+
+    monkeypatch.setattr(os, "fsync", remounted)
+    Store(store.files.patient(Patience(30.0, first=0.001))).prepare("grid", COLUMNS)
+    assert not left
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, where that can be had."""
+    folder = tmp_path / "mount"
+    folder.mkdir()
+    said = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], capture_output=True, text=True)
+    if said.returncode:
+        pytest.skip(f"a tmpfs cannot be mounted here: {said.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], capture_output=True)
+
+
+@pytest.mark.parametrize("deeper", ["", "store"])
+def test_an_unmounted_store_leaves_the_disk_beneath_alone(mounted: Path, deeper: str) -> None:
+    store = Store(mounted / deeper)
+    store.prepare("grid", COLUMNS)
+    store.write("grid", "c0", [row("a")], COLUMNS)
+    subprocess.run(["umount", mounted], check=True)
+    with pytest.raises(StoreError, match="was its file system unmounted"):
+        store.write("grid", "c1", [row("b")], COLUMNS)
+    assert list(mounted.iterdir()) == []
+
+
+def test_a_store_that_is_remounted_read_only_is_waited_for(mounted: Path) -> None:
+    def say(line: str) -> None:
+        if "trying again" in line:
+            assert "Read-only file system" in line
+            subprocess.run(["mount", "-o", "remount,rw", mounted], check=True)
+
+    store = Store(Files(mounted, Patience(30.0, first=0.001), say))
+    store.prepare("grid", COLUMNS)
+    subprocess.run(["mount", "-o", "remount,ro", mounted], check=True)
+    store.write("grid", "c0", [row("a")], COLUMNS)
+    assert Store(mounted).statuses("grid") == {"a": "finished"}

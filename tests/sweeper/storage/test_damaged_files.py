@@ -1,0 +1,248 @@
+"""Damaged files are moved out of the way, and what was only in them is trained again: nothing blocks a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeper import run
+from sweeper.plan.plan import Plan
+from sweeper.search.warm_start import warm_from
+from sweeper.spec.grid import Value
+from sweeper.storage import compaction as folding
+from sweeper.storage.arrow_tables import table_of, to_bytes
+from sweeper.storage.damaged_files import healing, set_aside
+from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.retry import ONCE
+from sweeper.storage.parquet_folder import DamagedFiles
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store, load, load_history
+from tests.sweeper.storage.test_store import COLUMNS, row
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "truncated": lambda data: data[: len(data) // 2],
+    "wrong magic": lambda data: data[:-4] + b"PAR2",
+    "bit flipped": lambda data: data[:50] + bytes([data[50] ^ 1]) + data[51:],
+}
+KINDS = ("trials", "history")
+
+
+def flipped(files: Files, path: str, how: str = "bit flipped") -> bytes:
+    """Damage the file; returns what is in it now."""
+    data = files.read(path)
+    assert data is not None
+    files.write(path, DAMAGES[how](data))
+    return DAMAGES[how](data)
+
+
+class Bench:
+    """A store with two trials in two cohorts, which tells what it says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.said: list[str] = []
+        self.store = Store(Files(folder, ONCE, self.said.append))
+        self.store.prepare("grid", COLUMNS)
+        for trial in "ab":
+            self.train(self.store, trial)
+
+    def train(self, store: Store, trial: str) -> None:
+        store.write_history("grid", f"c{trial}", [(trial, 1, "auroc", 0.5), (trial, 2, "auroc", 0.9)])
+        store.write("grid", f"c{trial}", [row(trial)], COLUMNS)
+
+    def again(self) -> Store:
+        """As the next run opens it."""
+        return Store(self.store.files)
+
+    def aside(self, kind: str) -> list[bytes | None]:
+        folder = f"_damaged/{kind}/sweep=grid"
+        return [self.store.files.read(f"{folder}/{name}") for name in self.store.files.list(folder)]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", DAMAGES)
+def test_the_trials_of_a_damaged_file_are_to_run_and_it_is_kept_aside(bench: Bench, kind: str, how: str) -> None:
+    path = f"{kind}/sweep=grid/ca.parquet"
+    content = flipped(bench.store.files, path, how)
+    plan = bench.again()
+    assert plan.statuses("grid") == {"b": "finished"} and list(plan.damaged) == [path]
+    assert bench.said == [] and bench.aside(kind) == [], "a plan writes nothing"
+    begun = bench.again()
+    begun.set_damaged_aside(plan.damaged)
+    begun.prepare("grid", COLUMNS)
+    assert bench.aside(kind) == [content]
+    assert [path in line and "moved to '_damaged/" in line for line in bench.said] == [True], bench.said
+    assert bench.again().statuses("grid") == {"b": "finished"}, "as long as it has not been trained again"
+    bench.train(begun, "a")
+    assert bench.again().statuses("grid") == {"a": "finished", "b": "finished"}
+    assert len(load("grid", bench.store.files)) == 2 and len(load_history("grid", bench.store.files)) == 4
+    assert len(bench.said) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reader_is_told_the_file_and_the_way_out_and_moves_nothing(bench: Bench, kind: str) -> None:
+    flipped(bench.store.files, f"{kind}/sweep=grid/ca.parquet")
+    with pytest.raises(StoreError, match=rf"'{kind}/sweep=grid/ca\.parquet' is damaged: .*; run the sweep again, "):
+        (load if kind == "trials" else load_history)("grid", bench.store.files)
+    assert bench.aside(kind) == []
+
+
+def test_a_history_of_other_columns_is_damaged(bench: Bench) -> None:
+    path = "history/sweep=grid/ca.parquet"
+    bench.store.files.write(path, to_bytes(table_of([row("a")], COLUMNS)))
+    plan = bench.again()
+    assert plan.statuses("grid") == {"b": "finished"} and "its columns are trial_id, method, " in plan.damaged[path]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cohort_writes_over_its_own_damaged_file(bench: Bench, kind: str) -> None:
+    content = flipped(bench.store.files, f"{kind}/sweep=grid/ca.parquet")
+    bench.train(bench.store, "a")
+    assert bench.aside(kind) == [content] and len(bench.said) == 1
+    assert bench.again().statuses("grid") == {"a": "finished", "b": "finished"}
+    assert len(load_history("grid", bench.store.files)) == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folding_goes_on_without_a_damaged_file(bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding, "MANY", 4)
+    bench.train(bench.store, "c")
+    content = flipped(bench.store.files, f"{kind}/sweep=grid/ca.parquet")
+    bench.train(bench.store, "d")
+    assert bench.aside(kind) == [content] and len(bench.said) == 1
+    assert len(bench.store.files.list(f"{kind}/sweep=grid")) == 1
+    assert bench.again().statuses("grid") == dict.fromkeys("bcd", "finished")
+
+
+def test_compaction_goes_on_without_a_damaged_file(bench: Bench) -> None:
+    content = flipped(bench.store.files, "trials/sweep=grid/ca.parquet")
+    bench.store.compact("grid")
+    assert bench.aside("trials") == [content] and load("grid", bench.store.files)["trial_id"].tolist() == ["b"]
+
+
+def test_a_result_without_any_metric_needs_no_history(bench: Bench) -> None:
+    """A trial that diverged before its first report has none, and must not be trained again for ever."""
+    bench.store.write("grid", "cx", [row("x", "diverged", auroc=None), row("y", "failed")], COLUMNS)
+    flipped(bench.store.files, "history/sweep=grid/ca.parquet")
+    assert bench.again().statuses("grid") == {"b": "finished", "x": "diverged", "y": "failed"}
+
+
+def test_without_damage_no_history_is_asked_for(bench: Bench) -> None:
+    bench.store.files.delete_folder("history")
+    assert bench.again().statuses("grid") == {"a": "finished", "b": "finished"}
+
+
+def test_a_search_trains_a_row_again_that_has_lost_its_history(bench: Bench) -> None:
+    flipped(bench.store.files, "history/sweep=grid/ca.parquet")
+    plan = bench.again()
+    rows, history = plan.records("grid")
+    assert [(row["trial_id"], row["status"]) for row in rows] == [("a", "failed"), ("b", "finished")]
+    assert {record[0] for record in history} == {"b"} and len(plan.damaged) == 1
+
+
+def test_a_warm_start_does_not_do_with_less_than_there_was(bench: Bench) -> None:
+    flipped(bench.store.files, "trials/sweep=grid/ca.parquet")
+    nothing: dict[str, Value] = {}
+    with pytest.raises(DamagedFiles, match=r"ca\.parquet"):
+        warm_from(bench.again(), "grid", None, nothing)  # type: ignore[arg-type]
+
+
+def test_a_file_that_is_whole_after_all_comes_back(bench: Bench) -> None:
+    """Another writer has replaced it since, or it was misread."""
+    path = "trials/sweep=grid/ca.parquet"
+    set_aside(bench.store.files, {path: "misread", "trials/sweep=grid/gone.parquet": "misread"})
+    assert bench.said == [] and bench.aside("trials") == []
+    assert bench.store.files.read(path) is None and len(load("grid", bench.store.files)) == 2
+
+
+def test_many_damaged_files_are_named_at_once_and_go_in_one_round(bench: Bench) -> None:
+    for trial in "ab":
+        flipped(bench.store.files, f"history/sweep=grid/c{trial}.parquet")
+    rounds: list[int] = []
+
+    def read() -> int:
+        rounds.append(1)
+        return len(load_history("grid", bench.store.files))
+
+    bench.train(bench.store, "c")
+    with pytest.raises(DamagedFiles, match=r"\(and 1 more\)"):
+        read()
+    assert healing(bench.store.files, read) == 2 and len(rounds) == 3 and len(bench.said) == 2
+
+
+def test_nobody_asked_to_be_told_but_a_warning_is_given(bench: Bench, tmp_path: Path) -> None:
+    flipped(bench.store.files, "trials/sweep=grid/ca.parquet")
+    with pytest.warns(UserWarning, match=r"ca\.parquet' is damaged"):
+        Store(tmp_path).prepare("grid", COLUMNS)
+
+
+SMALL = ["--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0", "--set", "epochs=2"]
+
+
+class Command:
+    """`python -m sweeper.run` in this process, where training takes no time and pictures are not drawn."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self._capsys, self.trained = folder, capsys, list[str]()
+        self.store = Store(folder)
+        self.meanwhile: Callable[[], object] = lambda: None
+        monkeypatch.setattr(run, "_train", self._train)
+        monkeypatch.setattr(run.findings, "write", self._write)
+
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        """Exit status, what was printed, and what to stderr; `trained` has the trials that were trained."""
+        self.trained.clear()
+        status = run.main(["anomaly_grid", "--preset", "digits", "--store", str(self.folder), *SMALL, *words])
+        return (status, *self._capsys.readouterr())
+
+    def _train(self, request: object, plan: Plan, store: Store, columns: Columns, *_: object) -> None:
+        for trial in plan.trials:
+            if plan.statuses.get(trial.id, "failed") == "failed":
+                self.trained.append(trial.id)
+                store.write_history(plan.name, f"c{trial.id}", [(trial.id, 2, "auroc_joint", 0.5)])
+                fixed = {"trial_id": trial.id, "status": "finished", "auroc_joint": 0.5}
+                store.write(plan.name, f"c{trial.id}", [{**trial.config, **fixed}], columns)
+        self.meanwhile()
+
+    def _write(self, files: Files, name: str, *_: object) -> str:
+        return f"{len(load_history(name, files))} reports"
+
+
+@pytest.fixture
+def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+    return Command(tmp_path, capsys, monkeypatch)
+
+
+def test_the_same_command_heals_damaged_files(command: Command) -> None:
+    assert command()[0] == 0 and len(command.trained) == 2
+    one, other = command.trained
+    paths = f"trials/sweep=anomaly_grid/c{one}.parquet", f"history/sweep=anomaly_grid/c{other}.parquet"
+    for path in paths:
+        flipped(command.store.files, path, "truncated")
+    status, out, err = command("--plan")
+    assert status == 0 and "2 to run" in out and [line.split("'")[1] for line in err.splitlines()] == list(paths)
+    assert not (command.folder / "_damaged").exists()
+    status, out, err = command()
+    assert status == 0 and command.trained == [one, other] and err == ""
+    assert all(f"'{path}' is damaged" in out for path in paths) and "2 reports" in out
+    assert command()[0] == 0 and command.trained == []
+
+
+def test_a_history_that_is_damaged_meanwhile_is_trained_again_by_the_next_run(command: Command) -> None:
+    def damage() -> None:
+        flipped(command.store.files, f"history/sweep=anomaly_grid/c{command.trained[0]}.parquet")
+
+    command.meanwhile = damage
+    status, out, err = command()
+    lost = command.trained[:1]
+    assert status == 1 and "1 reports" in out and err == ""
+    assert "1 trials have lost their history with a damaged file; the same command trains them again" in out
+    command.meanwhile = lambda: None
+    assert command()[0] == 0 and command.trained == lost

@@ -1,0 +1,100 @@
+"""What the store keeps beside the rows is read with suspicion: damage counts as absence, and is said in a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeper.packing.device_kinds import Kind
+from sweeper.packing.measurements import Known, Probes, Seen, Stack, read_seen, write_seen
+from sweeper.plan.cohorts import Cut
+from sweeper.plan.plan import record_cut, recorded_cut, recorded_threads
+from sweeper.storage.io.files import Files
+from tests.sweeper.plan.test_plan import make
+
+STACKS = (Stack(1, 0.01, 100, 10), Stack(4, 0.005, 300, 10))
+SEEN = Seen(Kind(False, "", (2, 2)), "cpu", 10**9, 10**6)
+ODD = [
+    b"", b"{", b"\xff\xfe", b"null", b"[]", b"{}", b"1", b'"x"', b"[" * 100_000, b'{"a":' * 100_000, b"NaN",
+    b'{"cuts": 3, "measured": 3, "threads": 1e999}', b"[1, 2]", b"[[]]", b"[null]",
+]  # fmt: skip
+"""Damaged, deeply nested, and of another kind."""
+
+
+@pytest.mark.parametrize("content", ODD, ids=lambda content: repr(content)[:20])
+def test_odd_files_count_as_absent(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    files, probes = Files(tmp_path), Probes(Files(tmp_path), "1")
+    record_cut(files, make(), [Cut(3, 3)] * 2, None)
+    probes.write("shape", "cpu", 1, Known(STACKS, 5))
+    write_seen(files, None, [SEEN])
+    for path in tmp_path.rglob("*.json"):
+        path.write_bytes(content)
+    assert recorded_cut(files, make()) is None and recorded_threads(files, make()) == 1
+    assert probes.read("shape", "cpu", 1) is None and read_seen(files, None) is None
+    said = capsys.readouterr().err.splitlines()
+    assert 2 <= len(said) <= 4 and all(" is damaged (" in line and "counts as absent" in line for line in said)
+
+
+def _changes(plain: Any) -> list[Any]:
+    """The same with one of its values, at any depth, another."""
+    found: list[Any] = [None, "x", -1, 0.5, float("nan"), float("inf"), 10**30, True, [], {}]
+    if isinstance(plain, dict):
+        for key in plain:
+            found += [{**plain, key: one} for one in _changes(plain[key])]
+            found.append({name: value for name, value in plain.items() if name != key})
+    elif isinstance(plain, list):
+        found += [
+            [*plain[:place], one, *plain[place + 1 :]] for place in range(len(plain)) for one in _changes(plain[place])
+        ]
+    return found
+
+
+def _is_cut(cuts: Any) -> bool:
+    return all(type(value) is int and value > 0 for cut in cuts for value in (cut.size, cut.width))
+
+
+def _is_known(known: Known) -> bool:
+    numbers = [value for stack in known.measured for value in asdict(stack).values()]
+    return known.overhead >= 0 and all(0 <= value < 2**63 for value in numbers)
+
+
+def _is_seen(seen: list[Seen]) -> bool:
+    return all(one.kind.count > 0 and one.bytes >= 0 and isinstance(one.device, str) for one in seen)
+
+
+@pytest.mark.parametrize(
+    ("write", "read", "sound"),
+    [
+        (
+            lambda files: record_cut(files, make(), [Cut(3, 3)] * 2, None),
+            lambda files: recorded_cut(files, make()),
+            _is_cut,
+        ),
+        (
+            lambda files: Probes(files, "1").write("s", "cpu", 1, Known(STACKS, 5, {1: {2: 0.9}})),
+            lambda files: Probes(files, "1").read("s", "cpu", 1),
+            _is_known,
+        ),
+        (lambda files: write_seen(files, "auto", [SEEN]), lambda files: read_seen(files, "auto"), _is_seen),
+    ],
+)
+def test_any_value_may_be_any_other(
+    tmp_path: Path, write: Callable[[Files], None], read: Callable[[Files], Any], sound: Callable[[Any], bool]
+) -> None:
+    files = Files(tmp_path)
+    write(files)
+    (path,) = tmp_path.rglob("*.json")
+    plain, refused = json.loads(path.read_text()), 0
+    assert sound(read(files))
+    changes = _changes(plain)
+    for changed in changes:
+        path.write_text(json.dumps(changed))
+        found = read(files)
+        assert found is None or sound(found), changed
+        refused += found is None
+    assert refused > len(changes) / 3

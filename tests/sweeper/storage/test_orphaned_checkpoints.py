@@ -1,0 +1,53 @@
+"""Checkpoints of cohorts that are done go; one that anybody may go on from stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.storage.orphaned_checkpoints import remove_orphans
+from sweeper.storage.store import Store, checkpoint_path
+from tests.sweeper.storage.test_store import COLUMNS, row
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """`done` and `pruned` have all their rows; `begun` one of two, `failed` none that is a result, `unknown` none."""
+    store = Store(tmp_path)
+    store.prepare("grid", COLUMNS)
+    members = {
+        "done": [row("a", "finished"), row("b", "diverged")],
+        "pruned": [row("c", "pruned"), row("d", "finished")],
+        "begun": [row("e", "finished")],
+        "failed": [row("f", "failed"), row("g", "finished")],
+    }
+    for cohort, rows in members.items():
+        store.write("grid", cohort, [one | {"cohort": cohort} for one in rows], COLUMNS)
+    for cohort in (*members, "unknown"):
+        store.files.write(checkpoint_path("grid", cohort), b"weights")
+    return store
+
+
+def test_the_checkpoint_of_a_cohort_that_another_driver_has_finished_goes(store: Store) -> None:
+    store.files.write(checkpoint_path("grid", "done") + ".why", b"run stopped")
+    assert remove_orphans(store, "grid") == ["done.pt", "done.pt.why", "pruned.pt"]
+    assert store.files.list("checkpoints/sweep=grid") == ["begun.pt", "failed.pt", "unknown.pt"]
+    assert remove_orphans(store, "grid") == []
+
+
+def test_rows_in_one_file_say_the_same(store: Store) -> None:
+    store.compact("grid")
+    assert remove_orphans(store, "grid") == ["done.pt", "pruned.pt"]
+
+
+def test_another_sweeps_checkpoints_are_let_alone(store: Store) -> None:
+    store.files.write(checkpoint_path("other", "done"), b"weights")
+    remove_orphans(store, "grid")
+    assert store.files.list("checkpoints/sweep=other") == ["done.pt"]
+
+
+def test_without_checkpoints_no_row_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.files.delete_folder("checkpoints/sweep=grid")
+    monkeypatch.setattr("sweeper.storage.orphaned_checkpoints.read_tables", None)
+    assert remove_orphans(store, "grid") == []

@@ -1,0 +1,250 @@
+"""What is reported of members trained on all classes: when, of which images, and the same however they are trained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+from sklearn.neighbors import KNeighborsClassifier
+from torch import Tensor
+
+from tests.folder_files import write_imagenet
+from tests.trainables.small import HERE, at_ends, metrics_of
+from tests.trainables.training.judged import untimed, without_seconds
+from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.contract import Report
+from trainables.data.datasets import Dataset, load
+from trainables.evaluation import probes
+from trainables.evaluation.evaluate import metric_names
+from trainables.learners.streams import models
+from trainables.methods.vje import VJE
+from trainables.training import cohort as cohort_module
+from trainables.training.cohort import Cohort
+from trainables.training.train import train
+
+SMALL: dict[str, dict[str, Value]] = {
+    "vje": {"bottleneck": 8}, "random": {"epochs": 0}, "simsiam": {"projector_width": 8, "predictor_width": 4},
+}  # fmt: skip
+EVERYTHING: dict[str, Value] = {"knn": 5, "probe_epochs": 3, "outliers": "inverted+noise"}
+
+
+def _config(method: str = "vje", /, **changes: Value) -> TrialConfig:
+    given: dict[str, Value] = {
+        "method": method, "width": 16, "features": 8, "batch_size": 60, "epochs": 2, "lr": 0.02, "rotation": 10.0,
+    }  # fmt: skip
+    return resolve({**given, **SMALL[method], **changes})
+
+
+def _members(**changes: Value) -> list[TrialConfig]:
+    return [_config(**{"beta": beta, "seed": seed, **changes}) for beta, seed in ((0.5, 0), (7.0, 1), (2.0, 0))]
+
+
+def _reports(*configs: TrialConfig, data: Path = HERE, **how: Any) -> list[Report]:
+    return list(train(configs, data, **how))
+
+
+def _last(config: TrialConfig) -> dict[str, float]:
+    """The final metrics, all of them defined."""
+    metrics = metrics_of(_reports(config), 0)[-1]
+    return {name: value for name, value in metrics.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("config", "beginnings"),
+    [
+        (_config(**EVERYTHING, held_out="3"), ("loss", "knn", "probe", "var", "auroc", "aupr", "fpr95")),
+        (_config(**{**EVERYTHING, "outliers": "held_out+noise"}, held_out="3+5"), ("loss", "auroc", "fpr95")),
+        (_config(), ("loss", "var")),
+        (_config(knn=1), ("loss", "knn_z", "knn_mu", "knn_weighted_mu", "var_cv")),
+        (_config("simsiam", knn=3, probe_epochs=1), ("loss", "knn_z", "knn_weighted_z", "probe_z", "probe_top5_z")),
+        (_config("simsiam"), ("loss",)),
+        (_config("simsiam", normal_class=3), ("loss",)),
+        (_config("random", probe_epochs=1), ("probe_z", "probe_top5_z")),
+    ],
+)
+def test_names_are_those_foretold_and_in_their_order(config: TrialConfig, beginnings: tuple[str, ...]) -> None:
+    foretold = [name for name in metric_names(config, 10) if name != "loss" or config.training.epochs]
+    assert list(metrics_of(_reports(config), 0)[-1]) == foretold == list(dict.fromkeys(foretold))
+    assert all(any(name.startswith(beginning) for name in foretold) for beginning in beginnings)
+
+
+def test_five_guesses_are_reported_where_there_are_more_classes() -> None:
+    config = _config(probe_epochs=1)
+    top5 = {classes: [name for name in metric_names(config, classes) if "top5" in name] for classes in (3, 5, 6, 1000)}
+    assert top5 == {3: [], 5: [], 6: ["probe_top5_z", "probe_top5_mu"], 1000: ["probe_top5_z", "probe_top5_mu"]}
+
+
+@pytest.mark.parametrize("knn", [0, 5])
+@pytest.mark.parametrize("probe_epochs", [0, 3])
+def test_classifiers_only_where_asked_and_probes_only_at_the_end(knn: int, probe_epochs: int) -> None:
+    reports = _reports(_config(knn=knn, probe_epochs=probe_epochs, epochs=3))
+    for report in reports:
+        names = list(report.members[0].metrics)
+        assert any(name.startswith("knn") for name in names) == bool(knn)
+        assert any(name.startswith("probe") for name in names) == (bool(probe_epochs) and report.epoch == 3)
+
+
+def test_what_is_undefined_is_null_and_its_member_sound() -> None:
+    """Without the KL the variance collapses, and its coefficient of variation is 0 / 0."""
+    reports = _reports(_config(terms="dir", lr=0.3, epochs=3), _config(terms="dir", lr=1e-6, epochs=3))
+    collapsed, sound = reports[-1].members
+    assert collapsed.status == sound.status == "finished"
+    assert collapsed.metrics["var_cv"] is None and 0 <= (collapsed.metrics["var_mean"] or 0.0) < 0.01
+    assert sound.metrics["var_cv"] is not None and (sound.metrics["var_mean"] or 0.0) > 0.1
+
+
+@pytest.mark.parametrize("vector", ["z", "mu", "var"])
+@pytest.mark.parametrize("width", [None, 1])
+def test_features_that_are_not_finite_diverge_their_member_alone(
+    vector: str, width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = _members(knn=5, probe_epochs=2)
+    clean = _reports(*configs, width=width)
+    real = VJE.embed
+
+    def embed(self: VJE, images_BCHW: Tensor) -> dict[str, Tensor]:
+        found = real(self, images_BCHW)
+        return found | {vector: torch.where(self.beta == 7, torch.nan, found[vector])}
+
+    monkeypatch.setattr(VJE, "embed", embed)
+    reports = _reports(*configs, width=width)
+    first = {"z": "knn_z", "mu": "knn_mu", "var": "var_mean"}[vector]
+    bad = reports[-1].members[1]
+    assert (bad.status, bad.epochs_run, bad.error) == ("diverged", 1, f"{first} was not finite in epoch 1")
+    assert set(bad.metrics.values()) == {None}
+    assert untimed(reports[0].members)[::2] == untimed(clean[0].members)[::2]
+
+
+@pytest.mark.parametrize("encoder", ["mlp", "convnet"])
+def test_fused_or_alone_members_are_worth_the_same(encoder: str) -> None:
+    configs = _members(**EVERYTHING, encoder=encoder, width=4)
+    fused, in_turn = _reports(*configs), _reports(*configs, width=1)
+    for member, config in enumerate(configs):
+        alone = metrics_of(_reports(config), 0)
+        assert metrics_of(in_turn, member) == alone
+        for got, expected in zip(metrics_of(fused, member), alone, strict=True):
+            assert got.keys() == expected.keys()
+            for name, value in expected.items():  # of 537 images; the means of barely trained posteriors are all ties
+                if not name.endswith("_mu"):
+                    assert got[name] == pytest.approx(value, rel=1e-3, abs=0.02 if "_z" in name else 4e-3), name
+
+
+@cache
+def _digits() -> Dataset:
+    return load("digits", HERE)
+
+
+def _untrained(config: TrialConfig) -> VJE:
+    (model,) = models([config], (1, 8, 8))
+    assert isinstance(model, VJE)
+    return model.eval()
+
+
+def _seen(images: Tensor) -> Tensor:
+    return (images / 16 - 0.305470) / 0.376049
+
+
+@torch.no_grad()
+def test_scores_of_outliers_are_judged_as_scikit_learn_does() -> None:
+    config = _config(epochs=0, held_out="3", outliers="held_out+inverted", encoder="convnet", width=4)
+    found, model = _last(config), _untrained(config)
+    images, threes = _digits().test_images, _digits().test_labels == 3
+    inside = model.score(_seen(images[~threes]), noise=torch.empty(0))
+    for name, outside in (("held_out", images[threes]), ("inverted", 16 - images[~threes])):
+        outer = model.score(_seen(outside), noise=torch.empty(0))
+        for score in VJE.scores:
+            values = torch.cat([inside[score], outer[score]]).double().numpy()
+            truth = np.arange(len(values)) >= len(inside[score])
+            assert found[f"auroc_{score}_{name}"] == pytest.approx(roc_auc_score(truth, values), abs=1e-4)
+            assert found[f"aupr_{score}_{name}"] == pytest.approx(average_precision_score(truth, values), abs=1e-3)
+            taken, kept, _ = roc_curve(~truth, -values, drop_intermediate=False)
+            assert found[f"fpr95_{score}_{name}"] == pytest.approx(taken[kept >= 0.95].min(), abs=0.01)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("held_out", ["", "3", "0+1+8"])
+def test_held_out_classes_are_neither_learnt_from_nor_tested(held_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By scikit-learn's nearest neighbour among the other classes; and by what the probes are given."""
+    config = _config(epochs=0, knn=1, probe_epochs=1, held_out=held_out)
+    given: list[Any] = []
+    real = probes.accuracies
+
+    def accuracies(*arguments: Any, **options: Any) -> dict[int, Any]:
+        given.append(arguments)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(probes, "accuracies", accuracies)
+    found, model, data = _last(config), _untrained(config), _digits()
+    out = torch.tensor([int(one) for one in held_out.split("+")] if held_out else [], dtype=torch.long)
+    learnt, tested = ~torch.isin(data.train_labels, out), ~torch.isin(data.test_labels, out)
+    bank, test = (model.embed(_seen(one)) for one in (data.train_images[learnt], data.test_images[tested]))
+    for name in VJE.representations:
+        nearest = KNeighborsClassifier(1, metric="cosine", algorithm="brute")
+        nearest.fit(bank[name].numpy(), data.train_labels[learnt])
+        expected = nearest.score(test[name].numpy(), data.test_labels[tested])
+        assert found[f"knn_{name}"] == found[f"knn_weighted_{name}"] == pytest.approx(expected, abs=4e-3)
+    for _, bank_labels, _, test_labels, classes in given:
+        assert torch.equal(bank_labels, data.train_labels[learnt]) and classes == 10
+        assert torch.equal(test_labels, data.test_labels[tested])
+    assert len(given) == 2
+
+
+def test_images_as_files_are_worth_what_they_are_as_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_imagenet(tmp_path, train=6, val=4)
+    config = _config(dataset="imagenet", batch_size=6, epochs=0, features=4, width=4, **{**EVERYTHING, "knn": 3})
+    files = load("imagenet", tmp_path)
+    tensors = replace(files, train_images=files.train_images[:], test_images=files.test_images[:])
+    from_files = without_seconds(_reports(config, data=tmp_path))
+    monkeypatch.setattr(cohort_module, "dataset_of", lambda name, data: tensors)
+    assert without_seconds(_reports(config, data=tmp_path)) == from_files
+    assert not any("top5" in name for name in from_files[0][1][0].metrics)
+
+
+def test_evaluating_leaves_training_untouched() -> None:
+    configs = _members(**EVERYTHING, encoder="convnet", width=4, score_samples=2)
+    evaluated, left = (Cohort(configs, HERE, torch.device("cpu"), None) for _ in range(2))
+    for one in (evaluated, left):
+        one.epoch(0)
+    drawn = torch.get_rng_state()
+    first, again = evaluated.evaluate(last=True), evaluated.evaluate(last=True)
+    assert all(np.array_equal(first[name], again[name], equal_nan=True) for name in first)
+    assert torch.equal(torch.get_rng_state(), drawn)
+    for _ in range(2):
+        for kind, tensors in evaluated.state()[0].items():
+            assert all(torch.equal(tensor, left.state()[0][kind][name]) for name, tensor in tensors.items())
+        losses, expected = evaluated.epoch(1), left.epoch(1)
+        assert all(np.array_equal(losses[name], expected[name]) for name in expected)
+
+
+def test_reporting_seldom_or_resuming_changes_no_metric() -> None:
+    saved: list[bytes] = []
+    configs = _members(**EVERYTHING, epochs=3)
+    whole = _reports(*configs, save=at_ends(saved), save_every=0.0)
+    (seldom,) = _reports(*_members(**EVERYTHING, epochs=3, report_every=3))
+    assert len(whole) == 3 and untimed(whole[-1].members) == untimed(seldom.members)
+    assert without_seconds(_reports(*configs, resume=saved[1])) == without_seconds(whole)
+
+
+def test_an_untrained_encoder_is_worth_the_same_whatever_it_would_be_trained_with() -> None:
+    """And the same as that of a method that would train it: the encoder's weights are the seed's."""
+    asked: dict[str, Value] = {"knn": 5, "probe_epochs": 2}
+    (report,) = _reports(*(_config("random", lr=lr, seed=seed, **asked) for lr, seed in ((1, 0), (9, 0), (1, 1))))
+    assert (report.epoch, report.done) == (0, True)
+    first, other, seed = report.members
+    assert first == other and first.metrics != seed.metrics
+    assert (first.status, first.epochs_run, first.error) == ("finished", 0, None)
+    vje = _last(_config(epochs=0, **asked))
+    assert dict(first.metrics) == pytest.approx({name: vje[name] for name in first.metrics}, abs=4e-3)
+
+
+def test_in_bfloat16_members_are_worth_nearly_the_same() -> None:
+    (full,), (half,) = (_reports(*_members(**EVERYTHING, epochs=0, precision=one)) for one in ("float32", "bfloat16"))
+    assert full.members != half.members
+    for got, expected in zip(half.members, full.members, strict=True):
+        assert dict(got.metrics) == pytest.approx(dict(expected.metrics), abs=0.05)

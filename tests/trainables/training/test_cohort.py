@@ -1,0 +1,211 @@
+"""A cohort whose members leave or move: who is where, what is still drawn, and that nobody else notices.
+
+The cohorts are `six`: members of the streams 0, 1, 0, 1, 2, 2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainables.small import HERE
+from tests.trainables.training.judged import float64, members_of, six, smooth
+from trainables.config.trial import TrialConfig
+from trainables.contract import Move
+from trainables.learners import streams
+from trainables.learners.streams import stream_key
+from trainables.training.cohort import Cohort
+
+CPU = torch.device("cpu")
+MOVED = {"lr": 0.03, "weight_decay": 0.05, "beta": 2.5, "nu": 3.0}
+
+
+def _cohort(configs: list[TrialConfig], width: int | None = None, epochs: int = 0) -> Cohort:
+    cohort = Cohort(configs, HERE, CPU, width)
+    for epoch in range(epochs):
+        cohort.epoch(epoch)
+    return cohort
+
+
+def _assert_same(got: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    for name, tensor in expected.items():
+        torch.testing.assert_close(got[name], tensor, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("width", [None, 1, 2, 4])
+@pytest.mark.parametrize("stay", [(1, 4), (0, 2, 3, 5), (3,), (0, 1, 2, 3, 4)])
+def test_those_who_stay_train_on_as_if_nobody_had_left(
+    stay: tuple[int, ...], width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with float64(monkeypatch):
+        whole, cohort = (_cohort(six(), width, epochs=1) for _ in range(2))
+        cohort.keep(stay)
+        assert cohort.members == stay
+        for epoch in (1, 2):
+            expected, losses = whole.epoch(epoch), cohort.epoch(epoch)
+            for name, of in expected.items():
+                np.testing.assert_allclose(losses[name], of[list(stay)], rtol=1e-8, atol=1e-9)
+        expected, metrics = whole.evaluate(last=True), cohort.evaluate(last=True)
+        assert metrics.keys() == expected.keys()
+        for name, of in expected.items():
+            np.testing.assert_allclose(metrics[name], of[list(stay)], rtol=1e-8, atol=1e-9)
+        for index in stay:
+            _assert_same(members_of(cohort)[index], members_of(whole)[index])
+
+
+def test_members_of_other_classes_are_judged_by_their_own_outliers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class has its own mask of outliers among the test images."""
+    configs = [smooth(normal_class=normal, batch_size=100) for normal in (0, 6, 8)]
+    with float64(monkeypatch):
+        cohort = _cohort(configs, epochs=1)
+        whole = cohort.evaluate(last=False)
+        cohort.keep([1, 2])
+        for name, of in cohort.evaluate(last=False).items():
+            np.testing.assert_allclose(of, whole[name][1:], rtol=1e-8)
+    assert len(set(whole["auroc_joint"].tolist())) == 3
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 6])
+@pytest.mark.parametrize("stay", [(), (5,), (0, 5), (1, 2, 4), (0, 1, 3, 4, 5)])
+def test_those_who_stay_close_ranks(stay: tuple[int, ...], width: int) -> None:
+    cohort = _cohort(six(), width)
+    cohort.keep(stay)
+    sizes = [len(state["rates"]["lr"]) for state in cohort.state()]
+    assert len(sizes) == -(-len(stay) // width) and sum(sizes) == len(stay) and all(size <= width for size in sizes)
+
+
+def _drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """What streams draw from now on: which kind, of which seed."""
+    drawn: list[tuple[str, int]] = []
+    real = streams.generator
+
+    def generator(*key: Any) -> torch.Generator:
+        drawn.append((key[0], key[1][2]))
+        return real(*key)
+
+    monkeypatch.setattr(streams, "generator", generator)
+    return drawn
+
+
+@pytest.mark.parametrize(("stay", "seeds"), [((0, 1, 5), {0, 1, 2}), ((0, 2, 4), {0, 2}), ((1,), {1})])
+def test_what_nobody_reads_any_more_is_not_drawn(
+    stay: tuple[int, ...], seeds: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cohort = _cohort(six(), width=2)
+    cohort.keep(stay)
+    drawn = _drawn(monkeypatch)
+    cohort.epoch(0)
+    assert {kind: {seed for of, seed in drawn if of == kind} for kind, _ in drawn} == dict.fromkeys(
+        ("order", "views", "noise"), seeds
+    )
+
+
+def test_the_last_one_runs_without_vmap(monkeypatch: pytest.MonkeyPatch) -> None:
+    cohort = _cohort(six())
+    cohort.keep([3])
+    monkeypatch.delattr(torch, "vmap")
+    cohort.epoch(0)
+    assert cohort.evaluate(last=True)["auroc_joint"].shape == (1,)
+
+
+def test_keeping_all_leaves_the_stacks_alone() -> None:
+    cohort = _cohort(six(), width=4)
+    before = cohort._stacks
+    cohort.keep(range(6))
+    assert cohort._stacks is before
+
+
+@pytest.mark.parametrize("width", [None, 1, 2])
+@pytest.mark.parametrize("source", [0, 2, 5])
+def test_a_moved_member_has_its_sources_weights_and_the_hyperparameters_it_is_given(
+    source: int, width: int | None
+) -> None:
+    cohort = _cohort(six(), width, epochs=1)
+    before = members_of(cohort)
+    cohort.move({1: Move(source, MOVED)})
+    after = members_of(cohort)
+    for index in (0, 2, 3, 4, 5):
+        assert all(torch.equal(tensor, before[index][name]) for name, tensor in after[index].items())
+    own = {"buffers.method.beta": 2.5, "buffers.method.nu": 3.0, "rates.lr": 0.03, "rates.weight_decay": 0.05}
+    for name, tensor in after[1].items():
+        if name in own:
+            torch.testing.assert_close(tensor.item(), own[name], rtol=1e-7, atol=0.0)
+        else:
+            assert torch.equal(tensor, before[source][name]), name
+    assert any(not torch.equal(tensor, before[1][name]) for name, tensor in after[1].items() if name not in own)
+
+
+def test_a_moved_member_keeps_what_it_is_not_given() -> None:
+    cohort = _cohort(six(), epochs=1)
+    cohort.move({1: Move(4, {"lr": 0.03})})
+    own = members_of(cohort)[1]
+    assert own["buffers.method.beta"].item() == pytest.approx(0.8)
+    assert own["rates.weight_decay"].item() == 0.002 and own["rates.lr"].item() == 0.03
+
+
+@pytest.mark.parametrize("width", [None, 2])
+def test_all_sources_are_as_they_were_before_any_move(width: int | None) -> None:
+    """Two members change places, and a third follows one of them."""
+    cohort = _cohort(six(), width, epochs=1)
+    before = members_of(cohort)
+    cohort.move({0: Move(3, {}), 3: Move(0, {}), 4: Move(3, {})})
+    after = members_of(cohort)
+    for index, source in ((0, 3), (3, 0), (4, 3)):
+        for name in (name for name in before[source] if name.startswith(("parameters", "velocity"))):
+            assert torch.equal(after[index][name], before[source][name])
+
+
+@pytest.mark.parametrize("width", [None, 1, 2])
+def test_a_moved_member_trains_on_like_one_that_always_had_these_hyperparameters_and_weights(
+    width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads its own stream still: against a cohort of one, set up with the source's weights and momentum."""
+    with float64(monkeypatch):
+        cohort = _cohort(six(), width, epochs=1)
+        source = members_of(cohort)[2]
+        cohort.move({5: Move(2, MOVED)})
+        alone = _cohort([smooth(seed=2, **MOVED)])
+        assert stream_key(smooth(seed=2)) == stream_key(six()[5])
+        (state,) = alone.state()
+        hyper = {"method.beta", "method.nu"}
+        alone.load_state(
+            [
+                {
+                    kind: {
+                        name: tensor if kind == "rates" or name in hyper else source[f"{kind}.{name}"][None]
+                        for name, tensor in tensors.items()
+                    }
+                    for kind, tensors in state.items()
+                }
+            ]
+        )
+        for epoch in (1, 2):
+            np.testing.assert_allclose(cohort.epoch(epoch)["loss"][5], alone.epoch(epoch)["loss"][0], rtol=1e-8)
+        _assert_same(members_of(cohort)[5], members_of(alone)[0])
+
+
+@pytest.mark.parametrize(("index", "move"), [(1, Move(2, {})), (2, Move(1, {})), (7, Move(1, {})), (1, Move(7, {}))])
+def test_only_members_that_are_there_move(index: int, move: Move) -> None:
+    cohort = _cohort(six())
+    cohort.keep([0, 1, 5])
+    with pytest.raises(
+        ValueError, match=rf"^a member moves to another that runs, but got {index} to {move.source} of 0, "
+    ):
+        cohort.move({index: move})
+
+
+def test_rates_come_back_with_the_state() -> None:
+    """Moves change them, and a new cohort of the same configs knows nothing of that."""
+    cohort, other = (_cohort(six(), width=4, epochs=epochs) for epochs in (1, 0))
+    cohort.move({1: Move(4, MOVED), 5: Move(0, {"lr": 1 / 3, "weight_decay": 0.1})})
+    for one in (cohort, other):
+        one.keep([1, 3, 5])
+    other.load_state(cohort.state())
+    assert cohort.epoch(1)["loss"].tolist() == other.epoch(1)["loss"].tolist()
+    for index, tensors in members_of(cohort).items():
+        assert all(torch.equal(tensor, members_of(other)[index][name]) for name, tensor in tensors.items())
+    assert members_of(other)[5]["rates.lr"].item() == 1 / 3

@@ -1,0 +1,179 @@
+"""Who moves to whom in a population, and with which hyperparameters: the rule alone, nobody trains."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from tests.trainables.training.judged import smooth
+from trainables.config.trial import TrialConfig
+from trainables.contract import Member, Move, Report, Status
+from trainables.training.population import Population, schedule
+
+RULE = Population("auroc", "maximize", 2, 0.25, 1.5, {"beta": (0.1, 10.0), "lr": (0.001, 1.0)})
+EPOCHS = range(2, 402, 2)
+
+
+def _configs(count: int) -> list[TrialConfig]:
+    return [smooth(beta=1.0 + 0.1 * index, lr=0.01 * (1 + index)) for index in range(count)]
+
+
+def _report(
+    values: Sequence[float | None],
+    epoch: int = 2,
+    statuses: Mapping[int, Status] | None = None,
+    schedules: Mapping[int, str] | None = None,
+) -> Report:
+    members = [
+        Member((statuses or {}).get(index, "running"), epoch, {"auroc": value}, schedule=(schedules or {}).get(index))
+        for index, value in enumerate(values)
+    ]
+    return Report(epoch, tuple(members), 1.0, False)
+
+
+def _moves(report: Report, population: Population = RULE, configs: Sequence[TrialConfig] | None = None) -> Any:
+    verdict = population.judge_of(configs or _configs(len(report.members)))(report)
+    assert not verdict.pruned
+    return verdict.moves
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "movers"),
+    [(1, 0.5, 0), (2, 0.25, 1), (3, 0.5, 1), (4, 0.25, 1), (7, 0.25, 1), (8, 0.25, 2), (9, 0.5, 4), (100, 0.29, 29)],
+)
+def test_that_share_of_the_worst_moves_to_as_many_best(count: int, share: float, movers: int) -> None:
+    values = [(37 * index) % 101 / 101 for index in range(count)]
+    ranked = sorted(range(count), key=lambda index: values[index])
+    sources, judge = set(), replace(RULE, share=share).judge_of(_configs(count))
+    for epoch in range(2, 82, 2):
+        moves = judge(_report(values, epoch)).moves
+        assert set(moves) == set(ranked[:movers])
+        sources |= {move.source for move in moves.values()}
+    assert sources == set(ranked[count - movers :])
+
+
+def test_the_sources_are_drawn_alike() -> None:
+    values = [index / 8 for index in range(8)]
+    drawn = [move.source for epoch in EPOCHS for move in _moves(_report(values, epoch)).values()]
+    assert set(drawn) == {6, 7} and 160 < Counter(drawn)[6] < 240  # of 400, within 4 sd
+
+
+def test_the_worst_are_the_greatest_where_less_is_better() -> None:
+    (moved, move), *rest = _moves(_report([0.1, 0.2, 0.3, 0.9]), replace(RULE, direction="minimize")).items()
+    assert (moved, move.source) == (3, 0) and not rest
+
+
+def test_who_lacks_the_metric_ranks_worst_and_is_nobodys_source() -> None:
+    report = _report([0.1, None, 0.5, 0.4])
+    assert {moved: move.source for moved, move in _moves(report).items()} == {1: 2}
+    less = replace(RULE, direction="minimize")
+    assert {moved: move.source for moved, move in _moves(report, less).items()} == {1: 0}
+    half = replace(RULE, share=0.5)
+    for epoch in EPOCHS:
+        moves = _moves(_report([None, None, 0.5, None], epoch), half)
+        assert {moved: move.source for moved, move in moves.items()} == {1: 2, 3: 2}
+    assert _moves(_report([None, None, None, None]), half) == {}
+
+
+def test_of_equals_the_first_is_the_better() -> None:
+    assert {moved: move.source for moved, move in _moves(_report([0.5] * 4)).items()} == {3: 0}
+
+
+def test_only_those_who_run_move_or_are_moved_to() -> None:
+    ended: dict[int, Status] = {0: "diverged", 4: "pruned"}
+    report = _report([0.0, 0.3, 0.2, 0.5, 1.0, 0.4], statuses=ended)
+    report = replace(report, members=(replace(report.members[0], metrics={"loss": None}), *report.members[1:]))
+    assert {moved: move.source for moved, move in _moves(report).items()} == {2: 3}
+
+
+def test_nobody_moves_in_the_epochs_between() -> None:
+    movers = [bool(_moves(_report([0.1, 0.2, 0.3, 0.4], epoch), replace(RULE, every=3))) for epoch in range(1, 8)]
+    assert movers == [False, False, True, False, False, True, False]
+
+
+def test_hyperparameters_are_the_sources_multiplied_or_divided_as_often_the_one_as_the_other() -> None:
+    configs = _configs(2)
+    drawn = []
+    for epoch in EPOCHS:
+        move = _moves(_report([0.1, 0.9], epoch), configs=configs)[0]
+        assert set(move.hyperparameters) == {"beta", "lr"}
+        drawn.append((move.hyperparameters["beta"] / 1.1, move.hyperparameters["lr"] / 0.02))
+    counts = Counter((round(beta, 6), round(lr, 6)) for beta, lr in drawn)
+    assert set(counts) == {(a, b) for a in (1.5, 0.666667) for b in (1.5, 0.666667)}
+    assert all(25 < count < 75 for count in counts.values())  # of 200, within 4 sd
+
+
+def test_hyperparameters_stay_in_their_ranges() -> None:
+    narrow = replace(RULE, ranges={"beta": (1.0, 1.2), "lr": (0.03, 0.5)})
+    moves = [_moves(_report([0.1, 0.9], epoch), narrow)[0].hyperparameters for epoch in EPOCHS]
+    assert {move["beta"] for move in moves} == {1.0, 1.2} and {move["lr"] for move in moves} == {0.03}
+
+
+def test_a_source_that_has_moved_passes_on_what_it_has_now() -> None:
+    entries = [{"epoch": 2, "from": 3, "beta": 5.0, "lr": 0.4}, {"epoch": 4, "from": 2, "beta": 2.0, "lr": 0.2}]
+    for epoch in (6, 8, 10):
+        move = _moves(_report([0.1, 0.9], epoch, schedules={1: json.dumps(entries)}))[0]
+        assert round(move.hyperparameters["beta"], 6) in (3.0, 1.333333)
+        assert round(move.hyperparameters["lr"], 6) in (0.3, 0.133333)
+
+
+def test_a_verdict_follows_from_the_configs_and_the_report_alone() -> None:
+    values = [index / 20 for index in range(20)]
+
+    def all_of(configs: Sequence[TrialConfig], epochs: Sequence[int] = range(2, 22, 2)) -> dict[int, dict[int, Move]]:
+        judge = RULE.judge_of(configs)
+        return {epoch: dict(judge(_report(values, epoch)).moves) for epoch in epochs}
+
+    configs = _configs(20)
+    assert all_of(configs) == all_of(_configs(20)) == all_of(configs, range(20, 0, -2))
+    others = [*configs[:-1], smooth(seed=1)]  # the last is a source, not a mover
+    assert all_of(configs) != all_of(others)
+    drawn = [
+        [(move.source, *move.hyperparameters.values()) for move in one.values()] for one in all_of(configs).values()
+    ]
+    assert len({str(one) for one in drawn}) == len(drawn)
+
+
+def test_ranges_from_json_serve() -> None:
+    """What a cohort's task holds went through JSON or Ray."""
+    fields = json.loads(json.dumps(asdict(RULE)))
+    assert fields["ranges"]["beta"] == [0.1, 10.0]
+    assert _moves(_report([0.1, 0.9]), Population(**fields)) == _moves(_report([0.1, 0.9]))
+
+
+@pytest.mark.parametrize("key", ["seed", "normal_class", "width", "tau", "momentum"])
+def test_only_quantities_that_members_may_differ_in_are_adapted(key: str) -> None:
+    with pytest.raises(ValueError, match=rf"^a population of vje adapts beta, lr, nu, weight_decay, but got {key}$"):
+        replace(RULE, ranges={key: (1, 2)}).judge_of(_configs(2))
+
+
+@pytest.mark.parametrize(
+    ("changes", "law"),
+    [
+        ({"direction": "max"}, r"^no direction 'max'.*maximize, minimize$"),
+        ({"every": 0}, r"^`every >= 1` must hold, but got every=0$"),
+        ({"share": 0.0}, r"^`0 < share <= 0.5` must hold, but got share=0.0$"),
+        ({"share": 0.6}, r"^`0 < share <= 0.5` must hold, but got share=0.6$"),
+        ({"factor": 1.0}, r"^`factor > 1` must hold, but got factor=1.0$"),
+        ({"factor": float("inf")}, r"^factor must be finite, but got factor=inf$"),
+        ({"ranges": {"lr": (1.0, 0.1)}}, r"^a range goes from low to high, but got lr from 1.0 to 0.1$"),
+    ],
+)
+def test_senseless_rules_are_refused(changes: Any, law: str) -> None:
+    with pytest.raises(ValueError, match=law):
+        replace(RULE, **changes)
+
+
+def test_a_metric_that_is_not_reported_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^a population ranks by what is reported: auroc; got knn_z$"):
+        _moves(_report([0.1, 0.9]), replace(RULE, metric="knn_z"))
+
+
+def test_who_never_moved_has_an_empty_schedule() -> None:
+    assert schedule(None) == ()
+    assert schedule('[{"epoch": 2, "from": 1, "lr": 0.1}]') == ({"epoch": 2, "from": 1, "lr": 0.1},)

@@ -1,0 +1,203 @@
+"""Checkpoints that are whole, digest and all, but hold odd content: training begins anew and says so in a line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainables.small import HERE, config_of, content_of, three
+from tests.trainables.training.judged import without_seconds
+from trainables.contract import CheckpointError, Report, Stopped
+from trainables.learners.data_parallel import Peers
+from trainables.training.checkpoint import pack, sealed, unpack
+from trainables.training.cohort import Cohort
+from trainables.training.parting import part
+from trainables.training.standing import read_standing
+from trainables.training.train import train
+from trainables.worker.worker import Before, Work
+
+ODD: tuple[Any, ...] = (
+    *(None, -1, 3, 0.5, float("nan"), 10**30, True, "", "x", b"x", [], {}, (), [[[]]], {"epoch": 1}, (None,) * 3),
+    *(torch.tensor(1.0), torch.ones(3), torch.ones(2, 2, dtype=torch.int64), torch.ones(0)),
+)
+
+
+@cache
+def _saved() -> bytes:
+    """The last checkpoint within an epoch: it has reports, sums and tensors of all kinds."""
+    saved: list[bytes] = []
+    list(train(three(), HERE, save=saved.append, save_every=0.0))
+    return next(data for data in reversed(saved) if content_of(data)["standing"]["step"])
+
+
+def _bytes_of(content: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    return sealed(buffer.getvalue())
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for key, part_of_it in items:
+        yield from _paths(part_of_it, (*path, key))
+
+
+def _with(value: Any, path: tuple[Any, ...], change: Any) -> Any:
+    """A copy of `value` in which what is at `path` is `change(what it was)`."""
+    if not path:
+        return change(value)
+    key, *rest = path
+    inner = _with(value[key], tuple(rest), change)
+    if isinstance(value, dict):
+        return value | {key: inner}
+    return type(value)(inner if index == key else part_of_it for index, part_of_it in enumerate(value))
+
+
+def _begin(data: bytes) -> list[str]:
+    """Train one step from this checkpoint; what was said of it."""
+    said: list[str] = []
+    with contextlib.suppress(Stopped):
+        list(train(three(), HERE, resume=data, stop=lambda: True, say=said.append))
+    assert all("\n" not in line for line in said)
+    return said
+
+
+def test_a_sound_checkpoint_is_said_nothing_of() -> None:
+    assert _begin(_saved()) == []
+    assert unpack(_saved(), three()[:2], None, pytest.fail) is None, "one of other configs is no damage"
+
+
+def test_any_field_may_hold_any_value() -> None:
+    """Each field of the content, single tensors apart, holds each odd value in turn: nothing but one kind of error."""
+    content, cohort = content_of(_saved()), Cohort(three(), HERE, torch.device("cpu"), None)
+    tried = [(path, odd, "standing") for path in _paths(content["standing"]) for odd in ODD]
+    tried += [(path, odd, "state") for path in _paths(content["state"]) for odd in ODD[::4]]
+    refused, tried = 0, tried[::7]
+    for path, odd, part_of_it in tried:
+        changed = _with(content[part_of_it], path, lambda _, odd=odd: odd)
+        try:
+            if part_of_it == "standing":
+                read_standing(changed, 3, 5)
+            else:
+                cohort.load_state(changed)
+        except CheckpointError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert len(tried) > 400 and refused > 0.7 * len(tried), "some values fit: a metric may be any number"
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20].replace("\n", ""))
+def test_any_content_may_be_sealed(odd: Any) -> None:
+    content = content_of(_saved())
+    for sealed_content in (odd, {**content, "format": odd}, {**content, "identity": odd}):
+        said: list[str] = []
+        assert unpack(_bytes_of(sealed_content), three(), None, said.append) is None
+        assert len(said) <= 1 and "\n" not in "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "words"),
+    [
+        ((), lambda content: list(content), "it must hold a dict, but holds list"),
+        ((), lambda content: {"format": content["format"]}, "its content is of another kind (KeyError)"),
+        (("format",), lambda _: 3, "it must have format 4, but has 3"),
+        (("standing",), lambda _: None, "its standing must be Standing, but is of type NoneType"),
+        (("standing", "epoch"), str, "its standing.epoch must be int, but is of type str"),
+        (("standing", "epoch"), lambda _: 99, "its standing must have 0 <= epoch <= 5"),
+        (("standing", "step"), lambda _: 0, "its standing must have sums where step > 0"),
+        (("standing", "step"), lambda _: 1000, "steps, but it has made 1000"),
+        (("standing", "sums"), lambda sums: {"other": sums["loss"]}, "its sums must be of loss, "),
+        (("standing", "sums", "loss"), lambda loss: loss[:1], "a sum of losses for each member"),
+        (("standing", "shares"), lambda shares: shares[:1], "its standing must have 3 members"),
+        (("standing", "reports"), lambda reports: reports[::-1], "reports in the order of their epochs"),
+        (("standing", "reports", 0, "members", 0, "status"), lambda _: "fine", "status must be "),
+        (("standing", "ended"), lambda _: (1, 2, 3), "its standing.ended must be Member"),
+        (("state",), lambda _: None, "its state must be of 1 stacks"),
+        (("state", 0), lambda _: {}, "a stack must have parameters, buffers, velocity, rates"),
+        (("state", 0, "buffers"), lambda buffers: {**buffers, "more": torch.ones(3)}, "the names of its buffers"),
+        (("state", 0, "rates", "lr"), lambda lr: lr[:1], "rates lr must be torch.float64 of shape [3]"),
+        (("state", 0, "rates", "lr"), lambda lr: lr.float(), "rates lr must be torch.float64 of shape [3]"),
+    ],
+)
+def test_what_is_wrong_is_said(path: tuple[Any, ...], change: Any, words: str) -> None:
+    (said,) = _begin(_bytes_of(_with(content_of(_saved()), path, change)))
+    assert words in said and said.startswith("its checkpoint cannot be used: ")
+
+
+@pytest.mark.parametrize("path", [("standing", "sums"), ("state",)])
+def test_training_begins_anew(path: tuple[Any, ...]) -> None:
+    """What the first step shows, after the reports were made again; and what is seen before."""
+    said: list[str] = []
+    odd = _with(content_of(_saved()), path, lambda _: {"other": torch.ones(3)})
+    reports = without_seconds(list(train(three(), HERE, resume=_bytes_of(odd), say=said.append)))
+    fresh = without_seconds(list(train(three(), HERE)))
+    assert len(said) == 1 and reports[-len(fresh) :] == fresh
+
+
+def test_parts_of_a_cohort_do_without_an_odd_checkpoint_of_it() -> None:
+    for path in [("state",), ("state", 0), ("state", 0, "parameters"), ("standing",), ("standing", "reports")]:
+        said: list[str] = []
+        odd = _bytes_of(_with(content_of(_saved()), path, lambda _: torch.ones(2)))
+        assert part(odd, three(), None, three()[:1], None, said.append) is None
+        assert len(said) == 1 and said[0].startswith("its checkpoint cannot be used: ")
+
+
+class _Unreadable:
+    """A store in which some checkpoints cannot be read."""
+
+    def __init__(self, **readable: bytes) -> None:
+        self.readable = readable
+
+    def read(self, path: str) -> bytes | None:
+        if path not in self.readable:
+            raise CheckpointError(f"store /s: cannot read '{path}': Input/output error")
+        return self.readable[path]
+
+    def write(self, path: str, data: bytes) -> None: ...
+
+
+def test_a_checkpoint_that_cannot_be_read_counts_as_absent() -> None:
+    said: list[str] = []
+    assert Work(three(), 3, "own").resume(_Unreadable(), said.append) is None
+    assert said == ["its checkpoint cannot be read: store /s: cannot read 'own': Input/output error"]
+    content = content_of(_saved())
+    whole = [Before(three(), 2, "gone"), Before(three(), 3, "whole")]
+    content["identity"][0] = 3
+    said.clear()
+    found = Work(three()[:1], 1, "own", before=whole).resume(_Unreadable(whole=_bytes_of(content)), said.append)
+    assert found and unpack(found, three()[:1], 1) and len(said) == 2
+
+
+def test_processes_that_train_together_begin_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them cannot use its copy: the others leave theirs, too."""
+    asked: list[int] = []
+
+    def agree(self: Peers, wish: int) -> int:
+        asked.append(wish)
+        return max(wish, len(asked) == 1)  # at first there is another that could not
+
+    monkeypatch.setattr(Peers, "agree", agree)
+    monkeypatch.setattr(Peers, "average", lambda self, tensors: None)
+    monkeypatch.setattr(Peers, "gather", lambda self, part_KB, count: part_KB)
+    monkeypatch.setattr(Peers, "part", lambda self, count: slice(0, count))
+    said: list[str] = []
+    configs = [config_of(batch_size=60, workers=2)]
+    saved: list[bytes] = []
+    list(train(configs, HERE, save=saved.append, save_every=0.0))
+    reports: list[Report] = list(train(configs, HERE, resume=saved[-1], peers=Peers(0, 2), say=said.append))
+    assert said == ["its checkpoint cannot be used: another of its processes could not read it"]
+    assert [report.epoch for report in reports] == [2, 4, 5] and asked[0] == 0
+
+
+def test_a_checkpoint_is_read_as_it_was_packed() -> None:
+    found = unpack(_saved(), three(), None)
+    assert found
+    assert content_of(pack(three(), None, *found))["standing"].keys() == content_of(_saved())["standing"].keys()
+    assert unpack(pack(three(), None, *found), three(), None)[0].reports == found[0].reports  # type: ignore[index]

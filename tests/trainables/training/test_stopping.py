@@ -1,0 +1,115 @@
+"""Ending within a step, and going on from there bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.trainables.small import HERE, at_ends, config_of, content_of, state_of, three
+from tests.trainables.training.judged import six, without_seconds
+from trainables.config.trial import TrialConfig
+from trainables.contract import Report, Stopped, Verdict
+from trainables.training.cohort import Cohort
+from trainables.training.train import train
+
+STEPS = 2
+"""Of an epoch of `three`."""
+
+
+@cache
+def _whole(width: int | None) -> tuple[list[Report], list[bytes]]:
+    saved: list[bytes] = []
+    return list(train(three(), HERE, width=width, save=at_ends(saved), save_every=0.0)), saved
+
+
+def _counted(limit: int) -> Callable[[], bool]:
+    """True from the call of this number on."""
+    asked: Iterator[int] = iter(range(1, 10**9))
+    return lambda: next(asked) >= limit
+
+
+def _stopped(at: int, configs: list[TrialConfig], **options: Any) -> tuple[list[Report], bytes, str]:
+    """Reports, the last checkpoint, and what is said, of a training stopped when it asks for that time."""
+    saved: list[bytes] = []
+    reports: list[Report] = []
+    with pytest.raises(Stopped) as stopped:
+        reports += train(configs, HERE, save=saved.append, stop=_counted(at), **options)
+    return reports, saved[-1], str(stopped.value)
+
+
+@pytest.mark.parametrize(("at", "width"), [(1, None), (2, 1), (3, 2), (7, None)])
+def test_it_goes_on_bit_for_bit_from_wherever_it_was_stopped(at: int, width: int | None) -> None:
+    """At each step, and within the evaluation after the second epoch's; saved again and again on the way."""
+    reports, ends = _whole(width)
+    _, saved, _ = _stopped(at, three(), width=width)
+    again: list[bytes] = []
+    got = list(train(three(), HERE, width=width, resume=saved, save=at_ends(again), save_every=0.0))
+    assert without_seconds(got) == without_seconds(reports)
+    assert [state_of(one) for one in again] == [state_of(one) for one in ends[-len(again) :]]
+
+
+def test_a_stop_takes_effect_within_a_step_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[int, int]] = []
+    real = Cohort.step
+
+    def step(self: Cohort, epoch: int, number: int, *given: Any) -> Any:
+        steps.append((epoch, number))
+        return real(self, epoch, number, *given)
+
+    monkeypatch.setattr(Cohort, "step", step)
+    _, saved, told = _stopped(3, three())
+    assert steps == [(0, 0), (0, 1), (1, 0)] and told == "checkpoint saved at epoch 1 step 1"
+    list(train(three(epochs=5), HERE, resume=saved))
+    assert steps[3:5] == [(1, 1), (2, 0)] and len(steps) == 5 * STEPS
+
+
+def test_a_long_epoch_is_saved_within() -> None:
+    saved: list[bytes] = []
+    list(train(three(epochs=2), HERE, save=saved.append, save_every=0.0))
+    standings = [content_of(one)["standing"] for one in saved]
+    assert [(one["epoch"], one["step"]) for one in standings] == [(0, 1), (1, 0), (1, 1)]
+    seconds = [one["seconds"] for one in standings]
+    assert 0 < seconds[0] < seconds[1] < seconds[2]
+    assert all(sum(one["shares"]) == pytest.approx(one["seconds"]) for one in standings)
+
+
+def test_an_evaluation_is_left_at_once_and_made_again() -> None:
+    """With classifiers: between batches, between members, between epochs of a probe."""
+    configs = [
+        config_of(normal_class=None, knn=3, probe_epochs=4, epochs=1, report_every=1, batch_size=400, seed=s)
+        for s in (0, 1)
+    ]
+    whole = list(train(configs, HERE))
+    for at in (4, 9, 14, 19):
+        _, saved, told = _stopped(at, configs, save_every=1e9)
+        assert told == "checkpoint saved at epoch 0 step 3"
+    assert without_seconds(list(train(configs, HERE, resume=saved))) == without_seconds(whole)
+
+
+def test_who_is_stopped_while_a_judge_ponders_asks_it_again() -> None:
+    asked: list[int] = []
+
+    def judge(report: Report) -> Verdict:
+        asked.append(report.epoch)
+        return Verdict(pruned={0: "late", 3: "late"} if report.epoch == 2 else {})
+
+    def interrupted(report: Report) -> Verdict:
+        if report.epoch == 2:
+            raise Stopped
+        return judge(report)
+
+    whole = list(train(six(), HERE, judge=judge))
+    saved: list[bytes] = []
+    with pytest.raises(Stopped, match=r"^checkpoint saved at epoch 1 step \d+$"):
+        list(train(six(), HERE, judge=interrupted, save=saved.append))
+    assert asked == [1, 2, 3, 1]
+    assert without_seconds(list(train(six(), HERE, judge=judge, resume=saved[-1]))) == without_seconds(whole)
+    assert asked[4:] == [2, 3]
+
+
+def test_without_a_place_for_checkpoints_it_still_stops() -> None:
+    with pytest.raises(Stopped):
+        list(train(three(), HERE, stop=lambda: True))

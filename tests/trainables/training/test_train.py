@@ -1,0 +1,248 @@
+"""The loop: what is reported when, and members that diverge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainables.small import HERE, at_ends, config_of, content_of, metrics_of, three
+from tests.trainables.training.judged import assert_near, without_seconds
+from trainables.config.trial import TrialConfig
+from trainables.contract import Losses
+from trainables.evaluation.evaluate import metric_names
+from trainables.methods.vje import VJE
+from trainables.training.cohort import Cohort
+from trainables.training.train import train
+
+
+@pytest.mark.parametrize(("every", "epochs"), [(1, [1, 2, 3, 4, 5]), (2, [2, 4, 5]), (5, [5]), (9, [5])])
+def test_reports_come_every_so_often_and_at_the_end(every: int, epochs: list[int]) -> None:
+    reports = list(train([config_of(report_every=every)], HERE))
+    assert [report.epoch for report in reports] == epochs
+    assert [report.done for report in reports] == [False] * (len(epochs) - 1) + [True]
+    assert [report.members[0].status for report in reports] == ["running"] * (len(epochs) - 1) + ["finished"]
+    assert [report.members[0].epochs_run for report in reports] == epochs
+    assert [report.seconds for report in reports] == sorted(report.seconds for report in reports)
+
+
+def test_how_often_is_reported_changes_no_metric() -> None:
+    often, seldom = (list(train(three(report_every=every), HERE)) for every in (1, 5))
+    assert [metrics_of(often[-1:], i) for i in range(3)] == [metrics_of(seldom, i) for i in range(3)]
+
+
+@pytest.mark.parametrize("normal_class", [3, None])
+def test_every_metric_is_named_beforehand(normal_class: int | None) -> None:
+    config = config_of(normal_class=normal_class, epochs=1)
+    (report,) = train([config], HERE)
+    assert tuple(report.members[0].metrics) == metric_names(config, 10)
+    assert any("auroc" in name for name in metric_names(config, 10)) == (normal_class is not None)
+    assert all(isinstance(value, float) for value in report.members[0].metrics.values())
+
+
+def _spoil(monkeypatch: pytest.MonkeyPatch, verb: str, spoilt: Callable[[Any, Tensor], Any]) -> None:
+    """Members with beta = 7 get what `spoilt` makes of the result of this verb of VJE; it is given which they are."""
+    real = getattr(VJE, verb)
+
+    def call(self: VJE, *tensors: Tensor, **noise: Tensor) -> Any:
+        return spoilt(real(self, *tensors, **noise), self.beta == 7)
+
+    monkeypatch.setattr(VJE, verb, call)
+
+
+def _nan_loss(losses: Losses, bad: Tensor) -> Losses:
+    return losses._replace(total=torch.where(bad, torch.nan, losses.total))
+
+
+def _infinite_score(scores: dict[str, Tensor], bad: Tensor) -> dict[str, Tensor]:
+    return scores | {"rad": torch.where(bad, torch.inf, scores["rad"])}
+
+
+def _neighbours() -> list[TrialConfig]:
+    return [config_of(beta=0.5), config_of(beta=7.0), config_of(beta=2.0, seed=1)]
+
+
+@pytest.mark.parametrize("width", [None, 1])
+def test_a_loss_that_is_not_finite_diverges_that_member_alone(
+    width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clean = list(train(_neighbours(), HERE, width=width))
+    _spoil(monkeypatch, "losses", _nan_loss)
+    reports = list(train(_neighbours(), HERE, width=width))
+    for member in (0, 2):
+        assert_near(reports, clean, member)
+    assert [report.members[0].status for report in reports] == ["running", "running", "finished"]
+    for report in reports:
+        bad = report.members[1]
+        assert (bad.status, bad.epochs_run, bad.error) == ("diverged", 1, "loss was not finite in epoch 1")
+        assert set(bad.metrics.values()) == {None} and set(bad.metrics) <= set(metric_names(config_of(), 10))
+    assert [report.epoch for report in reports] == [2, 4, 5]
+
+
+def test_diverging_is_noticed_in_the_epoch_between_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Cohort.epoch
+
+    def epoch(self: Cohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
+        losses = real(self, number, *begun)
+        losses["loss"][1] = np.nan if number == 2 else losses["loss"][1]  # the third epoch alone
+        return losses
+
+    monkeypatch.setattr(Cohort, "epoch", epoch)
+    reports = list(train(three(), HERE))
+    assert [report.members[1].status for report in reports] == ["running", "diverged", "diverged"]
+    assert {report.members[1].error for report in reports[1:]} == {"loss was not finite in epoch 3"}
+    assert {report.members[1].epochs_run for report in reports[1:]} == {3}
+
+
+def test_a_diverged_member_stays_diverged_through_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    _spoil(monkeypatch, "losses", _nan_loss)
+    saved: list[bytes] = []
+    reports = list(train(_neighbours(), HERE, save=at_ends(saved), save_every=0.0))
+    monkeypatch.undo()
+    resumed = list(train(_neighbours(), HERE, resume=saved[2]))
+    assert without_seconds(resumed) == without_seconds(reports)
+
+
+def test_a_huge_learning_rate_diverges_and_leaves_its_neighbours_as_they_would_be() -> None:
+    def cohort(lr: float) -> list[TrialConfig]:
+        return [config_of(beta=0.5), config_of(lr=lr), config_of(beta=2.0, lr=0.01)]
+
+    clean, spoilt = list(train(cohort(0.03), HERE)), list(train(cohort(1e30), HERE))
+    assert spoilt[-1].members[1].status == "diverged" and "\n" not in (spoilt[-1].members[1].error or "\n")
+    without = list(train([cohort(0.03)[0], cohort(0.03)[2]], HERE))
+    for member, alone in ((0, 0), (2, 1)):
+        assert_near(spoilt, clean, member)
+        assert_near(spoilt, without, member, alone)
+
+
+def test_a_score_that_is_not_finite_diverges(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean = list(train(_neighbours(), HERE))
+    _spoil(monkeypatch, "score", _infinite_score)
+    reports = list(train(_neighbours(), HERE))
+    bad = reports[-1].members[1]
+    assert (bad.status, bad.epochs_run, bad.error) == ("diverged", 2, "auroc_rad was not finite in epoch 2")
+    assert bad.metrics == dict.fromkeys(metric_names(config_of(), 10))
+    for member in (0, 2):
+        assert metrics_of(reports[:1], member) == metrics_of(clean[:1], member)
+        assert_near(reports, clean, member)
+
+
+@pytest.mark.parametrize(("verb", "spoilt", "epoch"), [("losses", _nan_loss, 1), ("score", _infinite_score, 2)])
+def test_when_all_have_diverged_it_stops(
+    verb: str, spoilt: Callable[[Any, Tensor], Any], epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _spoil(monkeypatch, verb, spoilt)
+    (report,) = train([config_of(beta=7.0), config_of(beta=7.0, seed=1)], HERE)
+    assert report.done and report.epoch == epoch
+    assert [member.status for member in report.members] == ["diverged"] * 2
+
+
+def test_members_that_all_have_diverged_are_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the images of a large set that takes longer than an epoch, and nothing comes of it."""
+    evaluated: list[bool] = []
+    real = Cohort.evaluate
+
+    def evaluate(self: Cohort, last: bool) -> dict[str, np.ndarray]:
+        evaluated.append(last)
+        return real(self, last)
+
+    monkeypatch.setattr(Cohort, "evaluate", evaluate)
+    list(train(_neighbours(), HERE))
+    assert evaluated == [False, False, True]
+    _spoil(monkeypatch, "losses", _nan_loss)
+    (report,) = train([config_of(beta=7.0)], HERE)
+    assert evaluated == [False, False, True] and report.members[0].metrics == {"loss": None}
+
+
+def test_no_epochs_are_one_report_of_the_untrained() -> None:
+    saved: list[bytes] = []
+    (report,) = train(three(epochs=0), HERE, save=at_ends(saved), save_every=0.0)
+    assert (report.epoch, report.done) == (0, True) and report.seconds > 0 and not saved
+    for member in report.members:
+        assert (member.status, member.epochs_run, member.error) == ("finished", 0, None)
+        assert tuple(member.metrics) == tuple(name for name in metric_names(config_of(), 10) if "loss" not in name)
+    alone = [next(train([config], HERE)).members[0].metrics for config in three(epochs=0)]
+    assert [dict(member.metrics) for member in report.members] == [pytest.approx(dict(one)) for one in alone]
+    assert alone[0] != alone[1]
+
+
+def test_the_untrained_diverge_where_a_score_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    _spoil(monkeypatch, "score", _infinite_score)
+    (report,) = train([config_of(beta=0.5, epochs=0), config_of(beta=7.0, epochs=0)], HERE)
+    sound, bad = report.members
+    assert sound.status == "finished" and None not in sound.metrics.values()
+    assert (bad.status, bad.epochs_run, bad.error) == ("diverged", 0, "auroc_rad was not finite in epoch 0")
+    assert set(bad.metrics.values()) == {None} and report.done
+
+
+@pytest.mark.parametrize(("name", "status"), [("var_cv", "finished"), ("var_mean", "diverged"), ("other", "diverged")])
+def test_only_what_may_be_undefined_is_null_in_a_sound_member(
+    name: str, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def evaluate(self: Cohort, last: bool) -> dict[str, np.ndarray]:
+        there = list(self.members)
+        return {"known": np.array([1.0, 2.0])[there], name: np.array([np.nan, 4.0])[there]}
+
+    monkeypatch.setattr(Cohort, "evaluate", evaluate)
+    reports = list(train([config_of(beta=0.5), config_of(beta=1.0)], HERE))
+    first, second = reports[-1].members
+    assert first.status == status and first.metrics[name] is None and second.metrics[name] == 4
+    assert first.metrics["known"] == (1 if status == "finished" else None)
+    assert second.status == "finished" and len(reports) == 3
+
+
+@pytest.mark.parametrize("width", [None, 1])
+def test_bfloat16_is_close_to_float32_and_not_the_same(width: int | None) -> None:
+    full, half = (list(train(three(precision=kind), HERE, width=width)) for kind in ("float32", "bfloat16"))
+    for member in range(3):
+        got, expected = metrics_of(half, member)[-1], metrics_of(full, member)[-1]
+        assert got["loss"] == pytest.approx(expected["loss"], rel=0.02, abs=0.02) and got["loss"] != expected["loss"]
+        assert got["auroc_joint"] == pytest.approx(expected["auroc_joint"], abs=0.03)
+
+
+def test_bfloat16_keeps_weights_in_float32() -> None:
+    saved: list[bytes] = []
+    list(train([config_of(precision="bfloat16")], HERE, save=at_ends(saved), save_every=0.0))
+    state = content_of(saved[0])["state"][0]
+    trained = [state[kind] for kind in ("parameters", "buffers", "velocity")]
+    assert {tensor.dtype for tensors in trained for tensor in tensors.values()} == {torch.float32}
+
+
+def test_channels_last_gives_the_same() -> None:
+    plain, last = (list(train(three(channels_last=flag), HERE)) for flag in (False, True))
+    assert without_seconds(plain) == without_seconds(last)
+
+
+def test_sampled_scores_are_reproducible_alone_or_fused() -> None:
+    configs = three(score_samples=4)
+    fused, again = list(train(configs, HERE)), list(train(configs, HERE))
+    assert without_seconds(fused) == without_seconds(again)
+    for member, config in enumerate(configs):
+        for got, expected in zip(metrics_of(list(train([config], HERE)), 0), metrics_of(fused, member), strict=True):
+            assert got == pytest.approx(expected, rel=1e-3, abs=1e-3)
+    means = metrics_of(list(train(three(), HERE)), 0)[-1]
+    sampled = metrics_of(fused, 0)[-1]
+    assert sampled["auroc_joint"] != means["auroc_joint"] and sampled["auroc_variance"] == means["auroc_variance"]
+
+
+def test_members_with_unequal_steps_are_no_cohort() -> None:
+    with pytest.raises(ValueError, match=r"^the members of a cohort must have equally many steps an epoch, but these"):
+        list(train([config_of(), config_of(normal_class=None)], HERE))
+
+
+def test_learning_rate_falls_to_nearly_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop counts steps, not epochs, and the warm-up's too: 5 epochs of 2 steps, 2 epochs of warm-up."""
+    rates: list[float] = []
+    real = Cohort.step
+
+    def step(self: Cohort, epoch: int, number: int, orders: Any, rate: float) -> dict[str, Tensor]:
+        rates.append(rate)
+        return real(self, epoch, number, orders, rate)
+
+    monkeypatch.setattr(Cohort, "step", step)
+    list(train([config_of(warmup_epochs=2)], HERE))
+    assert rates == pytest.approx([0, 0.25, 0.5, 0.75, 1, 0.933013, 0.75, 0.5, 0.25, 0.066987], abs=1e-6)

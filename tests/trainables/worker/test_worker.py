@@ -1,0 +1,103 @@
+"""A training process that is asked to end, hangs, or needs too much memory: what it leaves, and says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.trainables.small import HERE, content_of, three
+from tests.trainables.training.judged import without_seconds
+from tests.trainables.worker.alone import Folder
+from trainables.training.train import train
+
+GIVEN_UP = 300.0
+"""Seconds after which a process that should have ended is given up. They sleep for 1,000 s where nothing ends them."""
+
+
+def _start(case: str, folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.trainables.worker.alone", case, str(folder)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def _until(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdout
+    while (got := process.stdout.readline().strip()) != line:
+        assert got, "it has ended"
+
+
+def _why(folder: Path) -> str:
+    whose, _, why = (folder / "c.why").read_text().partition(" ")
+    assert whose == Folder.run
+    return why
+
+
+@pytest.mark.parametrize("line", ["step 1 0", "reported"])
+def test_sigterm_leaves_a_checkpoint_and_a_word_and_the_process_within_a_step(tmp_path: Path, line: str) -> None:
+    process = _start("plain", tmp_path)
+    _until(process, line)
+    process.send_signal(signal.SIGTERM)
+    _, asked, afterwards = process.communicate(timeout=GIVEN_UP)[0].partition("asked")
+    assert asked and afterwards.count("step") <= 1 and "over" not in afterwards
+    assert process.returncode == 1
+    standing = content_of((tmp_path / "c").read_bytes())["standing"]
+    assert _why(tmp_path) == f"stopped: SIGTERM; checkpoint saved at epoch {standing['epoch']} step {standing['step']}"
+    resumed = list(train(three(), HERE, width=3, resume=(tmp_path / "c").read_bytes()))
+    assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
+
+
+def test_sigterm_is_heard_while_a_judge_ponders(tmp_path: Path) -> None:
+    """Who is waited for may be gone; patience is not tried by waiting."""
+    process = _start("ponder", tmp_path)
+    _until(process, "judging")
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=GIVEN_UP)[0] == "asked\n" and process.returncode == 1
+    assert _why(tmp_path) == "stopped: SIGTERM; checkpoint saved at epoch 1 step 2"
+
+
+def test_a_judge_who_wants_the_place_has_it_with_a_checkpoint_left(tmp_path: Path) -> None:
+    assert _start("room", tmp_path).wait(timeout=GIVEN_UP) == 1
+    assert _why(tmp_path) == "stopped: it makes room at epoch 2; checkpoint saved at epoch 1 step 2"
+    resumed = list(train(three(), HERE, width=3, resume=(tmp_path / "c").read_bytes()))
+    assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
+
+
+def test_sigterm_ends_at_once_who_trains_nothing(tmp_path: Path) -> None:
+    process = _start("idle", tmp_path)
+    _until(process, "over")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=GIVEN_UP) != 0
+    assert not (tmp_path / "c.why").exists()
+
+
+def test_who_hangs_ends_itself_and_says_where(tmp_path: Path) -> None:
+    process = _start("hang", tmp_path)
+    _until(process, "step 1 0")
+    process.communicate(timeout=GIVEN_UP)
+    assert process.returncode == 1
+    told = _why(tmp_path)
+    assert told.startswith("hung: no step was completed within 1.5 s, at trainables/alone.py:") and "hang" in told
+    assert "\n" not in told
+
+
+def test_who_holds_the_interpreter_is_ended_too(tmp_path: Path) -> None:
+    process = _start("hold", tmp_path)
+    _until(process, "step 1 0")
+    _, errors = process.communicate(timeout=GIVEN_UP)
+    assert process.returncode == 1
+    assert "hold" in errors and not (tmp_path / "c.why").exists()
+
+
+def test_too_much_memory_is_an_exception_and_the_process_trains_on(tmp_path: Path) -> None:
+    process = _start("overrun", tmp_path)
+    out, errors = process.communicate(timeout=GIVEN_UP)
+    assert process.returncode == 0, errors
+    first, *rest = out.splitlines()
+    assert first.startswith("OutOfMemory: a cohort of 16 in stacks of 16 may use 80 MiB, but needed more; the process ")
+    assert rest == ["reported", "caught", "caught"]

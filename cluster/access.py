@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sweeper.execution.connection import ClusterError
+from sweeper.errors import ClusterError
 
 HERE = "http://127.0.0.1:8265"
 """Where Ray's dashboard takes jobs: on the head itself, or with its port forwarded to this machine."""

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeper.cli.arguments import Request
+from sweeper.errors import StoreError
 from sweeper.spec.sweep import SpecError
-from sweeper.storage.io.files import StoreError
 from sweeper.storage.store import Store
 
 NOWHERE = f"{os.devnull}/absent"

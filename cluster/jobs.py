@@ -14,7 +14,8 @@ from typing import Any
 
 from cluster.access import MODE
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from sweeper.execution.connection import ClusterError, first_line
+from sweeper.errors import ClusterError, JobLost
+from sweeper.execution.connection import first_line
 
 STOP_SECONDS = 60
 """What a driver has to write what it has before it is killed; Ray's own default is 3."""
@@ -23,10 +24,6 @@ PATIENCE = 60.0
 PAUSE = 1.0
 """Seconds between two questions."""
 SILENT = "it does not say why"
-
-
-class Lost(ClusterError):
-    """The cluster does not answer: what becomes of its jobs is not known."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +91,9 @@ class Jobs:
         while True:
             try:
                 return self.end(job)
-            except Lost as error:
+            except JobLost as error:
                 if time.monotonic() > deadline:
-                    raise Lost(f"{error}; job {job} may go on, and --logs {job} follows it") from error
+                    raise JobLost(f"{error}; job {job} may go on, and --logs {job} follows it") from error
                 time.sleep(PAUSE)
 
     async def _print(self, job: str) -> None:
@@ -127,7 +124,7 @@ def connect(address: str) -> Jobs:
     try:
         with _said_plainly(address):
             return Jobs(address, JobSubmissionClient(address))
-    except Lost as error:
+    except JobLost as error:
         raise ClusterError(
             f"{error}; start it, or forward its dashboard's port to this machine (`ray dashboard FILE`, `kubectl "
             "port-forward`)"
@@ -140,7 +137,7 @@ def _said_plainly(address: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Lost(f"no Ray cluster answers at {address}") from error
+        raise JobLost(f"no Ray cluster answers at {address}") from error
     except (RuntimeError, ValueError) as error:
         if "ray[default]" in str(error):
             raise ClusterError(

@@ -15,13 +15,13 @@ from cluster import access, package
 from cluster.checks import check
 from cluster.command import Asked, parse
 from cluster.entrypoint import entrypoint
-from cluster.jobs import STOP_SECONDS, End, Jobs, Lost, connect
+from cluster.jobs import STOP_SECONDS, End, Jobs, connect
 from sweeper.cli import arguments as command
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request
-from sweeper.execution.connection import ClusterError
+from sweeper.errors import ClusterError, JobLost, StoreError
 from sweeper.execution.stop_signal import Stopping
 from sweeper.spec.sweep import SpecError
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 
 SECOND_THOUGHTS = 5
 """Seconds after Ctrl-C in which another one stops the job."""
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _submit(asked, address)
     except (SpecError, ClusterError, StoreError) as error:
         _say(f"error: {error}")
-        return EXIT_FAILED if isinstance(error, Lost) else EXIT_WRONG
+        return EXIT_FAILED if isinstance(error, JobLost) else EXIT_WRONG
     except KeyboardInterrupt:
         _say("interrupted")
         return EXIT_INTERRUPTED

@@ -17,17 +17,16 @@ from sweeper.cli.fresh import Checkpoint, restore, set_aside, survey
 from sweeper.cli.option_values import LARGEST_AMOUNT
 from sweeper.cli.progress import Progress
 from sweeper.cli.recorder import Collector
-from sweeper.execution.connection import ClusterError, check_address, connected
+from sweeper.errors import DAMAGED, ClusterError, NodeLost, StoreError
+from sweeper.execution.connection import check_address, connected
 from sweeper.execution.node_health import NodeHealth
-from sweeper.execution.node_watchdog import Lifeline, NodeLost
+from sweeper.execution.node_watchdog import Lifeline
 from sweeper.execution.stop_signal import Stopping, ignore_signals
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.report import publish as findings
 from sweeper.spec import sweep as spec
 from sweeper.spec.sweep import SpecError
-from sweeper.storage.io.files import StoreError
 from sweeper.storage.io.retry import BRIEF, LONG, ONCE, Patience
-from sweeper.storage.parquet_folder import DAMAGED
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store, checkpoint_path
 from sweeper.version import code_version

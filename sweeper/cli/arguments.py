@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Never
 
 from sweeper.cli.option_values import amount, auto, fraction, whole, whole_or_none
-from sweeper.spec.grid import SpecError, unknown
+from sweeper.errors import SpecError
+from sweeper.spec.grid import unknown
 from sweeper.spec.search import SAMPLERS
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130

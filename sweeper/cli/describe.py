@@ -7,7 +7,8 @@ import sys
 import textwrap
 from collections.abc import Mapping
 
-from sweeper.spec.grid import SpecError, Value
+from sweeper.errors import SpecError
+from sweeper.spec.grid import Value
 from trainables.catalog import METHODS
 from trainables.config.described import Key, keys_of
 from trainables.data.datasets import DATASETS

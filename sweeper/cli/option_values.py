@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeper.spec.grid import SpecError
+from sweeper.errors import SpecError
 
 LARGEST_INTEGER = 2**63 - 1
 """Of an option: the store's columns hold 64 bits."""

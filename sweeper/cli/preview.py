@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeper.cli.arguments import Request
-from sweeper.execution.connection import ClusterError, check_address, connected
+from sweeper.errors import ClusterError
+from sweeper.execution.connection import check_address, connected
 from sweeper.execution.stop_signal import Stopping
 from sweeper.packing.allocate import Arrangement, arrange, settled_cuts, widths
 from sweeper.packing.measurements import read_seen, write_seen

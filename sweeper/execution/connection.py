@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeper.errors import ClusterError
 from sweeper.execution.scratch import ScratchError, scratch_folder
 
 ANSWER_SECONDS = 5.0
@@ -42,10 +43,6 @@ LOOPBACK = {
 }
 """Environment in which a local cluster listens on the loopback alone, as Ray does elsewhere than on Linux, and has no
 metrics, whose ports ask for no token."""
-
-
-class ClusterError(Exception):
-    """There is no cluster to run on: one line that says why."""
 
 
 def check_address(address: str | None) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from ray import tune
 
+from sweeper.errors import StoreError
 from sweeper.execution.placement_groups import kept
 from sweeper.execution.retries import Attempts, Cause
 from sweeper.execution.stop_signal import Stopping
@@ -23,7 +24,7 @@ from sweeper.execution.tune_adapter import MEMORY, Feeding, Watcher, of_cohort
 from sweeper.packing.slots import Seating, Slots
 from sweeper.plan.cohort_source import Feed
 from sweeper.plan.cohorts import Cohort
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 from trainables.contract import HUNG, STOPPED, WHY, CheckpointError
 from trainables.worker.ray_train import Judges, Place, run_cohort
 

@@ -9,16 +9,12 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from sweeper.execution.connection import ClusterError
+from sweeper.errors import NodeLost
 
 EVERY = 1.0
 """Seconds between two looks."""
 GRACE = 20.0
 """Seconds in which a driver that has lost its node must have ended."""
-
-
-class NodeLost(ClusterError):
-    """A Ray process that this driver depends on has died."""
 
 
 class Lifeline:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sweeper.execution.connection import ClusterError
+from sweeper.errors import ClusterError
 from sweeper.packing.devices import MEMORY_MARGIN
 from sweeper.packing.measurements import Asked, Known, Measure, Probes, Seen, Site, Stack, sample, shape
 from sweeper.packing.workloads import Load

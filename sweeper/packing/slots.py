@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from sweeper.execution.connection import ClusterError
+from sweeper.errors import ClusterError
 from sweeper.execution.retries import Attempts, Given
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from sweeper.cli.arguments import Request
 from sweeper.cli.prepare import prospects_of
+from sweeper.errors import SpecError
 from sweeper.plan import changes
 from sweeper.plan.cohort_source import Record
 from sweeper.plan.plan import SearchPlan
@@ -17,7 +18,7 @@ from sweeper.search.study_run import Course, Recorded, result
 from sweeper.search.validate import check, corners
 from sweeper.search.warm_start import Warm, kept, warm_from
 from sweeper.search.waves import Waves
-from sweeper.spec.grid import SpecError, Value
+from sweeper.spec.grid import Value
 from sweeper.spec.search import Search, Searches, Study, bounds
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.io.files import Files

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sweeper.spec.grid import SpecError, Value
+from sweeper.errors import SpecError
+from sweeper.spec.grid import Value
 from sweeper.spec.schedulers import Population
 from sweeper.spec.search import SECONDS, Search, Study, bounds
 from trainables.config import trial as config

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sweeper.spec.grid import SpecError, Value
+from sweeper.errors import SpecError
+from sweeper.spec.grid import Value
 from sweeper.spec.search import Study, within
 from sweeper.storage.io.files import Files
 from sweeper.storage.json_records import read_record, text

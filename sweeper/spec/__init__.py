@@ -1,6 +1,7 @@
 """What a file in `search_spaces/` may say: `SWEEP`, one `Sweep` of grids or searches, and how to show its rows."""
 
-from sweeper.spec.grid import Grid, Grids, SpecError, Value
+from sweeper.errors import SpecError
+from sweeper.spec.grid import Grid, Grids, Value
 from sweeper.spec.metric import Direction, Metric
 from sweeper.spec.schedulers import Halving, Population
 from sweeper.spec.search import Search, Searches

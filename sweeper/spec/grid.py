@@ -10,11 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
+from sweeper.errors import SpecError
+
 Value = bool | int | float | str | None
-
-
-class SpecError(Exception):
-    """A request that no sweep can serve: one line that states the law, the offender and the choices."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from sweeper.spec.grid import SpecError
+from sweeper.errors import SpecError
 from trainables.evaluation.metrics import family_of
 
 Direction = Literal["maximize", "minimize"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from sweeper.spec.grid import SpecError
+from sweeper.errors import SpecError
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweeper.spec.grid import Grid, SpecError, Value, change_each, unknown
+from sweeper.errors import SpecError
+from sweeper.spec.grid import Grid, Value, change_each, unknown
 from sweeper.spec.metric import Metric
 from sweeper.spec.schedulers import Halving, Population
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sweeper.spec.grid import Grid, Grids, SpecError, Value, unknown
+from sweeper.errors import SpecError
+from sweeper.spec.grid import Grid, Grids, Value, unknown
 from sweeper.spec.metric import Direction, Metric
 from sweeper.spec.schedulers import Halving, Population
 from sweeper.spec.search import Search, Searches

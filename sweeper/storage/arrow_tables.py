@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sweeper.storage.digest import DamagedError, add_digest, has_digest
+from sweeper.errors import DamagedError
+from sweeper.storage.digest import add_digest, has_digest
 from sweeper.storage.schema import HISTORY, STATUSES, Columns, columns_of
 
 Records = Mapping[str, Iterable[object]] | Iterable[Sequence[object]]

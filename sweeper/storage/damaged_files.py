@@ -14,10 +14,10 @@ from pathlib import PurePosixPath
 
 import pyarrow.compute as pc
 
-from sweeper.storage.digest import DamagedError
+from sweeper.errors import DAMAGED, DamagedError, DamagedFiles
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import ONCE, Result
-from sweeper.storage.parquet_folder import DAMAGED, DamagedFiles, Tables, at_once, names_in, parse_file
+from sweeper.storage.parquet_folder import Tables, at_once, names_in, parse_file
 from sweeper.storage.schema import columns_of
 
 _ATTEMPTS = 20

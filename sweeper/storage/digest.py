@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import hashlib
 
-from sweeper.storage.io.files import StoreError
+from sweeper.errors import DamagedError
 
 MARK = bytes.fromhex("d17e8ce55c0ffee5") + b"sha256\r\n"
 """16 bytes that stand before the digest."""
 _SIZE = len(MARK) + 32
 _TAIL = 8
 """Bytes behind the footer: its length and `PAR1`."""
-
-
-class DamagedError(StoreError):
-    """Bytes that are not what was written; the message says how that shows, and not in which file."""
 
 
 def add_digest(data: bytes) -> bytes:

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
+from sweeper.errors import DamagedError, DamagedFiles, StoreError
 from sweeper.storage.arrow_tables import from_bytes, to_bytes
-from sweeper.storage.digest import DamagedError
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import ONCE, Result
 from sweeper.storage.schema import HISTORY
 
@@ -19,24 +19,8 @@ READERS = 8
 FOLDED = ("segment-", "compact-")
 """How the names of files begin that hold what others held before."""
 _ATTEMPTS = 20
-DAMAGED = "_damaged"
-"""The folder of the store where a run moves files that are damaged. Readers of Parquet ignore it."""
 Tables = dict[str, tuple[pa.Schema, pa.Table]]
 """By a file's name its schema and its rows."""
-
-
-class DamagedFiles(StoreError):
-    """Files that cannot be read. The message names the first of them, the reason, and the way out."""
-
-    def __init__(self, shown: str, reasons: Mapping[str, str]) -> None:
-        """`shown` is the store; `reasons`: by each file's path in it why it cannot be read, of at least one file."""
-        path, reason = next(iter(reasons.items()))
-        others = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-        super().__init__(
-            f"store {shown}: '{path}' is damaged: {reason}{others}; run the sweep again, which moves damaged files to "
-            f"'{DAMAGED}' and trains their trials again"
-        )
-        self.reasons = dict(reasons)
 
 
 def read_tables(files: Files, folder: str, columns: list[str] | None = None) -> Tables:

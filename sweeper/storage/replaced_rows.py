@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sweeper.errors import DamagedError, SchemaError, StoreError
 from sweeper.storage.arrow_tables import from_bytes, only, to_bytes, without
-from sweeper.storage.digest import DamagedError
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 from sweeper.storage.parquet_folder import SUFFIX, contents_of, replace
-from sweeper.storage.schema import Columns, SchemaError, columns_of
+from sweeper.storage.schema import Columns, columns_of
 from sweeper.storage.store import OWNED, checkpoint_path
 
 FOLDER = "_replaced"

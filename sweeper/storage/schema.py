@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
-from sweeper.storage.io.files import StoreError
+from sweeper.errors import SchemaError
 
 FORMAT = "1"
 """Written into every file; a store of another format is refused, never guessed at."""
@@ -38,10 +38,6 @@ HISTORY = pa.schema(
     {"trial_id": pa.string(), "epoch": pa.int64(), "metric": pa.string(), "value": pa.float64()},
     metadata={"sweeper.format": FORMAT},
 )
-
-
-class SchemaError(StoreError):
-    """Two sets of columns that cannot live in one sweep; the message names the first column that differs."""
 
 
 @dataclass(frozen=True)

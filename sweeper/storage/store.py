@@ -12,6 +12,7 @@ from functools import reduce
 import pandas as pd
 import pyarrow as pa
 
+from sweeper.errors import SchemaError, StoreError
 from sweeper.storage.arrow_tables import (
     Records,
     conform,
@@ -27,9 +28,9 @@ from sweeper.storage.arrow_tables import (
 )
 from sweeper.storage.compaction import Folding, Merge
 from sweeper.storage.damaged_files import healing, set_aside
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 from sweeper.storage.parquet_folder import SUFFIX, Tables, contents_of, parse, read_all, read_tables, replace
-from sweeper.storage.schema import Columns, SchemaError
+from sweeper.storage.schema import Columns
 from sweeper.storage.store_reader import StoreReader, checked, history_folder, trials_folder
 
 OWNED = (

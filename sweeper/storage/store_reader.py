@@ -12,11 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from sweeper.errors import DAMAGED, SchemaError, StoreError
 from sweeper.storage.arrow_tables import merged_rows, one_per_record
 from sweeper.storage.damaged_files import damaged_in, without_history
-from sweeper.storage.io.files import Files, StoreError
-from sweeper.storage.parquet_folder import DAMAGED, Tables, contents_of, parse_intact, read_tables
-from sweeper.storage.schema import HISTORY, Columns, SchemaError, columns_of
+from sweeper.storage.io.files import Files
+from sweeper.storage.parquet_folder import Tables, contents_of, parse_intact, read_tables
+from sweeper.storage.schema import HISTORY, Columns, columns_of
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cluster.access import address, check_token, in_clear
-from sweeper.execution.connection import ClusterError
+from sweeper.errors import ClusterError
 
 
 @pytest.mark.parametrize(

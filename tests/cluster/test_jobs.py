@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from cluster import jobs, package
-from cluster.jobs import End, Jobs, Lost
-from sweeper.execution.connection import ClusterError
+from cluster.jobs import End, Jobs
+from sweeper.errors import ClusterError, JobLost
 from tests.cluster.fake_client import FakeClient, details
 
 AT = "http://127.0.0.1:8265"
@@ -64,7 +64,7 @@ def test_a_cluster_that_answers_again_in_time_is_not_lost() -> None:
 def test_a_cluster_that_answers_no_more_is_given_up_and_the_job_named() -> None:
     for wait in ("follow", "wait"):
         client = FakeClient(details("RUNNING"), ConnectionError("Failed\nto connect"))
-        with pytest.raises(Lost) as lost:
+        with pytest.raises(JobLost) as lost:
             getattr(Jobs(AT, client), wait)("j-1")
         expected = f"no Ray cluster answers at {AT}; job j-1 may go on, and --logs j-1 follows it"
         assert str(lost.value) == expected
@@ -77,7 +77,7 @@ def test_what_the_cluster_refuses_is_said_in_one_line() -> None:
     assert str(refused.value) == (
         f"the Ray cluster at {AT} refuses: Request failed with status code 404: Job j does not exist."
     )
-    assert not isinstance(refused.value, Lost)
+    assert not isinstance(refused.value, JobLost)
 
 
 def test_a_job_that_goes_on_is_found_by_what_it_does() -> None:

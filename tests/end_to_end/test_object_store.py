@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.errors import StoreError
 from sweeper.run import main
 from sweeper.storage import store
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 from tests.cluster.ports import listening, tells_metrics
 from tests.end_to_end.sweeps import Sweeps, sweeps
 

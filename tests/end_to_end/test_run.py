@@ -14,11 +14,12 @@ from sweeper import run
 from sweeper.cli import preview
 from sweeper.cli.arguments import EXIT_FAILED, parse
 from sweeper.cli.prepare import prepare
+from sweeper.errors import StoreError
 from sweeper.execution.stop_signal import Stopping
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Cut
 from sweeper.plan.plan import GridPlan
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 from sweeper.storage.store import Store, checkpoint_path, load, load_history
 from tests.end_to_end.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors, sweeps
 

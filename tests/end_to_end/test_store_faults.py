@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 from pyarrow import fs
 
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.errors import StoreError
+from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import LONG, Patience
 from sweeper.storage.replaced_rows import Chosen, restore, set_aside
 from sweeper.storage.store import Store, load

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from pyarrow import ArrowException, fs
 
+from sweeper.errors import StoreError
 from sweeper.storage.io import local_disk as disk
 from sweeper.storage.io.address import AddressError, join_address, parse_address, show_address
 from sweeper.storage.io.filesystem import move, open_filesystem
@@ -22,10 +23,6 @@ from sweeper.storage.io.store_identity import StoreIdentity
 
 HIDDEN = (".", "_")
 """Names that begin so are ignored by every Parquet reader, and by `Files.list`."""
-
-
-class StoreError(Exception):
-    """The store cannot do what was asked; the message is one line for the person at the terminal."""
 
 
 class Files:

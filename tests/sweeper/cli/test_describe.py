@@ -9,7 +9,7 @@ from torchvision.datasets import CIFAR10, CIFAR100, STL10, SVHN
 
 from sweeper import run
 from sweeper.cli.describe import FILES, describe
-from sweeper.spec.grid import SpecError
+from sweeper.errors import SpecError
 from trainables.catalog import METHODS
 from trainables.config.described import keys_of
 from trainables.data.datasets import DATASETS

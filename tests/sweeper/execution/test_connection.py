@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.errors import ClusterError
 from sweeper.execution import connection as cluster
-from sweeper.execution.connection import ClusterError, check_address, make_token
+from sweeper.execution.connection import check_address, make_token
 from sweeper.execution.stop_signal import Stopping
 
 

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from sweeper.execution.node_watchdog import Lifeline, NodeLost
+from sweeper.errors import NodeLost
+from sweeper.execution.node_watchdog import Lifeline
 from sweeper.execution.stop_signal import Stopping
 
 

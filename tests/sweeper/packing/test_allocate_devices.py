@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.cli.arguments import parse
 from sweeper.cli.preview import expectation
-from sweeper.execution.connection import ClusterError
+from sweeper.errors import ClusterError
 from sweeper.packing.allocate import Arrangement, grid_arrangement
 from sweeper.packing.device_kinds import Kind
 from sweeper.packing.profiler import look

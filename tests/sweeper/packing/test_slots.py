@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.execution.connection import ClusterError
+from sweeper.errors import ClusterError
 from sweeper.execution.retries import Attempts
 from sweeper.packing.slots import Seating, Share, Slots
 from sweeper.plan.cohort_source import Queue

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from sweeper.spec.grid import Grid, Grids, SpecError, Value
+from sweeper.errors import SpecError
+from sweeper.spec.grid import Grid, Grids, Value
 
 GRID = Grid(fixed={"method": "vje", "epochs": 5}, axes={"beta": (0.0, 1.0), "nu": (0.5, 3.0, math.inf)})
 

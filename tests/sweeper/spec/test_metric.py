@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.spec.grid import SpecError
+from sweeper.errors import SpecError
 from sweeper.spec.metric import Metric
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import search_spaces
 from sweeper import run
+from sweeper.errors import SpecError
 from sweeper.spec import sweep as spec
-from sweeper.spec.grid import SpecError
 from sweeper.spec.sweep import Grid, Grids, Heatmap, Metric, Sweep, Table, Trajectory
 
 GRID = Grid(fixed={"method": "vje"}, axes={"beta": (0.0, 1.0)})

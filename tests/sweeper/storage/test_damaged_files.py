@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from sweeper import run
+from sweeper.errors import DamagedFiles, StoreError
 from sweeper.plan.plan import Plan
 from sweeper.search.warm_start import warm_from
 from sweeper.spec.grid import Value
 from sweeper.storage import compaction as folding
 from sweeper.storage.arrow_tables import table_of, to_bytes
 from sweeper.storage.damaged_files import healing, set_aside
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import ONCE
-from sweeper.storage.parquet_folder import DamagedFiles
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store, load, load_history
 from tests.sweeper.storage.test_store import COLUMNS, row

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sweeper.errors import DamagedError
 from sweeper.storage.arrow_tables import from_bytes, history_of, table_of, to_bytes
-from sweeper.storage.digest import MARK, DamagedError, has_digest
+from sweeper.storage.digest import MARK, has_digest
 from sweeper.storage.schema import Columns
 
 FLIPS = 300

@@ -8,8 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from sweeper.errors import StoreError
 from sweeper.storage import replaced_rows as replaced
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 from sweeper.storage.replaced_rows import Chosen, fresh_checkpoints, restore, set_aside, survey
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store, checkpoint_path, load, load_history

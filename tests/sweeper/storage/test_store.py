@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sweeper.errors import StoreError
 from sweeper.storage.arrow_tables import conform, table_of, to_bytes
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store, load, load_history
 

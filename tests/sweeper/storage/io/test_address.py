@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.errors import StoreError
 from sweeper.storage.io.address import AddressError, join_address, parse_address, show_address
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.errors import StoreError
 from sweeper.storage.io import local_disk as disk
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.storage.io.files import Files
 from sweeper.storage.io.local_disk import STALE_SECONDS
 from sweeper.storage.io.retry import Patience
 from sweeper.storage.parquet_folder import contents_of

@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from sweeper.storage.io.files import StoreError
+from sweeper.errors import StoreError
 from sweeper.storage.io.retry import LONG, ONCE, Patience, insist, may_pass
 
 UNREACHABLE = (

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.storage.io.files import Files, StoreError
+from sweeper.errors import StoreError
+from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import Patience
 from sweeper.storage.io.store_identity import MARKER, StoreIdentity
 from sweeper.storage.store import Store

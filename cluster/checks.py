@@ -11,8 +11,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from sweeper.cli.arguments import Request
 from sweeper.errors import StoreError
+from sweeper.spec.request import Request
 from sweeper.spec.sweep import SpecError
 from sweeper.storage.store import Store
 

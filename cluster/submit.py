@@ -17,9 +17,10 @@ from cluster.command import Asked, parse
 from cluster.entrypoint import entrypoint
 from cluster.jobs import STOP_SECONDS, End, Jobs, connect
 from sweeper.cli import arguments as command
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
 from sweeper.errors import ClusterError, JobLost, StoreError
 from sweeper.execution.stop_signal import Stopping
+from sweeper.spec.request import Request
 from sweeper.spec.sweep import SpecError
 from sweeper.storage.io.files import Files
 

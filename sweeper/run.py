@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Request, error_line, parse
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, error_line, parse
 from sweeper.cli.conclusion import finish
 from sweeper.cli.fresh import Checkpoint, restore, set_aside, survey
 from sweeper.cli.option_values import LARGEST_AMOUNT
@@ -25,6 +25,7 @@ from sweeper.execution.stop_signal import Stopping, ignore_signals
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.report import publish as findings
 from sweeper.spec import sweep as spec
+from sweeper.spec.request import Request
 from sweeper.spec.sweep import SpecError
 from sweeper.storage.io.retry import BRIEF, LONG, ONCE, Patience
 from sweeper.storage.schema import Columns

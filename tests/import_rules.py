@@ -37,7 +37,7 @@ PLAN = ("sweeper.spec.sweep", "sweeper.plan.trials", "sweeper.plan.cohorts", "sw
 METHOD = ("trainables.methods", "trainables.losses", "trainables.networks")
 LOOP = (
     "torch", "numpy", "psutil", "trainables.contract", "trainables.validation", "trainables.config.trial", "trainables.learners.streams",
-    "trainables.config.sections", "trainables.learners.data_parallel", "trainables.evaluation.evaluate",
+    "trainables.config.sections", "trainables.learners.data_parallel", "trainables.training.evaluators",
     "trainables.learners.optimisers", "trainables.learners.stack", "trainables.profiling.throughput", "trainables.data", "trainables.evaluation",
     "trainables.training.cohort", "trainables.training.checkpoint", "trainables.training.standing", "trainables.learners.lr_schedule", "trainables.training.population",
     "trainables.catalog", "trainables.networks", "trainables.training.checkpointing", "trainables.worker.memory_limit", "trainables.worker.step_watchdog",

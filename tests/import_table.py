@@ -362,7 +362,7 @@ TABLE: Mapping[str, Rule] = {
         may=("torch", "trainables.contract", "trainables.learners.optimisers", "trainables.learners.data_parallel"),
         never=(*LAUNCHERS, *METHOD),
     ),
-    "trainables.evaluation.evaluate": Rule(
+    "trainables.training.evaluators": Rule(
         may=LOOP, never=(*LAUNCHERS, "trainables.methods", "trainables.training.train")
     ),
     "trainables.training.population": Rule(

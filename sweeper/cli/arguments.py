@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Never
 
 from sweeper.cli.option_values import amount, auto, fraction, whole, whole_or_none
 from sweeper.errors import SpecError
 from sweeper.spec.grid import unknown
+from sweeper.spec.request import Request, SearchWords
 from sweeper.spec.search import SAMPLERS
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -23,54 +23,6 @@ EXITS = (
     "Exit status: 0 every trial has a result; 1 some failed, or all of a search diverged; 2 the request was wrong; 130 "
     "interrupted."
 )
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the user asked for, not yet checked against any sweep."""
-
-    name: str | None
-    preset: str | None
-    store: str
-    data: str
-    fixed: Mapping[str, str]
-    """Key -> value as typed."""
-    axes: Mapping[str, tuple[str, ...]]
-    """Key -> values as typed."""
-    cohort: int | None
-    """Members of a cohort; None chooses by measurement."""
-    stack: int | None
-    """Members stepped as one; None stacks the whole cohort, or chooses with it."""
-    fraction: float | None
-    """Share of a GPU, or of a CPU core, that a cohort takes; None is a whole one."""
-    address: str | None
-    retries: int
-    save_every: float
-    patience: float
-    list: bool
-    describe: str | None
-    """A method, data set or metric that is to be explained, and nothing run."""
-    plan: bool
-    probe: bool
-    node_price: float | None
-    json: bool
-    fresh: bool
-    restore: str | None
-    """Which of the folders below `_replaced/` is brought back; nothing is run."""
-    search: SearchWords
-    warm_start: str | None
-    """A sweep whose rows in the store a search begins with."""
-
-
-@dataclass(frozen=True)
-class SearchWords:
-    """What is to be other than the preset's search says; None leaves it."""
-
-    trials: int | None = None
-    wave: int | None = None
-    sampler: str | None = None
-    pruner: str | None = None
-    seed: int | None = None
 
 
 PRUNERS = ("none", "halving", "hyperband")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
-from sweeper.cli.arguments import EXIT_OK, Request
+from sweeper.cli.arguments import EXIT_OK
 from sweeper.plan.plan import GridPlan, Plan, SearchPlan, records_of
 from sweeper.spec import sweep as spec
+from sweeper.spec.request import Request
 from sweeper.storage import replaced_rows as replaced
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from sweeper.cli.arguments import Request, SearchWords
 from sweeper.cli.preset_keys import explained
 from sweeper.plan import changes, cohorts
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.trials import Trial, enumerate_trials
 from sweeper.spec import sweep as spec
+from sweeper.spec.request import Request, SearchWords
 from sweeper.spec.schedulers import Halving
 from sweeper.spec.search import bounds
 from sweeper.spec.sweep import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value
@@ -23,7 +22,6 @@ from trainables.config.trial import TrialConfig
 from trainables.data.datasets import DataError
 from trainables.learners.streams import stream_key
 from trainables.training import preflight
-from trainables.training.preflight import Prospect
 from trainables.training.reported import reported_by
 from trainables.validation import nearest
 
@@ -70,7 +68,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, own: Sp
     types = {key: kind for method in methods for key, kind in config.keys(method).items()}
     free = {method: config.fusible(method) for method in methods}
     try:
-        prospects = dict(zip(configs, prospects_of(request, list(configs.values())), strict=True))
+        prospects = dict(zip(configs, preflight.prospects(list(configs.values()), request.data_read), strict=True))
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     metrics = tuple(dict.fromkeys(metric for one in prospects.values() for metric in one.metrics))
@@ -95,13 +93,6 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, own: Sp
         changes=changes.changes_of(request, preset, own, space, config.defaults),
     )
     return plan, Columns(types, metrics)
-
-
-def prospects_of(request: Request, configs: Sequence[TrialConfig]) -> list[Prospect]:
-    """Of each trial; a plan that measures nothing needs no data. DataError or ValueError where a trial cannot run."""
-    if request.plan and not request.probe:
-        return preflight.declared_prospects(configs)
-    return preflight.prospects(configs, Path(request.data))
 
 
 def _changed(space: Space, request: Request) -> Space:

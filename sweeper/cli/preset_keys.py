@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sweeper.cli.arguments import Request
+from sweeper.spec.request import Request
 from sweeper.spec.sweep import Grids, Search, Searches, Space
 
 

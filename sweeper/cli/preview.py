@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from sweeper.cli.arguments import Request
 from sweeper.errors import ClusterError
 from sweeper.execution.connection import check_address, connected
 from sweeper.execution.stop_signal import Stopping
@@ -17,6 +16,7 @@ from sweeper.packing.profiler import look
 from sweeper.plan import cohorts
 from sweeper.plan.outline import describe, text
 from sweeper.plan.plan import GridPlan, Plan
+from sweeper.spec.request import Request
 from sweeper.spec.sweep import SpecError
 from sweeper.storage.replaced_rows import SetAside
 from sweeper.storage.store import Store

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sweeper.cli.arguments import Request
 from sweeper.packing.allocate import grid_arrangement, wave_cut, widths
 from sweeper.packing.measurements import Seen, Site, write_seen
 from sweeper.packing.placement import whole
@@ -19,6 +18,7 @@ from sweeper.pruning.rung_client import Referee
 from sweeper.pruning.rung_server import Rule
 from sweeper.search import prepare as studies
 from sweeper.search.study_run import Course
+from sweeper.spec.request import Request
 from sweeper.storage.store import Store
 from trainables.config.trial import resolve
 from trainables.worker.ray_train import Judges

@@ -19,9 +19,10 @@ from ray import tune
 from sweeper.errors import StoreError
 from sweeper.execution.placement_groups import kept
 from sweeper.execution.retries import Attempts, Cause
+from sweeper.execution.slot_assignment import Seating
 from sweeper.execution.stop_signal import Stopping
 from sweeper.execution.tune_adapter import MEMORY, Feeding, Watcher, of_cohort
-from sweeper.packing.slots import Seating, Slots
+from sweeper.packing.slots import Slots
 from sweeper.plan.cohort_source import Feed
 from sweeper.plan.cohorts import Cohort
 from sweeper.storage.io.files import Files

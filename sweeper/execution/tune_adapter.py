@@ -11,8 +11,8 @@ from ray import tune
 from ray.tune.search import Searcher
 
 from sweeper.execution.retries import Attempts, Given
+from sweeper.execution.slot_assignment import Seating
 from sweeper.execution.stop_signal import Stopping
-from sweeper.packing.slots import Seating
 from sweeper.plan.cohorts import Cohort
 
 MEMORY = "OutOfMemory"

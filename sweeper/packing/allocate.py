@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from sweeper.cli.arguments import Request
 from sweeper.packing import placement as placing
 from sweeper.packing.devices import Devices
 from sweeper.packing.measurements import Measure, Probes, Seen, Site, Stack
@@ -19,6 +18,7 @@ from sweeper.packing.workloads import Load
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group
 from sweeper.plan.plan import GridPlan, record_cut, recorded_cut, recorded_threads
+from sweeper.spec.request import Request
 from sweeper.storage.store import Store
 from sweeper.version import code_version
 from trainables.config.trial import fusible

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeper.cli.arguments import Request
+from sweeper.spec.request import Request
 from sweeper.spec.search import Study
 from sweeper.spec.sweep import Grid, Grids, Search, Searches, Space, Value
 

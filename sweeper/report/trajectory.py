@@ -7,7 +7,7 @@ import pandas as pd
 from sweeper.report.curves import draw
 from sweeper.report.heatmap import NOTHING
 from sweeper.report.paper_table import labels
-from sweeper.spec.sweep import Trajectory
+from sweeper.spec.views import Trajectory
 from sweeper.storage.io.files import Files
 
 

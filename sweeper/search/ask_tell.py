@@ -20,10 +20,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeper.search.samplers import KEEPS_COUNT, LEARNS_FROM_VALUES_ALONE, NumberedSampler
 from sweeper.spec.grid import Value
-from sweeper.spec.search import Study
-
-WARM = "warm"
-"""Attribute of a trial that a study began with."""
+from sweeper.spec.search import WARM, Study
 
 
 class Asked(NamedTuple):

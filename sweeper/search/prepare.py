@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from sweeper.cli.arguments import Request
-from sweeper.cli.prepare import prospects_of
 from sweeper.errors import SpecError
 from sweeper.plan import changes
 from sweeper.plan.cohort_source import Record
@@ -19,6 +17,7 @@ from sweeper.search.validate import check, corners
 from sweeper.search.warm_start import Warm, kept, warm_from
 from sweeper.search.waves import Waves
 from sweeper.spec.grid import Value
+from sweeper.spec.request import Request
 from sweeper.spec.search import Search, Searches, Study, bounds
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.io.files import Files
@@ -28,6 +27,7 @@ from trainables.config import trial as config
 from trainables.config.trial import TrialConfig
 from trainables.data.datasets import DataError
 from trainables.learners.streams import stream_key
+from trainables.training import preflight
 
 JOURNAL = "studies/{}/journal.log"
 """Where the studies of a sweep's preset, or of a request that changes it, are for optuna-dashboard."""
@@ -50,7 +50,7 @@ def prepare(
     ends = {study.name: corners(study) for study in studies}
     every = [one for found in ends.values() for one in found]
     try:
-        prospects = dict(zip(map(id, every), prospects_of(request, every), strict=True))
+        prospects = dict(zip(map(id, every), preflight.prospects(every, request.data_read), strict=True))
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     for study in studies:

@@ -5,7 +5,8 @@ from sweeper.spec.grid import Grid, Grids, Value
 from sweeper.spec.metric import Direction, Metric
 from sweeper.spec.schedulers import Halving, Population
 from sweeper.spec.search import Search, Searches
-from sweeper.spec.sweep import Heatmap, Space, Sweep, Table, Trajectory
+from sweeper.spec.sweep import Space, Sweep
+from sweeper.spec.views import Heatmap, Table, Trajectory
 
 __all__ = [
     "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population", "Search", "Searches", "Space",

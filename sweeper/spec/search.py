@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SAMPLERS = ("tpe", "gp", "cmaes", "nsga2", "qmc", "random")
 """Tree-structured Parzen estimator, Gaussian process, CMA-ES, NSGA-II, quasi-Monte Carlo (Sobol), independent draws."""
 SEVERAL_OBJECTIVES = ("tpe", "gp", "nsga2", "qmc", "random")
+WARM = "warm"
+"""Attribute of a trial that a study began with."""
 SECONDS = "seconds"
 """An objective that no trial reports: its share of the training seconds of its cohort."""
 

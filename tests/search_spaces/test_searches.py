@@ -17,7 +17,7 @@ from sweeper.spec.search import SECONDS, Study
 from sweeper.spec.sweep import Grid, Grids, Value
 from trainables.catalog import METHODS
 from trainables.config.trial import TrialConfig, fusible, resolve
-from trainables.evaluation.evaluate import metric_names
+from trainables.training.evaluators import metric_names
 from trainables.training.preflight import prospects
 
 SIZES = {

@@ -14,11 +14,12 @@ import pytest
 from search_spaces._protocols import MOCO_V2_VIEWS
 from sweeper.plan.trials import enumerate_trials
 from sweeper.spec import sweep as spec
-from sweeper.spec.sweep import Sweep, Table, Value
+from sweeper.spec.sweep import Sweep, Value
+from sweeper.spec.views import Table
 from trainables.config.sections import Evaluation
 from trainables.config.trial import TrialConfig, keys, resolve
 from trainables.data.views import MOCO_V2
-from trainables.evaluation.evaluate import metric_names
+from trainables.training.evaluators import metric_names
 from trainables.training.preflight import prospects
 
 COUNTS = {

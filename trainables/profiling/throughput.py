@@ -18,8 +18,8 @@ from typing import Any
 import torch
 
 from trainables.config.trial import TrialConfig
+from trainables.profiling.process_memory import of_process
 from trainables.training.cohort import Cohort
-from trainables.worker.memory_limit import of_process
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from trainables.config.trial import TrialConfig
 from trainables.contract import CheckpointError, Move
 from trainables.data.datasets import Dataset, load
 from trainables.evaluation.anomaly import Floats
-from trainables.evaluation.evaluate import Evaluator
 from trainables.learners.data_parallel import ALONE, Peers
 from trainables.learners.lr_schedule import cosine
 from trainables.learners.stack import Stack
 from trainables.learners.streams import Stream, models, splits, stream_key
+from trainables.training.evaluators import Evaluator
 
 
 class Cohort:

@@ -13,8 +13,8 @@ from trainables.data.declarations import DECLARATIONS, stand_in
 from trainables.data.outliers import check as check_outliers
 from trainables.data.outliers import outliers
 from trainables.data.splits import Split
-from trainables.evaluation.evaluate import metric_names
 from trainables.learners.streams import splits, steps_per_epoch
+from trainables.training.evaluators import metric_names
 
 CheckOutliers = Callable[[str, Dataset, Split], object]
 
@@ -33,11 +33,8 @@ class Prospect:
     """Whether the number of images is known: only the files say it of a set of image folders."""
 
 
-def declared_prospects(configs: Sequence[TrialConfig]) -> list[Prospect]:
-    """Of each trial, by the declaration of its data set: no file is read, nothing is downloaded.
-
-    ValueError, one line, for the first that the published data set cannot serve.
-    """
+def _declared(configs: Sequence[TrialConfig]) -> list[Prospect]:
+    """Of each trial, by the published data set's declaration."""
     stand_ins = {name: stand_in(name) for name in {config.data.dataset for config in configs}}
     sized = iter(
         _prospects([(config, found) for config in configs if (found := stand_ins[config.data.dataset])], check_outliers)
@@ -45,13 +42,16 @@ def declared_prospects(configs: Sequence[TrialConfig]) -> list[Prospect]:
     return [next(sized) if stand_ins[config.data.dataset] else _unsized(config) for config in configs]
 
 
-def prospects(configs: Sequence[TrialConfig], data: Path) -> list[Prospect]:
+def prospects(configs: Sequence[TrialConfig], data: Path | None) -> list[Prospect]:
     """Of each trial, by its data set in the folder `data`, which is downloaded where it can be and is not there.
 
-    DataError or ValueError, one line, for the first that the data cannot serve. What the declarations refuse is
-    refused before anything is read.
+    `data=None` goes by the declarations of the data sets alone: no file is read, nothing is downloaded. DataError or
+    ValueError, one line, for the first trial that the data cannot serve. What the declarations refuse is refused before
+    anything is read.
     """
-    declared_prospects(configs)
+    declared = _declared(configs)
+    if data is None:
+        return declared
     loaded = {name: load(name, data) for name in dict.fromkeys(config.data.dataset for config in configs)}
     for dataset in loaded.values():
         check(dataset)

@@ -9,7 +9,7 @@ from trainables.catalog import METHODS
 from trainables.config.trial import TrialConfig, resolve
 from trainables.contract import Method
 from trainables.data.outliers import OUTLIERS
-from trainables.evaluation.evaluate import TOP, metric_names
+from trainables.training.evaluators import TOP, metric_names
 
 
 @functools.cache

@@ -17,11 +17,11 @@ import torch
 from trainables.config.trial import Training, TrialConfig
 from trainables.contract import CheckpointError, Heartbeat, Judge, Member, Report, Stopped, Verdict
 from trainables.evaluation.anomaly import Floats
-from trainables.evaluation.evaluate import MAY_BE_UNDEFINED
 from trainables.learners.data_parallel import ALONE, Peers
 from trainables.training.checkpoint import pack, unpack
 from trainables.training.checkpointing import Saving, asking
 from trainables.training.cohort import Cohort
+from trainables.training.evaluators import MAY_BE_UNDEFINED
 from trainables.training.standing import Standing
 
 

@@ -7,11 +7,11 @@ import errno
 import resource
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 
 from trainables.contract import OutOfMemory
+from trainables.profiling.process_memory import of_process
 
 THREADS = 64 * 2**20
 """Address space beside the cohort's own: stacks of the threads that start while it trains, seldom touched."""
@@ -84,12 +84,3 @@ def _told(device: torch.device, size: int | None, who: str, error: Exception) ->
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     said = first.rpartition("DefaultCPUAllocator: ")[2]
     return f"{who} may use {may}, but needed more; the process had {used // MIB} MiB: {said}"
-
-
-def of_process(name: str) -> int | None:
-    """Bytes of this process by Linux's name for them: `VmData`, what RLIMIT_DATA counts; `VmHWM`, the most that were
-    resident. None elsewhere."""
-    try:
-        return int(Path("/proc/self/status").read_text().partition(f"{name}:")[2].split()[0]) * 1024
-    except (OSError, IndexError):
-        return None

@@ -12,8 +12,8 @@ import pandas as pd
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from sweeper.search.ask_tell import WARM
 from sweeper.spec.metric import Metric
+from sweeper.spec.search import WARM
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 DIVERGED = "diverged"

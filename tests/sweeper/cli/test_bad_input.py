@@ -15,7 +15,8 @@ import pytest
 
 from sweeper import run
 from sweeper.spec import sweep as spec
-from sweeper.spec.sweep import Metric, Table, Trajectory
+from sweeper.spec.sweep import Metric
+from sweeper.spec.views import Table, Trajectory
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from tests.cifar_files import write_cifar10

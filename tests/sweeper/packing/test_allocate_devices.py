@@ -16,7 +16,8 @@ from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import GridPlan, record_cut, recorded_cut
 from sweeper.plan.trials import Trial
-from sweeper.spec.sweep import Grid, Heatmap, Metric, Sweep
+from sweeper.spec.sweep import Grid, Metric, Sweep
+from sweeper.spec.views import Heatmap
 from sweeper.storage.store import Store
 from tests.sweeper.packing.measured import MIB
 from tests.sweeper.packing.sites import CORES, LARGE, MANY, Bench

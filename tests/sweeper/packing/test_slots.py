@@ -5,7 +5,8 @@ import pytest
 
 from sweeper.errors import ClusterError
 from sweeper.execution.retries import Attempts
-from sweeper.packing.slots import Seating, Share, Slots
+from sweeper.execution.slot_assignment import Seating
+from sweeper.packing.slots import Share, Slots
 from sweeper.plan.cohort_source import Queue
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.trials import Trial

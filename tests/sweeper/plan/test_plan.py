@@ -9,7 +9,8 @@ from sweeper.plan.cohorts import Cut
 from sweeper.plan.outline import describe
 from sweeper.plan.plan import GridPlan, record_cut, recorded_cut
 from sweeper.plan.trials import Trial
-from sweeper.spec.sweep import Grid, Heatmap, Metric, Sweep
+from sweeper.spec.sweep import Grid, Metric, Sweep
+from sweeper.spec.views import Heatmap
 from sweeper.storage.io.files import Files
 
 SWEEP = Sweep("about it", {"paper": Grid({}, {})}, (Heatmap(Metric("auroc", "maximize"), "beta", "nu"),))

@@ -14,8 +14,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from sweeper.search.ask_tell import WARM, Asked, Engine, Told
-from sweeper.spec.search import SAMPLERS, SEVERAL_OBJECTIVES, Study
+from sweeper.search.ask_tell import Asked, Engine, Told
+from sweeper.spec.search import SAMPLERS, SEVERAL_OBJECTIVES, WARM, Study
 from tests.sweeper.search.toys import AUROC, LOSS, MIXED, NUMBERS, WAVE, eventful, study, two, waves
 
 BOTH = (LOSS, AUROC)

@@ -13,7 +13,8 @@ import search_spaces
 from sweeper import run
 from sweeper.errors import SpecError
 from sweeper.spec import sweep as spec
-from sweeper.spec.sweep import Grid, Grids, Heatmap, Metric, Sweep, Table, Trajectory
+from sweeper.spec.sweep import Grid, Grids, Metric, Sweep
+from sweeper.spec.views import Heatmap, Table, Trajectory
 
 GRID = Grid(fixed={"method": "vje"}, axes={"beta": (0.0, 1.0)})
 AUROC, KNN, LOSS = Metric("auroc", "maximize"), Metric("knn_z", "maximize", percent=True), Metric("loss", "minimize")

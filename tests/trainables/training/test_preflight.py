@@ -9,8 +9,8 @@ import pytest
 from tests.folder_files import write_broken, write_imagenet
 from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.data.datasets import DATASETS, DataError, Dataset, load
-from trainables.evaluation.evaluate import metric_names
 from trainables.training import preflight
+from trainables.training.evaluators import metric_names
 from trainables.training.preflight import prospects
 
 

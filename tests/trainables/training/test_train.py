@@ -14,9 +14,9 @@ from tests.trainables.small import HERE, at_ends, config_of, content_of, metrics
 from tests.trainables.training.judged import assert_near, without_seconds
 from trainables.config.trial import TrialConfig
 from trainables.contract import Losses
-from trainables.evaluation.evaluate import metric_names
 from trainables.methods.vje import VJE
 from trainables.training.cohort import Cohort
+from trainables.training.evaluators import metric_names
 from trainables.training.train import train
 
 

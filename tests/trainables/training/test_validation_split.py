@@ -15,9 +15,9 @@ from tests.trainables.small import HERE, metrics_of
 from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.data.datasets import Dataset, load
 from trainables.data.validation import hold_out_validation
-from trainables.evaluation.evaluate import MAY_BE_UNDEFINED, VALIDATION, metric_names
 from trainables.learners.streams import models, splits, stream_key
 from trainables.methods.vje import VJE
+from trainables.training.evaluators import MAY_BE_UNDEFINED, VALIDATION, metric_names
 from trainables.training.preflight import prospects
 from trainables.training.train import train
 

@@ -21,11 +21,11 @@ from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.contract import Report
 from trainables.data.datasets import Dataset, load
 from trainables.evaluation import probes
-from trainables.evaluation.evaluate import metric_names
 from trainables.learners.streams import models
 from trainables.methods.vje import VJE
 from trainables.training import cohort as cohort_module
 from trainables.training.cohort import Cohort
+from trainables.training.evaluators import metric_names
 from trainables.training.train import train
 
 SMALL: dict[str, dict[str, Value]] = {

@@ -1,0 +1,55 @@
+"""The sweeps there are: the modules of `search_spaces`, found by name."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import traceback
+from pathlib import Path
+
+from sweeper.errors import SpecError
+from sweeper.spec.grid import unknown
+from sweeper.spec.sweep import Sweep
+
+LONGEST = 400
+"""Letters of why a sweep's file cannot be read, at most."""
+
+
+def names() -> list[str]:
+    """All sweeps there are: the modules of `search_spaces`, but for those that begin with `_`."""
+    folder = importlib.import_module("search_spaces")
+    return sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if module.name[0] != "_")
+
+
+def find(name: str) -> Sweep:
+    """The sweep of that name. SpecError, one line, if there is none, or if its file cannot be used."""
+    if name not in names():
+        raise SpecError(unknown("sweep", name, names()))
+    try:
+        module = importlib.import_module(f"search_spaces.{name}")
+    except (Exception, SystemExit) as error:
+        raise SpecError(f"sweep '{name}' cannot be read: {_reason(error)}") from error
+    sweep = getattr(module, "SWEEP", None)
+    if not isinstance(sweep, Sweep):
+        defined = f"defines SWEEP of type {type(sweep).__name__}" if hasattr(module, "SWEEP") else "defines none"
+        raise SpecError(
+            f"sweep '{name}' cannot be read: search_spaces/{name}.py must define SWEEP, a sweeper.spec.Sweep, but "
+            f"{defined}"
+        )
+    return sweep
+
+
+def _reason(error: BaseException) -> str:
+    """Where in `search_spaces` an import failed, and why, in one line."""
+    frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError):
+        frames.append((error.filename or "", error.lineno))
+    inside = [(Path(file), line) for file, line in frames if Path(file).parent in _folders()]
+    where = f"search_spaces/{inside[-1][0].name}, line {inside[-1][1]}: " if inside else ""
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    kind = "" if isinstance(error, SpecError) else f"{type(error).__name__}: "
+    return f"{where}{kind}{' '.join(text.split())}"[:LONGEST]
+
+
+def _folders() -> list[Path]:
+    return [Path(folder) for folder in importlib.import_module("search_spaces").__path__]

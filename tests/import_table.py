@@ -260,7 +260,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.cli.arguments": Rule(may=("sweeper.cli.option_values", *STUDY), never=PLANNING),
     "sweeper.version": Rule(never=PLANNING),
     "sweeper.plan.changes": Rule(may=("sweeper.cli.arguments", "sweeper.spec.sweep", *STUDY), never=PLANNING),
-    "sweeper.plan.outline": Rule(
+    "sweeper.cli.outline": Rule(
         may=(*PLAN, *STUDY, "sweeper.plan.changes", "sweeper.plan.plan", *STORAGE[:2]),
         never=("torch", "ray", "trainables"),
     ),

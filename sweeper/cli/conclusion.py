@@ -6,8 +6,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
-from sweeper.plan.plan import Plan, SearchPlan
+from sweeper.plan.plan import Plan
 from sweeper.report import publish as findings
+from sweeper.search.search_plan import SearchPlan
 from sweeper.storage.damaged_files import healing
 from sweeper.storage.orphaned_checkpoints import remove_orphans
 from sweeper.storage.schema import Columns

@@ -6,7 +6,9 @@ import shlex
 from collections.abc import Callable
 
 from sweeper.cli.arguments import EXIT_OK
-from sweeper.plan.plan import GridPlan, Plan, SearchPlan, records_of
+from sweeper.packing.recorded_cuts import records_of
+from sweeper.plan.plan import GridPlan, Plan
+from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import sweep as spec
 from sweeper.spec.request import Request
 from sweeper.storage import replaced_rows as replaced

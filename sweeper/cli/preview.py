@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from sweeper.cli.outline import describe, text
 from sweeper.errors import ClusterError
 from sweeper.execution.connection import check_address, connected
 from sweeper.execution.stop_signal import Stopping
@@ -14,7 +15,6 @@ from sweeper.packing.allocate import Arrangement, arrange, settled_cuts, widths
 from sweeper.packing.measurements import read_seen, write_seen
 from sweeper.packing.profiler import look
 from sweeper.plan import cohorts
-from sweeper.plan.outline import describe, text
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec.request import Request
 from sweeper.spec.sweep import SpecError

@@ -10,13 +10,15 @@ from sweeper.packing.allocate import grid_arrangement, wave_cut, widths
 from sweeper.packing.measurements import Seen, Site, write_seen
 from sweeper.packing.placement import whole
 from sweeper.packing.profiler import look
+from sweeper.packing.recorded_cuts import record_halved, recorded_halves
 from sweeper.packing.slots import Slots
 from sweeper.plan import cohorts
 from sweeper.plan.cohort_source import Feed, Queue
-from sweeper.plan.plan import GridPlan, Plan, SearchPlan, record_halved, recorded_halves
+from sweeper.plan.plan import GridPlan, Plan
 from sweeper.pruning.rung_client import Referee
 from sweeper.pruning.rung_server import Rule
 from sweeper.search import prepare as studies
+from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import Course
 from sweeper.spec.request import Request
 from sweeper.storage.store import Store

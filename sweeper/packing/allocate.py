@@ -13,11 +13,12 @@ from sweeper.packing.measurements import Measure, Probes, Seen, Site, Stack
 from sweeper.packing.packer import pack
 from sweeper.packing.placement import Placed
 from sweeper.packing.profiler import Survey, loads_of, worth_measuring
+from sweeper.packing.recorded_cuts import record_cut, recorded_cut, recorded_threads
 from sweeper.packing.slots import Slots
 from sweeper.packing.workloads import Load
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group
-from sweeper.plan.plan import GridPlan, record_cut, recorded_cut, recorded_threads
+from sweeper.plan.plan import GridPlan
 from sweeper.spec.request import Request
 from sweeper.storage.store import Store
 from sweeper.version import code_version

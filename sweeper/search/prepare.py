@@ -8,10 +8,10 @@ from typing import Any
 from sweeper.errors import SpecError
 from sweeper.plan import changes
 from sweeper.plan.cohort_source import Record
-from sweeper.plan.plan import SearchPlan
 from sweeper.plan.trials import Trial, content_hash
 from sweeper.report.studies import publish as study_views
 from sweeper.search.dashboard_journal import Journal
+from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import Course, Recorded, result
 from sweeper.search.validate import check, corners
 from sweeper.search.warm_start import Warm, kept, warm_from

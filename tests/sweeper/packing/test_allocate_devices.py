@@ -12,9 +12,10 @@ from sweeper.errors import ClusterError
 from sweeper.packing.allocate import Arrangement, grid_arrangement
 from sweeper.packing.device_kinds import Kind
 from sweeper.packing.profiler import look
+from sweeper.packing.recorded_cuts import record_cut, recorded_cut
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
-from sweeper.plan.plan import GridPlan, record_cut, recorded_cut
+from sweeper.plan.plan import GridPlan
 from sweeper.plan.trials import Trial
 from sweeper.spec.sweep import Grid, Metric, Sweep
 from sweeper.spec.views import Heatmap

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.plan import cohorts, outline
+from sweeper.cli import outline
+from sweeper.cli.outline import describe
+from sweeper.packing.recorded_cuts import record_cut, recorded_cut
+from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
-from sweeper.plan.outline import describe
-from sweeper.plan.plan import GridPlan, record_cut, recorded_cut
+from sweeper.plan.plan import GridPlan
 from sweeper.plan.trials import Trial
 from sweeper.spec.sweep import Grid, Metric, Sweep
 from sweeper.spec.views import Heatmap

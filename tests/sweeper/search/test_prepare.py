@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sweeper.cli.conclusion import finish
-from sweeper.plan.plan import SearchPlan
+from sweeper.search.search_plan import SearchPlan
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store

@@ -12,8 +12,8 @@ import pytest
 
 from sweeper.packing.device_kinds import Kind
 from sweeper.packing.measurements import Known, Probes, Seen, Stack, read_seen, write_seen
+from sweeper.packing.recorded_cuts import record_cut, recorded_cut, recorded_threads
 from sweeper.plan.cohorts import Cut
-from sweeper.plan.plan import record_cut, recorded_cut, recorded_threads
 from sweeper.storage.io.files import Files
 from tests.sweeper.plan.test_plan import make
 

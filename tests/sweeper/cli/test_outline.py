@@ -8,8 +8,8 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
+from sweeper.cli.outline import distribution, distribution_text, lines, outline
 from sweeper.plan.changes import Change, Changes
-from sweeper.plan.outline import distribution, distribution_text, lines, outline
 from sweeper.spec.sweep import Grid, Grids
 
 

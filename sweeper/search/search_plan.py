@@ -1,0 +1,45 @@
+"""A search as a plan: its studies, whose trials become known wave by wave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sweeper.plan.plan import TO_RUN, Plan
+from sweeper.plan.trials import Trial
+from sweeper.search.waves import Waves
+from sweeper.spec.search import Search, Searches
+
+
+@dataclass(frozen=True)
+class SearchPlan(Plan):
+    """Studies, whose trials become known wave by wave."""
+
+    space: Search | Searches
+    waves: Waves
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        return self.waves.trials
+
+    @property
+    def total(self) -> int:
+        return self.space.count
+
+    @property
+    def statuses(self) -> Mapping[str, str]:
+        return {trial: status for course in self.waves.courses for trial, status in course.statuses.items()}
+
+    @property
+    def counts(self) -> dict[str, int]:
+        found = super().counts
+        for status in (status for course in self.waves.courses for status in course.ahead):
+            found[status] += 1
+            found[TO_RUN] -= 1
+        return found
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        searches = self.space.searches if isinstance(self.space, Searches) else (self.space,)
+        several = ("study",) if len(self.waves.courses) > 1 else ()
+        return (*several, *(key for search in searches for key in search.space))

@@ -117,12 +117,12 @@ def _train(
         connected(address) as scratch,
         contextlib.closing(line),
     ):
-        from sweeper.cli.stages import legs
         from sweeper.execution.executor import (  # here: they import Ray, whose environment `connected` sets
             Limits,
             dispatch,
         )
         from sweeper.execution.remote_profiler import site
+        from sweeper.execution.stages import legs
 
         parts = legs(request, plan, store, site(address, request.data, stopping, _say), address)
         progress = Progress(

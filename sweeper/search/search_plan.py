@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sweeper.plan.plan import TO_RUN, Plan
 from sweeper.plan.trials import Trial
-from sweeper.search.waves import Waves
 from sweeper.spec.search import Search, Searches
+
+if TYPE_CHECKING:  # it imports Optuna
+    from sweeper.search.waves import Waves
 
 
 @dataclass(frozen=True)

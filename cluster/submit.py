@@ -19,7 +19,7 @@ from cluster.jobs import STOP_SECONDS, End, Jobs, connect
 from sweeper.cli import arguments as command
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
 from sweeper.errors import ClusterError, JobLost, StoreError
-from sweeper.execution.stop_signal import Stopping
+from sweeper.execution.stop_signal import StopSignal
 from sweeper.spec.request import Request
 from sweeper.spec.sweep import SpecError
 from sweeper.storage.io.files import Files
@@ -99,7 +99,7 @@ def _check_alone(jobs: Jobs, about: Mapping[str, str]) -> None:
 
 def _look_on(jobs: Jobs, job: str, again: Sequence[str] = ()) -> int:
     """Follow the job to its end. Ctrl-C leaves it to itself; another one stops it."""
-    stopping = Stopping()
+    stopping = StopSignal()
     try:
         with stopping.on_signals():
             jobs.end(job)  # better said now if there is no such job

@@ -16,18 +16,18 @@ from sweeper.cli.conclusion import finish
 from sweeper.cli.fresh import Checkpoint, restore, set_aside, survey
 from sweeper.cli.option_values import LARGEST_AMOUNT
 from sweeper.cli.progress import Progress
-from sweeper.cli.recorder import Collector
+from sweeper.cli.recorder import Recorder
 from sweeper.errors import DAMAGED, ClusterError, NodeLost, StoreError
 from sweeper.execution.connection import check_address, connected
 from sweeper.execution.node_health import NodeHealth
-from sweeper.execution.node_watchdog import Lifeline
-from sweeper.execution.stop_signal import Stopping, ignore_signals
+from sweeper.execution.node_watchdog import NodeWatchdog
+from sweeper.execution.stop_signal import StopSignal, ignore_signals
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.report import publish as findings
 from sweeper.spec import sweep as spec
 from sweeper.spec.request import Request
 from sweeper.spec.sweep import SpecError
-from sweeper.storage.io.retry import BRIEF, LONG, ONCE, Patience
+from sweeper.storage.io.retry import BRIEF, LONG, ONCE, RetryPolicy
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store, checkpoint_path
 from sweeper.version import code_version
@@ -43,12 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a folder's name may not fit a terminal's encoding
-    stopping = Stopping()
+    stopping = StopSignal()
     with stopping.on_signals():
         return _main(sys.argv[1:] if arguments is None else arguments, stopping)
 
 
-def _main(arguments: Sequence[str], stopping: Stopping) -> int:
+def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
     try:
         request = parse(arguments)
         if request.list:
@@ -90,7 +90,7 @@ def _main(arguments: Sequence[str], stopping: Stopping) -> int:
 
 
 def _run(
-    request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping, checkpoint: Checkpoint
+    request: Request, plan: Plan, store: Store, columns: Columns, stopping: StopSignal, checkpoint: Checkpoint
 ) -> int:
     """Train what is left of the plan and show what all its rows say; where that is cut short, say how to go on."""
     try:
@@ -107,13 +107,13 @@ def _run(
 
 
 def _train(
-    request: Request, plan: Plan, store: Store, columns: Columns, stopping: Stopping, checkpoint: Checkpoint
+    request: Request, plan: Plan, store: Store, columns: Columns, stopping: StopSignal, checkpoint: Checkpoint
 ) -> None:
     """Every trial that is left, over the cluster, into the store; `checkpoint`: cohort -> the path of its own."""
     address = _address(request)
     print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
     with (
-        Lifeline(NodeHealth(), partial(_say_how_to_go_on, plan, store)) as line,
+        NodeWatchdog(NodeHealth(), partial(_say_how_to_go_on, plan, store)) as line,
         connected(address) as scratch,
         contextlib.closing(line),
     ):
@@ -150,7 +150,7 @@ def _train(
                     limits=Limits(request.retries, request.save_every, request.patience),
                     scratch=scratch,
                     stopping=stopping,
-                    listener=Collector(store, plan.name, columns, part.feed, progress, code_version()),
+                    listener=Recorder(store, plan.name, columns, part.feed, progress, code_version()),
                     judges=part.judges,
                 )
 
@@ -180,7 +180,7 @@ def _say_how_to_go_on(plan: Plan, store: Store) -> None:
     print(f"stopped: {done} of {plan.total} trials are in {store.files.shown}; the same command continues")
 
 
-def _patience() -> Patience:
+def _patience() -> RetryPolicy:
     """SpecError where the variable is no number of seconds."""
     said = os.environ.get(PATIENCE)
     try:
@@ -189,7 +189,7 @@ def _patience() -> Patience:
         seconds = math.nan
     if not 0 <= seconds <= LARGEST_AMOUNT:
         raise SpecError(f"{PATIENCE} must be seconds, from 0 to {LARGEST_AMOUNT:g}, but got {PATIENCE}={said}")
-    return Patience(seconds)
+    return RetryPolicy(seconds)
 
 
 def _note_damaged(store: Store) -> None:

@@ -30,7 +30,7 @@ PRUNERS = ("none", "halving", "hyperband")
 
 def parse(arguments: Sequence[str]) -> Request:
     """The request. SpecError for words that make none; `--help` prints and leaves."""
-    parser = Parser(prog="python -m sweeper.run", description=ABOUT, epilog=EXITS, formatter_class=Defaults)
+    parser = Parser(prog="python -m sweeper.run", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter)
     parser.add_argument("name", nargs="?", metavar="NAME", help="the sweep; --list says which there are")
     parser.add_argument("--list", action="store_true", help="list the sweeps and their presets")
     parser.add_argument("--describe", metavar="WHAT", help="say what a method (and its keys), data set or metric is")
@@ -114,7 +114,7 @@ def parse(arguments: Sequence[str]) -> Request:
     )
 
 
-class Defaults(argparse.HelpFormatter):
+class DefaultsFormatter(argparse.HelpFormatter):
     """Adds its default to what an option is, where there is one and the text does not say it."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:

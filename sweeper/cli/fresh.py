@@ -24,14 +24,16 @@ def survey(plan: Plan, store: Store, columns: Columns) -> replaced.SetAside:
     return replaced.survey(store.files, plan.name, _chosen(plan, store), columns)
 
 
-def _chosen(plan: Plan, store: Store) -> replaced.Chosen:
+def _chosen(plan: Plan, store: Store) -> replaced.TrialSelection:
     """What a fresh run of the plan trains again."""
     views = [f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "studies")]
     if isinstance(plan, GridPlan):
-        return replaced.Chosen(plan.ids, paths=[*records_of(store.files, plan), *views])
+        return replaced.TrialSelection(plan.ids, paths=[*records_of(store.files, plan), *views])
     assert isinstance(plan, SearchPlan)
     studies = [course.id for course in plan.waves.courses]
-    return replaced.Chosen(plan.ids, studies, [*(f"studies/{plan.name}/{study}.json" for study in studies), *views])
+    return replaced.TrialSelection(
+        plan.ids, studies, [*(f"studies/{plan.name}/{study}.json" for study in studies), *views]
+    )
 
 
 def set_aside(plan: Plan, store: Store, columns: Columns) -> Checkpoint:

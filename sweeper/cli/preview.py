@@ -10,8 +10,8 @@ from typing import Any
 from sweeper.cli.outline import describe, text
 from sweeper.errors import ClusterError
 from sweeper.execution.connection import check_address, connected
-from sweeper.execution.stop_signal import Stopping
-from sweeper.packing.allocate import Arrangement, arrange, settled_cuts, widths
+from sweeper.execution.stop_signal import StopSignal
+from sweeper.packing.allocate import Allocation, arrange, settled_cuts, widths
 from sweeper.packing.measurements import read_seen, write_seen
 from sweeper.packing.profiler import look
 from sweeper.plan import cohorts
@@ -48,7 +48,7 @@ def _set_aside(again: SetAside | None) -> dict[str, Any]:
     return {"set_aside": {"rows": again.rows, "files": again.files, "text": again.text}} if again else {}
 
 
-def expectation(found: Arrangement | None, plan: GridPlan, price: float | None) -> dict[str, Any]:
+def expectation(found: Allocation | None, plan: GridPlan, price: float | None) -> dict[str, Any]:
     """The choice in plain values; `hours` and `cost` are of the trials that are left, and None where they cannot be
     known."""
     part = plan.left / max(1, plan.total)
@@ -102,7 +102,7 @@ def _hours(hours: float) -> str:
     return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes ({hours:.3f} hours)"
 
 
-def _as_seen(request: Request, plan: GridPlan, store: Store, address: str | None) -> Arrangement | None:
+def _as_seen(request: Request, plan: GridPlan, store: Store, address: str | None) -> Allocation | None:
     """On the devices that were seen the last time, if they were."""
     seen, grows = read_seen(store.files, address), address not in (None, "local")
     if not seen:
@@ -113,11 +113,11 @@ def _as_seen(request: Request, plan: GridPlan, store: Store, address: str | None
         return None
 
 
-def _measured(request: Request, plan: GridPlan, store: Store, address: str | None) -> Arrangement | None:
+def _measured(request: Request, plan: GridPlan, store: Store, address: str | None) -> Allocation | None:
     """On the devices there are, with what is not known yet measured now."""
     check_address(address)
     store.files.check_writable()
-    stopping = Stopping()
+    stopping = StopSignal()
     with stopping.on_signals(), connected(address):
         from sweeper.execution.remote_profiler import site  # here: it imports Ray, whose environment `connected` sets
 

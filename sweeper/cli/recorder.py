@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sweeper.cli.progress import Progress
-from sweeper.plan.cohort_source import Feed, Record
+from sweeper.plan.cohort_source import CohortSource, Record
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.trials import Trial
 from sweeper.storage.schema import Columns
@@ -19,7 +19,7 @@ HISTORY_SECONDS = 1.0
 """Seconds between two writes of one cohort's history while it trains; reports that come faster are written together."""
 
 
-class Collector:
+class Recorder:
     """A `dispatch.Listener`: a cohort's history is written as it reports, its rows when it is done, after all history.
 
     So a row means that all of the trial is there. Writing is idempotent by trial id: a cohort that runs twice, because
@@ -31,7 +31,7 @@ class Collector:
         store: Store,
         sweep: str,
         columns: Columns,
-        feed: Feed,
+        feed: CohortSource,
         progress: Progress,
         code: str,
         *,

@@ -18,12 +18,12 @@ from ray import tune
 
 from sweeper.errors import StoreError
 from sweeper.execution.placement_groups import kept
-from sweeper.execution.retries import Attempts, Cause
-from sweeper.execution.slot_assignment import Seating
-from sweeper.execution.stop_signal import Stopping
-from sweeper.execution.tune_adapter import MEMORY, Feeding, Watcher, of_cohort
+from sweeper.execution.retries import Cause, RetryQueue
+from sweeper.execution.slot_assignment import SlotAssigner
+from sweeper.execution.stop_signal import StopSignal
+from sweeper.execution.tune_adapter import MEMORY, CohortSearcher, TuneCallback, of_cohort
 from sweeper.packing.slots import Slots
-from sweeper.plan.cohort_source import Feed
+from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
 from sweeper.storage.io.files import Files
 from trainables.contract import HUNG, STOPPED, WHY, CheckpointError
@@ -72,7 +72,7 @@ class Limits:
 
 
 def dispatch(
-    feed: Feed,
+    feed: CohortSource,
     *,
     data: str,
     checkpoints: Files,
@@ -80,7 +80,7 @@ def dispatch(
     slots: Slots,
     limits: Limits,
     scratch: str,
-    stopping: Stopping,
+    stopping: StopSignal,
     listener: Listener,
     judges: Judges | None = None,
 ) -> None:
@@ -102,14 +102,14 @@ def dispatch(
         judges=judges,
         patience=limits.patience,
     )
-    attempts = Attempts(feed, limits.retries)
-    watcher = Watcher(_Events(attempts, listener, partial(last_words, checkpoints, checkpoint, run)), stopping)
-    seating, waiting = Seating(attempts, slots), WAITING if slots.workers > 1 else None
+    attempts = RetryQueue(feed, limits.retries)
+    watcher = TuneCallback(_Events(attempts, listener, partial(last_words, checkpoints, checkpoint, run)), stopping)
+    seating, waiting = SlotAssigner(attempts, slots), WAITING if slots.workers > 1 else None
     trainable = of_cohort(partial(run_cohort, place=place))
     at_once = slots.count if judges or slots.workers > 1 else None  # who waits for a judge is met
     try:
         while not attempts.ended:
-            feeding = Feeding(attempts, checkpoint, seating, waiting, COHORTS_A_TUNER)
+            feeding = CohortSearcher(attempts, checkpoint, seating, waiting, COHORTS_A_TUNER)
             with kept():
                 _tuner(trainable, feeding, watcher, at_once, scratch).fit()
             shutil.rmtree(Path(scratch, "tune"), ignore_errors=True)
@@ -121,7 +121,9 @@ def dispatch(
             checkpoints.delete_folder(shared)
 
 
-def _tuner(trainable: Any, feeding: Feeding, watcher: Watcher, at_once: int | None, scratch: str) -> tune.Tuner:
+def _tuner(
+    trainable: Any, feeding: CohortSearcher, watcher: TuneCallback, at_once: int | None, scratch: str
+) -> tune.Tuner:
     """Without retries of its own: what failed is fed again. None at once is as many as find a place."""
     return tune.Tuner(
         trainable,
@@ -142,7 +144,7 @@ def _tuner(trainable: Any, feeding: Feeding, watcher: Watcher, at_once: int | No
 class _Events:
     """Tune's events -> what becomes of cohorts -> the listener."""
 
-    def __init__(self, attempts: Attempts, listener: Listener, last_words: Callable[[str], str | None]) -> None:
+    def __init__(self, attempts: RetryQueue, listener: Listener, last_words: Callable[[str], str | None]) -> None:
         self._attempts, self._listener, self._last_words = attempts, listener, last_words
 
     def started(self, cohort: str) -> None:

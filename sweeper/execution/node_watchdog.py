@@ -17,7 +17,7 @@ GRACE = 20.0
 """Seconds in which a driver that has lost its node must have ended."""
 
 
-class Lifeline:
+class NodeWatchdog:
     """Context manager that raises NodeLost in the main thread once `died()` says in a line which process has died.
 
     It does so as SIGTERM does where that raises KeyboardInterrupt. If the main thread has not left within `grace`
@@ -37,7 +37,7 @@ class Lifeline:
         self._acting = threading.Lock()
         self._reason: str | None = None
 
-    def __enter__(self) -> Lifeline:
+    def __enter__(self) -> NodeWatchdog:
         threading.Thread(target=self._watch, name="lifeline", daemon=True).start()
         return self
 

@@ -26,7 +26,7 @@ SETTLED = 2.0
 """Seconds after which what was given back has gone to a pending group, or stays free: Ray looks once a second."""
 
 
-class Groups(PlacementGroupResourceManager):
+class PlacementGroupPool(PlacementGroupResourceManager):
     """Keeps a group whose request is cancelled while it is pending, for the next equal request.
 
     One that nobody wants for `KEPT` seconds is removed; where it still pends, not within `SETTLED` seconds of anything
@@ -86,10 +86,10 @@ class Groups(PlacementGroupResourceManager):
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Tune uses `Groups` for whatever it runs inside."""
+    """Tune uses `PlacementGroupPool` for whatever it runs inside."""
     running: Any = ray.tune.tune
     usual = running.TuneController
-    running.TuneController = partial(usual, resource_manager_factory=Groups)
+    running.TuneController = partial(usual, resource_manager_factory=PlacementGroupPool)
     try:
         yield
     finally:

@@ -10,8 +10,8 @@ from typing import Any
 
 import ray
 
-from sweeper.execution.stop_signal import Stopping
-from sweeper.packing.device_kinds import UNSEEN, Kind, kinds, requirement
+from sweeper.execution.stop_signal import StopSignal
+from sweeper.packing.device_kinds import UNSEEN, DeviceKind, kinds, requirement
 from sweeper.packing.measurements import Asked, Site
 from trainables.worker.ray_train import Probe, measure_configs
 
@@ -19,7 +19,7 @@ LONGEST = 300.0
 """Seconds after which a worker that measures is given up: what hangs there, hangs in training, too."""
 
 
-def site(address: str | None, data: str, stopping: Stopping, say: Callable[[str], None]) -> Site:
+def site(address: str | None, data: str, stopping: StopSignal, say: Callable[[str], None]) -> Site:
     """Where Ray is connected to. A cluster that has no worker yet is brought its first.
 
     `say` gets a line before anything is measured.
@@ -52,7 +52,9 @@ def announcement(asked: Sequence[Asked]) -> str:
     return ""
 
 
-def _on_workers(asked: Sequence[Asked], data: str, among: Sequence[Kind], stopping: Stopping) -> list[Probe | None]:
+def _on_workers(
+    asked: Sequence[Asked], data: str, among: Sequence[DeviceKind], stopping: StopSignal
+) -> list[Probe | None]:
     """Each on a worker that has a whole device for itself."""
     waiting = [ray.remote(**_whole(one, among))(_within).remote(one, data) for one in asked]
     left = waiting
@@ -62,7 +64,7 @@ def _on_workers(asked: Sequence[Asked], data: str, among: Sequence[Kind], stoppi
     return [_or_none(one) for one in waiting]
 
 
-def _whole(asked: Asked, among: Sequence[Kind]) -> dict[str, Any]:
+def _whole(asked: Asked, among: Sequence[DeviceKind]) -> dict[str, Any]:
     """Arguments of `ray.remote`. The worker, and what it holds of a device, is gone when cohorts come."""
     gpus = asked.kind.gpus
     return {

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from sweeper.plan.cohort_source import Feed
+from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
 
 Cause = Literal["error", "machine", "hung", "memory"]
@@ -23,7 +23,7 @@ LOSSES = 50
 
 
 @dataclass(frozen=True)
-class Given:
+class Attempt:
     """A cohort to train now."""
 
     cohort: Cohort
@@ -34,7 +34,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Fate:
+class RetryDecision:
     """What becomes of a cohort that did not end."""
 
     kind: Literal["again", "smaller", "failed"]
@@ -42,15 +42,15 @@ class Fate:
     """What takes its place, if it is made smaller: its halves, or itself in narrower stacks."""
 
 
-class Attempts:
+class RetryQueue:
     """Cohorts of a feed, each until it has ended or failed for good."""
 
-    def __init__(self, feed: Feed, retries: int) -> None:
+    def __init__(self, feed: CohortSource, retries: int) -> None:
         """`retries`: how often in a row a cohort, or a single trial of one, may fail without getting further."""
         self._feed, self._retries = feed, retries
-        self._again: list[Given] = []
+        self._again: list[Attempt] = []
         self._given = itertools.count()
-        self._running: dict[str, Given] = {}
+        self._running: dict[str, Attempt] = {}
         self._failures, self._losses = Counter[str](), Counter[str]()
         self._reached: dict[str, int] = {}
         self._parts: set[str] = set()
@@ -60,12 +60,12 @@ class Attempts:
         """No cohort will follow."""
         return self._feed.ended and not self._again and not self._running
 
-    def next(self) -> Given | None:
+    def next(self) -> Attempt | None:
         """What to train next; None where there is nothing at the moment. What was begun goes on before anything else
         begins, in its order: a cohort may wait for those before it."""
         given = self._again.pop(0) if self._again else None
         if given is None and (cohort := self._feed.next()):
-            given = Given(cohort, tuple(self._feed.before(cohort.id)), (next(self._given),))
+            given = Attempt(cohort, tuple(self._feed.before(cohort.id)), (next(self._given),))
         if given:
             self._running[given.cohort.id] = given
         return given
@@ -86,43 +86,43 @@ class Attempts:
         """Whether it was given and has not ended."""
         return cohort in self._running
 
-    def lost(self, cohort: str, cause: Cause) -> Fate:
+    def lost(self, cohort: str, cause: Cause) -> RetryDecision:
         """The worker of a cohort that runs failed or was lost."""
         given = self._running.pop(cohort)
         if cause == "machine" and self._excused(cohort):
             self._put_back(given)
-            return Fate("again")
+            return RetryDecision("again")
         self._failures[cohort] += 1
         hopeless = cause in ("hung", "memory")
         several = len(given.cohort.trials) > 1
         retries = 0 if several and (hopeless or cohort in self._parts) else self._retries
         if self._failures[cohort] <= (min(1, retries) if hopeless else retries):
             self._put_back(given)
-            return Fate("again")
+            return RetryDecision("again")
         smaller = self._smaller(given, cause == "memory")
         self._forget(cohort)
         self._put_back(*smaller)
         if not smaller:
-            return Fate("failed")
-        return Fate("smaller", tuple(part.cohort for part in smaller))
+            return RetryDecision("failed")
+        return RetryDecision("smaller", tuple(part.cohort for part in smaller))
 
     def _excused(self, cohort: str) -> bool:
         """Whether a lost machine is no fault of the cohort's."""
         self._losses[cohort] += 1
         return self._losses[cohort] <= LOSSES
 
-    def _smaller(self, given: Given, narrower: bool) -> list[Given]:
+    def _smaller(self, given: Attempt, narrower: bool) -> list[Attempt]:
         """Its halves; of what must stay whole, itself in narrower stacks if that is of use; else nothing."""
         halves = self._feed.halve(given.cohort) if len(given.cohort.trials) > 1 else ()
         self._parts |= {half.id for half in halves}
         if not halves and narrower and given.cohort.width > 1:
             narrow = replace(given.cohort, width=(given.cohort.width + 1) // 2)
-            return [Given(narrow, (given.cohort, *given.before), given.order)]
+            return [Attempt(narrow, (given.cohort, *given.before), given.order)]
         return [
-            Given(half, tuple(self._feed.before(half.id)), (*given.order, place)) for place, half in enumerate(halves)
+            Attempt(half, tuple(self._feed.before(half.id)), (*given.order, place)) for place, half in enumerate(halves)
         ]
 
-    def _put_back(self, *given: Given) -> None:
+    def _put_back(self, *given: Attempt) -> None:
         self._again = sorted([*self._again, *given], key=lambda one: one.order)
 
     def _forget(self, cohort: str) -> None:

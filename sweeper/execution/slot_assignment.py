@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from sweeper.execution.retries import Attempts, Given
-from sweeper.packing.slots import Share, Slots
+from sweeper.execution.retries import Attempt, RetryQueue
+from sweeper.packing.slots import SlotResources, Slots
 
 MOST_WAITING = 64
 """Cohorts that wait for their kind while others go ahead, at the most."""
 
 
-class Seating:
+class SlotAssigner:
     """Gives each cohort that is to be trained a share, of a kind that has one free if it can be."""
 
-    def __init__(self, attempts: Attempts, slots: Slots) -> None:
+    def __init__(self, attempts: RetryQueue, slots: Slots) -> None:
         self._attempts, self._slots = attempts, slots
         self._taken: dict[str, int] = {}
-        self._waiting: list[Given] = []
+        self._waiting: list[Attempt] = []
 
     @property
     def ended(self) -> bool:
         """No cohort will follow."""
         return self._attempts.ended
 
-    def next(self, holder: str) -> tuple[Given, Share] | None:
+    def next(self, holder: str) -> tuple[Attempt, SlotResources] | None:
         """A cohort and the share that `holder` has until it has `left`; None where there is nothing at the moment.
 
         Of several kinds, a cohort waits for one with room for it, unless nodes may come: then the least busy has it.
@@ -44,7 +44,7 @@ class Seating:
         """The share is free again."""
         self._taken.pop(holder, None)
 
-    def _kind_for(self, given: Given) -> int | None:
+    def _kind_for(self, given: Attempt) -> int | None:
         shares = self._slots.shares
         if len(shares) == 1:
             return 0

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from sweeper.packing.allocate import grid_arrangement, wave_cut, widths
-from sweeper.packing.measurements import Seen, Site, write_seen
+from sweeper.packing.measurements import DeviceInfo, Site, write_seen
 from sweeper.packing.placement import whole
 from sweeper.packing.profiler import look
 from sweeper.packing.recorded_cuts import record_halved, recorded_halves
 from sweeper.packing.slots import Slots
 from sweeper.plan import cohorts
-from sweeper.plan.cohort_source import Feed, Queue
+from sweeper.plan.cohort_source import CohortQueue, CohortSource
 from sweeper.plan.plan import GridPlan, Plan
-from sweeper.pruning.rung_client import Referee
+from sweeper.pruning.rung_client import RungClient
 from sweeper.pruning.rung_server import Rule
 from sweeper.search import prepare as studies
 from sweeper.search.search_plan import SearchPlan
-from sweeper.search.study_run import Course
+from sweeper.search.study_run import StudyRun
 from sweeper.spec.request import Request
 from sweeper.storage.store import Store
 from trainables.config.trial import resolve
@@ -27,15 +27,15 @@ from trainables.worker.ray_train import Judges
 
 
 @dataclass(frozen=True)
-class Leg:
+class Stage:
     """A part of a sweep whose trials take equally many workers."""
 
-    feed: Feed
+    feed: CohortSource
     slots: Slots
     judges: Judges | None = None
 
 
-def legs(request: Request, plan: Plan, store: Store, site: Site, address: str | None) -> list[Leg]:
+def legs(request: Request, plan: Plan, store: Store, site: Site, address: str | None) -> list[Stage]:
     """What is to be dispatched there, on devices that are looked at first; says so in a line."""
     seen = look(site)
     if isinstance(plan, GridPlan):
@@ -45,7 +45,7 @@ def legs(request: Request, plan: Plan, store: Store, site: Site, address: str | 
     return [_of_search(request, plan, store, whole(seen, request.fraction, site.here, site.grows))]
 
 
-def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[Seen], site: Site) -> list[Leg]:
+def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[DeviceInfo], site: Site) -> list[Stage]:
     found = grid_arrangement(request, plan, store, seen, site)
     cut, ids = cohorts.cut(plan.groups, found.cuts), recorded_halves(store.files, plan.name)
     every, before = cohorts.halved(cut, ids), cohorts.lineage(cut, ids)
@@ -54,15 +54,18 @@ def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[Seen
     print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(widths(found.cuts))}", flush=True)
     record = partial(record_halved, store.files, plan.name)
     by_workers = cohorts.by_workers(every)
-    return [Leg(Queue(by_workers[workers], plan.statuses, before, record), found.places[workers]) for workers in left]
+    return [
+        Stage(CohortQueue(by_workers[workers], plan.statuses, before, record), found.places[workers])
+        for workers in left
+    ]
 
 
-def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -> Leg:
+def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -> Stage:
     studies.record(plan, store)
     waves, space = plan.waves, plan.waves.courses[0].study.search
     place = place.of(cohorts.workers([waves.trials]))
     rules = _rules(waves.courses)
-    referee = Referee(rules) if rules else None
+    referee = RungClient(rules) if rules else None
     waves.begin(
         wave_cut(request, place.count, len(waves.courses)),
         referee,
@@ -76,10 +79,10 @@ def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -
         f"{several}waves of {' or '.join(map(str, asked))} trials by {space.sampler}, {place.count} cohorts at a time",
         flush=True,
     )
-    return Leg(waves, place, referee.judges if referee else None)
+    return Stage(waves, place, referee.judges if referee else None)
 
 
-def _rules(courses: Sequence[Course]) -> dict[str, Rule]:
+def _rules(courses: Sequence[StudyRun]) -> dict[str, Rule]:
     """By study's id, of those that prune."""
     found = {}
     for course in courses:

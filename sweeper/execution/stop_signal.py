@@ -19,7 +19,7 @@ AGAIN = f"stopping; a signal after {ENDING_SECONDS:.0f} s ends this process at o
 LAST_WORDS = "interrupted; the same command continues\n"
 
 
-class Stopping:
+class StopSignal:
     """Whether somebody has asked this process to stop.
 
     The first signal raises KeyboardInterrupt and is remembered: an exception that comes at any moment can get lost in

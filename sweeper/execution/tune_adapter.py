@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from ray import tune
 from ray.tune.search import Searcher
 
-from sweeper.execution.retries import Attempts, Given
-from sweeper.execution.slot_assignment import Seating
-from sweeper.execution.stop_signal import Stopping
+from sweeper.execution.retries import Attempt, RetryQueue
+from sweeper.execution.slot_assignment import SlotAssigner
+from sweeper.execution.stop_signal import StopSignal
 from sweeper.plan.cohorts import Cohort
 
 MEMORY = "OutOfMemory"
@@ -38,18 +38,18 @@ class Events(Protocol):
         """Its worker has failed or was lost; why, in one line."""
 
 
-class Watcher(tune.Callback):
+class TuneCallback(tune.Callback):
     """Passes Tune's events on; keeps the first exception and then stops everything."""
 
-    def __init__(self, events: Events | None = None, stopping: Stopping | None = None) -> None:
+    def __init__(self, events: Events | None = None, stopping: StopSignal | None = None) -> None:
         self.error: BaseException | None = None
-        self.stopping = stopping or Stopping()
-        self.stopper = Stopper(self)
+        self.stopping = stopping or StopSignal()
+        self.stopper = SweepStopper(self)
         self._events = events
 
-    def __reduce__(self) -> tuple[type[Watcher], tuple[()]]:
+    def __reduce__(self) -> tuple[type[TuneCallback], tuple[()]]:
         """Tune pickles its callbacks for a restore that we never ask for: what listens stays here."""
-        return Watcher, ()
+        return TuneCallback, ()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._tell("started", trial)
@@ -76,10 +76,10 @@ class Watcher(tune.Callback):
                 self.error = error
 
 
-class Stopper(tune.Stopper):
+class SweepStopper(tune.Stopper):
     """Ends everything where the watcher has an error, or somebody has asked."""
 
-    def __init__(self, watcher: Watcher) -> None:
+    def __init__(self, watcher: TuneCallback) -> None:
         self._watcher = watcher
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -89,7 +89,7 @@ class Stopper(tune.Stopper):
         return self._watcher.error is not None or self._watcher.stopping.asked
 
 
-class Feeding(Searcher):
+class CohortSearcher(Searcher):
     """Tune asks it for the next cohort, up to `most`; what became of one the attempts hear from the events.
 
     A task travels as one string, the values that all its members share but once: Tune copies and logs what stands in a
@@ -98,9 +98,9 @@ class Feeding(Searcher):
 
     def __init__(
         self,
-        attempts: Attempts | None = None,
+        attempts: RetryQueue | None = None,
         checkpoint: Callable[[str], str] = str,
-        seating: Seating | None = None,
+        seating: SlotAssigner | None = None,
         resources: Mapping[str, float] | None = None,
         most: int | None = None,
     ) -> None:
@@ -109,9 +109,9 @@ class Feeding(Searcher):
         self._attempts, self._checkpoint, self._seating = attempts, checkpoint, seating
         self._resources, self._left = resources, most
 
-    def __reduce__(self) -> tuple[type[Feeding], tuple[()]]:
-        """As `Watcher`'s."""
-        return Feeding, ()
+    def __reduce__(self) -> tuple[type[CohortSearcher], tuple[()]]:
+        """As `TuneCallback`'s."""
+        return CohortSearcher, ()
 
     def suggest(self, trial_id: str) -> Any:
         assert self._seating is not None
@@ -133,7 +133,7 @@ class Feeding(Searcher):
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Nothing: the store is the truth."""
 
-    def _task(self, given: Given) -> dict[str, Any]:
+    def _task(self, given: Attempt) -> dict[str, Any]:
         assert self._attempts is not None
         task = self._members(given.cohort) | dict(self._attempts.options(given.cohort.id))
         return {**task, "before": [self._members(one) for one in given.before]} if given.before else task

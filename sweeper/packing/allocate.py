@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 
 from sweeper.packing import placement as placing
 from sweeper.packing.devices import Devices
-from sweeper.packing.measurements import Measure, Probes, Seen, Site, Stack
+from sweeper.packing.measurements import DeviceInfo, Measure, ProfileStore, Site, Stack
 from sweeper.packing.packer import pack
-from sweeper.packing.placement import Placed
-from sweeper.packing.profiler import Survey, loads_of, worth_measuring
+from sweeper.packing.placement import Placement
+from sweeper.packing.profiler import Profiler, loads_of, worth_measuring
 from sweeper.packing.recorded_cuts import record_cut, recorded_cut, recorded_threads
 from sweeper.packing.slots import Slots
-from sweeper.packing.workloads import Load
+from sweeper.packing.workloads import Workload
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group
 from sweeper.plan.plan import GridPlan
@@ -26,14 +26,14 @@ from trainables.config.trial import fusible
 
 
 @dataclass(frozen=True)
-class Arrangement:
+class Allocation:
     """How a grid runs."""
 
     cuts: tuple[Cut, ...]
     """Of each group."""
     places: Mapping[int, Slots]
     """By how many workers train a trial."""
-    placed: Placed | None
+    placed: Placement | None
     """Of the trials that one process each trains; None where there are none."""
     measured: Sequence[Sequence[Stack]]
     """Of the groups of these."""
@@ -58,12 +58,12 @@ def arrange(
     request: Request,
     plan: GridPlan,
     store: Store,
-    seen: Sequence[Seen],
+    seen: Sequence[DeviceInfo],
     *,
     here: bool,
     grows: bool,
     measure: Measure | None = None,
-) -> Arrangement | None:
+) -> Allocation | None:
     """How the grid runs on these devices. What has to be known for that is measured, unless it is kept in the store;
     None where there is no `measure` for it."""
     settled = settled_cuts(request, plan, store)
@@ -73,10 +73,10 @@ def arrange(
     for place, (group, steps) in enumerate(zip(plan.groups, plan.steps, strict=True)):
         timed = seen[0].kind.gpus or worth_measuring(group, steps)
         # on cores what ends sooner than its measurement is cut like trials without a step
-        loads.append(Load(group, (), steps if timed else 0, settled[place] if settled else None))
+        loads.append(Workload(group, (), steps if timed else 0, settled[place] if settled else None))
     alone = [load for load in loads if cohorts.workers(load.members) == 1]
     needed = not settled or request.probe or (seen[0].kind.gpus and not request.fraction)
-    survey = Survey(alone, fusible, Probes(store.files, code_version()), measure if needed else None)
+    survey = Profiler(alone, fusible, ProfileStore(store.files, code_version()), measure if needed else None)
     threads = recorded_threads(store.files, plan) if settled and not request.cohort else 1 if settled else None
     found = _surveyed(survey, request, seen, whole, threads) if alone else ([], None)
     if found is None:
@@ -84,7 +84,7 @@ def arrange(
     measured, placed = found
     shares = placed.packing.shares if placed else [1] * len(seen)
     chosen = iter(placed.packing.cuts if placed else ())
-    return Arrangement(
+    return Allocation(
         cuts=tuple(next(chosen) if cohorts.workers(load.members) == 1 else _of_workers(load, places) for load in loads),
         places=places | ({1: placed.slots} if placed else {}),
         placed=placed,
@@ -94,14 +94,14 @@ def arrange(
     )
 
 
-def _of_workers(load: Load, places: Mapping[int, Slots]) -> Cut:
+def _of_workers(load: Workload, places: Mapping[int, Slots]) -> Cut:
     slots = places[cohorts.workers(load.members)]
     return pack([load], [Devices(slots.count * slots.workers, 1)]).cuts[0]
 
 
 def _surveyed(
-    survey: Survey, request: Request, seen: Sequence[Seen], whole: Slots, threads: int | None
-) -> tuple[list[Load], Placed | None] | None:
+    survey: Profiler, request: Request, seen: Sequence[DeviceInfo], whole: Slots, threads: int | None
+) -> tuple[list[Workload], Placement | None] | None:
     """What is known of the groups of the first kind of device, and how they are placed; `threads` of a process on a CPU
     where they are settled."""
     if not seen[0].kind.gpus:
@@ -121,8 +121,8 @@ def _surveyed(
 
 
 def _on_cores(
-    survey: Survey, request: Request, seen: Seen, whole: Slots, threads: int | None
-) -> tuple[list[Load], Placed | None] | None:
+    survey: Profiler, request: Request, seen: DeviceInfo, whole: Slots, threads: int | None
+) -> tuple[list[Workload], Placement | None] | None:
     known = survey.known(seen, 1)
     if known is None:
         return None
@@ -145,7 +145,9 @@ def _on_cores(
     )
 
 
-def grid_arrangement(request: Request, plan: GridPlan, store: Store, seen: Sequence[Seen], site: Site) -> Arrangement:
+def grid_arrangement(
+    request: Request, plan: GridPlan, store: Store, seen: Sequence[DeviceInfo], site: Site
+) -> Allocation:
     """How the grid runs there, measured where that is needed; and keep how it is cut."""
     settled = recorded_cut(store.files, plan) is not None
     found = arrange(request, plan, store, seen, here=site.here, grows=site.grows, measure=site.measure)

@@ -11,7 +11,7 @@ PREFIX = "accelerator_type:"
 
 
 @dataclass(frozen=True)
-class Kind:
+class DeviceKind:
     """Equal devices."""
 
     gpus: bool
@@ -37,11 +37,11 @@ class Kind:
 
 MAY_COME = 8
 """Devices for which cohorts are cut where nodes come: cut for the few that are there at first, none would wait."""
-UNSEEN = Kind(True, "", (1,), cores=0.0)
+UNSEEN = DeviceKind(True, "", (1,), cores=0.0)
 """Of a cluster that has no worker yet and will grow: a GPU."""
 
 
-def kinds(nodes: Sequence[Mapping[str, Any]], grows: bool) -> tuple[Kind, ...]:
+def kinds(nodes: Sequence[Mapping[str, Any]], grows: bool) -> tuple[DeviceKind, ...]:
     """Of Ray's nodes those of the GPUs, most frequent first; without any the cores; UNSEEN where a cluster that grows
     has neither."""
     there = [node["Resources"] for node in nodes if node["Alive"]]
@@ -54,15 +54,15 @@ def kinds(nodes: Sequence[Mapping[str, Any]], grows: bool) -> tuple[Kind, ...]:
         gpus = [_gpus(name, some) for name, some in found.items()]
         return tuple(sorted(gpus, key=lambda kind: (-kind.count, kind.accelerator)))
     cores = tuple(int(one["CPU"]) for one in there if one.get("CPU", 0) >= 1)
-    return (Kind(False, "", cores),) if cores else (UNSEEN if grows else Kind(False, "", (1,)),)
+    return (DeviceKind(False, "", cores),) if cores else (UNSEEN if grows else DeviceKind(False, "", (1,)),)
 
 
-def _gpus(accelerator: str, nodes: Sequence[Mapping[str, float]]) -> Kind:
+def _gpus(accelerator: str, nodes: Sequence[Mapping[str, float]]) -> DeviceKind:
     cores = min(one.get("CPU", 0.0) / one["GPU"] for one in nodes)
-    return Kind(True, accelerator, tuple(int(one["GPU"]) for one in nodes), cores)
+    return DeviceKind(True, accelerator, tuple(int(one["GPU"]) for one in nodes), cores)
 
 
-def requirement(kind: Kind, among: Sequence[Kind]) -> dict[str, float]:
+def requirement(kind: DeviceKind, among: Sequence[DeviceKind]) -> dict[str, float]:
     """What a task takes beside its devices so that it comes to this kind of several; nothing where there is one, as an
     autoscaler may not know what its nodes will call their devices."""
     return {PREFIX + kind.accelerator: 0.001} if len(among) > 1 and kind.accelerator else {}

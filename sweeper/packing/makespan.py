@@ -18,7 +18,7 @@ from sweeper.plan.cohorts import Cut
 
 
 @dataclass(frozen=True)
-class Option:
+class CutOption:
     """One way to cut a group."""
 
     cut: Cut
@@ -29,7 +29,7 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Seats:
+class SlotPool:
     """Where cohorts run at a time."""
 
     slots: tuple[int, ...]
@@ -39,14 +39,14 @@ class Seats:
     infinite where there are no slots."""
 
     @classmethod
-    def of(cls, counts: Sequence[int], speeds: Sequence[float], shares: Sequence[int]) -> Seats:
+    def of(cls, counts: Sequence[int], speeds: Sequence[float], shares: Sequence[int]) -> SlotPool:
         """Of each kind so many devices of such speed, each with so many slots."""
         return cls(
             tuple(count * share for count, share in zip(counts, shares, strict=True)),
             tuple(share / speed if share else math.inf for speed, share in zip(speeds, shares, strict=True)),
         )
 
-    def length(self, option: Option) -> float:
+    def length(self, option: CutOption) -> float:
         """Of a cohort, in seconds at pace 1, so that it takes this times the pace at most, wherever it runs."""
         pairs = zip(option.seconds, self.paces, strict=True)
         return max(seconds / pace for seconds, pace in pairs if math.isfinite(pace))
@@ -63,7 +63,7 @@ class Seats:
         return longest * slowest if cohorts <= sum(self.slots) else math.inf
 
 
-def ends(picked: Sequence[Option], seats: Seats) -> float:
+def ends(picked: Sequence[CutOption], seats: SlotPool) -> float:
     """Seconds until all cohorts have ended, at the latest, each group cut as picked."""
     longest = max((seats.length(one) for one in picked), default=0.0)
     work = sum(one.count * seats.length(one) for one in picked)
@@ -74,7 +74,7 @@ def ends(picked: Sequence[Option], seats: Seats) -> float:
     )
 
 
-def rounds(option: Option, seats: Seats) -> float:
+def rounds(option: CutOption, seats: SlotPool) -> float:
     """When a group has ended that has all slots, each cohort going where it ends soonest."""
     there = [(seconds, slots) for seconds, slots in zip(option.seconds, seats.slots, strict=True) if slots]
     rate = sum(slots / seconds for seconds, slots in there)
@@ -90,7 +90,7 @@ def rounds(option: Option, seats: Seats) -> float:
     return end
 
 
-def deal(picked: Sequence[Option], seats: Seats) -> tuple[list[list[int]], float]:
+def deal(picked: Sequence[CutOption], seats: SlotPool) -> tuple[list[list[int]], float]:
     """How many cohorts of each group go to each kind of device, and when all have ended: in their order, each cohort is
     taken where it ends soonest."""
     free = [[0.0] * slots for slots in seats.slots]
@@ -105,19 +105,19 @@ def deal(picked: Sequence[Option], seats: Seats) -> tuple[list[list[int]], float
     return parts, end
 
 
-def soonest(groups: Sequence[Sequence[Option]], seats: Seats, worth: float = 1.0) -> list[Option]:
+def soonest(groups: Sequence[Sequence[CutOption]], seats: SlotPool, worth: float = 1.0) -> list[CutOption]:
     """Of each group the option with which all end soonest, or smaller cohorts if they take at most `worth` times as
     long."""
     if not groups:
         return []
 
-    def whole_rounds(option: Option) -> float:
+    def whole_rounds(option: CutOption) -> float:
         return rounds(option, seats)
 
-    def work(option: Option) -> float:
+    def work(option: CutOption) -> float:
         return option.count * seats.length(option)
 
-    def cohorts(option: Option) -> float:
+    def cohorts(option: CutOption) -> float:
         return option.count
 
     at_once, longest = _shortest(groups, seats, cohorts, seats.at_once)
@@ -134,7 +134,9 @@ def soonest(groups: Sequence[Sequence[Option]], seats: Seats, worth: float = 1.0
     return max(found, key=lambda picked: sum(one.count for one in picked))
 
 
-def _cheapest(groups: Sequence[Sequence[Option]], cost: Callable[[Option], float], worth: float) -> list[Option]:
+def _cheapest(
+    groups: Sequence[Sequence[CutOption]], cost: Callable[[CutOption], float], worth: float
+) -> list[CutOption]:
     """Of each group what costs least, or the smallest cohorts that cost at most `worth` times as much."""
     found = []
     for group in groups:
@@ -148,14 +150,14 @@ def _cheapest(groups: Sequence[Sequence[Option]], cost: Callable[[Option], float
     return found
 
 
-def _up_to(longest: float, groups: Sequence[Sequence[Option]], seats: Seats) -> list[list[Option]]:
+def _up_to(longest: float, groups: Sequence[Sequence[CutOption]], seats: SlotPool) -> list[list[CutOption]]:
     return [[one for one in group if seats.length(one) <= longest] for group in groups]
 
 
 def _shortest(
-    groups: Sequence[Sequence[Option]],
-    seats: Seats,
-    cost: Callable[[Option], float],
+    groups: Sequence[Sequence[CutOption]],
+    seats: SlotPool,
+    cost: Callable[[CutOption], float],
     end: Callable[[float, float], float],
 ) -> tuple[float, float]:
     """The soonest end, and the longest cohort to allow for it, if of what is allowed each group takes the cheapest."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sweeper.packing.device_kinds import Kind
+from sweeper.packing.device_kinds import DeviceKind
 from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import content_hash
 from sweeper.storage.io.files import Files
@@ -30,7 +30,7 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Known:
+class GroupProfile:
     """What was measured of a group on a device."""
 
     measured: tuple[Stack, ...]
@@ -42,10 +42,10 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Seen:
+class DeviceInfo:
     """Devices of a kind, as one of them was seen."""
 
-    kind: Kind
+    kind: DeviceKind
     device: str
     """Name and memory."""
     bytes: int
@@ -57,7 +57,7 @@ class Seen:
 class Asked:
     """A measurement to make, on a whole device of a kind."""
 
-    kind: Kind
+    kind: DeviceKind
     configs: Sequence[Mapping[str, Any]] = ()
     how: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `trainables.worker.ray_train.measure_configs`."""
@@ -71,7 +71,7 @@ Measure = Callable[[Sequence[Asked]], Sequence[Any]]
 class Site:
     """Where a sweep is to run."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[DeviceKind, ...]
     here: bool
     """On this machine's cores."""
     grows: bool
@@ -96,17 +96,17 @@ def shape(group: Group, free: Callable[[str], frozenset[str]]) -> str:
     return content_hash([{key: value for key, value in config.items() if key not in fusible}, lengths])
 
 
-class Probes:
+class ProfileStore:
     """The measurements in a store that this version of the code has made."""
 
     def __init__(self, files: Files, version: str) -> None:
         self._files, self._version = files, version
 
-    def read(self, shape: str, device: str, threads: int) -> Known | None:
+    def read(self, shape: str, device: str, threads: int) -> GroupProfile | None:
         """None where there is nothing, or the file is damaged."""
         return read_record(self._files, self._path(shape, device, threads), _known)
 
-    def write(self, shape: str, device: str, threads: int, known: Known) -> None:
+    def write(self, shape: str, device: str, threads: int, known: GroupProfile) -> None:
         where = {"shape": shape, "device": device, "threads": threads, "version": self._version}
         content = json.dumps(where | asdict(known), indent=1)
         self._files.write(self._path(shape, device, threads), content.encode())
@@ -115,18 +115,18 @@ class Probes:
         return f"probes/{content_hash([shape, device, threads, self._version])}.json"
 
 
-def read_seen(files: Files, address: str | None) -> list[Seen] | None:
+def read_seen(files: Files, address: str | None) -> list[DeviceInfo] | None:
     """The devices that were last seen at an address, or on this machine; None where none were, or the file is
     damaged."""
     return read_record(files, _seen_path(address), lambda plain: [_seen(one) for one in plain] or None)
 
 
-def write_seen(files: Files, address: str | None, seen: Sequence[Seen]) -> None:
+def write_seen(files: Files, address: str | None, seen: Sequence[DeviceInfo]) -> None:
     files.write(_seen_path(address), json.dumps([asdict(one) for one in seen], indent=1).encode())
 
 
-def _known(plain: Any) -> Known:
-    """What `Probes.write` wrote. An error where it is of another kind."""
+def _known(plain: Any) -> GroupProfile:
+    """What `ProfileStore.write` wrote. An error where it is of another kind."""
     stacks = tuple(
         Stack(whole(one["width"], 1), number(one["seconds"], positive=True), whole(one["bytes"]), whole(one["held"]))
         for one in plain["measured"]
@@ -137,17 +137,17 @@ def _known(plain: Any) -> Known:
         whole(int(width), 1): {whole(int(count), 1): number(ratio, positive=True) for count, ratio in ratios.items()}
         for width, ratios in plain["overlap"].items()
     }
-    return Known(stacks, whole(plain["overhead"]), overlap)
+    return GroupProfile(stacks, whole(plain["overhead"]), overlap)
 
 
-def _seen(plain: Any) -> Seen:
+def _seen(plain: Any) -> DeviceInfo:
     """One of what `write_seen` wrote. An error where it is of another kind."""
     kind = plain["kind"]
     nodes = tuple(whole(devices, 1) for devices in kind["nodes"])
     if not nodes:
         raise ValueError("a kind of device must have nodes, but has none")
-    return Seen(
-        Kind(truth(kind["gpus"]), text(kind["accelerator"]), nodes, number(kind["cores"]), truth(kind["comes"])),
+    return DeviceInfo(
+        DeviceKind(truth(kind["gpus"]), text(kind["accelerator"]), nodes, number(kind["cores"]), truth(kind["comes"])),
         text(plain["device"]),
         whole(plain["bytes"]),
         whole(plain["overhead"]),

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweeper.packing.devices import Devices, cpus
-from sweeper.packing.makespan import Option, Seats, deal, ends, soonest
-from sweeper.packing.workloads import Choice, Load, alone, choices
+from sweeper.packing.makespan import CutOption, SlotPool, deal, ends, soonest
+from sweeper.packing.workloads import Candidate, Workload, alone, choices
 from sweeper.plan.cohorts import Cut, workers
 
 SECONDS_A_COHORT = 0.4
@@ -48,7 +48,7 @@ class Packing:
         return sum(math.ceil(kind.count / kind.node_devices) * (kind.node_price or 0.0) for kind in used) * self.hours
 
 
-def pack(loads: Sequence[Load], devices: Sequence[Devices], shares: Sequence[int] | None = None) -> Packing:
+def pack(loads: Sequence[Workload], devices: Sequence[Devices], shares: Sequence[int] | None = None) -> Packing:
     """How to end soonest; `shares` says how many cohorts share a device of each kind, which is chosen where it is None.
 
     What no device has room for trains alone, on as large a part of one as may be. Members that several workers
@@ -79,7 +79,7 @@ def pack(loads: Sequence[Load], devices: Sequence[Devices], shares: Sequence[int
 
 
 def pack_cores(
-    loads: Mapping[int, Sequence[Load]],
+    loads: Mapping[int, Sequence[Workload]],
     cores: Sequence[int],
     memory: int,
     *,
@@ -99,7 +99,7 @@ def pack_cores(
     return threads, packed[threads]
 
 
-def _choices(load: Load, devices: Sequence[Devices], least: Sequence[int]) -> list[Choice]:
+def _choices(load: Workload, devices: Sequence[Devices], least: Sequence[int]) -> list[Candidate]:
     """The ways to cut a group. What has no room is tried alone where there is most. `least` says how many cohorts share
     a device of each kind at the least."""
     found = choices(load)
@@ -109,16 +109,16 @@ def _choices(load: Load, devices: Sequence[Devices], least: Sequence[int]) -> li
     return [replace(found[0] if load.by else alone(load), bytes=most)]
 
 
-def _options(found: Sequence[Choice], devices: Sequence[Devices], shares: Sequence[int]) -> list[Option]:
+def _options(found: Sequence[Candidate], devices: Sequence[Devices], shares: Sequence[int]) -> list[CutOption]:
     """Those with room somewhere, if so many cohorts share a device of each kind."""
     options = [
-        Option(one.cut, one.count, tuple(_seconds(one, *there) for there in zip(devices, shares, strict=True)))
+        CutOption(one.cut, one.count, tuple(_seconds(one, *there) for there in zip(devices, shares, strict=True)))
         for one in found
     ]
     return [option for option in options if math.isfinite(min(option.seconds))]
 
 
-def _seconds(choice: Choice, kind: Devices, sharing: int) -> float:
+def _seconds(choice: Candidate, kind: Devices, sharing: int) -> float:
     """Of one cohort there; infinite where it has no room."""
     if not sharing or choice.bytes > kind.room(sharing):
         return math.inf
@@ -130,13 +130,13 @@ class _Try:
     """All groups on devices that so many cohorts share."""
 
     shares: tuple[int, ...]
-    seats: Seats
-    groups: Sequence[Sequence[Option]]
+    seats: SlotPool
+    groups: Sequence[Sequence[CutOption]]
     seconds: float
     """Until all have ended, if they are cut for that; infinite where a group fits nowhere."""
 
     @classmethod
-    def of(cls, groups: Sequence[Sequence[Choice]], devices: Sequence[Devices], shares: tuple[int, ...]) -> _Try:
-        seats = Seats.of([kind.count for kind in devices], [kind.speed for kind in devices], shares)
+    def of(cls, groups: Sequence[Sequence[Candidate]], devices: Sequence[Devices], shares: tuple[int, ...]) -> _Try:
+        seats = SlotPool.of([kind.count for kind in devices], [kind.speed for kind in devices], shares)
         options = [_options(group, devices, shares) for group in groups]
         return cls(shares, seats, options, ends(soonest(options, seats), seats) if all(options) else math.inf)

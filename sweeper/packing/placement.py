@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 from sweeper.packing.device_kinds import requirement
 from sweeper.packing.devices import Devices, cpus
-from sweeper.packing.measurements import Known, Seen
+from sweeper.packing.measurements import DeviceInfo, GroupProfile
 from sweeper.packing.packer import Packing, pack, pack_cores
-from sweeper.packing.slots import Share, Slots
-from sweeper.packing.workloads import Load, alone, choices
+from sweeper.packing.slots import SlotResources, Slots
+from sweeper.packing.workloads import Workload, alone, choices
 
 
 @dataclass(frozen=True)
-class Placed:
+class Placement:
     """A packing on the devices there are."""
 
     packing: Packing
@@ -29,7 +29,7 @@ class Placed:
         return self.packing.cost(self.devices)
 
 
-def whole(seen: Sequence[Seen], fraction: float | None, here: bool, grows: bool) -> Slots:
+def whole(seen: Sequence[DeviceInfo], fraction: float | None, here: bool, grows: bool) -> Slots:
     """What a cohort takes where nothing is chosen: a device, or this fraction of one."""
     part = fraction or 1.0
     if seen[0].kind.gpus:
@@ -38,14 +38,14 @@ def whole(seen: Sequence[Seen], fraction: float | None, here: bool, grows: bool)
 
 
 def on_gpus(
-    loads: Sequence[Load],
-    seen: Sequence[Seen],
-    known: Sequence[Sequence[Known]],
+    loads: Sequence[Workload],
+    seen: Sequence[DeviceInfo],
+    known: Sequence[Sequence[GroupProfile]],
     *,
     fraction: float | None,
     grows: bool,
     node_price: float | None = None,
-) -> Placed:
+) -> Placement:
     """On GPUs; `known`: of each kind and group what was measured. `loads` are those of the first kind."""
     kinds = tuple(_devices(loads, *there, known[0], node_price) for there in zip(seen, known, strict=True))
     packing = pack(loads, kinds, [int(1 / fraction)] * len(kinds) if fraction else None)
@@ -59,19 +59,19 @@ def on_gpus(
         for stream in load.members
         for trial in stream
     }
-    return Placed(packing, kinds, Slots(shares, here=False, grows=grows, only=only))
+    return Placement(packing, kinds, Slots(shares, here=False, grows=grows, only=only))
 
 
 def on_cores(
-    loads: Mapping[int, Sequence[Load]],
-    seen: Seen,
+    loads: Mapping[int, Sequence[Workload]],
+    seen: DeviceInfo,
     overhead: int,
     *,
     fraction: float | None,
     here: bool,
     grows: bool,
     node_price: float | None = None,
-) -> Placed:
+) -> Placement:
     """On cores; `loads` by the number of threads with which they were measured."""
     if fraction:
         share = _core_share(seen, fraction)
@@ -83,10 +83,10 @@ def on_cores(
         threads, packing = pack_cores(loads, seen.kind.nodes, seen.bytes, overhead=overhead, node_price=node_price)
         kind = cpus(seen.kind.nodes, seen.bytes, threads, overhead=overhead, node_price=node_price)
         share = _core_share(seen, threads)
-    return Placed(packing, (kind,), Slots((share,), here, grows), threads)
+    return Placement(packing, (kind,), Slots((share,), here, grows), threads)
 
 
-def least_threads(loads: Sequence[Load], seen: Seen, overhead: int) -> int:
+def least_threads(loads: Sequence[Workload], seen: DeviceInfo, overhead: int) -> int:
     """With fewer threads a process there would be too many processes at once for a machine's memory."""
     need = max((alone(load).bytes for load in loads), default=0)
     threads, cores = 1, max(seen.kind.nodes)
@@ -95,13 +95,17 @@ def least_threads(loads: Sequence[Load], seen: Seen, overhead: int) -> int:
     return threads
 
 
-def heaviest(loads: Sequence[Load]) -> int:
+def heaviest(loads: Sequence[Workload]) -> int:
     """The group that most time is for: what sharing a device gives is measured of it."""
     return max(range(len(loads)), key=lambda one: loads[one].total * alone(loads[one]).seconds)
 
 
 def _devices(
-    loads: Sequence[Load], seen: Seen, known: Sequence[Known], first: Sequence[Known], node_price: float | None
+    loads: Sequence[Workload],
+    seen: DeviceInfo,
+    known: Sequence[GroupProfile],
+    first: Sequence[GroupProfile],
+    node_price: float | None,
 ) -> Devices:
     there = [_common(one, other) for one, other in zip(first, known, strict=True) if one.measured and other.measured]
     seconds, others = sum(one for one, _ in there), sum(other for _, other in there)
@@ -117,7 +121,7 @@ def _devices(
     )
 
 
-def _common(one: Known, other: Known) -> tuple[float, float]:
+def _common(one: GroupProfile, other: GroupProfile) -> tuple[float, float]:
     """Seconds of a member's step on both devices, in the widest stack that was measured on both."""
     by_width = {stack.width: stack.seconds for stack in other.measured}
     return next(
@@ -127,13 +131,13 @@ def _common(one: Known, other: Known) -> tuple[float, float]:
     )
 
 
-def _fitting(load: Load, rooms: Sequence[int]) -> tuple[int, ...]:
+def _fitting(load: Workload, rooms: Sequence[int]) -> tuple[int, ...]:
     """Where its cohorts have room; where they have none anywhere, where there is most."""
     need = min(choices(load)[0].bytes, max(rooms))
     return tuple(index for index, room in enumerate(rooms) if room >= need)
 
 
-def _gpu_share(seen: Seen, among: Sequence[Seen], sharing: int, fraction: float | None) -> Share:
+def _gpu_share(seen: DeviceInfo, among: Sequence[DeviceInfo], sharing: int, fraction: float | None) -> SlotResources:
     """One of so many parts of a GPU, with its part of the cores. Ray counts in ten-thousandths."""
     cores = seen.kind.cores / sharing
     resources = {
@@ -142,10 +146,12 @@ def _gpu_share(seen: Seen, among: Sequence[Seen], sharing: int, fraction: float 
         **requirement(seen.kind, [one.kind for one in among]),
     }
     resources = {name: amount for name, amount in resources.items() if amount}
-    return Share(resources, seen.kind.count * sharing, seen.bytes // sharing)
+    return SlotResources(resources, seen.kind.count * sharing, seen.bytes // sharing)
 
 
-def _core_share(seen: Seen, cores: float) -> Share:
+def _core_share(seen: DeviceInfo, cores: float) -> SlotResources:
     """So many whole cores, or a part of one, with their part of a machine's memory."""
     each = max(1, int(max(seen.kind.nodes) / cores))
-    return Share({"CPU": float(cores)}, max(1, sum(int(one / cores) for one in seen.kind.nodes)), seen.bytes // each)
+    return SlotResources(
+        {"CPU": float(cores)}, max(1, sum(int(one / cores) for one in seen.kind.nodes)), seen.bytes // each
+    )

@@ -9,8 +9,18 @@ from typing import Any
 
 from sweeper.errors import ClusterError
 from sweeper.packing.devices import MEMORY_MARGIN
-from sweeper.packing.measurements import Asked, Known, Measure, Probes, Seen, Site, Stack, sample, shape
-from sweeper.packing.workloads import Load
+from sweeper.packing.measurements import (
+    Asked,
+    DeviceInfo,
+    GroupProfile,
+    Measure,
+    ProfileStore,
+    Site,
+    Stack,
+    sample,
+    shape,
+)
+from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group
 
 LONGEST_MEASURED, ALL_MEASURED = 3.0, 12.0
@@ -21,10 +31,10 @@ MOST_SHARING = 8
 """Processes on a device at once for which is measured what sharing gives."""
 
 
-def look(site: Site) -> list[Seen]:
+def look(site: Site) -> list[DeviceInfo]:
     """One device of each kind. ClusterError where none can be looked at."""
     seen = [
-        Seen(kind, found.room.device, found.room.bytes, found.room.overhead)
+        DeviceInfo(kind, found.room.device, found.room.bytes, found.room.overhead)
         for kind, found in zip(site.kinds, site.measure([Asked(kind) for kind in site.kinds]), strict=True)
         if found
     ]
@@ -34,21 +44,21 @@ def look(site: Site) -> list[Seen]:
 
 
 @dataclass(frozen=True)
-class Survey:
+class Profiler:
     """The groups of trials that one process each trains."""
 
-    loads: Sequence[Load]
+    loads: Sequence[Workload]
     """Without what was measured of them."""
     free: Callable[[str], frozenset[str]]
     """The keys of a method in which the members of a cohort may differ."""
-    probes: Probes
+    probes: ProfileStore
     measure: Measure | None
     """None leaves it at what is kept."""
 
-    def known(self, seen: Seen, threads: int) -> list[Known] | None:
+    def known(self, seen: DeviceInfo, threads: int) -> list[GroupProfile] | None:
         """Of each group. None where one should be measured to be cut, and must not be."""
         shapes = [shape(load.members, self.free) for load in self.loads]
-        nothing = Known((), seen.overhead)
+        nothing = GroupProfile((), seen.overhead)
         found = [
             self.probes.read(one, seen.device, threads) if load.steps else nothing
             for one, load in zip(shapes, self.loads, strict=True)
@@ -60,13 +70,13 @@ class Survey:
         how = {"seconds": min(LONGEST_MEASURED, ALL_MEASURED / max(1, len(missing))), "threads": threads}
         asked = [Asked(seen.kind, sample(self.loads[place].members), how) for place in missing]
         for place, probe in zip(missing, self.measure(asked), strict=True):
-            one = Known(_stacks(probe.measured), probe.room.overhead) if probe else nothing
+            one = GroupProfile(_stacks(probe.measured), probe.room.overhead) if probe else nothing
             found[place] = one
             if one.measured:
                 self.probes.write(shapes[place], seen.device, threads, one)
         return [one or nothing for one in found]
 
-    def with_overlap(self, seen: Seen, known: Sequence[Known], place: int) -> list[Known]:
+    def with_overlap(self, seen: DeviceInfo, known: Sequence[GroupProfile], place: int) -> list[GroupProfile]:
         """The same, and for the group in this place what sharing a device gives."""
         found, cores = known[place], max(1, int(seen.kind.cores))
         if found.overlap is not None or not found.measured or not self.measure:
@@ -95,7 +105,7 @@ def worth_measuring(group: Group, steps: int) -> bool:
     return steps * sum(map(len, group)) > STEPS_MEASURED * sum(widths)
 
 
-def loads_of(loads: Sequence[Load], known: Sequence[Known]) -> list[Load]:
+def loads_of(loads: Sequence[Workload], known: Sequence[GroupProfile]) -> list[Workload]:
     """With what was measured of them."""
     return [replace(load, measured=one.measured) for load, one in zip(loads, known, strict=True)]
 

@@ -9,7 +9,7 @@ from sweeper.errors import ClusterError
 
 
 @dataclass(frozen=True)
-class Share:
+class SlotResources:
     """What one process takes of a device of some kind."""
 
     resources: Mapping[str, float]
@@ -24,7 +24,7 @@ class Share:
 class Slots:
     """What a cohort takes of a cluster, and how many run at once on what is there now."""
 
-    shares: tuple[Share, ...]
+    shares: tuple[SlotResources, ...]
     """Of each kind of device that is used; of each worker of a cohort."""
     here: bool
     """True where they run on this machine's cores."""

@@ -37,7 +37,7 @@ class Measured(Protocol):
 
 
 @dataclass(frozen=True)
-class Load:
+class Workload:
     """A group of trials that is to be trained."""
 
     members: Group
@@ -54,7 +54,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Candidate:
     """A way to cut a group."""
 
     cut: Cut
@@ -67,7 +67,7 @@ class Choice:
     """Of the largest cohort."""
 
 
-def choices(load: Load) -> list[Choice]:
+def choices(load: Workload) -> list[Candidate]:
     """Every cut that is worth trying, full stacks among them, at each width that was measured or is a cohort's size; or
     the one that is settled.
 
@@ -81,7 +81,7 @@ def choices(load: Load) -> list[Choice]:
         return _untrained(load)
     if not load.measured:
         return [alone(load)]
-    widths, found = sorted(one.width for one in load.measured), dict[tuple[int, int, int], Choice]()
+    widths, found = sorted(one.width for one in load.measured), dict[tuple[int, int, int], Candidate]()
     for size in sorted(_sizes(load) | set(widths)):
         longest, count = _lengths(load, size)
         for width in {one for one in widths if one < longest} | {min(longest, widths[-1])}:
@@ -90,9 +90,9 @@ def choices(load: Load) -> list[Choice]:
     return list(found.values())
 
 
-def _untrained(load: Load) -> list[Choice]:
+def _untrained(load: Workload) -> list[Candidate]:
     """Every size up to the largest, in narrow stacks."""
-    found = dict[tuple[int, int], Choice]()
+    found = dict[tuple[int, int], Candidate]()
     for size in sorted({min(size, UNTRAINED_SIZE) for size in _sizes(load)}):
         longest, count = _lengths(load, size)
         by = Cut(size, min(longest, UNTRAINED_WIDTH))
@@ -100,18 +100,18 @@ def _untrained(load: Load) -> list[Choice]:
     return list(found.values())
 
 
-def _lengths(load: Load, size: int) -> tuple[int, int]:
+def _lengths(load: Workload, size: int) -> tuple[int, int]:
     """Of the cohorts of at most this size the longest, and their number."""
     lengths = [len(members) for members in parts(load.members, size)]
     return max(lengths), len(lengths)
 
 
-def _choice(load: Load, by: Cut, longest: int, count: int) -> Choice:
+def _choice(load: Workload, by: Cut, longest: int, count: int) -> Candidate:
     """What a cut takes; of a stack that is wider than any that was measured, in proportion."""
     if not load.steps:
-        return Choice(by, count, longest * UNTRAINED_SECONDS, 0)
+        return Candidate(by, count, longest * UNTRAINED_SECONDS, 0)
     if not load.measured:
-        return Choice(by, count, 0.0, 0)
+        return Candidate(by, count, 0.0, 0)
     measured = sorted(load.measured, key=lambda one: one.width)
     width = min(by.width, longest)
     beyond = max(1.0, width / measured[-1].width)
@@ -119,15 +119,15 @@ def _choice(load: Load, by: Cut, longest: int, count: int) -> Choice:
     seconds = load.steps * (stacks * _step(measured, min(width, measured[-1].width)) + _step(measured, rest))
     wider = [one for one in measured if one.width >= width] or measured[-1:]  # of which none needs less
     need = math.ceil(beyond * min(one.bytes for one in wider)) + (longest - width) * wider[0].held
-    return Choice(by, count, seconds, need)
+    return Candidate(by, count, seconds, need)
 
 
-def alone(load: Load) -> Choice:
+def alone(load: Workload) -> Candidate:
     """Every member in a cohort of its own."""
     first = min(load.measured, key=lambda one: one.width, default=None)
     if first is None:
-        return Choice(Cut(1, 1), load.total, 0.0, 0)
-    return Choice(Cut(1, 1), load.total, load.steps * first.seconds, first.bytes)
+        return Candidate(Cut(1, 1), load.total, 0.0, 0)
+    return Candidate(Cut(1, 1), load.total, load.steps * first.seconds, first.bytes)
 
 
 def _step(measured: Sequence[Measured], width: int) -> float:
@@ -140,7 +140,7 @@ def _step(measured: Sequence[Measured], width: int) -> float:
     return (1 - share) * below.width * below.seconds + share * above.width * above.seconds
 
 
-def _sizes(load: Load) -> set[int]:
+def _sizes(load: Workload) -> set[int]:
     """Of a cohort: those that make any number of cohorts, of equal parts or of whole streams."""
     streams, longest = len(load.members), max(map(len, load.members))
     numbers = _numbers(load.total)

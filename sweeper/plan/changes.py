@@ -16,7 +16,7 @@ from sweeper.spec.request import Request
 from sweeper.spec.search import Study
 from sweeper.spec.sweep import Grid, Grids, Search, Searches, Space, Value
 
-Defaults = Callable[[str], Mapping[str, Value]]
+DefaultsFormatter = Callable[[str], Mapping[str, Value]]
 """A method's name -> every key of its trials that has a default, and that default."""
 
 CHOOSING = ("method", "dataset")
@@ -59,14 +59,16 @@ class Changes:
         return f"{name[:LONGEST]}-{hashlib.sha256(self.label.encode()).hexdigest()[:8]}"
 
 
-def changes_of(request: Request, preset: str, before: Space, after: Space, defaults: Defaults) -> Changes:
+def changes_of(request: Request, preset: str, before: Space, after: Space, defaults: DefaultsFormatter) -> Changes:
     """What the request, which makes `after` of the preset's space `before`, changes in it."""
     asked = {key: (value,) for key, value in request.fixed.items()} | dict(request.axes)
     keys = {key: _of_key(key, before, after, defaults) for key in asked} | _of_options(request, before, after)
     return Changes(preset, {key: change for key, change in sorted(keys.items()) if change})
 
 
-def of_grid(request: Request, before: Grid | Grids, defaults: Defaults) -> Callable[[Mapping[str, Value]], str]:
+def of_grid(
+    request: Request, before: Grid | Grids, defaults: DefaultsFormatter
+) -> Callable[[Mapping[str, Value]], str]:
     """Complete config of a trial -> its changes: `epochs=5 seed=1`, or the empty string for one of the preset."""
     if not (request.fixed or request.axes):
         return lambda config: ""
@@ -83,7 +85,7 @@ def of_grid(request: Request, before: Grid | Grids, defaults: Defaults) -> Calla
     return of_trial
 
 
-def of_study(request: Request, before: Search | Searches, study: Study, defaults: Defaults) -> str:
+def of_study(request: Request, before: Search | Searches, study: Study, defaults: DefaultsFormatter) -> str:
     """The same for all trials of a study: a key that is searched no more counts, and so does an option of the search
     that proposals depend on."""
     method, searches = str(study.fixed["method"]), parts_of(before)
@@ -120,7 +122,7 @@ def _tried(key: str, part: Grid | Search, defaults: Mapping[str, Value]) -> tupl
     return part.values(key) or ((defaults[key],) if key in defaults else ())
 
 
-def _of_key(key: str, before: Space, after: Space, defaults: Defaults) -> Change | None:
+def _of_key(key: str, before: Space, after: Space, defaults: DefaultsFormatter) -> Change | None:
     """None where the request's values of the key are the preset's own."""
     methods: set[str] = set() if key in CHOOSING else set(map(_method, parts_of(after)))
     own = [part for part in parts_of(before) if key not in part.pinned]

@@ -11,7 +11,7 @@ Record = tuple[str, int, str, float]
 """trial_id, epoch, metric, value."""
 
 
-class Feed(Protocol):
+class CohortSource(Protocol):
     """Gives cohorts, and is told what became of them, from which the next may follow."""
 
     @property
@@ -47,7 +47,7 @@ class Feed(Protocol):
         """The rows and the history of a cohort that has ended are in the store."""
 
 
-class Queue:
+class CohortQueue:
     """A feed of cohorts that are all known before."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweeper.pruning.rung_server import ABSENCE, Board, Rule
+from sweeper.pruning.rung_server import ABSENCE, Rule, RungServer
 
 if TYPE_CHECKING:
     from trainables.contract import Judge, Report, Verdict
@@ -51,15 +51,15 @@ class Judges:
         return judge
 
 
-class Referee:
-    """The driver's side, a `waves.Ladder`: no call waits, not even for the board to be there."""
+class RungClient:
+    """The driver's side, a `waves.RungVerbs`: no call waits, not even for the board to be there."""
 
     def __init__(self, rules: Mapping[str, Rule], absence: float = ABSENCE) -> None:
         """`rules`: by study. The board lives as long as this or its `judges`, on the node of the driver if it can."""
         beside = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         options = {"num_cpus": 0, "max_concurrency": CALLS, "scheduling_strategy": beside}
         self._rules = dict(rules)
-        self._board: Any = ray.remote(Board).options(**options).remote(self._rules, absence=absence)
+        self._board: Any = ray.remote(RungServer).options(**options).remote(self._rules, absence=absence)
         self._turns = itertools.count()
         self._study: dict[str, str] = {}
 

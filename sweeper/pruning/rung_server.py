@@ -43,7 +43,7 @@ class Rule:
         return deal(numbers, len(self.ladders), self.factor, len(self.ladders[0]))
 
 
-class Board:
+class RungServer:
     """The rungs of all studies, in an actor of its own.
 
     The driver numbers its calls with turns, and they take effect in that order: Ray promises none. A cohort may ask

@@ -31,7 +31,7 @@ class Asked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Told:
+class TrialResult:
     """How a trial went."""
 
     number: int
@@ -45,7 +45,7 @@ class Told:
     """What Optuna's figures and tables show beside it: its id, say."""
 
 
-class Engine:
+class AskTellStudy:
     """A study that is asked for waves of trials and told of them; numbers are its own, from 0, without warm trials."""
 
     def __init__(self, study: Study, warm: Sequence[tuple[Mapping[str, Value], tuple[float, ...]]] = ()) -> None:
@@ -71,7 +71,7 @@ class Engine:
         with quiet():
             return [Asked(n, self._ask(n, recorded.get(n))) for n in range(begin, begin + count)]
 
-    def tell(self, told: Sequence[Told]) -> None:
+    def tell(self, told: Sequence[TrialResult]) -> None:
         """How the trials of a wave went. ValueError for one that is not running, before any is told."""
         numbers = [one.number for one in told]
         for one in told:
@@ -129,7 +129,7 @@ class Engine:
             _ = trial.relative_params  # proposes and keeps count, to no other effect
         return self._native(trial.params)
 
-    def _tell(self, told: Told) -> None:
+    def _tell(self, told: TrialResult) -> None:
         trial = self._running.pop(told.number)
         for key, text in told.attributes.items():
             trial.set_user_attr(key, text)
@@ -203,7 +203,7 @@ def _member(key: str, distribution: BaseDistribution, value: Value) -> Value:
     raise ValueError(f"{key} must lie in {distribution}, but got {value!r}")
 
 
-def _finite(told: Told) -> tuple[float, ...] | None:
+def _finite(told: TrialResult) -> tuple[float, ...] | None:
     """Its objectives, if it finished with a number for each."""
     values = [float(value) for value in told.values if value is not None and math.isfinite(value)]
     return tuple(values) if told.status == "finished" and len(values) == len(told.values) else None

@@ -17,7 +17,7 @@ from sweeper.search.ask_tell import quiet
 LOGGER = logging.getLogger(__name__)
 
 
-class Journal:
+class DashboardJournal:
     """A file that `optuna-dashboard PATH` opens while a search writes it; it holds any number of studies.
 
     What is changed there, in the dashboard, is changed in the copy alone. A search never fails for it: `begin` and

@@ -10,11 +10,11 @@ from sweeper.plan import changes
 from sweeper.plan.cohort_source import Record
 from sweeper.plan.trials import Trial, content_hash
 from sweeper.report.studies import publish as study_views
-from sweeper.search.dashboard_journal import Journal
+from sweeper.search.dashboard_journal import DashboardJournal
 from sweeper.search.search_plan import SearchPlan
-from sweeper.search.study_run import Course, Recorded, result
+from sweeper.search.study_run import RecordedTrial, StudyRun, result
 from sweeper.search.validate import check, corners
-from sweeper.search.warm_start import Warm, kept, warm_from
+from sweeper.search.warm_start import WarmStart, kept, warm_from
 from sweeper.search.waves import Waves
 from sweeper.spec.grid import Value
 from sweeper.spec.request import Request
@@ -86,14 +86,14 @@ def record(plan: SearchPlan, store: Store) -> None:
             course.warm.keep(store.files, path, course.study)
 
 
-def journal(plan: SearchPlan, files: Files) -> Callable[[Course], None]:
+def journal(plan: SearchPlan, files: Files) -> Callable[[StudyRun], None]:
     """Begins a new journal, and copies to it what a study has been told; nothing where the store is no folder."""
     if files.local is None:
         return lambda course: None
-    kept_in = Journal(files.local / JOURNAL.format(plan.views))
+    kept_in = DashboardJournal(files.local / JOURNAL.format(plan.views))
     kept_in.begin()
 
-    def copy(course: Course) -> None:
+    def copy(course: StudyRun) -> None:
         kept_in.add(course.study.name, course.engine.optuna_study)
 
     return copy
@@ -131,7 +131,7 @@ def _courses(
     store: Store,
     sweep: str,
     facts: Callable[[Study], Mapping[str, Value]],
-) -> list[Course]:
+) -> list[StudyRun]:
     """The studies, rebuilt from their rows; `facts`: what the rows of a study say beside its name."""
     rows, history = ([], []) if request.fresh else store.records(sweep)
     reports: dict[str, list[Record]] = {}
@@ -143,15 +143,15 @@ def _courses(
         warm = None if request.fresh else kept(store.files, _path(sweep, identity), study)
         if warm is None:
             name = request.warm_start
-            warm = warm_from(store, name, study, ends[study.name][0].flat()) if name else Warm(None)
+            warm = warm_from(store, name, study, ends[study.name][0].flat()) if name else WarmStart(None)
         own = [row for row in rows if row.get("study_id") == identity and row["number"] < study.search.trials]
         recorded = {
-            row["number"]: Recorded(
+            row["number"]: RecordedTrial(
                 {key: row[key] for key in study.search.space}, result(study, row, reports.get(row["trial_id"], []))
             )
             for row in own
         }
-        courses.append(Course(study, identity, warm, recorded, _complete, facts(study)))
+        courses.append(StudyRun(study, identity, warm, recorded, _complete, facts(study)))
     return courses
 
 

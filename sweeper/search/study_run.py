@@ -9,8 +9,8 @@ from typing import Any
 
 from sweeper.plan.cohort_source import Record
 from sweeper.plan.trials import Trial, content_hash
-from sweeper.search.ask_tell import Engine, Told
-from sweeper.search.warm_start import Warm
+from sweeper.search.ask_tell import AskTellStudy, TrialResult
+from sweeper.search.warm_start import WarmStart
 from sweeper.spec.grid import Value
 from sweeper.spec.search import Study
 
@@ -18,31 +18,31 @@ FAILED = "failed"
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedTrial:
     """What the store has of one trial of a study."""
 
     params: Mapping[str, Value]
-    told: Told
+    told: TrialResult
 
 
-class Course:
+class StudyRun:
     """One study: its trials so far, a wave of which is open until each has a result."""
 
     def __init__(
         self,
         study: Study,
         identity: str,
-        warm: Warm,
-        recorded: Mapping[int, Recorded],
+        warm: WarmStart,
+        recorded: Mapping[int, RecordedTrial],
         complete: Callable[[Mapping[str, Value]], Mapping[str, Value]],
         facts: Mapping[str, Value] | None = None,
     ) -> None:
         """`recorded`: by number, what the store has; `complete` adds the defaults to a trial's values; `facts`: what
         the row of each trial says beside its study, number and wave."""
-        self.study, self.id, self.warm, self.engine = study, identity, warm, Engine(study, warm.results)
+        self.study, self.id, self.warm, self.engine = study, identity, warm, AskTellStudy(study, warm.results)
         self.waves: list[tuple[Trial, ...]] = []
         self._recorded, self._complete, self._facts = recorded, complete, facts or {}
-        self._told: dict[str, Told] = {}
+        self._told: dict[str, TrialResult] = {}
         self._advance()
 
     @property
@@ -70,7 +70,7 @@ class Course:
         """Epoch -> objective of a trial that has a result."""
         return self._told[trial.id].reached
 
-    def told(self, results: Mapping[str, Told]) -> bool:
+    def told(self, results: Mapping[str, TrialResult]) -> bool:
         """Take up results by trial_id; True where a wave is complete by them."""
         self._told |= results
         complete = not self._open
@@ -111,7 +111,7 @@ class Course:
         return tuple(trials)
 
 
-def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> Told:
+def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> TrialResult:
     """What a row, and the history of its trial, say to the study."""
     objectives = study.search.objectives
     values = tuple(_number(row.get(metric.name)) for metric in objectives)
@@ -123,7 +123,7 @@ def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> T
             epoch: value for one, epoch, metric, value in history if one == trial and metric == name and epoch < before
         }
     attributes = {"trial_id": str(row["trial_id"]), "status": str(row["status"])}
-    return Told(int(row["number"]), row["status"], values, reached, attributes)
+    return TrialResult(int(row["number"]), row["status"], values, reached, attributes)
 
 
 def _number(value: Any) -> float | None:

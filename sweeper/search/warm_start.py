@@ -20,7 +20,7 @@ SAME = ("method", "dataset", "normal_class", "held_out", "outliers", "validation
 
 
 @dataclass(frozen=True)
-class Warm:
+class WarmStart:
     """Results that a study knows before its first trial."""
 
     sweep: str | None
@@ -34,7 +34,7 @@ class Warm:
         files.write(path, json.dumps(content, indent=1).encode())
 
 
-def kept(files: Files, path: str, study: Study) -> Warm | None:
+def kept(files: Files, path: str, study: Study) -> WarmStart | None:
     """What `keep` wrote of this study; None where there is nothing, or it is damaged."""
     space, objectives = study.search.space, study.search.objectives
 
@@ -47,14 +47,14 @@ def kept(files: Files, path: str, study: Study) -> Warm | None:
             raise ValueError("a result is not finite")
         return dict(params), tuple(values)
 
-    def parse(plain: Any) -> Warm:
+    def parse(plain: Any) -> WarmStart:
         sweep = plain["warm_start"]
-        return Warm(sweep and text(sweep), tuple(result(*one) for one in plain["results"]))
+        return WarmStart(sweep and text(sweep), tuple(result(*one) for one in plain["results"]))
 
     return read_record(files, path, parse)
 
 
-def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value]) -> Warm:
+def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value]) -> WarmStart:
     """What the finished rows of a sweep say to a study whose trials are like `config`. SpecError where it is nothing.
 
     Rows of its method and data count whose searched values lie within the space; they may differ in all else.
@@ -77,4 +77,4 @@ def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value
             f"no finished row of sweep '{sweep}' fits study '{study.name}': same {', '.join(SAME)}, with "
             f"{', '.join(names)}, and {keys} within the space"
         )
-    return Warm(sweep, tuple(results))
+    return WarmStart(sweep, tuple(results))

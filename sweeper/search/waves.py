@@ -11,7 +11,7 @@ from sweeper.plan import cohorts
 from sweeper.plan.cohort_source import Record
 from sweeper.plan.cohorts import Cohort, Cut, Group
 from sweeper.plan.trials import Trial
-from sweeper.search.study_run import Course, result
+from sweeper.search.study_run import StudyRun, result
 from sweeper.spec.search import Study
 
 ROOM = 1 << 32
@@ -19,7 +19,7 @@ ROOM = 1 << 32
 those of its trials that have a result."""
 
 
-class Ladder(Protocol):
+class RungVerbs(Protocol):
     """Is told of every cohort whose members are compared at rungs (`sweeper.pruning.rung_client`)."""
 
     def expect(self, study: str, place: int, cohort: str, numbers: Sequence[int]) -> None: ...
@@ -33,9 +33,9 @@ class Ladder(Protocol):
 
 @dataclass
 class Waves:
-    """A `feed.Feed` of the cohorts of all studies."""
+    """A `feed.CohortSource` of the cohorts of all studies."""
 
-    courses: Sequence[Course]
+    courses: Sequence[StudyRun]
     shape: Callable[[Trial], Hashable]
     """Trials of equal shape may share a cohort."""
     stream: Callable[[Trial], Hashable]
@@ -44,8 +44,8 @@ class Waves:
     """What `options` says of the cohorts of a study."""
     cut: Callable[[Sequence[Group], bool], list[Cut]] | None = None
     """See `cutting.wave_cut`."""
-    ladder: Ladder | None = None
-    heard: Callable[[Course], None] | None = None
+    ladder: RungVerbs | None = None
+    heard: Callable[[StudyRun], None] | None = None
     """Is told of a study one of whose waves has been told."""
     halved: Collection[str] = ()
     """Ids of the cohorts that were halved in earlier runs."""
@@ -55,7 +55,7 @@ class Waves:
     _whole: dict[str, Cohort] = field(default_factory=dict)
     """Each cohort with those of its trials that had a result before."""
     _ready: deque[Cohort] = field(default_factory=deque)
-    _course: dict[str, Course] = field(default_factory=dict)
+    _course: dict[str, StudyRun] = field(default_factory=dict)
     _before: dict[str, Sequence[Cohort]] = field(default_factory=dict)
     _places: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of each cohort that is compared at rungs: its place, and the room behind it for its parts."""
@@ -68,8 +68,8 @@ class Waves:
     def begin(
         self,
         cut: Callable[[Sequence[Group], bool], list[Cut]],
-        ladder: Ladder | None = None,
-        heard: Callable[[Course], None] | None = None,
+        ladder: RungVerbs | None = None,
+        heard: Callable[[StudyRun], None] | None = None,
         halved: Collection[str] = (),
         record: Callable[[str], None] = lambda cohort: None,
     ) -> None:
@@ -98,7 +98,7 @@ class Waves:
         return self._before.get(cohort, ())
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
-        """As `Queue.halve`."""
+        """As `CohortQueue.halve`."""
         course = self._course[cohort.id]
         if course.study.search.population:  # whose members copy each other
             return ()
@@ -144,7 +144,7 @@ class Waves:
         if not course.ended:
             self._open(course)
 
-    def _open(self, course: Course) -> None:
+    def _open(self, course: StudyRun) -> None:
         """The cohorts of a course's last wave, largest first: cut from the whole of it and halved as in earlier runs,
         without the trials that have a result."""
         assert self.cut is not None
@@ -165,14 +165,14 @@ class Waves:
                     self._whole[part.id] = part
                     self._give(course, place + 1, room - 1, rest)
 
-    def _give(self, course: Course, place: int, room: int, cohort: Cohort) -> None:
+    def _give(self, course: StudyRun, place: int, room: int, cohort: Cohort) -> None:
         self.cohorts[cohort.id], self._course[cohort.id] = cohort, course
         if self.ladder and course.study.search.pruner:
             self._places[cohort.id] = place, room
             self.ladder.expect(course.id, place, cohort.id, _numbers(cohort.trials))
         self._ready.append(cohort)
 
-    def _seed(self, course: Course, place: int, trials: Sequence[Trial]) -> None:
+    def _seed(self, course: StudyRun, place: int, trials: Sequence[Trial]) -> None:
         if self.ladder and course.study.search.pruner:
             self.ladder.seed(course.id, place, _numbers(trials), [course.reached(trial) for trial in trials])
 

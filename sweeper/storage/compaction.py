@@ -20,7 +20,7 @@ LARGEST = 32 << 20
 Merge = Callable[[Sequence[pa.Table]], pa.Table]
 
 
-class Folding:
+class Compactor:
     """The files that one writer has put into one folder, in levels by how often they have been folded.
 
     A writer folds none but its own, however many others write there. See `replace` for why no row is lost.

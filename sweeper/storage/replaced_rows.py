@@ -32,7 +32,7 @@ OTHERS = (*OWNED[2:], f"{OWNED[3]}/halved")
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TrialSelection:
     """The trials that a request trains again, and what else is theirs alone."""
 
     trials: Collection[str]
@@ -82,13 +82,13 @@ class _Part:
     rest: pa.Table | None
 
 
-def survey(files: Files, sweep: str, chosen: Chosen, columns: Columns) -> SetAside:
+def survey(files: Files, sweep: str, chosen: TrialSelection, columns: Columns) -> SetAside:
     """What `set_aside` would move; changes nothing."""
     return _counted("", _parts(files, sweep, chosen, columns))
 
 
 def set_aside(
-    files: Files, sweep: str, chosen: Chosen, columns: Columns | None = None, but: str | None = None
+    files: Files, sweep: str, chosen: TrialSelection, columns: Columns | None = None, but: str | None = None
 ) -> SetAside | None:
     """Move the rows and history of these trials, and their paths, to a new `_replaced/TIME`; None if there is nothing.
 
@@ -136,7 +136,9 @@ def restore(files: Files, sweep: str, time: str) -> SetAside:
         )
     trials = {trial for part in parts if part.moved is not None for trial in part.moved["trial_id"].to_pylist()}
     prefix = f"restored-{time}-"
-    set_aside(files, sweep, Chosen(trials, paths=paths), but=prefix)  # what a run cut off before has brought back stays
+    set_aside(
+        files, sweep, TrialSelection(trials, paths=paths), but=prefix
+    )  # what a run cut off before has brought back stays
     for part in reversed(parts):  # history before rows: a row means that all of its trial is there
         files.write(f"{part.folder.removeprefix(source + '/')}/{prefix}{part.name}", part.data)
     for path in paths:
@@ -166,7 +168,9 @@ def fresh_checkpoints(files: Files, sweep: str, folder: str | None) -> Callable[
     return path_of
 
 
-def _parts(files: Files, sweep: str, chosen: Chosen | None, columns: Columns | None, below: str = "") -> list[_Part]:
+def _parts(
+    files: Files, sweep: str, chosen: TrialSelection | None, columns: Columns | None, below: str = ""
+) -> list[_Part]:
     """Of the files of rows, then of those of history, what is of the chosen trials (None: everything)."""
     trials: set[str] = set(chosen.trials) if chosen else set()
     found = []

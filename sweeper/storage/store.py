@@ -26,7 +26,7 @@ from sweeper.storage.arrow_tables import (
     unite,
     without,
 )
-from sweeper.storage.compaction import Folding, Merge
+from sweeper.storage.compaction import Compactor, Merge
 from sweeper.storage.damaged_files import healing, set_aside
 from sweeper.storage.io.files import Files
 from sweeper.storage.parquet_folder import SUFFIX, Tables, contents_of, parse, read_all, read_tables, replace
@@ -47,7 +47,7 @@ class Store(StoreReader):
     def __init__(self, uri: str | os.PathLike[str] | Files) -> None:
         super().__init__(uri)
         self._index: dict[str, dict[str, tuple[str, ...]]] = {}
-        self._foldings: dict[str, Folding] = {}
+        self._foldings: dict[str, Compactor] = {}
 
     def prepare(self, sweep: str, columns: Columns) -> Columns:
         """Probe that the store takes writes and bring the sweep's files to one schema, the one to write from now on.
@@ -156,8 +156,8 @@ class Store(StoreReader):
         found = healing(self.files, lambda: read_tables(self.files, trials_folder(sweep), ["trial_id", "status"]))
         return found, self.columns(sweep, found)
 
-    def _folding(self, folder: str, merge: Merge) -> Folding:
-        return self._foldings.setdefault(folder, Folding(self.files, folder, merge))
+    def _folding(self, folder: str, merge: Merge) -> Compactor:
+        return self._foldings.setdefault(folder, Compactor(self.files, folder, merge))
 
     def _rows(self, folder: str, name: str) -> list[pa.Table]:
         """The one table of a file, or none where there is no such file, or where it is damaged and so set aside."""

@@ -23,7 +23,7 @@ import torch
 from search_spaces.anomaly_grid import DIGITS, PAPER
 from sweeper.packing.devices import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import pack
-from sweeper.packing.workloads import Load
+from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.trials import Trial
 from trainables.config.trial import TrialConfig, Value, resolve
@@ -94,11 +94,11 @@ def steps(device: torch.device, encoder: str, most: int, seconds: float) -> None
         ]
         print(f"{one.width:6}{one.bytes >> 20:8}{1 / one.seconds:10.1f}" + "".join(f"{cell:>12}" for cell in cells))
     kind = Devices(1, here.bytes, cores, overhead=here.overhead, overlap=overlap)
-    packed = pack([Load([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS)], [kind])
+    packed = pack([Workload([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS)], [kind])
     print(f"chosen for {TRIALS} trials of {STEPS} steps: 1/{packed.shares[0]} of the device, {packed.cuts[0]}")
     for name, share, by in _others(measured, counts):
         if share * _need(measured, by.width, here.overhead) <= MEMORY_MARGIN * here.bytes:
-            load = Load([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS, by)
+            load = Workload([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS, by)
             other = pack([load], [kind], [share]).seconds
             print(f"  {name:32}{other / packed.seconds:8.2f} times as long")
     need = packed.shares[0] * _need(measured, packed.cuts[0].width, here.overhead)

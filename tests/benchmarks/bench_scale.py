@@ -70,20 +70,20 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.cli.arguments import parse
     from sweeper.cli.prepare import prepare
     from sweeper.cli.progress import Progress
-    from sweeper.cli.recorder import Collector
+    from sweeper.cli.recorder import Recorder
     from sweeper.execution import executor as dispatch
     from sweeper.execution.connection import connected
-    from sweeper.execution.stop_signal import Stopping
-    from sweeper.packing.slots import Share, Slots
+    from sweeper.execution.stop_signal import StopSignal
+    from sweeper.packing.slots import SlotResources, Slots
     from sweeper.plan import cohorts
-    from sweeper.plan.cohort_source import Queue
+    from sweeper.plan.cohort_source import CohortQueue
     from sweeper.plan.cohorts import Cut
     from sweeper.plan.plan import GridPlan
     from sweeper.report import publish as findings
     from sweeper.storage.store import Store, checkpoint_path
     from sweeper.version import code_version
 
-    class Meter(Collector):
+    class Meter(Recorder):
         """A collector that says at each tenth how it goes."""
 
         def told(self, total: int) -> Meter:
@@ -109,7 +109,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     planned = time.perf_counter()
     assert isinstance(plan, GridPlan)
     cuts = [Cut(options.size, options.size)] * len(plan.groups)
-    feed = Queue(cohorts.remaining(cohorts.cut(plan.groups, cuts), plan.statuses))
+    feed = CohortQueue(cohorts.remaining(cohorts.cut(plan.groups, cuts), plan.statuses))
     cut = time.perf_counter()
     print(
         f"{options.case}: {plan.total:,} trials planned in {planned - begun:.1f} s "
@@ -130,10 +130,10 @@ def service(options: argparse.Namespace, store: str) -> float:
             data="data",
             checkpoints=store_of.files,
             checkpoint=partial(checkpoint_path, plan.name),
-            slots=Slots((Share({"CPU": 1.0}, os.cpu_count() or 1),), here=True),
+            slots=Slots((SlotResources({"CPU": 1.0}, os.cpu_count() or 1),), here=True),
             limits=dispatch.Limits(3, 60.0, 600.0),
             scratch=scratch,
-            stopping=Stopping(),
+            stopping=StopSignal(),
             listener=listener,
         )
         took = time.perf_counter() - begun

@@ -42,13 +42,13 @@ def in_process(trials: int, seed: int, wave: int) -> Outcome:
     """Our proposals without Ray or store, nothing pruned: what asking for a wave at once does to a search."""
     import torch
 
-    from sweeper.search.ask_tell import Asked, Engine, Told
+    from sweeper.search.ask_tell import Asked, AskTellStudy, TrialResult
     from trainables.config.trial import fusible, resolve
     from trainables.training.train import train
 
     torch.set_num_threads(1)
     (one,) = replace(search(), trials=trials, wave=min(wave, trials), seed=seed, pruner=None).studies()
-    engine, free = Engine(one), fusible(str(one.fixed["method"]))
+    engine, free = AskTellStudy(one), fusible(str(one.fixed["method"]))
     ended: list[Last] = []
     while len(ended) < trials:
         stacks: dict[str, list[Asked]] = {}
@@ -61,7 +61,7 @@ def in_process(trials: int, seed: int, wave: int) -> Outcome:
             for index, (asked, member) in enumerate(zip(stack, report.members, strict=True)):
                 finished = member.status == "finished"
                 value = value_of(report, index)
-                told.append(Told(asked.number, "finished" if finished else "diverged", (value,)))
+                told.append(TrialResult(asked.number, "finished" if finished else "diverged", (value,)))
                 ended.append(Last(member.epochs_run, finished, value))
         engine.tell(told)
     return outcome(0.0, ended)

@@ -15,7 +15,7 @@ from sweeper.cli import preview
 from sweeper.cli.arguments import EXIT_FAILED, parse
 from sweeper.cli.prepare import prepare
 from sweeper.errors import StoreError
-from sweeper.execution.stop_signal import Stopping
+from sweeper.execution.stop_signal import StopSignal
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Cut
 from sweeper.plan.plan import GridPlan
@@ -193,7 +193,7 @@ def test_a_store_that_is_gone_for_good_is_an_error_in_one_line_and_how_to_go_on(
     made, columns = prepare(request, Store(tmp_path))
     monkeypatch.setattr(run, "_train", gone)
     monkeypatch.setattr(Files, "list", gone)
-    assert run._run(request, made, Store(tmp_path), columns, Stopping(), str) == EXIT_FAILED
+    assert run._run(request, made, Store(tmp_path), columns, StopSignal(), str) == EXIT_FAILED
     out, error = capsys.readouterr()
     assert error == "error: store gone: cannot write 'x'\n"
     assert out == f"stopped: what is in {tmp_path} cannot be read now; the same command continues\n"

@@ -15,8 +15,8 @@ import ray
 from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
 
 from sweeper.execution.connection import connected
-from sweeper.pruning.rung_client import Judges, Referee
-from sweeper.pruning.rung_server import Board, Rule
+from sweeper.pruning.rung_client import Judges, RungClient
+from sweeper.pruning.rung_server import Rule, RungServer
 from trainables.contract import Member, Report, Stopped, Verdict
 
 pytestmark = pytest.mark.slow
@@ -46,18 +46,18 @@ def workers() -> Iterator[list[Any]]:
         yield [ray.remote(Worker).options(num_cpus=0).remote() for _ in range(2)]
 
 
-def ask(referee: Referee, cohort: str, *values: float) -> Any:
+def ask(referee: RungClient, cohort: str, *values: float) -> Any:
     """What the board answers to a process of its own."""
     asking: Any = ray.remote(num_cpus=0)(lambda board: ray.get(board.judge.remote(cohort, 2, dict(enumerate(values)))))
     return asking.remote(referee.judges.board)
 
 
-def waits(referee: Referee, call: Any, place: int = 1) -> bool:
+def waits(referee: RungClient, call: Any, place: int = 1) -> bool:
     """The cohort has reached the board, and has no answer."""
     deadline = time.monotonic() + 300
     look = referee.judges.board.__ray_call__
 
-    def there(board: Board) -> bool:
+    def there(board: RungServer) -> bool:
         return any(place in rungs._places and rungs._places[place].posts for rungs in board._rungs.values())
 
     while not ray.get(look.remote(there), timeout=300):
@@ -73,7 +73,7 @@ def test_nothing_that_the_driver_says_waits(workers: list[Any], monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(ray, "get", refused)
         patch.setattr(ray, "wait", refused)
-        referee = Referee({"one": RULE})
+        referee = RungClient({"one": RULE})
         referee.seed("one", 0, [0, 1], [{1: 0.1, 2: 0.9}, {1: 0.8}])
         referee.expect("one", 1, "high", [2, 3])
         referee.reported("high", asdict(report(1, [0.5, 0.6])))
@@ -86,7 +86,7 @@ def test_nothing_that_the_driver_says_waits(workers: list[Any], monkeypatch: pyt
 
 
 def test_the_board_is_asked_only_at_rungs_and_an_error_comes_out_where_it_is_gone(workers: list[Any]) -> None:
-    referee = Referee({"one": RULE})
+    referee = RungClient({"one": RULE})
     referee.expect("one", 0, "low", [0, 1])
     referee.expect("one", 1, "high", [2, 3])
     judge = referee.judges.judge_of("high")
@@ -104,7 +104,7 @@ def test_the_board_is_asked_only_at_rungs_and_an_error_comes_out_where_it_is_gon
 
 
 def test_a_worker_that_died_waiting_asks_again(workers: list[Any]) -> None:
-    referee = Referee({"one": RULE})
+    referee = RungClient({"one": RULE})
     referee.expect("one", 0, "low", [0, 1])
     referee.expect("one", 1, "high", [2, 3])
     lost = ask(referee, "high", 0.5, 0.9)
@@ -119,7 +119,7 @@ def test_a_worker_that_died_waiting_asks_again(workers: list[Any]) -> None:
 
 
 def test_who_waits_for_a_cohort_that_lost_its_worker_is_stopped_to_make_room(workers: list[Any]) -> None:
-    referee = Referee({"one": RULE}, absence=0.5)
+    referee = RungClient({"one": RULE}, absence=0.5)
     for place, cohort in enumerate(("low", "high")):
         referee.expect("one", place, cohort, [2 * place, 2 * place + 1])
         referee.started(cohort)
@@ -132,7 +132,7 @@ def test_who_waits_for_a_cohort_that_lost_its_worker_is_stopped_to_make_room(wor
 
 def test_a_cohort_that_went_on_from_a_checkpoint_counts_by_its_reports(workers: list[Any]) -> None:
     """Its judge is not asked again about rungs before the checkpoint; a repeated report says who was judged there."""
-    referee = Referee({"one": RULE})
+    referee = RungClient({"one": RULE})
     referee.expect("one", 0, "low", [0, 1, 2])
     referee.expect("one", 1, "high", [3, 4])
     waiting = ask(referee, "high", 0.7, 0.6)
@@ -144,7 +144,7 @@ def test_a_cohort_that_went_on_from_a_checkpoint_counts_by_its_reports(workers: 
 
 def test_the_board_has_room_for_more_calls_than_ray_gives_by_default(workers: list[Any]) -> None:
     """Which is a thousand; then the call that all of them wait for would not get in."""
-    referee = Referee({"one": RULE})
+    referee = RungClient({"one": RULE})
     referee.expect("one", 0, "low", [0])
     referee.expect("one", 1, "high", [1, 2])
     waiting = [referee.judges.board.judge.remote("high", 2, {0: 0.1, 1: 0.2}) for _ in range(1050)]
@@ -157,7 +157,7 @@ def test_the_board_has_room_for_more_calls_than_ray_gives_by_default(workers: li
 
 
 def test_processes_are_judged_in_their_order_whoever_comes_first(workers: list[Any]) -> None:
-    referee = Referee({"up": RULE, "down": Rule("auroc", "minimize", 2, ((2,),))})
+    referee = RungClient({"up": RULE, "down": Rule("auroc", "minimize", 2, ((2,),))})
     for study in ("up", "down"):
         referee.expect(study, 0, f"{study} low", [0, 1])
         referee.expect(study, 1, f"{study} high", [2, 3, 4])

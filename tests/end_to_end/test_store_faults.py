@@ -14,8 +14,8 @@ from pyarrow import fs
 
 from sweeper.errors import StoreError
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.retry import LONG, Patience
-from sweeper.storage.replaced_rows import Chosen, restore, set_aside
+from sweeper.storage.io.retry import LONG, RetryPolicy
+from sweeper.storage.replaced_rows import TrialSelection, restore, set_aside
 from sweeper.storage.store import Store, load
 from tests.sweeper.storage.test_store import COLUMNS, row
 
@@ -103,7 +103,7 @@ def test_s3(s3):
     store.compact("grid")
     assert len(store.files.list("trials/sweep=grid")) == 1
     store.files.write("heatmaps/grid/digits, epochs=5/a.png", b"png")
-    moved = set_aside(store.files, "grid", Chosen(["a"], paths=["heatmaps/grid/digits, epochs=5"]), COLUMNS)
+    moved = set_aside(store.files, "grid", TrialSelection(["a"], paths=["heatmaps/grid/digits, epochs=5"]), COLUMNS)
     assert moved and moved.rows == 1 and store.statuses("grid") == {"b": "finished"}
     assert not store.files.list("heatmaps/grid")
     restore(store.files, "grid", moved.folder.split("/")[1])
@@ -127,7 +127,7 @@ def test_s3_that_goes_away_for_a_while(s3):
         if len(said) == 1:
             again.start()
 
-    store = Store(Files(uri, Patience(600.0), say))
+    store = Store(Files(uri, RetryPolicy(600.0), say))
     store.prepare("away", COLUMNS)
     server.stop()
     try:

@@ -29,7 +29,7 @@ FOREIGN = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib",
 """Code that stands there for somebody else."""
 
 
-class Watch:
+class StepWatchdog:
     """Watches the thread that makes it, from `with` to its end."""
 
     def __init__(self, patience: float, end: Callable[[str], None]) -> None:

@@ -24,7 +24,7 @@ from trainables.training.parting import part
 from trainables.training.train import train
 from trainables.worker.memory_limit import limited
 from trainables.worker.sigterm import on_sigterm
-from trainables.worker.step_watchdog import Watch
+from trainables.worker.step_watchdog import StepWatchdog
 
 
 class Checkpoints(Protocol):
@@ -114,7 +114,7 @@ def train_cohort(
     started, path, checkpoints = datetime.now(UTC).isoformat(), work.checkpoint, keeping.checkpoints
     where = {"device": _device_name(device), "host": socket.gethostname(), "pid": os.getpid(), "started": started}
 
-    watch = Watch(keeping.patience, lambda why: _end(why, write, ALONE))
+    watch = StepWatchdog(keeping.patience, lambda why: _end(why, write, ALONE))
 
     def write(why: str) -> None:
         checkpoints.write(path + WHY, f"{keeping.run} {why}".encode())

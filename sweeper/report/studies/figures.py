@@ -67,7 +67,7 @@ def importance(study: optuna.Study, weights: Mapping[str, float], label: str) ->
     """A bar for each parameter, the most important one on top."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    axis: Any = optuna.visualization.matplotlib.plot_param_importances(study, _Known(weights), list(weights))
+    axis: Any = optuna.visualization.matplotlib.plot_param_importances(study, _KnownImportance(weights), list(weights))
     figure = frame(axis, (PANEL[0], 0.9 + 0.42 * len(weights)))
     axis.grid(visible=False, axis="y")
     for patch, text in zip(axis.patches, axis.texts, strict=True):
@@ -188,7 +188,7 @@ def pareto(study: optuna.Study, labels: Sequence[str]) -> Figure:
     return figure
 
 
-class _Known(optuna.importance.BaseImportanceEvaluator):
+class _KnownImportance(optuna.importance.BaseImportanceEvaluator):
     """Importances that are known already, in Optuna's form."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:

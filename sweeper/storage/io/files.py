@@ -18,7 +18,7 @@ from sweeper.errors import StoreError
 from sweeper.storage.io import local_disk as disk
 from sweeper.storage.io.address import AddressError, join_address, parse_address, show_address
 from sweeper.storage.io.filesystem import move, open_filesystem
-from sweeper.storage.io.retry import ONCE, Patience, Result, insist
+from sweeper.storage.io.retry import ONCE, Result, RetryPolicy, insist
 from sweeper.storage.io.store_identity import StoreIdentity
 
 HIDDEN = (".", "_")
@@ -34,7 +34,7 @@ class Files:
     """
 
     def __init__(
-        self, uri: str | os.PathLike[str], patience: Patience = ONCE, say: Callable[[str], None] | None = None
+        self, uri: str | os.PathLike[str], patience: RetryPolicy = ONCE, say: Callable[[str], None] | None = None
     ) -> None:
         try:
             self.uri = parse_address(os.fspath(uri))
@@ -50,7 +50,7 @@ class Files:
     def __repr__(self) -> str:
         return f"Files({self.shown!r})"
 
-    def patient(self, patience: Patience, say: Callable[[str], None] | None = None) -> Files:
+    def patient(self, patience: RetryPolicy, say: Callable[[str], None] | None = None) -> Files:
         """The same files with another patience."""
         files = Files(self.uri, patience, say)
         files._opened, files._identity = self._opened, self._identity

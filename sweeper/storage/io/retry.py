@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long to try again."""
 
     seconds: float
@@ -41,11 +41,11 @@ class Patience:
     """Seconds between two attempts, at most."""
 
 
-ONCE = Patience(0.0)
+ONCE = RetryPolicy(0.0)
 """Where somebody awaits the answer."""
-LONG = Patience(60.0)
+LONG = RetryPolicy(60.0)
 """Where hours of training hang on it."""
-BRIEF = Patience(2.0)
+BRIEF = RetryPolicy(2.0)
 """Where training waits meanwhile."""
 
 
@@ -59,7 +59,7 @@ def may_pass(error: BaseException) -> bool:
 
 def insist(
     act: Callable[[], Result],
-    patience: Patience,
+    patience: RetryPolicy,
     waiting: Callable[[Exception], None],
     went_on: Callable[[float], None],
     *,

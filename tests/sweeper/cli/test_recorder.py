@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from sweeper.cli.progress import Progress
-from sweeper.cli.recorder import HISTORY_SECONDS, Collector
-from sweeper.plan.cohort_source import Queue
+from sweeper.cli.recorder import HISTORY_SECONDS, Recorder
+from sweeper.plan.cohort_source import CohortQueue
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.trials import Trial
 from sweeper.storage.schema import Columns
@@ -55,9 +55,9 @@ class Bench:
         console = Console(file=self.out, highlight=False, width=200)
         self.progress = Progress(3, {}, "auroc", "maximize", "grid", console=console)
         self.store.prepare("grid", COLUMNS)
-        self.feed = Queue(COHORTS)
+        self.feed = CohortQueue(COHORTS)
         self.now = 0.0
-        self.collector = Collector(
+        self.collector = Recorder(
             self.store, "grid", COLUMNS, self.feed, self.progress, "0.1.0+abc", clock=lambda: self.now
         )
 

@@ -12,7 +12,7 @@ import pytest
 from sweeper.errors import ClusterError
 from sweeper.execution import connection as cluster
 from sweeper.execution.connection import check_address, make_token
-from sweeper.execution.stop_signal import Stopping
+from sweeper.execution.stop_signal import StopSignal
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_sigterm_that_meets_rays_handler_while_it_starts_comes_to_ours() -> No
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
         signal.raise_signal(signal.SIGTERM)
 
-    stopping = Stopping()
+    stopping = StopSignal()
     with stopping.on_signals():
         ours = signal.getsignal(signal.SIGTERM)
         with pytest.raises(KeyboardInterrupt), cluster._own_signal_handlers():

@@ -11,22 +11,22 @@ import time
 import pytest
 
 from sweeper.errors import NodeLost
-from sweeper.execution.node_watchdog import Lifeline
-from sweeper.execution.stop_signal import Stopping
+from sweeper.execution.node_watchdog import NodeWatchdog
+from sweeper.execution.stop_signal import StopSignal
 
 
 def test_a_node_that_dies_ends_what_waits_for_it() -> None:
     answers = iter([None, None])
-    waiting = Lifeline(lambda: next(answers, "Ray's head has died"), every=0.05)
-    with pytest.raises(NodeLost, match=r"^Ray's head has died$"), Stopping().on_signals(), waiting:
+    waiting = NodeWatchdog(lambda: next(answers, "Ray's head has died"), every=0.05)
+    with pytest.raises(NodeLost, match=r"^Ray's head has died$"), StopSignal().on_signals(), waiting:
         time.sleep(300)
 
 
 def test_what_ends_in_time_or_by_ctrl_c_is_let_alone() -> None:
     looked = threading.Semaphore(0)
-    with Lifeline(looked.release, every=0.01):
+    with NodeWatchdog(looked.release, every=0.01):
         assert all(looked.acquire(timeout=60) for _ in range(3))
-    with pytest.raises(KeyboardInterrupt), Lifeline(lambda: None, every=0.01):
+    with pytest.raises(KeyboardInterrupt), NodeWatchdog(lambda: None, every=0.01):
         raise KeyboardInterrupt
 
 
@@ -38,7 +38,7 @@ def test_a_node_that_is_shut_down_on_purpose_ends_nothing() -> None:
         looking.set()
         return "gone" if gone.wait(60) else None
 
-    with Stopping().on_signals(), Lifeline(died, every=0.01) as line:
+    with StopSignal().on_signals(), NodeWatchdog(died, every=0.01) as line:
         with contextlib.closing(line):
             assert looking.wait(60)
         gone.set()

@@ -17,10 +17,10 @@ from ray.air.execution.resources.request import ResourceRequest
 from sweeper.execution import executor as dispatch
 from sweeper.execution import placement_groups as groups
 from sweeper.execution.connection import connected
-from sweeper.execution.placement_groups import Groups
-from sweeper.execution.stop_signal import Stopping
-from sweeper.packing.slots import Share, Slots
-from sweeper.plan.cohort_source import Queue
+from sweeper.execution.placement_groups import PlacementGroupPool
+from sweeper.execution.stop_signal import StopSignal
+from sweeper.packing.slots import SlotResources, Slots
+from sweeper.plan.cohort_source import CohortQueue
 from sweeper.plan.cohorts import Cut, cut
 from sweeper.storage.io.files import Files
 from tests.sweeper.packing.measured import members
@@ -75,7 +75,7 @@ def clear(manager: Manager, request: ResourceRequest) -> None:
 
 @pytest.mark.parametrize("give_back", [cancel, clear])
 def test_nothing_is_lost(scratch: str, give_back: Any) -> None:
-    assert lost(Groups, give_back) == 0
+    assert lost(PlacementGroupPool, give_back) == 0
 
 
 @pytest.mark.xfail(
@@ -94,7 +94,7 @@ def test_a_group_that_was_given_back_is_taken_by_the_next_equal_request_or_remov
     scratch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cores = ray.cluster_resources()["CPU"]
-    manager, everything = Groups(), ResourceRequest([{"CPU": cores}])
+    manager, everything = PlacementGroupPool(), ResourceRequest([{"CPU": cores}])
     manager.request_resources(everything)
     ray.get(manager.get_resource_futures())
     acquired = manager.acquire_resources(everything)
@@ -138,24 +138,24 @@ def report_at_once(cohort: str, task: Mapping[str, Any], *, place: object) -> No
 
 def test_a_dispatch_asks_for_its_groups_here(scratch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[ResourceRequest] = []
-    request = Groups.request_resources
+    request = PlacementGroupPool.request_resources
 
-    def heard(self: Groups, resource_request: ResourceRequest) -> None:
+    def heard(self: PlacementGroupPool, resource_request: ResourceRequest) -> None:
         asked.append(resource_request)
         request(self, resource_request)
 
-    monkeypatch.setattr(Groups, "request_resources", heard)
+    monkeypatch.setattr(PlacementGroupPool, "request_resources", heard)
     monkeypatch.setattr(dispatch, "run_cohort", report_at_once)
     usual, listener, cores = ray.tune.tune.TuneController, Mock(), ray.cluster_resources()["CPU"]
     dispatch.dispatch(
-        Queue(cut([members(2)], [Cut(1, 1)])),
+        CohortQueue(cut([members(2)], [Cut(1, 1)])),
         data="data",
         checkpoints=Files(scratch),
         checkpoint=lambda cohort: f"checkpoints/{cohort}",
-        slots=Slots((Share({"CPU": 1.0}, int(cores)),), here=True),
+        slots=Slots((SlotResources({"CPU": 1.0}, int(cores)),), here=True),
         limits=dispatch.Limits(0, 60.0, 600.0),
         scratch=scratch,
-        stopping=Stopping(),
+        stopping=StopSignal(),
         listener=listener,
     )
     assert listener.reported.call_count == 2 and not listener.failed.called

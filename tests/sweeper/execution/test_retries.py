@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from sweeper.execution.retries import LOSSES, Attempts, Cause, Given
-from sweeper.plan.cohort_source import Queue
+from sweeper.execution.retries import LOSSES, Attempt, Cause, RetryQueue
+from sweeper.plan.cohort_source import CohortQueue
 from sweeper.plan.cohorts import Cohort, Cut, cut, halved, lineage
 from tests.sweeper.packing.measured import members
 
@@ -22,20 +22,20 @@ def names(cohort: Cohort) -> list[str]:
     return [trial.id for trial in cohort.trials]
 
 
-def taken(attempts: Attempts) -> Given:
+def taken(attempts: RetryQueue) -> Attempt:
     given = attempts.next()
     assert given is not None
     return given
 
 
-class Whole(Queue):
+class Whole(CohortQueue):
     """A feed whose cohorts must stay whole."""
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
         return ()
 
 
-def run_all(attempts: Attempts, cause: Callable[[Cohort], Cause | None]) -> tuple[list[str], list[str], int]:
+def run_all(attempts: RetryQueue, cause: Callable[[Cohort], Cause | None]) -> tuple[list[str], list[str], int]:
     """Train until nothing is left; returns who finished, who failed, and how often anything was begun."""
     finished: list[str] = []
     failed: list[str] = []
@@ -53,15 +53,15 @@ def run_all(attempts: Attempts, cause: Callable[[Cohort], Cause | None]) -> tupl
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
 def test_a_trial_is_tried_again_as_often_as_it_may(retries: int) -> None:
-    attempts = Attempts(Queue([whole(1)]), retries)
+    attempts = RetryQueue(CohortQueue([whole(1)]), retries)
     assert run_all(attempts, lambda cohort: "error") == ([], ["0.0"], 1 + retries)
 
 
 @pytest.mark.parametrize("cause", ["error", "hung", "memory"])
 @pytest.mark.parametrize("poisoned", [["0.0"], ["0.5"], ["0.2", "0.3"], ["0.1", "0.6"]])
 def test_what_cannot_train_takes_no_other_with_it(cause: Cause, poisoned: list[str]) -> None:
-    feed = Queue([whole(8), whole(3)])
-    attempts = Attempts(feed, 1)
+    feed = CohortQueue([whole(8), whole(3)])
+    attempts = RetryQueue(feed, 1)
     finished, failed, begun = run_all(attempts, lambda one: cause if set(names(one)) & set(poisoned) else None)
     there = Counter(names(whole(8)) + names(whole(3)))
     assert Counter(finished) + Counter(failed) == there and set(failed) == set(poisoned)
@@ -70,7 +70,7 @@ def test_what_cannot_train_takes_no_other_with_it(cause: Cause, poisoned: list[s
 
 def test_parts_of_a_cohort_have_no_retries_until_a_trial_stands_alone() -> None:
     """So many attempts at the most: those of the whole, one of each part on the way, those of the trial."""
-    attempts = Attempts(Queue([whole(8)]), 3)
+    attempts = RetryQueue(CohortQueue([whole(8)]), 3)
     begun = Counter[int]()
 
     def cause(cohort: Cohort) -> Cause | None:
@@ -82,14 +82,14 @@ def test_parts_of_a_cohort_have_no_retries_until_a_trial_stands_alone() -> None:
 
 
 def test_a_lost_machine_costs_no_retry() -> None:
-    attempts = Attempts(Queue([whole(2)]), 0)
+    attempts = RetryQueue(CohortQueue([whole(2)]), 0)
     for _ in range(LOSSES):
         assert attempts.lost(taken(attempts).cohort.id, "machine").kind == "again"
     assert attempts.lost(taken(attempts).cohort.id, "machine").kind == "smaller"  # which may bring it down
 
 
 def test_who_gets_further_has_all_retries_again() -> None:
-    attempts = Attempts(Queue([whole(1)]), 1)
+    attempts = RetryQueue(CohortQueue([whole(1)]), 1)
     for epoch in range(20):
         cohort = taken(attempts).cohort.id
         attempts.reported(cohort, epoch, False)
@@ -101,7 +101,7 @@ def test_who_gets_further_has_all_retries_again() -> None:
 
 @pytest.mark.parametrize("cause", ["hung", "memory"])
 def test_what_is_hopeless_is_halved_at_once_and_tried_once_more_alone(cause: Cause) -> None:
-    attempts = Attempts(Queue([whole(2)]), 3)
+    attempts = RetryQueue(CohortQueue([whole(2)]), 3)
     first = taken(attempts)
     fate = attempts.lost(first.cohort.id, cause)
     assert fate.kind == "smaller" and [names(part) for part in fate.parts] == [["0.0"], ["0.1"]]
@@ -112,7 +112,7 @@ def test_what_is_hopeless_is_halved_at_once_and_tried_once_more_alone(cause: Cau
 
 
 def test_halves_know_all_that_they_were_part_of() -> None:
-    attempts = Attempts(Queue([whole(4)]), 0)
+    attempts = RetryQueue(CohortQueue([whole(4)]), 0)
     first = taken(attempts).cohort
     attempts.lost(first.id, "memory")
     second = taken(attempts).cohort
@@ -123,15 +123,15 @@ def test_halves_know_all_that_they_were_part_of() -> None:
 def test_the_parts_of_an_earlier_run_know_it_too() -> None:
     whole_one = whole(4)
     parts, before = halved([whole_one], [whole_one.id]), lineage([whole_one], [whole_one.id])
-    attempts = Attempts(Queue(parts, before=before), 0)
+    attempts = RetryQueue(CohortQueue(parts, before=before), 0)
     second = taken(attempts)
-    assert second == Given(parts[0], (whole_one,), (0,))
+    assert second == Attempt(parts[0], (whole_one,), (0,))
     attempts.lost(second.cohort.id, "memory")
     assert taken(attempts).before == (parts[0], whole_one)
 
 
 def test_what_must_stay_whole_is_stacked_narrower_where_memory_does_not_suffice() -> None:
-    attempts, widths = Attempts(Whole([whole(5)]), 0), []
+    attempts, widths = RetryQueue(Whole([whole(5)]), 0), []
     while not attempts.ended:
         given = taken(attempts)
         widths.append(given.cohort.width)
@@ -141,11 +141,11 @@ def test_what_must_stay_whole_is_stacked_narrower_where_memory_does_not_suffice(
 
 
 def test_what_must_stay_whole_and_raises_fails_whole() -> None:
-    assert run_all(Attempts(Whole([whole(5)]), 1), lambda cohort: "error")[1:] == (names(whole(5)), 2)
+    assert run_all(RetryQueue(Whole([whole(5)]), 1), lambda cohort: "error")[1:] == (names(whole(5)), 2)
 
 
 def test_what_failed_goes_before_what_has_not_begun() -> None:
-    attempts = Attempts(Queue([whole(2), whole(1)]), 1)
+    attempts = RetryQueue(CohortQueue([whole(2), whole(1)]), 1)
     first = taken(attempts).cohort
     attempts.lost(first.id, "error")
     assert taken(attempts).cohort == first
@@ -153,7 +153,7 @@ def test_what_failed_goes_before_what_has_not_begun() -> None:
 
 def test_a_cohort_that_others_may_wait_for_goes_on_before_them() -> None:
     """Whichever of them was lost last."""
-    attempts = Attempts(Queue([whole(2), whole(1), whole(3)]), 1)
+    attempts = RetryQueue(CohortQueue([whole(2), whole(1), whole(3)]), 1)
     first, second, third = (taken(attempts).cohort for _ in range(3))
     parts = attempts.lost(first.id, "memory").parts
     for one in (third, second):
@@ -162,7 +162,7 @@ def test_a_cohort_that_others_may_wait_for_goes_on_before_them() -> None:
 
 
 def test_nothing_has_ended_while_something_runs() -> None:
-    attempts = Attempts(Queue([whole(1)]), 0)
+    attempts = RetryQueue(CohortQueue([whole(1)]), 0)
     cohort = taken(attempts).cohort.id
     assert attempts.next() is None and not attempts.ended and attempts.runs(cohort)
     attempts.reported(cohort, 3, True)
@@ -172,16 +172,19 @@ def test_nothing_has_ended_while_something_runs() -> None:
 def test_the_next_run_begins_with_the_halves_of_this_one() -> None:
     recorded: list[str] = []
     first = whole(8)
-    run_all(Attempts(Queue([first], record=recorded.append), 0), lambda one: "error" if "0.3" in names(one) else None)
+    run_all(
+        RetryQueue(CohortQueue([first], record=recorded.append), 0),
+        lambda one: "error" if "0.3" in names(one) else None,
+    )
     parts = halved([first], recorded)
     assert [len(part.trials) for part in parts] == [2, 1, 1, 4]
-    left = Queue(parts, dict.fromkeys(set(names(first)) - {"0.3"}, "finished"))
+    left = CohortQueue(parts, dict.fromkeys(set(names(first)) - {"0.3"}, "finished"))
     assert [names(one) for one in left.cohorts.values()] == [["0.3"]]
 
 
 def test_halves_leave_out_who_has_a_result() -> None:
-    feed = Queue([whole(4)], {"0.0": "finished", "0.1": "finished"})
-    attempts = Attempts(feed, 0)
+    feed = CohortQueue([whole(4)], {"0.0": "finished", "0.1": "finished"})
+    attempts = RetryQueue(feed, 0)
     assert names(taken(attempts).cohort) == ["0.2", "0.3"]
     fate = attempts.lost(whole(4).id, "error")
     assert [names(part) for part in fate.parts] == [["0.2", "0.3"]]
@@ -195,6 +198,6 @@ def test_whatever_happens_every_trial_ends_once() -> None:
         sizes = [drawn.randint(1, 9) for _ in range(drawn.randint(1, 4))]
         groups = [[members(*sizes)[stream]] for stream in range(len(sizes))]
         cohorts = cut(groups, [Cut(drawn.randint(1, 9), drawn.randint(1, 9))] * len(sizes))
-        attempts = Attempts(Queue(cohorts), drawn.randint(0, 3))
+        attempts = RetryQueue(CohortQueue(cohorts), drawn.randint(0, 3))
         finished, failed, _ = run_all(attempts, lambda cohort: drawn.choice(causes))
         assert sorted(finished + failed) == sorted(trial.id for one in cohorts for trial in one.trials)

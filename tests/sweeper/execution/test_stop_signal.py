@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from sweeper.execution.stop_signal import AGAIN, ENDING_SECONDS, Stopping
-from sweeper.execution.tune_adapter import Stopper, Watcher
+from sweeper.execution.stop_signal import AGAIN, ENDING_SECONDS, StopSignal
+from sweeper.execution.tune_adapter import SweepStopper, TuneCallback
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_raises_and_is_remembered_where_the_exception_is_lost(number: signal.Signals) -> None:
-    stopping, before = Stopping(), signal.getsignal(number)
+    stopping, before = StopSignal(), signal.getsignal(number)
     stopping.check()
     with stopping.on_signals(), contextlib.suppress(KeyboardInterrupt):
         os.kill(os.getpid(), number)
@@ -24,7 +24,7 @@ def test_a_signal_raises_and_is_remembered_where_the_exception_is_lost(number: s
 
 def test_handlers_set_meanwhile_are_replaced_and_the_own_ones_come_back() -> None:
     """As Ray does when it is started."""
-    stopping = Stopping()
+    stopping = StopSignal()
     with stopping.on_signals():
         own = signal.getsignal(signal.SIGTERM)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -46,7 +46,7 @@ def test_later_signals_leave_the_orderly_end_alone_and_then_end_the_process(
 ) -> None:
     left: list[int] = []
     monkeypatch.setattr(os, "_exit", left.append)
-    stopping = Stopping(clock := Clock())
+    stopping = StopSignal(clock := Clock())
     with stopping.on_signals():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
@@ -75,9 +75,9 @@ def test_a_sweep_heeds_signals_from_its_first_to_its_last_line() -> None:
 
 
 def test_tune_stops_when_asked_or_when_the_listener_failed() -> None:
-    stopping = Stopping()
-    watcher = Watcher(None, stopping)
-    stopper = Stopper(watcher)
+    stopping = StopSignal()
+    watcher = TuneCallback(None, stopping)
+    stopper = SweepStopper(watcher)
     assert not stopper.stop_all()
     stopping.asked = True
     assert stopper.stop_all()

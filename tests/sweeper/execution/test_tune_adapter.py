@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from sweeper.execution.tune_adapter import Watcher
+from sweeper.execution.tune_adapter import TuneCallback
 
 TRIAL = SimpleNamespace(config={"cohort": "c0"})
 
@@ -28,7 +28,7 @@ class Events:
 
 def test_reports_and_heartbeats_are_told_apart_and_nothing_else_is_passed_on() -> None:
     events = Events()
-    watcher = Watcher(events)
+    watcher = TuneCallback(events)
     report, heartbeat = {"report": {"epoch": 2}}, {"heartbeat": {"epoch": 2.5}}
     for result in (report, heartbeat, {"done": True}):
         watcher.on_trial_result(1, [], TRIAL, result)
@@ -38,7 +38,7 @@ def test_reports_and_heartbeats_are_told_apart_and_nothing_else_is_passed_on() -
 def test_the_first_error_of_a_listener_stops_everything_and_is_kept() -> None:
     error = ValueError("the disk is gone")
     events = Events(error)
-    watcher = Watcher(events)
+    watcher = TuneCallback(events)
     assert not watcher.stopper.stop_all()
     watcher.on_trial_result(1, [], TRIAL, {"heartbeat": {}})
     watcher.on_trial_result(2, [], TRIAL, {"report": {}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from sweeper.packing.workloads import Load
+from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import Trial
 
@@ -32,5 +32,5 @@ def members(*lengths: int, **config: int) -> Group:
 
 
 FOUR_OF_EIGHT = members(8, 8, 8, 8)
-LONG = Load(FOUR_OF_EIGHT, [Measured(1, 1e-3, 100 * MIB)], 100_000)
+LONG = Workload(FOUR_OF_EIGHT, [Measured(1, 1e-3, 100 * MIB)], 100_000)
 """A hundred seconds a member."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from sweeper.packing.device_kinds import Kind
+from sweeper.packing.device_kinds import DeviceKind
 from sweeper.packing.measurements import Asked, Site
 from tests.sweeper.packing.measured import MIB
 
-CORES = Kind(False, "", (4,))
-LARGE, MANY = Kind(True, "A", (2,), cores=8.0), Kind(True, "B", (4, 4), cores=4.0)
+CORES = DeviceKind(False, "", (4,))
+LARGE, MANY = DeviceKind(True, "A", (2,), cores=8.0), DeviceKind(True, "B", (4, 4), cores=4.0)
 
 
 class Bench:
@@ -26,7 +26,7 @@ class Bench:
         self.asked += asked
         return [self._found(one) for one in asked]
 
-    def site(self, *kinds: Kind) -> Site:
+    def site(self, *kinds: DeviceKind) -> Site:
         return Site(kinds, here=not kinds[0].gpus, grows=False, measure=self)
 
     @property

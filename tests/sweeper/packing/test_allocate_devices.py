@@ -9,8 +9,8 @@ import pytest
 from sweeper.cli.arguments import parse
 from sweeper.cli.preview import expectation
 from sweeper.errors import ClusterError
-from sweeper.packing.allocate import Arrangement, grid_arrangement
-from sweeper.packing.device_kinds import Kind
+from sweeper.packing.allocate import Allocation, grid_arrangement
+from sweeper.packing.device_kinds import DeviceKind
 from sweeper.packing.profiler import look
 from sweeper.packing.recorded_cuts import record_cut, recorded_cut
 from sweeper.plan import cohorts
@@ -36,7 +36,9 @@ def grid(count: int = 32, shapes: int = 1, steps: int = 10_000, first: int = 0, 
     return GridPlan("grid", "paper", SWEEP, trials, groups, [steps] * len(groups), {})
 
 
-def arranged(store: Path, bench: Bench, plan: GridPlan, *words: str, on: tuple[Kind, ...] = (CORES,)) -> Arrangement:
+def arranged(
+    store: Path, bench: Bench, plan: GridPlan, *words: str, on: tuple[DeviceKind, ...] = (CORES,)
+) -> Allocation:
     site = bench.site(*on)
     return grid_arrangement(parse(["grid", *words]), plan, Store(store), look(site), site)
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.packing.device_kinds import UNSEEN, Kind, kinds, requirement
+from sweeper.packing.device_kinds import UNSEEN, DeviceKind, kinds, requirement
 
 
 def node(resources: dict[str, float], alive: bool = True) -> dict[str, Any]:
@@ -15,7 +15,7 @@ A, B = {"CPU": 16.0, "GPU": 4.0, "accelerator_type:A": 1.0}, {"CPU": 6.0, "GPU":
 def test_gpus_are_told_apart_and_cores_beside_them_are_theirs() -> None:
     nodes = [node({"CPU": 64.0}), node(B), node(A), node(A | {"CPU": 8.0}), node(B, alive=False)]
     found = kinds(nodes, grows=False)
-    assert found == (Kind(True, "A", (4, 4), cores=2.0), Kind(True, "B", (1,), cores=6.0))
+    assert found == (DeviceKind(True, "A", (4, 4), cores=2.0), DeviceKind(True, "B", (1,), cores=6.0))
     assert [requirement(kind, found) for kind in found] == [
         {"accelerator_type:A": 0.001},
         {"accelerator_type:B": 0.001},
@@ -29,7 +29,7 @@ def test_one_kind_alone_is_not_asked_for_by_name() -> None:
 
 
 def test_without_gpus_the_cores_count() -> None:
-    assert kinds([node({"CPU": cores}) for cores in (2.0, 0.0, 3.0)], grows=True) == (Kind(False, "", (2, 3)),)
+    assert kinds([node({"CPU": cores}) for cores in (2.0, 0.0, 3.0)], grows=True) == (DeviceKind(False, "", (2, 3)),)
 
 
 @pytest.mark.parametrize("nodes", [[], [node({"memory": 1.0})], [node({"CPU": 0.0})]])

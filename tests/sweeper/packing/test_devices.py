@@ -4,7 +4,7 @@ import pytest
 
 from sweeper.packing.devices import Devices, cpus
 from sweeper.packing.packer import WORTH, pack, pack_cores
-from sweeper.packing.workloads import Load
+from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group
 from tests.sweeper.packing.measured import LONG, MIB, PLENTY, Measured, members
 
@@ -45,8 +45,8 @@ def test_threads_are_as_many_as_end_soonest() -> None:
     """Of two members on four cores each takes two that make it faster; of thirty-two, each takes one."""
     by_threads = {1: 1.0, 2: 0.6, 4: 0.5}
 
-    def loads(group: Group) -> dict[int, list[Load]]:
-        return {threads: [Load(group, [Measured(1, one)], 100)] for threads, one in by_threads.items()}
+    def loads(group: Group) -> dict[int, list[Workload]]:
+        return {threads: [Workload(group, [Measured(1, one)], 100)] for threads, one in by_threads.items()}
 
     threads, packed = pack_cores(loads(members(2)), [4], PLENTY)
     assert threads == 2 and packed.seconds == pytest.approx(0.4 + 60)

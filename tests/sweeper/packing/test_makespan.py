@@ -5,34 +5,34 @@ from collections.abc import Sequence
 
 import pytest
 
-from sweeper.packing.makespan import Option, Seats, deal, ends, rounds, soonest
+from sweeper.packing.makespan import CutOption, SlotPool, deal, ends, rounds, soonest
 from sweeper.plan.cohorts import Cut
 
 
-def options(some: random.Random, kinds: int, count: int) -> list[Option]:
+def options(some: random.Random, kinds: int, count: int) -> list[CutOption]:
     found = []
     for size in range(1, count + 1):
         seconds = [some.choice([0.5, 1.0, 1.7, 3.0, 8.0]) * size for _ in range(kinds)]
         if kinds > 1 and some.random() < 0.2:
             seconds[some.randrange(kinds)] = math.inf
-        found.append(Option(Cut(size, 1), some.randint(1, 5), tuple(seconds)))
+        found.append(CutOption(Cut(size, 1), some.randint(1, 5), tuple(seconds)))
     return found
 
 
-def cluster(some: random.Random, kinds: int) -> Seats:
-    return Seats.of(
+def cluster(some: random.Random, kinds: int) -> SlotPool:
+    return SlotPool.of(
         [some.randint(1, 3) for _ in range(kinds)],
         [some.choice([0.25, 1.0, 1.5]) for _ in range(kinds)],
         [some.randint(1, 3) for _ in range(kinds)],
     )
 
 
-def slots_of(seats: Seats) -> list[int]:
+def slots_of(seats: SlotPool) -> list[int]:
     """The kind of each slot."""
     return [kind for kind, slots in enumerate(seats.slots) for _ in range(slots)]
 
 
-def best_of_all(option: Option, seats: Seats) -> float:
+def best_of_all(option: CutOption, seats: SlotPool) -> float:
     """Over every number of cohorts that each slot may be given."""
     slots = slots_of(seats)
     found = math.inf
@@ -46,18 +46,18 @@ def best_of_all(option: Option, seats: Seats) -> float:
 @pytest.mark.parametrize("seed", range(40))
 def test_equal_cohorts_end_no_sooner_in_any_assignment(seed: int) -> None:
     some = random.Random(seed)
-    seats = Seats.of([some.randint(1, 2), some.randint(0, 2)], [1.0, 0.5], [1, 1])
-    option = Option(Cut(1, 1), some.randint(1, 4), (some.uniform(1, 3), some.choice([math.inf, some.uniform(1, 9)])))
+    seats = SlotPool.of([some.randint(1, 2), some.randint(0, 2)], [1.0, 0.5], [1, 1])
+    option = CutOption(Cut(1, 1), some.randint(1, 4), (some.uniform(1, 3), some.choice([math.inf, some.uniform(1, 9)])))
     assert rounds(option, seats) == pytest.approx(best_of_all(option, seats))
 
 
 @pytest.mark.parametrize(("count", "slots", "full"), [(1, 3, 1), (3, 3, 1), (4, 3, 2), (10**6, 3, 333334), (7, 1, 7)])
 def test_on_equal_slots_rounds_are_full_rounds(count: int, slots: int, full: int) -> None:
-    assert rounds(Option(Cut(1, 1), count, (0.1,)), Seats.of([slots], [1.0], [1])) == pytest.approx(full * 0.1)
+    assert rounds(CutOption(Cut(1, 1), count, (0.1,)), SlotPool.of([slots], [1.0], [1])) == pytest.approx(full * 0.1)
 
 
 def test_where_nothing_has_room_nothing_ends() -> None:
-    assert rounds(Option(Cut(1, 1), 1, (math.inf, 1.0)), Seats.of([1, 1], [1.0, 1.0], [1, 0])) == math.inf
+    assert rounds(CutOption(Cut(1, 1), 1, (math.inf, 1.0)), SlotPool.of([1, 1], [1.0, 1.0], [1, 0])) == math.inf
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -83,21 +83,21 @@ def test_smaller_cohorts_cost_no_more_than_they_are_worth(seed: int) -> None:
 
 def test_the_smallest_cohorts_that_cost_little_are_taken() -> None:
     """On one slot, singly for 3.2 s in all, or in pairs for 3.1 s, or at once for 3 s."""
-    group = [Option(Cut(4, 4), 1, (3.0,)), Option(Cut(2, 2), 2, (1.55,)), Option(Cut(1, 1), 4, (0.8,))]
-    one = Seats.of([1], [1.0], [1])
+    group = [CutOption(Cut(4, 4), 1, (3.0,)), CutOption(Cut(2, 2), 2, (1.55,)), CutOption(Cut(1, 1), 4, (0.8,))]
+    one = SlotPool.of([1], [1.0], [1])
     assert [soonest([group], one, worth)[0].cut.size for worth in (1.0, 1.04, 1.1)] == [4, 2, 1]
     assert [by.cut.size for by in soonest([group, group], one, worth=1.1)] == [1, 1]
 
 
 def test_a_queue_is_worked_off_by_each_device_at_its_speed() -> None:
     """Four seconds of work and the rest of the longest, on a device of speed 1 and one of 3, which two share."""
-    seats = Seats.of([1, 1], [1.0, 3.0], [1, 2])
-    cohort = Option(Cut(1, 1), 4, (1.0, 2 / 3))
+    seats = SlotPool.of([1, 1], [1.0, 3.0], [1, 2])
+    cohort = CutOption(Cut(1, 1), 4, (1.0, 2 / 3))
     assert seats.length(cohort) == pytest.approx(1.0)
     assert seats.queued(4.0, 1.0) == pytest.approx((4 + 2) / 4)
 
 
-def in_turn(jobs: Sequence[Sequence[float]], seats: Seats) -> float:
+def in_turn(jobs: Sequence[Sequence[float]], seats: SlotPool) -> float:
     """Each job in its order to the slot that ends it soonest."""
     kinds = slots_of(seats)
     busy = [0.0] * len(kinds)
@@ -140,8 +140,8 @@ def test_cohorts_are_dealt_in_their_order_to_where_they_end_soonest(seed: int) -
 
 def test_small_groups_share_the_slots_instead_of_being_spread_over_them() -> None:
     """Eight groups, each of three in one stack for 6 s, or singly for 4 s each: at once on eight slots, or not."""
-    group = [Option(Cut(3, 3), 1, (6.0,)), Option(Cut(1, 1), 3, (4.0,))]
-    eight = Seats.of([8], [1.0], [1])
+    group = [CutOption(Cut(3, 3), 1, (6.0,)), CutOption(Cut(1, 1), 3, (4.0,))]
+    eight = SlotPool.of([8], [1.0], [1])
     assert [one.cut.size for one in soonest([group] * 8, eight)] == [3] * 8
     assert ends(soonest([group] * 8, eight), eight) == 6.0
     assert soonest([group], eight)[0].cut.size == 1

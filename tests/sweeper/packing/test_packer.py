@@ -5,7 +5,7 @@ import pytest
 
 from sweeper.packing.devices import Devices
 from sweeper.packing.packer import WORTH, Packing, pack
-from sweeper.packing.workloads import Load, choices
+from sweeper.packing.workloads import Workload, choices
 from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
 from tests.sweeper.packing.measured import (
     EACH_100_MIB,
@@ -23,7 +23,7 @@ from tests.sweeper.packing.measured import (
 
 def choose(measured: Sequence[Measured], group: Group, steps: int, slots: int, memory: int) -> Cut:
     """How one group is cut for slots that share nothing."""
-    return pack([Load(group, measured, steps)], [Devices(slots, memory)]).cuts[0]
+    return pack([Workload(group, measured, steps)], [Devices(slots, memory)]).cuts[0]
 
 
 def of(group: Group, by: Cut) -> tuple[Cohort, ...]:
@@ -61,7 +61,7 @@ def test_what_could_not_be_measured_trains_alone() -> None:
 @pytest.mark.parametrize(("steps", "most"), [(0, 10), (2, 10)])
 def test_trials_of_no_or_hardly_any_step_do_not_make_a_cohort_each(steps: int, most: int) -> None:
     """560 of them, on two cores: starting as many cohorts would take 112 s, where all the work takes 3 s a core."""
-    load = Load(members(*[56] * 10), STACKING_PAYS if steps else [], steps)
+    load = Workload(members(*[56] * 10), STACKING_PAYS if steps else [], steps)
     packing = pack([load], [Devices(2, PLENTY)])
     (cut,) = packing.cuts
     assert len(parts(load.members, cut.size)) <= most and packing.seconds < 6
@@ -71,13 +71,13 @@ def test_trials_of_no_or_hardly_any_step_do_not_make_a_cohort_each(steps: int, m
 def test_a_few_trials_without_a_step_end_at_once() -> None:
     assert choose([], members(1, 1), steps=0, slots=2, memory=PLENTY).size <= 2
     assert choose([], members(1), steps=0, slots=2, memory=PLENTY) == Cut(1, 1)
-    (settled,) = pack([Load(members(56), [], 0, by=Cut(7, 7))], [Devices(2, PLENTY)]).cuts
+    (settled,) = pack([Workload(members(56), [], 0, by=Cut(7, 7))], [Devices(2, PLENTY)]).cuts
     assert settled == Cut(7, 7)
 
 
 def test_what_fits_nowhere_trains_alone_on_a_device_of_its_own() -> None:
     large = [Measured(1, 1e-3, 900 * MIB), Measured(2, 1e-3, 1800 * MIB)]
-    packed = pack([Load(members(4), large, 10), Load(members(4), [], 10)], [Devices(2, 1000 * MIB, cores=8)])
+    packed = pack([Workload(members(4), large, 10), Workload(members(4), [], 10)], [Devices(2, 1000 * MIB, cores=8)])
     assert packed.cuts == (Cut(1, 1), Cut(1, 1)) and packed.shares == (1,)
 
 
@@ -90,7 +90,7 @@ def test_a_group_of_workers_is_started_as_seldom_as_can_be(slots: int, size: int
     """Whatever was measured: once for each place, where its members are stepped in turn."""
     group = members(*[1] * 6, workers=2)
     for measured in ([], STACKING_PAYS):
-        packed = pack([Load(group, measured, 10)], [Devices(2 * slots, PLENTY, cores=8)])
+        packed = pack([Workload(group, measured, 10)], [Devices(2 * slots, PLENTY, cores=8)])
         assert packed.cuts == (Cut(size, 1),) and packed.shares == (1,)
 
 
@@ -104,7 +104,7 @@ def test_large_groups_are_dealt_to_slots_evenly_and_in_whole_streams(
     where a third of all would leave one behind."""
     monkeypatch.setattr("sweeper.packing.packer.WORTH", 1.0)
     flat = [Measured(2**k, 1e-3 / 2**k) for k in range(12)]
-    packed = pack([Load(members(*lengths), flat, 10_000)], [Devices(slots, PLENTY)])
+    packed = pack([Workload(members(*lengths), flat, 10_000)], [Devices(slots, PLENTY)])
     assert packed.seconds == pytest.approx(0.4 + 10)
     cohorts = of(members(*lengths), packed.cuts[0])
     assert len(cohorts) == slots and max(len(cohort.trials) for cohort in cohorts) == longest
@@ -113,21 +113,21 @@ def test_large_groups_are_dealt_to_slots_evenly_and_in_whole_streams(
 def test_cohorts_are_as_large_as_a_full_stack_where_that_is_soonest() -> None:
     """Five stacks of up to 16; a cohort of 20 would make two steps, and of 15 there would be seven."""
     flat = [Measured(2**k, 1e-3 / 2**k, 2**k * MIB, held=MIB) for k in range(6)]
-    packed = pack([Load(members(20, 16, 16, 8), flat, 10_000)], [Devices(1, 20 * MIB)])
+    packed = pack([Workload(members(20, 16, 16, 8), flat, 10_000)], [Devices(1, 20 * MIB)])
     assert packed.cuts == (Cut(16, 16),) and packed.seconds == pytest.approx(5 * (0.4 + 10))
 
 
 def test_a_cut_that_is_settled_is_kept_and_its_place_chosen() -> None:
     """Stacks of eight need 800 MiB: two share a device of 2,000, four only one of 4,000."""
     free = {8: dict.fromkeys((2, 4), 1.0)}
-    load = Load(FOUR_OF_EIGHT, EACH_100_MIB, 10_000, by=Cut(8, 8))
+    load = Workload(FOUR_OF_EIGHT, EACH_100_MIB, 10_000, by=Cut(8, 8))
     for mebibytes, sharing in ((2000, 2), (4000, 4), (500, 1)):
         packed = pack([load], [Devices(1, mebibytes * MIB, cores=8, overlap=free)])
         assert packed.cuts == (Cut(8, 8),) and packed.shares == (sharing,)
 
 
 def test_a_stack_wider_than_any_that_was_measured_takes_in_proportion() -> None:
-    narrow = replace(Load(members(8), EACH_100_MIB[:3], 10_000), by=Cut(8, 8))
+    narrow = replace(Workload(members(8), EACH_100_MIB[:3], 10_000), by=Cut(8, 8))
     (choice,) = choices(narrow)
     assert choice.bytes == 800 * MIB and choice.seconds == pytest.approx(2 * 4 * 10_000 * EACH_100_MIB[2].seconds)
 
@@ -211,14 +211,14 @@ def test_shares_are_of_the_kinds_there_are(shares: list[int]) -> None:
 
 def test_small_groups_are_not_spread_over_all_devices() -> None:
     """Eight groups of three on eight devices: each a stack on a device of its own, for which none waits."""
-    packed = pack([Load(members(3), STACKING_PAYS, 10_000)] * 8, [Devices(8, PLENTY)])
+    packed = pack([Workload(members(3), STACKING_PAYS, 10_000)] * 8, [Devices(8, PLENTY)])
     assert packed.cuts == (Cut(3, 3),) * 8
-    alone = pack([Load(members(3), STACKING_PAYS, 10_000)], [Devices(1, PLENTY)])
+    alone = pack([Workload(members(3), STACKING_PAYS, 10_000)], [Devices(1, PLENTY)])
     assert packed.seconds == pytest.approx(alone.seconds)
 
 
 def test_groups_of_other_workers_are_packed_by_themselves() -> None:
-    mixed = [LONG, Load(members(2, workers=2), [], 10)]
+    mixed = [LONG, Workload(members(2, workers=2), [], 10)]
     with pytest.raises(ValueError, match=r"equally many workers, but got \[1, 2\]"):
         pack(mixed, [Devices(4, PLENTY)])
 

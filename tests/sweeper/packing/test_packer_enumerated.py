@@ -11,13 +11,13 @@ import pytest
 from sweeper.packing import workloads as loads
 from sweeper.packing.devices import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import SECONDS_A_COHORT, WORTH, Packing, pack
-from sweeper.packing.workloads import Load
+from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cut, cut
 from tests.sweeper.packing.measured import MIB, Measured, members
 
 
 class Case(NamedTuple):
-    load: Load
+    load: Workload
     kind: Devices
 
 
@@ -34,7 +34,7 @@ def case(seed: int) -> Case:
     kind = Devices(
         some.randint(1, 4), some.randint(60, 900) * MIB, cores=some.randint(1, 6), overhead=5 * MIB, overlap=overlap
     )
-    return Case(Load(group, measured, some.choice([1, 10, 100])), kind)
+    return Case(Workload(group, measured, some.choice([1, 10, 100])), kind)
 
 
 def stack_seconds(measured: Sequence[loads.Measured], width: int) -> float:
@@ -53,7 +53,7 @@ def needed(measured: Sequence[loads.Measured], longest: int, width: int) -> int:
     return stacked.bytes + (longest - width) * stacked.held
 
 
-def every_choice(load: Load, kind: Devices) -> dict[tuple[int, int, int], float]:
+def every_choice(load: Workload, kind: Devices) -> dict[tuple[int, int, int], float]:
     """(processes on a device, size, width) -> seconds, of all that fit."""
     found = {}
     total = sum(map(len, load.members))
@@ -91,7 +91,7 @@ def test_no_choice_ends_much_sooner(seed: int) -> None:
     assert sharing == min(n for (n, _, _), time in all_of_them.items() if time <= WORTH * best * (1 + 1e-9))
 
 
-def exact(load: Load, kind: Devices, monkeypatch: pytest.MonkeyPatch) -> Packing:
+def exact(load: Workload, kind: Devices, monkeypatch: pytest.MonkeyPatch) -> Packing:
     """The very soonest, without anything given for smaller cohorts."""
     monkeypatch.setattr("sweeper.packing.packer.WORTH", 1.0)
     return pack([load], [kind])

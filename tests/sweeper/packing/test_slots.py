@@ -4,15 +4,15 @@ from dataclasses import replace
 import pytest
 
 from sweeper.errors import ClusterError
-from sweeper.execution.retries import Attempts
-from sweeper.execution.slot_assignment import Seating
-from sweeper.packing.slots import Share, Slots
-from sweeper.plan.cohort_source import Queue
+from sweeper.execution.retries import RetryQueue
+from sweeper.execution.slot_assignment import SlotAssigner
+from sweeper.packing.slots import SlotResources, Slots
+from sweeper.plan.cohort_source import CohortQueue
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.trials import Trial
 
-HERE = Slots((Share({"CPU": 1.0}, 4),), here=True)
-AWAY = Slots((Share({"GPU": 1.0, "CPU": 2.0}, 4),), here=False, grows=True)
+HERE = Slots((SlotResources({"CPU": 1.0}, 4),), here=True)
+AWAY = Slots((SlotResources({"GPU": 1.0, "CPU": 2.0}, 4),), here=False, grows=True)
 
 
 @pytest.mark.parametrize(("workers", "count"), [(1, 4), (2, 2), (3, 1), (4, 1)])
@@ -36,7 +36,7 @@ def test_more_workers_than_this_machine_has_room_for_are_refused(slots: Slots) -
 
 def test_workers_have_a_gpu_of_their_own_each() -> None:
     """NCCL connects no two processes on one GPU."""
-    shared = replace(AWAY, shares=(Share({"GPU": 0.5, "CPU": 1.0}, 4),))
+    shared = replace(AWAY, shares=(SlotResources({"GPU": 0.5, "CPU": 1.0}, 4),))
     assert shared.of(1).workers == 1
     with pytest.raises(ClusterError, match="each of several workers must have a GPU of its own, but got workers=2"):
         shared.of(2)
@@ -48,18 +48,18 @@ def test_a_cluster_may_grow_for_one_cohort_of_many_workers() -> None:
 
 # Which kind a cohort is given.
 
-LARGE, SMALL = Share({"GPU": 0.5}, 2), Share({"GPU": 1.0}, 1)
+LARGE, SMALL = SlotResources({"GPU": 0.5}, 2), SlotResources({"GPU": 1.0}, 1)
 
 
-def queue(*names: str) -> Queue:
-    return Queue([Cohort(name, (Trial(name, {}),), 1) for name in names])
+def queue(*names: str) -> CohortQueue:
+    return CohortQueue([Cohort(name, (Trial(name, {}),), 1) for name in names])
 
 
-def seating_of(feed: Queue, slots: Slots) -> Seating:
-    return Seating(Attempts(feed, 0), slots)
+def seating_of(feed: CohortQueue, slots: Slots) -> SlotAssigner:
+    return SlotAssigner(RetryQueue(feed, 0), slots)
 
 
-def seated(seating: Seating, *holders: str) -> Sequence[tuple[str, Share] | None]:
+def seated(seating: SlotAssigner, *holders: str) -> Sequence[tuple[str, SlotResources] | None]:
     found = [seating.next(holder) for holder in holders]
     return [one and (one[0].cohort.id, one[1]) for one in found]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.pruning.rung_server import Board, Rule
+from sweeper.pruning.rung_server import Rule, RungServer
 
 RULE = Rule("auroc", "maximize", 2, ((1, 3), (3,)))
 
@@ -41,8 +41,8 @@ def play(scene: Coroutine[Any, Any, None]) -> None:
         runner.run(asyncio.wait_for(scene, 60))
 
 
-def board(patience: float = 5.0, absence: float = 30.0) -> Board:
-    return Board({"one": RULE, "other": RULE}, patience, absence)
+def board(patience: float = 5.0, absence: float = 30.0) -> RungServer:
+    return RungServer({"one": RULE, "other": RULE}, patience, absence)
 
 
 async def settled(*waiting: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
@@ -53,7 +53,7 @@ async def settled(*waiting: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]
     return tasks
 
 
-async def pruned(made: Board, cohort: str, epoch: int, values: dict[int, float | None]) -> set[int]:
+async def pruned(made: RungServer, cohort: str, epoch: int, values: dict[int, float | None]) -> set[int]:
     return set(await made.judge(cohort, epoch, values) or ())
 
 

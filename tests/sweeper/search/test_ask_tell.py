@@ -14,7 +14,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from sweeper.search.ask_tell import Asked, Engine, Told
+from sweeper.search.ask_tell import Asked, AskTellStudy, TrialResult
 from sweeper.spec.search import SAMPLERS, SEVERAL_OBJECTIVES, WARM, Study
 from tests.sweeper.search.toys import AUROC, LOSS, MIXED, NUMBERS, WAVE, eventful, study, two, waves
 
@@ -35,20 +35,20 @@ RECORDED = {
 }
 
 
-def states(engine: Engine) -> list[TrialState]:
+def states(engine: AskTellStudy) -> list[TrialState]:
     return [trial.state for trial in engine.optuna_study.trials]
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_one_seed_proposes_the_same_and_another_others(sampler: str) -> None:
-    first, again, other = (waves(Engine(study(sampler, seed=seed)), 2, eventful) for seed in (0, 0, -1))
+    first, again, other = (waves(AskTellStudy(study(sampler, seed=seed)), 2, eventful) for seed in (0, 0, -1))
     assert first == again
     assert not any(one.params["lr"] == another.params["lr"] for one, another in zip(first, other, strict=True))
 
 
 @functools.cache
 def uninterrupted(sampler: str, objectives: int) -> list[Asked]:
-    return waves(Engine(course(sampler, objectives)), 4, OUTCOMES[objectives])
+    return waves(AskTellStudy(course(sampler, objectives)), 4, OUTCOMES[objectives])
 
 
 def course(sampler: str, objectives: int) -> Study:
@@ -62,7 +62,7 @@ def test_a_continued_study_equals_the_uninterrupted_one(sampler: str, objectives
     whole = uninterrupted(sampler, objectives)
     assert [one.number for one in whole] == list(range(4 * WAVE))
     known = {number: whole[number].params for number in recorded}
-    assert waves(Engine(course(sampler, objectives)), 4, OUTCOMES[objectives], known) == whole
+    assert waves(AskTellStudy(course(sampler, objectives)), 4, OUTCOMES[objectives], known) == whole
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -72,14 +72,14 @@ def test_what_was_recorded_is_proposed_again_even_if_another_would_be(sampler: s
     recorded = {
         n: {key: value for key, value in (INSIDE | {"beta": n / 64}).items() if key in keys} for n in (1, 7, 14)
     }
-    found = waves(Engine(search), 3, eventful, recorded)
+    found = waves(AskTellStudy(search), 3, eventful, recorded)
     assert {n: found[n].params for n in recorded} == recorded
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_proposals_are_plain_values_inside_the_space(sampler: str) -> None:
     search = study(sampler)
-    for _, params in waves(Engine(search), 3, eventful):
+    for _, params in waves(AskTellStudy(search), 3, eventful):
         assert list(params) == list(search.search.space)
         assert type(params["lr"]) is float and 1e-4 <= params["lr"] <= 1
         assert type(params["depth"]) is int and params["depth"] in (1, 3, 5, 7, 9)
@@ -89,7 +89,7 @@ def test_proposals_are_plain_values_inside_the_space(sampler: str) -> None:
 
 def test_recorded_values_take_the_kinds_of_the_space() -> None:
     recorded = INSIDE | {"lr": 1, "depth": 3.0, "beta": True, "kernel": 2.0, "whiten": 0}
-    params = Engine(study("random")).ask(1, {0: recorded})[0].params
+    params = AskTellStudy(study("random")).ask(1, {0: recorded})[0].params
     assert params == {"lr": 1.0, "depth": 3, "beta": 1.0, "kernel": 2, "whiten": False, "width": 0.5}
     assert [type(value) for value in params.values()] == [float, int, float, int, bool, float]
 
@@ -99,32 +99,32 @@ def test_recorded_values_take_the_kinds_of_the_space() -> None:
 )
 def test_recorded_values_outside_the_space_are_refused(key: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"{key} must lie in .*, but got {value!r}"):
-        Engine(study("tpe")).ask(1, {0: {**INSIDE, key: value}})
+        AskTellStudy(study("tpe")).ask(1, {0: {**INSIDE, key: value}})
     with pytest.raises(ValueError, match=f"{key} must lie in"):
-        Engine(study("tpe"), [({**INSIDE, key: value}, (0.0,))])
+        AskTellStudy(study("tpe"), [({**INSIDE, key: value}, (0.0,))])
     with pytest.raises(ValueError, match="a value for each of lr, depth"):
-        Engine(study("tpe")).ask(1, {0: {key: INSIDE[key]}})
+        AskTellStudy(study("tpe")).ask(1, {0: {key: INSIDE[key]}})
 
 
 @pytest.mark.parametrize(
     ("told", "state"),
     [
-        (Told(0, "finished", (0.5,), {1: 0.7, 2: math.nan}), TrialState.COMPLETE),
-        (Told(0, "finished", (math.nan,)), TrialState.FAIL),
-        (Told(0, "finished", (None,)), TrialState.FAIL),
-        (Told(0, "finished", (math.inf,)), TrialState.FAIL),
-        (Told(0, "pruned", (None,), {1: 0.7, 2: 0.6}), TrialState.PRUNED),
-        (Told(0, "pruned", (0.6,), {1: math.nan}), TrialState.PRUNED),
-        (Told(0, "pruned", (math.nan,)), TrialState.PRUNED),
-        (Told(0, "diverged", (math.nan,), {1: 0.7}), TrialState.PRUNED),
-        (Told(0, "failed", (0.5,)), TrialState.FAIL),
+        (TrialResult(0, "finished", (0.5,), {1: 0.7, 2: math.nan}), TrialState.COMPLETE),
+        (TrialResult(0, "finished", (math.nan,)), TrialState.FAIL),
+        (TrialResult(0, "finished", (None,)), TrialState.FAIL),
+        (TrialResult(0, "finished", (math.inf,)), TrialState.FAIL),
+        (TrialResult(0, "pruned", (None,), {1: 0.7, 2: 0.6}), TrialState.PRUNED),
+        (TrialResult(0, "pruned", (0.6,), {1: math.nan}), TrialState.PRUNED),
+        (TrialResult(0, "pruned", (math.nan,)), TrialState.PRUNED),
+        (TrialResult(0, "diverged", (math.nan,), {1: 0.7}), TrialState.PRUNED),
+        (TrialResult(0, "failed", (0.5,)), TrialState.FAIL),
     ],
 )
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])
-def test_no_trial_that_was_told_stays_open(sampler: str, told: Told, state: TrialState) -> None:
-    engine = Engine(study(sampler))
+def test_no_trial_that_was_told_stays_open(sampler: str, told: TrialResult, state: TrialState) -> None:
+    engine = AskTellStudy(study(sampler))
     engine.ask(2)
-    engine.tell([Told(1, "finished", (0.1,), attributes={"trial_id": "ab"}), told])
+    engine.tell([TrialResult(1, "finished", (0.1,), attributes={"trial_id": "ab"}), told])
     assert states(engine) == [state, TrialState.COMPLETE]
     first, second = engine.optuna_study.trials
     assert second.value == 0.1 and second.user_attrs == {"trial_id": "ab"}
@@ -135,10 +135,10 @@ def test_no_trial_that_was_told_stays_open(sampler: str, told: Told, state: Tria
 
 
 def test_of_several_objectives_only_what_finished_whole_is_complete() -> None:
-    engine = Engine(study("tpe", metric=BOTH))
+    engine = AskTellStudy(study("tpe", metric=BOTH))
     engine.ask(4)
     cases = ("finished", (0.1, 0.9)), ("finished", (0.1, None)), ("diverged", (None, None)), ("failed", (1.0, 1.0))
-    engine.tell([Told(number, *case) for number, case in enumerate(cases)])  # type: ignore[arg-type]
+    engine.tell([TrialResult(number, *case) for number, case in enumerate(cases)])  # type: ignore[arg-type]
     assert states(engine) == [TrialState.COMPLETE, *3 * [TrialState.FAIL]]
     assert [trial.values for trial in engine.optuna_study.trials] == [[0.1, 0.9], None, None, None]
     assert engine.front == (0,)
@@ -146,7 +146,7 @@ def test_of_several_objectives_only_what_finished_whole_is_complete() -> None:
 
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])
 def test_the_order_in_which_a_wave_is_told_does_not_matter(sampler: str) -> None:
-    engines = Engine(study(sampler)), Engine(study(sampler))
+    engines = AskTellStudy(study(sampler)), AskTellStudy(study(sampler))
     for _ in range(3):
         asked = [engine.ask(WAVE) for engine in engines]
         assert asked[0] == asked[1]
@@ -156,10 +156,14 @@ def test_the_order_in_which_a_wave_is_told_does_not_matter(sampler: str) -> None
 
 
 def test_a_trial_is_told_once_and_after_it_was_asked() -> None:
-    engine = Engine(study("random"))
+    engine = AskTellStudy(study("random"))
     engine.ask(2)
-    fine = Told(0, "finished", (0.5,))
-    for wrong in ([fine, fine], [fine, Told(2, "failed", (None,))], [fine, Told(1, "finished", (0.5, 0.5))]):
+    fine = TrialResult(0, "finished", (0.5,))
+    for wrong in (
+        [fine, fine],
+        [fine, TrialResult(2, "failed", (None,))],
+        [fine, TrialResult(1, "finished", (0.5, 0.5))],
+    ):
         with pytest.raises(ValueError, match="a trial"):
             engine.tell(wrong)
     engine.tell([fine])  # nothing of the above was told
@@ -169,19 +173,19 @@ def test_a_trial_is_told_once_and_after_it_was_asked() -> None:
 
 @pytest.mark.parametrize(("metric", "best"), [(LOSS, 1), (AUROC, 2)])
 def test_the_best_trial_finished_and_is_not_a_warm_one(metric, best: int) -> None:
-    engine = Engine(study("random", metric=metric), [(INSIDE, (-9.0,)), (INSIDE, (9.0,))])
+    engine = AskTellStudy(study("random", metric=metric), [(INSIDE, (-9.0,)), (INSIDE, (9.0,))])
     assert engine.best is None and engine.front == ()
     asked = engine.ask(5)
-    engine.tell([Told(n, "finished", (value,)) for n, value in enumerate((0.4, 0.1, 0.8, 0.1))])
-    engine.tell([Told(asked[4].number, "pruned", (0.0,), {3: -1.0})])
+    engine.tell([TrialResult(n, "finished", (value,)) for n, value in enumerate((0.4, 0.1, 0.8, 0.1))])
+    engine.tell([TrialResult(asked[4].number, "pruned", (0.0,), {3: -1.0})])
     assert engine.best == best and engine.front == ((1, 3) if best == 1 else (2,))
 
 
 def test_the_front_is_what_no_other_trial_beats() -> None:
     draws = random.Random(1)
-    engine = Engine(study("random", metric=BOTH))
+    engine = AskTellStudy(study("random", metric=BOTH))
     values = [(draws.randrange(12) / 4, draws.randrange(12) / 4) for _ in engine.ask(60)]
-    engine.tell([Told(number, "finished", pair) for number, pair in enumerate(values)])
+    engine.tell([TrialResult(number, "finished", pair) for number, pair in enumerate(values)])
     beaten = {
         n for n, (a, b) in enumerate(values) for c, d in values if c <= a and d >= b and (c, d) != (a, b)
     }  # the first objective is minimized, the second maximized
@@ -192,16 +196,16 @@ def test_the_front_is_what_no_other_trial_beats() -> None:
 
 def test_warm_trials_come_first_in_optuna_and_do_not_count_in_ours() -> None:
     warm = [(INSIDE | {"beta": n / 10}, (float(n),)) for n in range(15)]
-    cold, engine = Engine(study("tpe")), Engine(study("tpe"), warm)
+    cold, engine = AskTellStudy(study("tpe")), AskTellStudy(study("tpe"), warm)
     assert [one.number for one in engine.ask(3)] == [0, 1, 2]
     assert [trial.value for trial in engine.optuna_study.trials] == [*map(float, range(15)), None, None, None]
     assert [trial.number for trial in engine.optuna_study.trials] == list(range(18))
     assert [WARM in trial.user_attrs for trial in engine.optuna_study.trials] == [True] * 15 + [False] * 3
-    warmed = waves(Engine(study("tpe"), warm), 1, eventful)
+    warmed = waves(AskTellStudy(study("tpe"), warm), 1, eventful)
     assert sum(one.params["beta"] for one in warmed) < sum(one.params["beta"] for one in waves(cold, 1, eventful))
     for wrong in (math.nan, math.inf):
         with pytest.raises(ValueError, match="a finished trial has a number for each of 1 objectives"):
-            Engine(study("tpe"), [(INSIDE, (wrong,))])
+            AskTellStudy(study("tpe"), [(INSIDE, (wrong,))])
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -211,7 +215,7 @@ def test_optuna_says_nothing_here_and_elsewhere_what_it_said(sampler: str, caplo
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warm = [({key: value for key, value in INSIDE.items() if key in NUMBERS or sampler != "cmaes"}, (1.0,))] * 10
-        waves(Engine(study(sampler), warm), 2, eventful)
+        waves(AskTellStudy(study(sampler), warm), 2, eventful)
         assert not caplog.records
         assert optuna.logging.get_verbosity() == logging.INFO
         with pytest.raises(optuna.exceptions.ExperimentalWarning):
@@ -221,5 +225,5 @@ def test_optuna_says_nothing_here_and_elsewhere_what_it_said(sampler: str, caplo
 
 def test_asking_says_the_keys_in_the_order_of_the_space_whose_order_does_not_matter() -> None:
     backwards = dict(reversed(MIXED.items()))
-    one, other = (Engine(study("tpe", space)).ask(1)[0] for space in (MIXED, backwards))
+    one, other = (AskTellStudy(study("tpe", space)).ask(1)[0] for space in (MIXED, backwards))
     assert one == other and list(one.params) == list(MIXED) and list(other.params) == list(backwards)

@@ -8,7 +8,7 @@ import pytest
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from sweeper.search.dashboard_journal import Journal
+from sweeper.search.dashboard_journal import DashboardJournal
 
 SPACE = {
     "lr": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),
@@ -67,7 +67,7 @@ def test_studies_read_back_as_they_are(tmp_path: Path) -> None:
     one, two = run(begun("maximize"), 9), run(begun("maximize", "minimize"), 4)
     two.set_metric_names(["knn", "seconds"])
     two.set_user_attr("dataset", "digits")
-    journal = Journal(tmp_path / "new" / "journal.log")
+    journal = DashboardJournal(tmp_path / "new" / "journal.log")
     assert [journal.begin(), journal.add("s/one", one), journal.add("s/two", two)] == [None] * 3
     assert same(journal.path, "s/one", one) and same(journal.path, "s/two", two)
     copy = read(journal.path, "s/two")
@@ -76,7 +76,7 @@ def test_studies_read_back_as_they_are(tmp_path: Path) -> None:
 
 
 def test_the_file_only_grows_and_not_without_news(tmp_path: Path) -> None:
-    journal, study = Journal(tmp_path / "j"), begun("minimize")
+    journal, study = DashboardJournal(tmp_path / "j"), begun("minimize")
     journal.begin()
     before = b""
     for _ in range(3):
@@ -90,7 +90,7 @@ def test_the_file_only_grows_and_not_without_news(tmp_path: Path) -> None:
 
 
 def test_trials_keep_their_numbers_in_whatever_order_they_finish(tmp_path: Path) -> None:
-    journal, study = Journal(tmp_path / "j"), begun("maximize")
+    journal, study = DashboardJournal(tmp_path / "j"), begun("maximize")
     study.enqueue_trial({"lr": 0.01})
     open_trials = [study.ask(SPACE) for _ in range(6)]
     for order in ([4, 2], [0, 3], [1, 5]):
@@ -104,7 +104,7 @@ def test_trials_keep_their_numbers_in_whatever_order_they_finish(tmp_path: Path)
 
 
 def test_a_new_run_begins_a_new_file(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j")
+    journal = DashboardJournal(tmp_path / "j")
     journal.add("old", run(begun("maximize"), 3))
     (tmp_path / "j.lock").symlink_to("nowhere")
     assert journal.begin() is None and list(tmp_path.iterdir()) == []
@@ -118,7 +118,7 @@ def test_what_cannot_be_written_is_said_in_one_line_and_logged_once(
 ) -> None:
     blocked = tmp_path / "folder"
     blocked.write_text("a file")
-    journal, study = Journal(blocked / "j"), run(begun("maximize"), 3)
+    journal, study = DashboardJournal(blocked / "j"), run(begun("maximize"), 3)
     for said in (journal.begin(), journal.add("s", study), journal.add("s", study)):
         assert said is not None and "cannot be written" in said and "\n" not in said
     assert len([record for record in caplog.records if record.name == "sweeper.search.dashboard_journal"]) == 1
@@ -127,7 +127,7 @@ def test_what_cannot_be_written_is_said_in_one_line_and_logged_once(
 
 
 def test_a_line_cut_off_by_a_full_disk_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    journal, study = Journal(tmp_path / "j"), run(begun("maximize"), 3)
+    journal, study = DashboardJournal(tmp_path / "j"), run(begun("maximize"), 3)
     assert journal.add("s", study) is None
     whole = journal.path.read_bytes()
     run(study, 5)
@@ -151,7 +151,7 @@ def test_a_line_cut_off_by_a_full_disk_is_mended(tmp_path: Path, monkeypatch: py
 
 
 def test_an_attribute_that_is_no_json_is_no_error(tmp_path: Path) -> None:
-    journal, study = Journal(tmp_path / "j"), begun("maximize")
+    journal, study = DashboardJournal(tmp_path / "j"), begun("maximize")
     trial = study.ask(SPACE)
     trial.set_user_attr("path", tmp_path)
     study.tell(trial, math.inf)
@@ -164,7 +164,7 @@ def test_nothing_is_said_on_the_terminal(tmp_path: Path, capfd: pytest.CaptureFi
     study = run(begun("maximize"), 2)
     optuna.logging.set_verbosity(optuna.logging.INFO)
     try:
-        Journal(tmp_path / "j").add("s", study)
+        DashboardJournal(tmp_path / "j").add("s", study)
         assert optuna.logging.get_verbosity() == optuna.logging.INFO
     finally:
         optuna.logging.set_verbosity(optuna.logging.WARNING)

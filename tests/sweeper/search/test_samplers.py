@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from sweeper.search.ask_tell import Engine, Told
+from sweeper.search.ask_tell import AskTellStudy, TrialResult
 from sweeper.spec.schedulers import Halving
 from tests.sweeper.search.toys import AUROC, CUBE, LOSS, NUMBERS, SQUARE, Params, loss, study, waves
 
@@ -24,14 +24,14 @@ def bowl(params: Params) -> float:
     return sum((value - 0.3) ** 2 for value in params.values())
 
 
-def finished(value: Callable[[Params], float]) -> Callable[[Any], Told]:
-    return lambda asked: Told(asked.number, "finished", (value(asked.params),))
+def finished(value: Callable[[Params], float]) -> Callable[[Any], TrialResult]:
+    return lambda asked: TrialResult(asked.number, "finished", (value(asked.params),))
 
 
 @functools.cache
 def best(sampler: str, seed: int) -> float:
     """Of 64 trials; of 32 of the Gaussian process, whose proposals take the longer the more trials there are."""
-    engine = Engine(study(sampler, CUBE, wave=WAVE, seed=seed))
+    engine = AskTellStudy(study(sampler, CUBE, wave=WAVE, seed=seed))
     found = waves(engine, 4 if sampler == "gp" else 8, finished(bowl), size=WAVE)
     lowest = min(found, key=lambda one: bowl(one.params))
     assert engine.best == lowest.number
@@ -46,7 +46,7 @@ def test_in_waves_it_finds_better_than_random_draws(sampler: str, seeds: int) ->
 
 def test_a_wave_of_the_gaussian_process_is_spread() -> None:
     """Each sees those before it as running: none is proposed twice, though all are after the same maximum."""
-    engine = Engine(study("gp", SQUARE, wave=WAVE))
+    engine = AskTellStudy(study("gp", SQUARE, wave=WAVE))
     waves(engine, 2, finished(bowl), size=WAVE)
     points = [(params["x"], params["y"]) for _, params in waves(engine, 1, finished(bowl), size=WAVE)]
     apart = [math.dist(one, other) for one, other in itertools.combinations(points, 2)]
@@ -56,9 +56,11 @@ def test_a_wave_of_the_gaussian_process_is_spread() -> None:
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])
 def test_a_proposal_depends_on_those_before_it_in_its_wave(sampler: str) -> None:
     begun = 2 * WAVE
-    without = waves(Engine(study(sampler, SQUARE, wave=WAVE)), 3, finished(bowl), size=WAVE)[begun + 1 :]
+    without = waves(AskTellStudy(study(sampler, SQUARE, wave=WAVE)), 3, finished(bowl), size=WAVE)[begun + 1 :]
     near = {key: value + 0.01 for key, value in without[0].params.items()}
-    recorded = waves(Engine(study(sampler, SQUARE, wave=WAVE)), 3, finished(bowl), {begun: near}, WAVE)[begun + 1 :]
+    recorded = waves(AskTellStudy(study(sampler, SQUARE, wave=WAVE)), 3, finished(bowl), {begun: near}, WAVE)[
+        begun + 1 :
+    ]
     assert [one.params for one in recorded] != [one.params for one in without]
 
 
@@ -68,11 +70,15 @@ def spoilt(sampler: str, status: Any, metric: Any, seeds: int) -> int:
     count, length = 0, 5 if sampler == "gp" else 8
     for seed in range(seeds):
 
-        def outcome(asked: Any) -> Told:
+        def outcome(asked: Any) -> TrialResult:
             x, y = asked.params["x"], (asked.params["y"], 0.5)[: 1 if metric is LOSS else 2]
-            return Told(asked.number, "finished", y) if x >= 0.6 else Told(asked.number, status, (None,), {1: 5.0})
+            return (
+                TrialResult(asked.number, "finished", y)
+                if x >= 0.6
+                else TrialResult(asked.number, status, (None,), {1: 5.0})
+            )
 
-        engine = Engine(study(sampler, SQUARE, wave=WAVE, seed=seed, metric=metric))
+        engine = AskTellStudy(study(sampler, SQUARE, wave=WAVE, seed=seed, metric=metric))
         found = waves(engine, length, outcome, size=WAVE)
         count += sum(one.params["x"] < 0.6 for one in found[3 * WAVE :])
         assert {trial.state.name for trial in engine.optuna_study.trials} == {"COMPLETE", SHOWN[metric, status]}
@@ -100,11 +106,11 @@ def test_of_several_objectives_too_it_learns_where_trials_diverge() -> None:
 
 
 def test_a_generation_of_cma_es_is_a_wave_though_members_are_pruned_or_diverge() -> None:
-    engine = Engine(study("cmaes", NUMBERS, wave=WAVE, pruner=Halving(1)))
+    engine = AskTellStudy(study("cmaes", NUMBERS, wave=WAVE, pruner=Halving(1)))
 
-    def outcome(asked: Any) -> Told:
+    def outcome(asked: Any) -> TrialResult:
         statuses: Any = ("finished", "pruned", "diverged", "pruned")
-        return Told(asked.number, statuses[asked.number % 4], (loss(asked.params),), {1: 1 + loss(asked.params)})
+        return TrialResult(asked.number, statuses[asked.number % 4], (loss(asked.params),), {1: 1 + loss(asked.params)})
 
     waves(engine, 4, outcome, size=WAVE)
     generations = [trial.system_attrs["cma:generation"] for trial in engine.optuna_study.trials]
@@ -114,7 +120,7 @@ def test_a_generation_of_cma_es_is_a_wave_though_members_are_pruned_or_diverge()
 
 
 def test_small_waves_make_up_a_generation_of_cma_es_together() -> None:
-    engine = Engine(study("cmaes", NUMBERS, wave=3))
+    engine = AskTellStudy(study("cmaes", NUMBERS, wave=3))
     waves(engine, 7, finished(loss), size=3)
     generations = [trial.system_attrs["cma:generation"] for trial in engine.optuna_study.trials]
     assert generations == [n // 9 for n in range(21)]  # of at least 4 + 3 ln 3
@@ -122,21 +128,21 @@ def test_small_waves_make_up_a_generation_of_cma_es_together() -> None:
 
 def test_cma_es_begins_where_ten_warm_trials_were_best() -> None:
     warm = [({"x": n / 20, "y": 0.9}, (abs(n - 1.0),)) for n in range(20)]
-    engine = Engine(study("cmaes", SQUARE, wave=WAVE), warm)
+    engine = AskTellStudy(study("cmaes", SQUARE, wave=WAVE), warm)
     assert all(params["x"] < 0.4 and params["y"] > 0.6 for _, params in waves(engine, 1, finished(bowl), size=WAVE))
-    few = waves(Engine(study("cmaes", SQUARE, wave=WAVE), warm[:9]), 1, finished(bowl), size=WAVE)
+    few = waves(AskTellStudy(study("cmaes", SQUARE, wave=WAVE), warm[:9]), 1, finished(bowl), size=WAVE)
     assert any(params["x"] > 0.5 for _, params in few)  # around the middle, as without any
 
 
 def test_generations_of_nsga2_go_on_though_members_fail_and_near_the_front() -> None:
     """One objective wants x low, the other wants it high, and both want y = 1: the front."""
 
-    def outcome(asked: Any) -> Told:
+    def outcome(asked: Any) -> TrialResult:
         x, away = asked.params["x"], (1 - asked.params["y"]) ** 2
         values = (None, None) if asked.number % 5 == 2 else (x + away, x - away)
-        return Told(asked.number, "failed" if None in values else "finished", values)
+        return TrialResult(asked.number, "failed" if None in values else "finished", values)
 
-    engine = Engine(study("nsga2", SQUARE, metric=(LOSS, AUROC), wave=WAVE))
+    engine = AskTellStudy(study("nsga2", SQUARE, metric=(LOSS, AUROC), wave=WAVE))
     found = waves(engine, 12, outcome, size=WAVE)
     values: dict[int, Any] = {one.number: outcome(one).values for one in found if one.number % 5 != 2}
     beaten = {n for n, (a, b) in values.items() for c, d in values.values() if c <= a and d >= b and (c, d) != (a, b)}
@@ -150,16 +156,16 @@ def test_generations_of_nsga2_go_on_though_members_fail_and_near_the_front() -> 
 
 def test_nsga2_takes_warm_trials_as_parents() -> None:
     warm = [({"x": n / 64, "y": 0.5}, (float(n),)) for n in range(5)]
-    asked = Engine(study("nsga2", SQUARE, wave=WAVE), warm).ask(WAVE)
+    asked = AskTellStudy(study("nsga2", SQUARE, wave=WAVE), warm).ask(WAVE)
     assert sum(params["x"] in [n / 64 for n in range(5)] for _, params in asked) >= 2
-    alone = Engine(study("nsga2", SQUARE, wave=WAVE), warm[:1]).ask(WAVE)
+    alone = AskTellStudy(study("nsga2", SQUARE, wave=WAVE), warm[:1]).ask(WAVE)
     assert len({params["x"] for _, params in alone} | {0.0}) == WAVE + 1
 
 
 @pytest.mark.parametrize("known", [{}, {0: {"x": 0.11, "y": 0.22}}])
 def test_sobol_points_share_out_each_axis_evenly(known: Any) -> None:
     """Of 2^k scrambled points one lies in each 2^k-th of each axis; a recorded one takes the place of its own."""
-    asked = waves(Engine(study("qmc", SQUARE, wave=16)), 1, finished(bowl), known, size=16)
+    asked = waves(AskTellStudy(study("qmc", SQUARE, wave=16)), 1, finished(bowl), known, size=16)
     points = [one.params for one in asked if one.number not in known]
     for key in SQUARE:
         cells = [int(16 * point[key]) for point in points]

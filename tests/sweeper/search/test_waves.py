@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweeper.search.study_run import Course, result
-from sweeper.search.warm_start import Warm
+from sweeper.search.study_run import StudyRun, result
+from sweeper.search.warm_start import WarmStart
 from sweeper.spec.schedulers import Halving, Population
 from tests.sweeper.search.wave_feeds import Heard, course, recorded, rows, run, study, waves
 
@@ -113,7 +113,7 @@ def test_a_population_stays_whole() -> None:
 
 
 def test_several_studies_take_turns() -> None:
-    first, second = course(study()), Course(study(seed=1), "s1", Warm(None), {}, dict)
+    first, second = course(study()), StudyRun(study(seed=1), "s1", WarmStart(None), {}, dict)
     feed = waves(first, second)
     assert {trial.facts["study_id"] for trials in run(feed) for trial in trials} == {"s0", "s1"} and feed.ended
 

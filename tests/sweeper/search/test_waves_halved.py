@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from sweeper.execution.retries import Attempts
+from sweeper.execution.retries import RetryQueue
 from sweeper.plan.cohorts import halves
-from sweeper.search.study_run import Recorded
+from sweeper.search.study_run import RecordedTrial
 from sweeper.spec.schedulers import Halving, Population
 from tests.sweeper.search.wave_feeds import Heard, course, given, recorded, rows, study, waves
 
@@ -64,11 +64,11 @@ def test_whatever_is_halved_and_killed_every_trial_of_a_search_ends_and_only_who
     drawn = random.Random(5)
     for _ in range(50):
         of, halved, failures = study(pruner=Halving(1), wave=drawn.randint(4, 10)), list[str](), Counter[str]()
-        poisoned, results = set(drawn.sample(range(10), drawn.randint(1, 3))), dict[int, Recorded]()
+        poisoned, results = set(drawn.sample(range(10), drawn.randint(1, 3))), dict[int, RecordedTrial]()
         while not (all(number in results for number in range(10)) and drawn.random() < 0.5):
             ladder = Heard()
             feed = waves(course(of, results), size=8, ladder=ladder, halved=halved, record=halved.append)
-            attempts = Attempts(feed, 0)
+            attempts = RetryQueue(feed, 0)
             while (one := attempts.next()) and drawn.random() < 0.8:
                 cohort, numbers = one.cohort, {int(str(trial.facts["number"])) for trial in one.cohort.trials}
                 status = "failed" if numbers & poisoned else "finished"

@@ -8,7 +8,7 @@ from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.search.ask_tell import Engine, Told
+from sweeper.search.ask_tell import AskTellStudy, TrialResult
 from sweeper.spec.grid import Value
 from sweeper.spec.metric import Metric
 from sweeper.spec.search import Search, Study
@@ -30,7 +30,7 @@ CUBE: Mapping[str, BaseDistribution] = {key: FloatDistribution(0.0, 1.0) for key
 SQUARE = {key: CUBE[key] for key in "xy"}
 
 Params = Mapping[str, Any]
-Outcome = Callable[[Any], Told]
+Outcome = Callable[[Any], TrialResult]
 """Of an `Asked`; Any, here and below, because its values are what the space says."""
 
 
@@ -45,27 +45,27 @@ def loss(params: Params) -> float:
     return math.log10(params["lr"] / 0.01) ** 2 + (params["beta"] - 1.5) ** 2 + params["depth"] / 10
 
 
-def eventful(asked: Any) -> Told:
+def eventful(asked: Any) -> TrialResult:
     """Most trials finish; some are pruned, some diverge, some fail."""
     value, number = loss(asked.params), asked.number
     if number % 7 == 3:
-        return Told(number, "pruned", (None,), {2: value + 1, 4: value + 0.5})
+        return TrialResult(number, "pruned", (None,), {2: value + 1, 4: value + 0.5})
     if number % 7 == 5:
-        return Told(number, "diverged", (math.nan,))
+        return TrialResult(number, "diverged", (math.nan,))
     if number % 11 == 6:
-        return Told(number, "failed", (None,))
-    return Told(number, "finished", (value,), {2: value + 1, 8: value})
+        return TrialResult(number, "failed", (None,))
+    return TrialResult(number, "finished", (value,), {2: value + 1, 8: value})
 
 
-def two(asked: Any) -> Told:
+def two(asked: Any) -> TrialResult:
     """Two objectives of opposite directions, in the order LOSS, AUROC."""
     if asked.number % 7 == 5:
-        return Told(asked.number, "diverged", (None, None))
-    return Told(asked.number, "finished", (loss(asked.params), 1 - abs(asked.params["beta"] - 0.5)))
+        return TrialResult(asked.number, "diverged", (None, None))
+    return TrialResult(asked.number, "finished", (loss(asked.params), 1 - abs(asked.params["beta"] - 0.5)))
 
 
 def waves(
-    engine: Engine,
+    engine: AskTellStudy,
     count: int,
     outcome: Outcome,
     known: Mapping[int, Mapping[str, Value]] | None = None,

@@ -9,8 +9,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 
 from sweeper.plan.cohorts import Cohort, Cut, Group
 from sweeper.plan.trials import Trial
-from sweeper.search.study_run import Course, Recorded, result
-from sweeper.search.warm_start import Warm
+from sweeper.search.study_run import RecordedTrial, StudyRun, result
+from sweeper.search.warm_start import WarmStart
 from sweeper.search.waves import Waves
 from sweeper.spec.metric import Metric
 from sweeper.spec.search import Search, Study
@@ -24,8 +24,8 @@ def study(**changes: Any) -> Study:
     return made
 
 
-def course(of: Study, recorded: Mapping[int, Recorded] | None = None) -> Course:
-    return Course(of, "s0", Warm(None), recorded or {}, lambda given: {**given, "seed": 0})
+def course(of: Study, recorded: Mapping[int, RecordedTrial] | None = None) -> StudyRun:
+    return StudyRun(of, "s0", WarmStart(None), recorded or {}, lambda given: {**given, "seed": 0})
 
 
 class Heard:
@@ -74,7 +74,7 @@ class Heard:
 
 
 def waves(
-    *courses: Course,
+    *courses: StudyRun,
     size: int = 4,
     ladder: Heard | None = None,
     halved: Collection[str] = (),
@@ -117,10 +117,10 @@ def run(feed: Waves, stop_after: int = 1000) -> list[tuple[Trial, ...]]:
     return given
 
 
-def recorded(trials: Sequence[Trial], of: Study, status: str = "finished") -> dict[int, Recorded]:
+def recorded(trials: Sequence[Trial], of: Study, status: str = "finished") -> dict[int, RecordedTrial]:
     found = {}
     for trial in trials:
         (row,) = rows(Cohort("c", (trial,), 1), status)
         params = {key: trial.config[key] for key in SPACE}
-        found[int(str(trial.facts["number"]))] = Recorded(params, result(of, row, [(trial.id, 1, "auroc", 0.5)]))
+        found[int(str(trial.facts["number"]))] = RecordedTrial(params, result(of, row, [(trial.id, 1, "auroc", 0.5)]))
     return found

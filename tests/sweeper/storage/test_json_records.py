@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from sweeper.packing.device_kinds import Kind
-from sweeper.packing.measurements import Known, Probes, Seen, Stack, read_seen, write_seen
+from sweeper.packing.device_kinds import DeviceKind
+from sweeper.packing.measurements import DeviceInfo, GroupProfile, ProfileStore, Stack, read_seen, write_seen
 from sweeper.packing.recorded_cuts import record_cut, recorded_cut, recorded_threads
 from sweeper.plan.cohorts import Cut
 from sweeper.storage.io.files import Files
 from tests.sweeper.plan.test_plan import make
 
 STACKS = (Stack(1, 0.01, 100, 10), Stack(4, 0.005, 300, 10))
-SEEN = Seen(Kind(False, "", (2, 2)), "cpu", 10**9, 10**6)
+SEEN = DeviceInfo(DeviceKind(False, "", (2, 2)), "cpu", 10**9, 10**6)
 ODD = [
     b"", b"{", b"\xff\xfe", b"null", b"[]", b"{}", b"1", b'"x"', b"[" * 100_000, b'{"a":' * 100_000, b"NaN",
     b'{"cuts": 3, "measured": 3, "threads": 1e999}', b"[1, 2]", b"[[]]", b"[null]",
@@ -28,9 +28,9 @@ ODD = [
 
 @pytest.mark.parametrize("content", ODD, ids=lambda content: repr(content)[:20])
 def test_odd_files_count_as_absent(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    files, probes = Files(tmp_path), Probes(Files(tmp_path), "1")
+    files, probes = Files(tmp_path), ProfileStore(Files(tmp_path), "1")
     record_cut(files, make(), [Cut(3, 3)] * 2, None)
-    probes.write("shape", "cpu", 1, Known(STACKS, 5))
+    probes.write("shape", "cpu", 1, GroupProfile(STACKS, 5))
     write_seen(files, None, [SEEN])
     for path in tmp_path.rglob("*.json"):
         path.write_bytes(content)
@@ -58,12 +58,12 @@ def _is_cut(cuts: Any) -> bool:
     return all(type(value) is int and value > 0 for cut in cuts for value in (cut.size, cut.width))
 
 
-def _is_known(known: Known) -> bool:
+def _is_known(known: GroupProfile) -> bool:
     numbers = [value for stack in known.measured for value in asdict(stack).values()]
     return known.overhead >= 0 and all(0 <= value < 2**63 for value in numbers)
 
 
-def _is_seen(seen: list[Seen]) -> bool:
+def _is_seen(seen: list[DeviceInfo]) -> bool:
     return all(one.kind.count > 0 and one.bytes >= 0 and isinstance(one.device, str) for one in seen)
 
 
@@ -76,8 +76,8 @@ def _is_seen(seen: list[Seen]) -> bool:
             _is_cut,
         ),
         (
-            lambda files: Probes(files, "1").write("s", "cpu", 1, Known(STACKS, 5, {1: {2: 0.9}})),
-            lambda files: Probes(files, "1").read("s", "cpu", 1),
+            lambda files: ProfileStore(files, "1").write("s", "cpu", 1, GroupProfile(STACKS, 5, {1: {2: 0.9}})),
+            lambda files: ProfileStore(files, "1").read("s", "cpu", 1),
             _is_known,
         ),
         (lambda files: write_seen(files, "auto", [SEEN]), lambda files: read_seen(files, "auto"), _is_seen),

@@ -11,7 +11,7 @@ import pytest
 from sweeper.errors import StoreError
 from sweeper.storage import replaced_rows as replaced
 from sweeper.storage.io.files import Files
-from sweeper.storage.replaced_rows import Chosen, fresh_checkpoints, restore, set_aside, survey
+from sweeper.storage.replaced_rows import TrialSelection, fresh_checkpoints, restore, set_aside, survey
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store, checkpoint_path, load, load_history
 
@@ -51,25 +51,25 @@ def copies(store: Store, kind: str = "trials") -> list[str]:
 
 
 def test_others_rows_and_history_stay(store: Store) -> None:
-    expected = survey(store.files, "grid", Chosen(["a", "d", "new"]), COLUMNS)
+    expected = survey(store.files, "grid", TrialSelection(["a", "d", "new"]), COLUMNS)
     assert trials(store) == list("abcd")
-    moved = set_aside(store.files, "grid", Chosen(["a", "d", "new"]), COLUMNS)
+    moved = set_aside(store.files, "grid", TrialSelection(["a", "d", "new"]), COLUMNS)
     assert moved and (moved.rows, moved.files) == (expected.rows, expected.files) == (2, 4)
     assert moved.text == "2 rows, from 4 files of rows and history"
     assert trials(store) == reported(store) == ["b", "c"]
     aside = Store(f"{store.files.uri}/{moved.folder}")
     assert trials(aside) == reported(aside) == ["a", "d"]
-    assert set_aside(store.files, "grid", Chosen(["a"]), COLUMNS) is None
-    assert set_aside(store.files, "none", Chosen(["a"]), COLUMNS) is None
+    assert set_aside(store.files, "grid", TrialSelection(["a"]), COLUMNS) is None
+    assert set_aside(store.files, "none", TrialSelection(["a"]), COLUMNS) is None
 
 
 def test_all_trials_of_a_study_are_meant(store: Store) -> None:
-    moved = set_aside(store.files, "grid", Chosen([], studies=["s1"]), COLUMNS)
+    moved = set_aside(store.files, "grid", TrialSelection([], studies=["s1"]), COLUMNS)
     assert moved and moved.rows == 2 and trials(store) == reported(store) == ["a", "d"]
 
 
 def test_a_run_after_it_writes_and_is_read_as_ever(store: Store) -> None:
-    set_aside(store.files, "grid", Chosen(["a"]), COLUMNS)
+    set_aside(store.files, "grid", TrialSelection(["a"]), COLUMNS)
     again = Store(store.files)
     again.prepare("grid", COLUMNS)
     again.write("grid", "segment-0", [row("a", auroc=0.9)], COLUMNS)
@@ -81,7 +81,9 @@ def test_what_was_set_aside_comes_back_and_what_replaced_it_is_set_aside(store: 
     store.files.write(paths[0], b"cut")
     store.files.write(f"{paths[1]}/auroc.png", b"old")
     store.files.write("cuts/sweep=grid/halved/h0", b"")
-    moved = set_aside(store.files, "grid", Chosen(["a", "d"], paths=[*paths, "cuts/sweep=grid/halved/h0"]), COLUMNS)
+    moved = set_aside(
+        store.files, "grid", TrialSelection(["a", "d"], paths=[*paths, "cuts/sweep=grid/halved/h0"]), COLUMNS
+    )
     assert moved and not store.files.read(paths[0]) and store.files.list("heatmaps/grid") == []
     store.write("grid", "c9", [row("a", auroc=0.9)], COLUMNS)
     store.files.write(f"{paths[1]}/auroc.png", b"new")
@@ -133,7 +135,7 @@ def test_no_crash_loses_a_row_whatever_it_falls_between(
 ) -> None:
     """Setting aside takes eight changes of the store, bringing back some more; after any number of them all is there,
     and the same again completes it."""
-    chosen = Chosen(["a", "d"])
+    chosen = TrialSelection(["a", "d"])
     undo = crashing(monkeypatch, after)
     done = True
     try:
@@ -149,7 +151,7 @@ def test_no_crash_loses_a_row_whatever_it_falls_between(
 
 @pytest.mark.parametrize("after", range(8))
 def test_no_crash_while_it_comes_back_loses_a_row(store: Store, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    moved = set_aside(store.files, "grid", Chosen(["a", "d"]), COLUMNS)
+    moved = set_aside(store.files, "grid", TrialSelection(["a", "d"]), COLUMNS)
     assert moved
     undo = crashing(monkeypatch, after)
     with pytest.raises(Crash):
@@ -164,10 +166,10 @@ def test_files_that_no_run_can_use_move_whole(store: Store) -> None:
     store.files.write("trials/sweep=grid/broken.parquet", b"PAR1")
     store.files.write("history/sweep=grid/broken.parquet", b"PAR1")
     other = Columns({"nu": float, "study_id": int}, ())
-    moved = set_aside(store.files, "grid", Chosen(["x"]), COLUMNS)
+    moved = set_aside(store.files, "grid", TrialSelection(["x"]), COLUMNS)
     assert moved and (moved.rows, moved.files, moved.unusable) == (0, 2, 2)
     assert "2 of which cannot be used" in moved.text and trials(store) == list("abcd")
-    moved = set_aside(store.files, "grid", Chosen(["x"]), other)
+    moved = set_aside(store.files, "grid", TrialSelection(["x"]), other)
     assert moved and moved.unusable == 2 and store.statuses("grid") == {}
     Store(store.files).prepare("grid", other)
 

@@ -22,7 +22,7 @@ from trainables.learners.data_parallel import ALONE
 from trainables.training.cohort import Cohort
 from trainables.worker import worker
 from trainables.worker.memory_limit import limited
-from trainables.worker.step_watchdog import Watch
+from trainables.worker.step_watchdog import StepWatchdog
 from trainables.worker.worker import Work, train_cohort
 
 SLOW = 0.05
@@ -30,7 +30,7 @@ SLOW = 0.05
 PATIENCE = 1.5
 """Seconds without a step after which a process ends itself. It holds only from where the process hangs, because on a
 busy machine a sound step may take longer."""
-watches: list[Watch] = []
+watches: list[StepWatchdog] = []
 """The watch of the cohort that is trained."""
 limits: list[float] = []
 """Seconds after which `faulthandler` was told to end the process, whenever it was."""
@@ -102,13 +102,13 @@ def _slow(befalls: Any = None) -> None:
 
 def _listen() -> None:
     """Remember what watches, and print a line as soon as the process has been asked to end."""
-    enter, ask, later = Watch.__enter__, Watch.ask, faulthandler.dump_traceback_later
+    enter, ask, later = StepWatchdog.__enter__, StepWatchdog.ask, faulthandler.dump_traceback_later
 
-    def entered(self: Watch) -> Watch:
+    def entered(self: StepWatchdog) -> StepWatchdog:
         watches.append(self)
         return enter(self)
 
-    def asked(self: Watch) -> None:
+    def asked(self: StepWatchdog) -> None:
         ask(self)
         print("asked", flush=True)
 
@@ -116,7 +116,7 @@ def _listen() -> None:
         later(timeout, **how)
         limits.append(timeout)
 
-    Watch.__enter__, Watch.ask = entered, asked  # type: ignore[method-assign, assignment]
+    StepWatchdog.__enter__, StepWatchdog.ask = entered, asked  # type: ignore[method-assign, assignment]
     faulthandler.dump_traceback_later = told  # type: ignore[assignment]
 
 

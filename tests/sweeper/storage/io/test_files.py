@@ -11,7 +11,7 @@ from sweeper.errors import StoreError
 from sweeper.storage.io import local_disk as disk
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.local_disk import STALE_SECONDS
-from sweeper.storage.io.retry import Patience
+from sweeper.storage.io.retry import RetryPolicy
 from sweeper.storage.parquet_folder import contents_of
 
 
@@ -157,7 +157,7 @@ def test_credentials_are_not_shown():
     assert "SECRET" not in repr(files)
 
 
-SOON = Patience(5.0, first=0.001)
+SOON = RetryPolicy(5.0, first=0.001)
 
 
 def test_what_fails_for_a_while_is_waited_for_and_said_once(tmp_path, monkeypatch):
@@ -193,7 +193,7 @@ def test_an_interrupt_ends_the_wait_at_once(tmp_path, monkeypatch, act):
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with pytest.raises(KeyboardInterrupt):
-            act(Files(tmp_path, Patience(60.0)))
+            act(Files(tmp_path, RetryPolicy(60.0)))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
@@ -203,7 +203,7 @@ def test_what_cannot_pass_is_an_error_at_once(tmp_path):
     said = list[str]()
     (tmp_path / "a").write_text("no folder")
     with pytest.raises(StoreError, match=r"File exists|Not a directory"):
-        Files(tmp_path).patient(Patience(60.0), said.append).write("a/b", b"")
+        Files(tmp_path).patient(RetryPolicy(60.0), said.append).write("a/b", b"")
     assert said == []
 
 

@@ -4,7 +4,7 @@ import os
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.retry import LONG, ONCE, Patience, insist, may_pass
+from sweeper.storage.io.retry import LONG, ONCE, RetryPolicy, insist, may_pass
 
 UNREACHABLE = (
     "When reading information for key 'x' in bucket 'b': AWS Error NETWORK_CONNECTION during HeadObject operation"
@@ -27,7 +27,7 @@ class Weather:
         self.slept.append(seconds)
         self.now += seconds
 
-    def insist(self, patience: Patience, draw: float = 0.0) -> str:
+    def insist(self, patience: RetryPolicy, draw: float = 0.0) -> str:
         return insist(
             self.act,
             patience,
@@ -41,11 +41,11 @@ class Weather:
 
 def test_attempts_are_further_and_further_apart():
     weather = Weather(7)
-    assert weather.insist(Patience(60.0, first=0.5, longest=4.0)) == "done"
+    assert weather.insist(RetryPolicy(60.0, first=0.5, longest=4.0)) == "done"
     assert weather.slept == [0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0]
     assert weather.said == ["[Errno 110] timed out", "after 19.5"]
     swift = Weather(3)
-    swift.insist(Patience(60.0, first=0.5), draw=1.0)
+    swift.insist(RetryPolicy(60.0, first=0.5), draw=1.0)
     assert swift.slept == [0.25, 0.5, 1.0], "chance takes up to half"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from sweeper.errors import StoreError
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.retry import Patience
+from sweeper.storage.io.retry import RetryPolicy
 from sweeper.storage.io.store_identity import MARKER, StoreIdentity
 from sweeper.storage.store import Store
 from tests.sweeper.storage.test_store import COLUMNS, row
@@ -69,7 +69,7 @@ def test_it_goes_on_when_the_folder_is_back(tmp_path: Path) -> None:
         if "trying again" in line:
             subprocess.run(["cp", "-r", away, tmp_path / "store"], check=True)
 
-    store = Store(Files(tmp_path / "store", Patience(30.0, first=0.001), say))
+    store = Store(Files(tmp_path / "store", RetryPolicy(30.0, first=0.001), say))
     store.prepare("grid", COLUMNS)
     store.write("grid", "c0", [row("a")], COLUMNS)
     (tmp_path / "store").rename(away)
@@ -108,7 +108,7 @@ def test_a_failure_in_another_folder_is_the_folders(tmp_path: Path) -> None:
 
 
 def test_a_worker_holds_on_to_the_same_store(store: Store, tmp_path: Path) -> None:
-    files: Files = pickle.loads(pickle.dumps(store.files.patient(Patience(0.0))))
+    files: Files = pickle.loads(pickle.dumps(store.files.patient(RetryPolicy(0.0))))
     files.write("checkpoints/x", b"1")
     (tmp_path / "store").rename(tmp_path / "away")
     (tmp_path / "store").mkdir()
@@ -148,7 +148,7 @@ def test_a_read_only_store_is_refused_at_once_and_waited_for_later(
 
     monkeypatch.setattr(os, "statvfs", lambda _: ReadOnly)
     with pytest.raises(StoreError, match="cannot write: Read-only file system"):
-        Files(tmp_path / "store", Patience(60.0)).check_writable()
+        Files(tmp_path / "store", RetryPolicy(60.0)).check_writable()
     left, sync = [errno.EROFS] * 3, os.fsync
 
     def remounted(number: int) -> None:
@@ -157,7 +157,7 @@ def test_a_read_only_store_is_refused_at_once_and_waited_for_later(
         sync(number)
 
     monkeypatch.setattr(os, "fsync", remounted)
-    Store(store.files.patient(Patience(30.0, first=0.001))).prepare("grid", COLUMNS)
+    Store(store.files.patient(RetryPolicy(30.0, first=0.001))).prepare("grid", COLUMNS)
     assert not left
 
 
@@ -190,7 +190,7 @@ def test_a_store_that_is_remounted_read_only_is_waited_for(mounted: Path) -> Non
             assert "Read-only file system" in line
             subprocess.run(["mount", "-o", "remount,rw", mounted], check=True)
 
-    store = Store(Files(mounted, Patience(30.0, first=0.001), say))
+    store = Store(Files(mounted, RetryPolicy(30.0, first=0.001), say))
     store.prepare("grid", COLUMNS)
     subprocess.run(["mount", "-o", "remount,ro", mounted], check=True)
     store.write("grid", "c0", [row("a")], COLUMNS)

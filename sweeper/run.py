@@ -122,9 +122,9 @@ def _train(
             dispatch,
         )
         from sweeper.execution.remote_profiler import site
-        from sweeper.execution.stages import legs
+        from sweeper.execution.stages import stages
 
-        parts = legs(request, plan, store, site(address, request.data, stopping, _say), address)
+        parts = stages(request, plan, store, site(address, request.data, stopping, _say), address)
         progress = Progress(
             total=plan.total,
             before=plan.counts,

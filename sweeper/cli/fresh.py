@@ -30,7 +30,7 @@ def _chosen(plan: Plan, store: Store) -> replaced.TrialSelection:
     if isinstance(plan, GridPlan):
         return replaced.TrialSelection(plan.ids, paths=[*records_of(store.files, plan), *views])
     assert isinstance(plan, SearchPlan)
-    studies = [course.id for course in plan.waves.courses]
+    studies = [study_run.id for study_run in plan.waves.study_runs]
     return replaced.TrialSelection(
         plan.ids, studies, [*(f"studies/{plan.name}/{study}.json" for study in studies), *views]
     )

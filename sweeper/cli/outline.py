@@ -47,14 +47,14 @@ def _grid(plan: GridPlan, cuts: Sequence[Cut] | None) -> dict[str, object]:
 def _search(plan: SearchPlan) -> dict[str, object]:
     return {
         "studies": {
-            course.study.name: {
-                "trials": course.study.search.trials,
-                "wave": course.study.search.wave,
-                "sampler": course.study.search.sampler,
-                "space": {key: distribution(one) for key, one in course.study.search.space.items()},
-                "rule": _rule(course.study.search.pruner or course.study.search.population),
+            study_run.study.name: {
+                "trials": study_run.study.search.trials,
+                "wave": study_run.study.search.wave,
+                "sampler": study_run.study.search.sampler,
+                "space": {key: distribution(one) for key, one in study_run.study.search.space.items()},
+                "rule": _rule(study_run.study.search.pruner or study_run.study.search.population),
             }
-            for course in plan.waves.courses
+            for study_run in plan.waves.study_runs
         },
         "objectives": {metric.name: metric.direction for metric in plan.space.objectives},
     }

@@ -11,9 +11,9 @@ from sweeper.cli.outline import describe, text
 from sweeper.errors import ClusterError
 from sweeper.execution.connection import check_address, connected
 from sweeper.execution.stop_signal import StopSignal
-from sweeper.packing.allocate import Allocation, arrange, settled_cuts, widths
+from sweeper.packing.allocate import Allocation, allocate, settled_cuts, widths
 from sweeper.packing.measurements import read_seen, write_seen
-from sweeper.packing.profiler import look
+from sweeper.packing.profiler import profile_devices
 from sweeper.plan import cohorts
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec.request import Request
@@ -108,7 +108,7 @@ def _as_seen(request: Request, plan: GridPlan, store: Store, address: str | None
     if not seen:
         return None
     try:
-        return arrange(request, plan, store, seen, here=not grows and not seen[0].kind.gpus, grows=grows)
+        return allocate(request, plan, store, seen, here=not grows and not seen[0].kind.gpus, grows=grows)
     except ClusterError:  # too small for its workers: a run will say so, or be elsewhere
         return None
 
@@ -122,6 +122,6 @@ def _measured(request: Request, plan: GridPlan, store: Store, address: str | Non
         from sweeper.execution.remote_profiler import site  # here: it imports Ray, whose environment `connected` sets
 
         there = site(address, request.data, stopping, say=lambda line: print(line, file=sys.stderr, flush=True))
-        seen = look(there)
+        seen = profile_devices(there)
         write_seen(store.files, address, seen)
-        return arrange(request, plan, store, seen, here=there.here, grows=there.grows, measure=there.measure)
+        return allocate(request, plan, store, seen, here=there.here, grows=there.grows, measure=there.measure)

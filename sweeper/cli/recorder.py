@@ -89,7 +89,7 @@ class Recorder:
         self._feed.stopped(cohort)
         self._progress.line(f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {error}")
 
-    def lessened(self, cohort: str, parts: Sequence[Cohort], error: str) -> None:
+    def split(self, cohort: str, parts: Sequence[Cohort], error: str) -> None:
         """The `parts` take its place: its halves, or the same trials in narrower stacks."""
         count = len(self._feed.cohorts[cohort].trials)
         self._forget(cohort)

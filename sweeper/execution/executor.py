@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from ray import tune
 
 from sweeper.errors import StoreError
-from sweeper.execution.placement_groups import kept
+from sweeper.execution.placement_groups import patched_placement_groups
 from sweeper.execution.retries import Cause, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
 from sweeper.execution.stop_signal import StopSignal
@@ -54,7 +54,7 @@ class Listener(Protocol):
     def interrupted(self, cohort: str, error: str) -> None:
         """The cohort's worker failed or was lost; it is tried again."""
 
-    def lessened(self, cohort: str, parts: Sequence[Cohort], error: str) -> None:
+    def split(self, cohort: str, parts: Sequence[Cohort], error: str) -> None:
         """The cohort has failed as often as it may, or does not fit; these parts of it take its place."""
 
     def failed(self, cohort: str, error: str) -> None:
@@ -110,7 +110,7 @@ def dispatch(
     try:
         while not attempts.ended:
             feeding = CohortSearcher(attempts, checkpoint, seating, waiting, COHORTS_A_TUNER)
-            with kept():
+            with patched_placement_groups():
                 _tuner(trainable, feeding, watcher, at_once, scratch).fit()
             shutil.rmtree(Path(scratch, "tune"), ignore_errors=True)
             stopping.check()
@@ -168,7 +168,7 @@ class _Events:
         if fate.kind == "again":
             self._listener.interrupted(cohort, reason)
         elif fate.kind == "smaller":
-            self._listener.lessened(cohort, fate.parts, reason)
+            self._listener.split(cohort, fate.parts, reason)
         else:
             self._listener.failed(cohort, reason)
 

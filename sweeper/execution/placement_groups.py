@@ -85,7 +85,7 @@ class PlacementGroupPool(PlacementGroupResourceManager):
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def patched_placement_groups() -> Iterator[None]:
     """Tune uses `PlacementGroupPool` for whatever it runs inside."""
     running: Any = ray.tune.tune
     usual = running.TuneController

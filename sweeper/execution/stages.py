@@ -9,7 +9,7 @@ from functools import partial
 from sweeper.packing.allocate import grid_arrangement, wave_cut, widths
 from sweeper.packing.measurements import DeviceInfo, Site, write_seen
 from sweeper.packing.placement import whole
-from sweeper.packing.profiler import look
+from sweeper.packing.profiler import profile_devices
 from sweeper.packing.recorded_cuts import record_halved, recorded_halves
 from sweeper.packing.slots import Slots
 from sweeper.plan import cohorts
@@ -35,9 +35,9 @@ class Stage:
     judges: Judges | None = None
 
 
-def legs(request: Request, plan: Plan, store: Store, site: Site, address: str | None) -> list[Stage]:
+def stages(request: Request, plan: Plan, store: Store, site: Site, address: str | None) -> list[Stage]:
     """What is to be dispatched there, on devices that are looked at first; says so in a line."""
-    seen = look(site)
+    seen = profile_devices(site)
     if isinstance(plan, GridPlan):
         write_seen(store.files, address, seen)
         return _of_grid(request, plan, store, seen, site)
@@ -62,19 +62,19 @@ def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[Devi
 
 def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -> Stage:
     studies.record(plan, store)
-    waves, space = plan.waves, plan.waves.courses[0].study.search
+    waves, space = plan.waves, plan.waves.study_runs[0].study.search
     place = place.of(cohorts.workers([waves.trials]))
-    rules = _rules(waves.courses)
+    rules = _rules(waves.study_runs)
     referee = RungClient(rules) if rules else None
     waves.begin(
-        wave_cut(request, place.count, len(waves.courses)),
+        wave_cut(request, place.count, len(waves.study_runs)),
         referee,
         studies.journal(plan, store.files),
         recorded_halves(store.files, plan.name),
         partial(record_halved, store.files, plan.name),
     )
-    asked = sorted({course.study.search.wave for course in waves.courses})
-    several = f"{len(waves.courses)} studies, " if len(waves.courses) > 1 else ""
+    asked = sorted({study_run.study.search.wave for study_run in waves.study_runs})
+    several = f"{len(waves.study_runs)} studies, " if len(waves.study_runs) > 1 else ""
     print(
         f"{several}waves of {' or '.join(map(str, asked))} trials by {space.sampler}, {place.count} cohorts at a time",
         flush=True,
@@ -82,12 +82,12 @@ def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -
     return Stage(waves, place, referee.judges if referee else None)
 
 
-def _rules(courses: Sequence[StudyRun]) -> dict[str, Rule]:
+def _rules(study_runs: Sequence[StudyRun]) -> dict[str, Rule]:
     """By study's id, of those that prune."""
     found = {}
-    for course in courses:
-        search, training = course.study.search, resolve(course.trials[0].config).training
+    for study_run in study_runs:
+        search, training = study_run.study.search, resolve(study_run.trials[0].config).training
         if search.pruner:
             metric, ladders = search.objectives[0], search.pruner.ladders(training.epochs, training.report_every)
-            found[course.id] = Rule(metric.name, metric.better, search.pruner.factor, ladders)
+            found[study_run.id] = Rule(metric.name, metric.better, search.pruner.factor, ladders)
     return found

@@ -12,7 +12,7 @@ from sweeper.packing.devices import Devices
 from sweeper.packing.measurements import DeviceInfo, Measure, ProfileStore, Site, Stack
 from sweeper.packing.packer import pack
 from sweeper.packing.placement import Placement
-from sweeper.packing.profiler import Profiler, loads_of, worth_measuring
+from sweeper.packing.profiler import Profiler, profiled_workloads, worth_measuring
 from sweeper.packing.recorded_cuts import record_cut, recorded_cut, recorded_threads
 from sweeper.packing.slots import Slots
 from sweeper.packing.workloads import Workload
@@ -54,7 +54,7 @@ def settled_cuts(request: Request, plan: GridPlan, store: Store) -> list[Cut] | 
     return [asked] * len(plan.groups) if asked else recorded_cut(store.files, plan)
 
 
-def arrange(
+def allocate(
     request: Request,
     plan: GridPlan,
     store: Store,
@@ -69,72 +69,79 @@ def arrange(
     settled = settled_cuts(request, plan, store)
     whole = placing.whole(seen, request.fraction, here, grows)
     places = {workers: whole.of(workers) for workers in map(cohorts.workers, plan.groups)}
-    loads = []
+    workloads = []
     for place, (group, steps) in enumerate(zip(plan.groups, plan.steps, strict=True)):
         timed = seen[0].kind.gpus or worth_measuring(group, steps)
         # on cores what ends sooner than its measurement is cut like trials without a step
-        loads.append(Workload(group, (), steps if timed else 0, settled[place] if settled else None))
-    alone = [load for load in loads if cohorts.workers(load.members) == 1]
+        workloads.append(Workload(group, (), steps if timed else 0, settled[place] if settled else None))
+    alone = [workload for workload in workloads if cohorts.workers(workload.members) == 1]
     needed = not settled or request.probe or (seen[0].kind.gpus and not request.fraction)
-    survey = Profiler(alone, fusible, ProfileStore(store.files, code_version()), measure if needed else None)
+    profiler = Profiler(alone, fusible, ProfileStore(store.files, code_version()), measure if needed else None)
     threads = recorded_threads(store.files, plan) if settled and not request.cohort else 1 if settled else None
-    found = _surveyed(survey, request, seen, whole, threads) if alone else ([], None)
+    found = _surveyed(profiler, request, seen, whole, threads) if alone else ([], None)
     if found is None:
         return None
     measured, placed = found
     shares = placed.packing.shares if placed else [1] * len(seen)
     chosen = iter(placed.packing.cuts if placed else ())
     return Allocation(
-        cuts=tuple(next(chosen) if cohorts.workers(load.members) == 1 else _of_workers(load, places) for load in loads),
+        cuts=tuple(
+            next(chosen) if cohorts.workers(workload.members) == 1 else _of_workers(workload, places)
+            for workload in workloads
+        ),
         places=places | ({1: placed.slots} if placed else {}),
         placed=placed,
-        measured=[load.measured for load in measured],  # type: ignore[misc]
-        timed=len(alone) == len(loads) and all(load.measured or not load.steps for load in measured),
+        measured=[workload.measured for workload in measured],  # type: ignore[misc]
+        timed=len(alone) == len(workloads) and all(workload.measured or not workload.steps for workload in measured),
         devices=[one.device for one, used in zip(seen, shares, strict=True) if used],
     )
 
 
-def _of_workers(load: Workload, places: Mapping[int, Slots]) -> Cut:
-    slots = places[cohorts.workers(load.members)]
-    return pack([load], [Devices(slots.count * slots.workers, 1)]).cuts[0]
+def _of_workers(workload: Workload, places: Mapping[int, Slots]) -> Cut:
+    slots = places[cohorts.workers(workload.members)]
+    return pack([workload], [Devices(slots.count * slots.workers, 1)]).cuts[0]
 
 
 def _surveyed(
-    survey: Profiler, request: Request, seen: Sequence[DeviceInfo], whole: Slots, threads: int | None
+    profiler: Profiler, request: Request, seen: Sequence[DeviceInfo], whole: Slots, threads: int | None
 ) -> tuple[list[Workload], Placement | None] | None:
     """What is known of the groups of the first kind of device, and how they are placed; `threads` of a process on a CPU
     where they are settled."""
     if not seen[0].kind.gpus:
-        return _on_cores(survey, request, seen[0], whole, threads)
-    known = [survey.known(one, max(1, int(one.kind.cores))) for one in seen]
+        return _on_cores(profiler, request, seen[0], whole, threads)
+    known = [profiler.known(one, max(1, int(one.kind.cores))) for one in seen]
     if None in known:
         return None
     found = [one for one in known if one is not None]
-    loads = loads_of(survey.loads, found[0])
+    workloads = profiled_workloads(profiler.workloads, found[0])
     if not request.fraction:
-        place = placing.heaviest(loads)
-        found = [survey.with_overlap(*there, place) for there in zip(seen, found, strict=True)]
+        place = placing.heaviest(workloads)
+        found = [profiler.with_overlap(*there, place) for there in zip(seen, found, strict=True)]
     placed = placing.on_gpus(
-        loads, seen, found, fraction=request.fraction, grows=whole.grows, node_price=request.node_price
+        workloads, seen, found, fraction=request.fraction, grows=whole.grows, node_price=request.node_price
     )
-    return loads, placed
+    return workloads, placed
 
 
 def _on_cores(
-    survey: Profiler, request: Request, seen: DeviceInfo, whole: Slots, threads: int | None
+    profiler: Profiler, request: Request, seen: DeviceInfo, whole: Slots, threads: int | None
 ) -> tuple[list[Workload], Placement | None] | None:
-    known = survey.known(seen, 1)
+    known = profiler.known(seen, 1)
     if known is None:
         return None
-    loads, overhead = loads_of(survey.loads, known), max(one.overhead for one in known)
+    workloads, overhead = profiled_workloads(profiler.workloads, known), max(one.overhead for one in known)
     settled, cores = 1 if request.fraction else threads, max(seen.kind.nodes)
-    least = min(settled, cores) if settled else placing.least_threads(loads, seen, overhead)
-    by_threads = {least: loads}
-    more = seen.kind.count // sum(load.total for load in loads)
+    least = min(settled, cores) if settled else placing.least_threads(workloads, seen, overhead)
+    by_threads = {least: workloads}
+    more = seen.kind.count // sum(workload.total for workload in workloads)
     if not settled and least < more <= cores:  # fewer trials than cores
-        wider = survey.known(seen, more)
-        by_threads |= {more: loads_of(survey.loads, wider)} if wider and all(one.measured for one in wider) else {}
-    return loads, placing.on_cores(
+        wider = profiler.known(seen, more)
+        by_threads |= (
+            {more: profiled_workloads(profiler.workloads, wider)}
+            if wider and all(one.measured for one in wider)
+            else {}
+        )
+    return workloads, placing.on_cores(
         by_threads,
         seen,
         overhead,
@@ -150,9 +157,9 @@ def grid_arrangement(
 ) -> Allocation:
     """How the grid runs there, measured where that is needed; and keep how it is cut."""
     settled = recorded_cut(store.files, plan) is not None
-    found = arrange(request, plan, store, seen, here=site.here, grows=site.grows, measure=site.measure)
+    found = allocate(request, plan, store, seen, here=site.here, grows=site.grows, measure=site.measure)
     if not settled and not request.cohort and recorded_cut(store.files, plan):
-        found = arrange(request, plan, store, seen, here=site.here, grows=site.grows)  # begun twice at once: one cut
+        found = allocate(request, plan, store, seen, here=site.here, grows=site.grows)  # begun twice at once: one cut
         settled = True
     assert found is not None
     if request.cohort or not settled:

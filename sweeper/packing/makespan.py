@@ -63,20 +63,20 @@ class SlotPool:
         return longest * slowest if cohorts <= sum(self.slots) else math.inf
 
 
-def ends(picked: Sequence[CutOption], seats: SlotPool) -> float:
+def makespan(picked: Sequence[CutOption], slot_pool: SlotPool) -> float:
     """Seconds until all cohorts have ended, at the latest, each group cut as picked."""
-    longest = max((seats.length(one) for one in picked), default=0.0)
-    work = sum(one.count * seats.length(one) for one in picked)
+    longest = max((slot_pool.length(one) for one in picked), default=0.0)
+    work = sum(one.count * slot_pool.length(one) for one in picked)
     return min(
-        sum(rounds(one, seats) for one in picked),
-        seats.queued(work, longest),
-        seats.at_once(sum(one.count for one in picked), longest),
+        sum(rounds(one, slot_pool) for one in picked),
+        slot_pool.queued(work, longest),
+        slot_pool.at_once(sum(one.count for one in picked), longest),
     )
 
 
-def rounds(option: CutOption, seats: SlotPool) -> float:
+def rounds(option: CutOption, slot_pool: SlotPool) -> float:
     """When a group has ended that has all slots, each cohort going where it ends soonest."""
-    there = [(seconds, slots) for seconds, slots in zip(option.seconds, seats.slots, strict=True) if slots]
+    there = [(seconds, slots) for seconds, slots in zip(option.seconds, slot_pool.slots, strict=True) if slots]
     rate = sum(slots / seconds for seconds, slots in there)
     if not rate:
         return math.inf
@@ -90,10 +90,10 @@ def rounds(option: CutOption, seats: SlotPool) -> float:
     return end
 
 
-def deal(picked: Sequence[CutOption], seats: SlotPool) -> tuple[list[list[int]], float]:
+def list_schedule(picked: Sequence[CutOption], slot_pool: SlotPool) -> tuple[list[list[int]], float]:
     """How many cohorts of each group go to each kind of device, and when all have ended: in their order, each cohort is
     taken where it ends soonest."""
-    free = [[0.0] * slots for slots in seats.slots]
+    free = [[0.0] * slots for slots in slot_pool.slots]
     parts = [[0] * len(free) for _ in picked]
     end = 0.0
     for part, option in zip(parts, picked, strict=True):
@@ -105,30 +105,32 @@ def deal(picked: Sequence[CutOption], seats: SlotPool) -> tuple[list[list[int]],
     return parts, end
 
 
-def soonest(groups: Sequence[Sequence[CutOption]], seats: SlotPool, worth: float = 1.0) -> list[CutOption]:
+def minimise_makespan(
+    groups: Sequence[Sequence[CutOption]], slot_pool: SlotPool, worth: float = 1.0
+) -> list[CutOption]:
     """Of each group the option with which all end soonest, or smaller cohorts if they take at most `worth` times as
     long."""
     if not groups:
         return []
 
     def whole_rounds(option: CutOption) -> float:
-        return rounds(option, seats)
+        return rounds(option, slot_pool)
 
     def work(option: CutOption) -> float:
-        return option.count * seats.length(option)
+        return option.count * slot_pool.length(option)
 
     def cohorts(option: CutOption) -> float:
         return option.count
 
-    at_once, longest = _shortest(groups, seats, cohorts, seats.at_once)
-    queued, longest_queued = _shortest(groups, seats, work, seats.queued)
+    at_once, longest = _shortest(groups, slot_pool, cohorts, slot_pool.at_once)
+    queued, longest_queued = _shortest(groups, slot_pool, work, slot_pool.queued)
     one_by_one = sum(min(map(whole_rounds, group)) for group in groups)
     least = min(at_once, queued, one_by_one)
     found = []
     if at_once <= worth * least:
-        found.append(_cheapest(_up_to(longest, groups, seats), cohorts, 1.0))
+        found.append(_cheapest(_up_to(longest, groups, slot_pool), cohorts, 1.0))
     if queued <= worth * least:
-        found.append(_cheapest(_up_to(longest_queued, groups, seats), work, worth * least / queued))
+        found.append(_cheapest(_up_to(longest_queued, groups, slot_pool), work, worth * least / queued))
     if one_by_one <= worth * least:
         found.append(_cheapest(groups, whole_rounds, worth * least / one_by_one))
     return max(found, key=lambda picked: sum(one.count for one in picked))
@@ -150,18 +152,18 @@ def _cheapest(
     return found
 
 
-def _up_to(longest: float, groups: Sequence[Sequence[CutOption]], seats: SlotPool) -> list[list[CutOption]]:
-    return [[one for one in group if seats.length(one) <= longest] for group in groups]
+def _up_to(longest: float, groups: Sequence[Sequence[CutOption]], slot_pool: SlotPool) -> list[list[CutOption]]:
+    return [[one for one in group if slot_pool.length(one) <= longest] for group in groups]
 
 
 def _shortest(
     groups: Sequence[Sequence[CutOption]],
-    seats: SlotPool,
+    slot_pool: SlotPool,
     cost: Callable[[CutOption], float],
     end: Callable[[float, float], float],
 ) -> tuple[float, float]:
     """The soonest end, and the longest cohort to allow for it, if of what is allowed each group takes the cheapest."""
-    ordered = sorted((seats.length(one), cost(one), place) for place, group in enumerate(groups) for one in group)
+    ordered = sorted((slot_pool.length(one), cost(one), place) for place, group in enumerate(groups) for one in group)
     least = [math.inf] * len(groups)
     best = (math.inf, math.inf)
     for length, price, place in ordered:

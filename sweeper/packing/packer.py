@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweeper.packing.devices import Devices, cpus
-from sweeper.packing.makespan import CutOption, SlotPool, deal, ends, soonest
+from sweeper.packing.makespan import CutOption, SlotPool, list_schedule, makespan, minimise_makespan
 from sweeper.packing.workloads import Candidate, Workload, alone, choices
 from sweeper.plan.cohorts import Cut, workers
 
@@ -48,7 +48,7 @@ class Packing:
         return sum(math.ceil(kind.count / kind.node_devices) * (kind.node_price or 0.0) for kind in used) * self.hours
 
 
-def pack(loads: Sequence[Workload], devices: Sequence[Devices], shares: Sequence[int] | None = None) -> Packing:
+def pack(workloads: Sequence[Workload], devices: Sequence[Devices], shares: Sequence[int] | None = None) -> Packing:
     """How to end soonest; `shares` says how many cohorts share a device of each kind, which is chosen where it is None.
 
     What no device has room for trains alone, on as large a part of one as may be. Members that several workers
@@ -59,27 +59,27 @@ def pack(loads: Sequence[Workload], devices: Sequence[Devices], shares: Sequence
             "each of one or more kinds of device is shared by one cohort or more, or by 0 if there is another, but got "
             f"shares={shares} of {len(devices)} kinds"
         )
-    together = {workers(load.members) for load in loads} or {1}
+    together = {workers(workload.members) for workload in workloads} or {1}
     if len(together) > 1:
         raise ValueError(f"groups that are packed together have equally many workers, but got {sorted(together)}")
     if max(together) > 1:
         slots = max(1, sum(kind.count for kind in devices) // max(together))
-        cuts = tuple(load.by or Cut(math.ceil(load.total / slots), 1) for load in loads)
+        cuts = tuple(workload.by or Cut(math.ceil(workload.total / slots), 1) for workload in workloads)
         return Packing((1,) * len(devices), cuts, (), 0.0)
     idle = [0] if len(devices) > 1 else []
     ranges = [[share] for share in shares] if shares else [idle + kind.sharing for kind in devices]
     least = [min(filter(None, some), default=0) for some in ranges]
-    groups = [_choices(load, devices, least) for load in loads]
+    groups = [_choices(workload, devices, least) for workload in workloads]
     tries = [_Try.of(groups, devices, some) for some in itertools.product(*ranges) if any(some)]
     limit = WORTH * min(one.seconds for one in tries)
-    taken = min((one for one in tries if one.seconds <= limit), key=lambda one: (sum(one.seats.slots), one.seconds))
-    picked = soonest(taken.groups, taken.seats, worth=limit / taken.seconds if loads else 1.0)
-    parts, end = deal(picked, taken.seats)
+    taken = min((one for one in tries if one.seconds <= limit), key=lambda one: (sum(one.slot_pool.slots), one.seconds))
+    picked = minimise_makespan(taken.groups, taken.slot_pool, worth=limit / taken.seconds if workloads else 1.0)
+    parts, end = list_schedule(picked, taken.slot_pool)
     return Packing(taken.shares, tuple(one.cut for one in picked), tuple(map(tuple, parts)), end)
 
 
 def pack_cores(
-    loads: Mapping[int, Sequence[Workload]],
+    workloads: Mapping[int, Sequence[Workload]],
     cores: Sequence[int],
     memory: int,
     *,
@@ -89,24 +89,24 @@ def pack_cores(
     """How many threads each process has with which all end soonest on machines of so many cores and
     of so much memory each, and how they are packed then.
 
-    `loads`: the same by the number of threads with which they were measured.
+    `workloads`: the same by the number of threads with which they were measured.
     """
     packed = {
         threads: pack(some, [cpus(cores, memory, threads, overhead=overhead, node_price=node_price)])
-        for threads, some in loads.items()
+        for threads, some in workloads.items()
     }
     threads = min(packed, key=lambda threads: (packed[threads].seconds, threads))
     return threads, packed[threads]
 
 
-def _choices(load: Workload, devices: Sequence[Devices], least: Sequence[int]) -> list[Candidate]:
+def _choices(workload: Workload, devices: Sequence[Devices], least: Sequence[int]) -> list[Candidate]:
     """The ways to cut a group. What has no room is tried alone where there is most. `least` says how many cohorts share
     a device of each kind at the least."""
-    found = choices(load)
+    found = choices(workload)
     if _options(found, devices, least):
         return found
     most = max(kind.room(few) for kind, few in zip(devices, least, strict=True) if few)
-    return [replace(found[0] if load.by else alone(load), bytes=most)]
+    return [replace(found[0] if workload.by else alone(workload), bytes=most)]
 
 
 def _options(found: Sequence[Candidate], devices: Sequence[Devices], shares: Sequence[int]) -> list[CutOption]:
@@ -130,13 +130,18 @@ class _Try:
     """All groups on devices that so many cohorts share."""
 
     shares: tuple[int, ...]
-    seats: SlotPool
+    slot_pool: SlotPool
     groups: Sequence[Sequence[CutOption]]
     seconds: float
     """Until all have ended, if they are cut for that; infinite where a group fits nowhere."""
 
     @classmethod
     def of(cls, groups: Sequence[Sequence[Candidate]], devices: Sequence[Devices], shares: tuple[int, ...]) -> _Try:
-        seats = SlotPool.of([kind.count for kind in devices], [kind.speed for kind in devices], shares)
+        slot_pool = SlotPool.of([kind.count for kind in devices], [kind.speed for kind in devices], shares)
         options = [_options(group, devices, shares) for group in groups]
-        return cls(shares, seats, options, ends(soonest(options, seats), seats) if all(options) else math.inf)
+        return cls(
+            shares,
+            slot_pool,
+            options,
+            makespan(minimise_makespan(options, slot_pool), slot_pool) if all(options) else math.inf,
+        )

@@ -38,7 +38,7 @@ def whole(seen: Sequence[DeviceInfo], fraction: float | None, here: bool, grows:
 
 
 def on_gpus(
-    loads: Sequence[Workload],
+    workloads: Sequence[Workload],
     seen: Sequence[DeviceInfo],
     known: Sequence[Sequence[GroupProfile]],
     *,
@@ -46,24 +46,24 @@ def on_gpus(
     grows: bool,
     node_price: float | None = None,
 ) -> Placement:
-    """On GPUs; `known`: of each kind and group what was measured. `loads` are those of the first kind."""
-    kinds = tuple(_devices(loads, *there, known[0], node_price) for there in zip(seen, known, strict=True))
-    packing = pack(loads, kinds, [int(1 / fraction)] * len(kinds) if fraction else None)
+    """On GPUs; `known`: of each kind and group what was measured. `workloads` are those of the first kind."""
+    kinds = tuple(_devices(workloads, *there, known[0], node_price) for there in zip(seen, known, strict=True))
+    packing = pack(workloads, kinds, [int(1 / fraction)] * len(kinds) if fraction else None)
     used = [index for index, share in enumerate(packing.shares) if share]
     shares = tuple(_gpu_share(seen[index], seen, packing.shares[index], fraction) for index in used)
     rooms = [kinds[index].room(packing.shares[index]) for index in used]
     only = {
         trial.id: fitting
-        for load, by in zip(loads, packing.cuts, strict=True)
-        if len(fitting := _fitting(replace(load, by=by), rooms)) < len(rooms)
-        for stream in load.members
+        for workload, by in zip(workloads, packing.cuts, strict=True)
+        if len(fitting := _fitting(replace(workload, by=by), rooms)) < len(rooms)
+        for stream in workload.members
         for trial in stream
     }
     return Placement(packing, kinds, Slots(shares, here=False, grows=grows, only=only))
 
 
 def on_cores(
-    loads: Mapping[int, Sequence[Workload]],
+    workloads: Mapping[int, Sequence[Workload]],
     seen: DeviceInfo,
     overhead: int,
     *,
@@ -72,36 +72,36 @@ def on_cores(
     grows: bool,
     node_price: float | None = None,
 ) -> Placement:
-    """On cores; `loads` by the number of threads with which they were measured."""
+    """On cores; `workloads` by the number of threads with which they were measured."""
     if fraction:
         share = _core_share(seen, fraction)
         kind = Devices(
             share.count, share.memory or 1, overhead=overhead, node_price=node_price, node_devices=share.count
         )
-        threads, packing = 1, pack(loads[1], [kind])
+        threads, packing = 1, pack(workloads[1], [kind])
     else:
-        threads, packing = pack_cores(loads, seen.kind.nodes, seen.bytes, overhead=overhead, node_price=node_price)
+        threads, packing = pack_cores(workloads, seen.kind.nodes, seen.bytes, overhead=overhead, node_price=node_price)
         kind = cpus(seen.kind.nodes, seen.bytes, threads, overhead=overhead, node_price=node_price)
         share = _core_share(seen, threads)
     return Placement(packing, (kind,), Slots((share,), here, grows), threads)
 
 
-def least_threads(loads: Sequence[Workload], seen: DeviceInfo, overhead: int) -> int:
+def least_threads(workloads: Sequence[Workload], seen: DeviceInfo, overhead: int) -> int:
     """With fewer threads a process there would be too many processes at once for a machine's memory."""
-    need = max((alone(load).bytes for load in loads), default=0)
+    need = max((alone(workload).bytes for workload in workloads), default=0)
     threads, cores = 1, max(seen.kind.nodes)
     while threads < cores and cpus(seen.kind.nodes, seen.bytes, threads, overhead=overhead).room(1) < need:
         threads = min(2 * threads, cores)
     return threads
 
 
-def heaviest(loads: Sequence[Workload]) -> int:
+def heaviest(workloads: Sequence[Workload]) -> int:
     """The group that most time is for: what sharing a device gives is measured of it."""
-    return max(range(len(loads)), key=lambda one: loads[one].total * alone(loads[one]).seconds)
+    return max(range(len(workloads)), key=lambda one: workloads[one].total * alone(workloads[one]).seconds)
 
 
 def _devices(
-    loads: Sequence[Workload],
+    workloads: Sequence[Workload],
     seen: DeviceInfo,
     known: Sequence[GroupProfile],
     first: Sequence[GroupProfile],
@@ -115,7 +115,7 @@ def _devices(
         cores=max(1, int(seen.kind.cores)),
         speed=seconds / others if others else 1.0,
         overhead=max((one.overhead for one in known), default=seen.overhead),
-        overlap=(known[heaviest(loads)].overlap or {}) if loads else {},
+        overlap=(known[heaviest(workloads)].overlap or {}) if workloads else {},
         node_price=node_price,
         node_devices=max(seen.kind.nodes),
     )
@@ -131,9 +131,9 @@ def _common(one: GroupProfile, other: GroupProfile) -> tuple[float, float]:
     )
 
 
-def _fitting(load: Workload, rooms: Sequence[int]) -> tuple[int, ...]:
+def _fitting(workload: Workload, rooms: Sequence[int]) -> tuple[int, ...]:
     """Where its cohorts have room; where they have none anywhere, where there is most."""
-    need = min(choices(load)[0].bytes, max(rooms))
+    need = min(choices(workload)[0].bytes, max(rooms))
     return tuple(index for index, room in enumerate(rooms) if room >= need)
 
 

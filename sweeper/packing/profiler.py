@@ -31,7 +31,7 @@ MOST_SHARING = 8
 """Processes on a device at once for which is measured what sharing gives."""
 
 
-def look(site: Site) -> list[DeviceInfo]:
+def profile_devices(site: Site) -> list[DeviceInfo]:
     """One device of each kind. ClusterError where none can be looked at."""
     seen = [
         DeviceInfo(kind, found.room.device, found.room.bytes, found.room.overhead)
@@ -47,7 +47,7 @@ def look(site: Site) -> list[DeviceInfo]:
 class Profiler:
     """The groups of trials that one process each trains."""
 
-    loads: Sequence[Workload]
+    workloads: Sequence[Workload]
     """Without what was measured of them."""
     free: Callable[[str], frozenset[str]]
     """The keys of a method in which the members of a cohort may differ."""
@@ -57,18 +57,18 @@ class Profiler:
 
     def known(self, seen: DeviceInfo, threads: int) -> list[GroupProfile] | None:
         """Of each group. None where one should be measured to be cut, and must not be."""
-        shapes = [shape(load.members, self.free) for load in self.loads]
+        shapes = [shape(workload.members, self.free) for workload in self.workloads]
         nothing = GroupProfile((), seen.overhead)
         found = [
-            self.probes.read(one, seen.device, threads) if load.steps else nothing
-            for one, load in zip(shapes, self.loads, strict=True)
+            self.probes.read(one, seen.device, threads) if workload.steps else nothing
+            for one, workload in zip(shapes, self.workloads, strict=True)
         ]
         missing = [place for place, one in enumerate(found) if one is None]
         if not self.measure:
-            settled = all(self.loads[place].by for place in missing)
+            settled = all(self.workloads[place].by for place in missing)
             return [one or nothing for one in found] if settled else None
         how = {"seconds": min(LONGEST_MEASURED, ALL_MEASURED / max(1, len(missing))), "threads": threads}
-        asked = [Asked(seen.kind, sample(self.loads[place].members), how) for place in missing]
+        asked = [Asked(seen.kind, sample(self.workloads[place].members), how) for place in missing]
         for place, probe in zip(missing, self.measure(asked), strict=True):
             one = GroupProfile(_stacks(probe.measured), probe.room.overhead) if probe else nothing
             found[place] = one
@@ -84,7 +84,7 @@ class Profiler:
         need = found.measured[0].bytes + found.overhead
         room = min(MOST_SHARING, cores, int(MEMORY_MARGIN * seen.bytes / max(1, need)))
         overlap: Mapping[int, Mapping[int, float]] = {}
-        members = self.loads[place].members
+        members = self.workloads[place].members
         if room > 1:
             widths = [one.width for one in found.measured][::2]
             how = {"threads": cores, "sharing": 2 ** (room.bit_length() - 1), "widths": widths}
@@ -105,9 +105,9 @@ def worth_measuring(group: Group, steps: int) -> bool:
     return steps * sum(map(len, group)) > STEPS_MEASURED * sum(widths)
 
 
-def loads_of(loads: Sequence[Workload], known: Sequence[GroupProfile]) -> list[Workload]:
+def profiled_workloads(workloads: Sequence[Workload], known: Sequence[GroupProfile]) -> list[Workload]:
     """With what was measured of them."""
-    return [replace(load, measured=one.measured) for load, one in zip(loads, known, strict=True)]
+    return [replace(workload, measured=one.measured) for workload, one in zip(workloads, known, strict=True)]
 
 
 def _stacks(measured: Sequence[Any]) -> tuple[Stack, ...]:

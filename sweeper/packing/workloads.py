@@ -67,67 +67,67 @@ class Candidate:
     """Of the largest cohort."""
 
 
-def choices(load: Workload) -> list[Candidate]:
+def choices(workload: Workload) -> list[Candidate]:
     """Every cut that is worth trying, full stacks among them, at each width that was measured or is a cohort's size; or
     the one that is settled.
 
     What could not be measured trains alone, so that one that cannot train takes no other with it. What trains no step
     needs no measurement.
     """
-    if load.by:
-        longest, count = _lengths(load, load.by.size)
-        return [_choice(load, load.by, longest, count)]
-    if not load.steps:
-        return _untrained(load)
-    if not load.measured:
-        return [alone(load)]
-    widths, found = sorted(one.width for one in load.measured), dict[tuple[int, int, int], Candidate]()
-    for size in sorted(_sizes(load) | set(widths)):
-        longest, count = _lengths(load, size)
+    if workload.by:
+        longest, count = _lengths(workload, workload.by.size)
+        return [_choice(workload, workload.by, longest, count)]
+    if not workload.steps:
+        return _untrained(workload)
+    if not workload.measured:
+        return [alone(workload)]
+    widths, found = sorted(one.width for one in workload.measured), dict[tuple[int, int, int], Candidate]()
+    for size in sorted(_sizes(workload) | set(widths)):
+        longest, count = _lengths(workload, size)
         for width in {one for one in widths if one < longest} | {min(longest, widths[-1])}:
             if (longest, count, width) not in found:
-                found[longest, count, width] = _choice(load, Cut(size, width), longest, count)
+                found[longest, count, width] = _choice(workload, Cut(size, width), longest, count)
     return list(found.values())
 
 
-def _untrained(load: Workload) -> list[Candidate]:
+def _untrained(workload: Workload) -> list[Candidate]:
     """Every size up to the largest, in narrow stacks."""
     found = dict[tuple[int, int], Candidate]()
-    for size in sorted({min(size, UNTRAINED_SIZE) for size in _sizes(load)}):
-        longest, count = _lengths(load, size)
+    for size in sorted({min(size, UNTRAINED_SIZE) for size in _sizes(workload)}):
+        longest, count = _lengths(workload, size)
         by = Cut(size, min(longest, UNTRAINED_WIDTH))
-        found.setdefault((longest, count), _choice(load, by, longest, count))
+        found.setdefault((longest, count), _choice(workload, by, longest, count))
     return list(found.values())
 
 
-def _lengths(load: Workload, size: int) -> tuple[int, int]:
+def _lengths(workload: Workload, size: int) -> tuple[int, int]:
     """Of the cohorts of at most this size the longest, and their number."""
-    lengths = [len(members) for members in parts(load.members, size)]
+    lengths = [len(members) for members in parts(workload.members, size)]
     return max(lengths), len(lengths)
 
 
-def _choice(load: Workload, by: Cut, longest: int, count: int) -> Candidate:
+def _choice(workload: Workload, by: Cut, longest: int, count: int) -> Candidate:
     """What a cut takes; of a stack that is wider than any that was measured, in proportion."""
-    if not load.steps:
+    if not workload.steps:
         return Candidate(by, count, longest * UNTRAINED_SECONDS, 0)
-    if not load.measured:
+    if not workload.measured:
         return Candidate(by, count, 0.0, 0)
-    measured = sorted(load.measured, key=lambda one: one.width)
+    measured = sorted(workload.measured, key=lambda one: one.width)
     width = min(by.width, longest)
     beyond = max(1.0, width / measured[-1].width)
     stacks, rest = divmod(longest, min(width, measured[-1].width))
-    seconds = load.steps * (stacks * _step(measured, min(width, measured[-1].width)) + _step(measured, rest))
+    seconds = workload.steps * (stacks * _step(measured, min(width, measured[-1].width)) + _step(measured, rest))
     wider = [one for one in measured if one.width >= width] or measured[-1:]  # of which none needs less
     need = math.ceil(beyond * min(one.bytes for one in wider)) + (longest - width) * wider[0].held
     return Candidate(by, count, seconds, need)
 
 
-def alone(load: Workload) -> Candidate:
+def alone(workload: Workload) -> Candidate:
     """Every member in a cohort of its own."""
-    first = min(load.measured, key=lambda one: one.width, default=None)
+    first = min(workload.measured, key=lambda one: one.width, default=None)
     if first is None:
-        return Candidate(Cut(1, 1), load.total, 0.0, 0)
-    return Candidate(Cut(1, 1), load.total, load.steps * first.seconds, first.bytes)
+        return Candidate(Cut(1, 1), workload.total, 0.0, 0)
+    return Candidate(Cut(1, 1), workload.total, workload.steps * first.seconds, first.bytes)
 
 
 def _step(measured: Sequence[Measured], width: int) -> float:
@@ -140,12 +140,12 @@ def _step(measured: Sequence[Measured], width: int) -> float:
     return (1 - share) * below.width * below.seconds + share * above.width * above.seconds
 
 
-def _sizes(load: Workload) -> set[int]:
+def _sizes(workload: Workload) -> set[int]:
     """Of a cohort: those that make any number of cohorts, of equal parts or of whole streams."""
-    streams, longest = len(load.members), max(map(len, load.members))
-    numbers = _numbers(load.total)
-    parts = {math.ceil(load.total / count) for count in numbers}
-    return parts | {min(load.total, math.ceil(streams / count) * longest) for count in numbers}
+    streams, longest = len(workload.members), max(map(len, workload.members))
+    numbers = _numbers(workload.total)
+    parts = {math.ceil(workload.total / count) for count in numbers}
+    return parts | {min(workload.total, math.ceil(streams / count) * longest) for count in numbers}
 
 
 def _numbers(most: int) -> list[int]:

@@ -172,7 +172,7 @@ class Rungs:
         return self._places[place]
 
 
-def deal(numbers: Sequence[int], brackets: int, factor: int, rungs: int | None = None) -> tuple[int, ...]:
+def assign_brackets(numbers: Sequence[int], brackets: int, factor: int, rungs: int | None = None) -> tuple[int, ...]:
     """The bracket of each trial, by its number alone, so that all brackets train for about equally many epochs.
 
     Bracket b has s = `rungs` - b rungs (`rungs` of bracket 0, as many as brackets unless given), the first at

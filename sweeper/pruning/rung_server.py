@@ -14,7 +14,7 @@ import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeper.pruning.halving import Rungs, Values, deal
+from sweeper.pruning.halving import Rungs, Values, assign_brackets
 from sweeper.spec.metric import Direction
 
 PATIENCE = 60.0
@@ -40,7 +40,7 @@ class Rule:
 
     def brackets(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """The bracket of each trial, by its number in the study."""
-        return deal(numbers, len(self.ladders), self.factor, len(self.ladders[0]))
+        return assign_brackets(numbers, len(self.ladders), self.factor, len(self.ladders[0]))
 
 
 class RungServer:

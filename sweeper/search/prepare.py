@@ -14,7 +14,7 @@ from sweeper.search.dashboard_journal import DashboardJournal
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import RecordedTrial, StudyRun, result
 from sweeper.search.validate import check, corners
-from sweeper.search.warm_start import WarmStart, kept, warm_from
+from sweeper.search.warm_start import WarmStart, kept_warm_start, warm_from
 from sweeper.search.waves import Waves
 from sweeper.spec.grid import Value
 from sweeper.spec.request import Request
@@ -80,21 +80,21 @@ def prepare(
 
 def record(plan: SearchPlan, store: Store) -> None:
     """Keep what each study is and what it begins with."""
-    for course in plan.waves.courses:
-        path = _path(plan.name, course.id)
-        if kept(store.files, path, course.study) is None:
-            course.warm.keep(store.files, path, course.study)
+    for study_run in plan.waves.study_runs:
+        path = _path(plan.name, study_run.id)
+        if kept_warm_start(store.files, path, study_run.study) is None:
+            study_run.warm.keep(store.files, path, study_run.study)
 
 
 def journal(plan: SearchPlan, files: Files) -> Callable[[StudyRun], None]:
     """Begins a new journal, and copies to it what a study has been told; nothing where the store is no folder."""
     if files.local is None:
-        return lambda course: None
+        return lambda study_run: None
     kept_in = DashboardJournal(files.local / JOURNAL.format(plan.views))
     kept_in.begin()
 
-    def copy(course: StudyRun) -> None:
-        kept_in.add(course.study.name, course.engine.optuna_study)
+    def copy(study_run: StudyRun) -> None:
+        kept_in.add(study_run.study.name, study_run.engine.optuna_study)
 
     return copy
 
@@ -103,14 +103,14 @@ def show(plan: SearchPlan, files: Files) -> str:
     """The figures and tables of every study, into `studies/NAME/PRESET/STUDY`; returns what to print."""
     texts = []
     copy = journal(plan, files) if files.read(JOURNAL.format(plan.views)) is None else None
-    for course in plan.waves.courses:
+    for study_run in plan.waves.study_runs:
         if copy:
-            copy(course)
-        name = course.study.name
-        title = f"{plan.name} ({plan.label})" + (f", {name}" if len(plan.waves.courses) > 1 else "")
-        folder, objectives = f"studies/{plan.views}/{name}", course.study.search.objectives
+            copy(study_run)
+        name = study_run.study.name
+        title = f"{plan.name} ({plan.label})" + (f", {name}" if len(plan.waves.study_runs) > 1 else "")
+        folder, objectives = f"studies/{plan.views}/{name}", study_run.study.search.objectives
         texts.append(
-            study_views.write(files, folder, title, course.engine.optuna_study, objectives, plan.sweep.contours)
+            study_views.write(files, folder, title, study_run.engine.optuna_study, objectives, plan.sweep.contours)
         )
     return "\n\n".join(texts)
 
@@ -118,9 +118,9 @@ def show(plan: SearchPlan, files: Files) -> str:
 def all_diverged(plan: SearchPlan) -> list[str]:
     """Names of the studies all of whose trials diverged: they have found nothing."""
     return [
-        course.study.name
-        for course in plan.waves.courses
-        if len(course.statuses) == course.study.search.trials and set(course.statuses.values()) == {"diverged"}
+        study_run.study.name
+        for study_run in plan.waves.study_runs
+        if len(study_run.statuses) == study_run.study.search.trials and set(study_run.statuses.values()) == {"diverged"}
     ]
 
 
@@ -137,10 +137,10 @@ def _courses(
     reports: dict[str, list[Record]] = {}
     for one in history:
         reports.setdefault(one[0], []).append(one)
-    courses = []
+    study_runs = []
     for study in studies:
         identity = content_hash([study.identity, request.warm_start])
-        warm = None if request.fresh else kept(store.files, _path(sweep, identity), study)
+        warm = None if request.fresh else kept_warm_start(store.files, _path(sweep, identity), study)
         if warm is None:
             name = request.warm_start
             warm = warm_from(store, name, study, ends[study.name][0].flat()) if name else WarmStart(None)
@@ -151,8 +151,8 @@ def _courses(
             )
             for row in own
         }
-        courses.append(StudyRun(study, identity, warm, recorded, _complete, facts(study)))
-    return courses
+        study_runs.append(StudyRun(study, identity, warm, recorded, _complete, facts(study)))
+    return study_runs
 
 
 def _complete(given: Mapping[str, Value]) -> Mapping[str, Value]:

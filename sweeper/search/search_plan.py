@@ -31,12 +31,12 @@ class SearchPlan(Plan):
 
     @property
     def statuses(self) -> Mapping[str, str]:
-        return {trial: status for course in self.waves.courses for trial, status in course.statuses.items()}
+        return {trial: status for study_run in self.waves.study_runs for trial, status in study_run.statuses.items()}
 
     @property
     def counts(self) -> dict[str, int]:
         found = super().counts
-        for status in (status for course in self.waves.courses for status in course.ahead):
+        for status in (status for study_run in self.waves.study_runs for status in study_run.ahead):
             found[status] += 1
             found[TO_RUN] -= 1
         return found
@@ -44,5 +44,5 @@ class SearchPlan(Plan):
     @property
     def where(self) -> tuple[str, ...]:
         searches = self.space.searches if isinstance(self.space, Searches) else (self.space,)
-        several = ("study",) if len(self.waves.courses) > 1 else ()
+        several = ("study",) if len(self.waves.study_runs) > 1 else ()
         return (*several, *(key for search in searches for key in search.space))

@@ -34,7 +34,7 @@ class WarmStart:
         files.write(path, json.dumps(content, indent=1).encode())
 
 
-def kept(files: Files, path: str, study: Study) -> WarmStart | None:
+def kept_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:
     """What `keep` wrote of this study; None where there is nothing, or it is damaged."""
     space, objectives = study.search.space, study.search.objectives
 

@@ -35,7 +35,7 @@ class RungVerbs(Protocol):
 class Waves:
     """A `feed.CohortSource` of the cohorts of all studies."""
 
-    courses: Sequence[StudyRun]
+    study_runs: Sequence[StudyRun]
     shape: Callable[[Trial], Hashable]
     """Trials of equal shape may share a cohort."""
     stream: Callable[[Trial], Hashable]
@@ -63,7 +63,7 @@ class Waves:
     @property
     def trials(self) -> tuple[Trial, ...]:
         """All that were asked so far, study by study."""
-        return tuple(trial for course in self.courses for trial in course.trials)
+        return tuple(trial for study_run in self.study_runs for trial in study_run.trials)
 
     def begin(
         self,
@@ -75,17 +75,17 @@ class Waves:
     ) -> None:
         """From now on cohorts are given."""
         self.cut, self.ladder, self.heard, self.halved, self.record = cut, ladder, heard, halved, record
-        for course in self.courses:
+        for study_run in self.study_runs:
             if self.heard:
-                self.heard(course)
-            for number, wave in enumerate(course.waves[:-1]):
-                self._seed(course, _place(number, 0), wave)
-            if not course.ended:
-                self._open(course)
+                self.heard(study_run)
+            for number, wave in enumerate(study_run.waves[:-1]):
+                self._seed(study_run, _place(number, 0), wave)
+            if not study_run.ended:
+                self._open(study_run)
 
     @property
     def ended(self) -> bool:
-        return not self._ready and all(course.ended for course in self.courses)
+        return not self._ready and all(study_run.ended for study_run in self.study_runs)
 
     def next(self) -> Cohort | None:
         return self._ready.popleft() if self._ready else None
@@ -99,16 +99,16 @@ class Waves:
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
         """As `CohortQueue.halve`."""
-        course = self._course[cohort.id]
-        if course.study.search.population:  # whose members copy each other
+        study_run = self._course[cohort.id]
+        if study_run.study.search.population:  # whose members copy each other
             return ()
         halves = cohorts.halves(self._whole[cohort.id])
         self.record(cohort.id)
-        parts = cohorts.remaining(halves, course.statuses)
+        parts = cohorts.remaining(halves, study_run.statuses)
         ids = [part.id for part in parts]
         self._whole |= {half.id: half for half in halves}
         self.cohorts |= {part.id: part for part in parts}
-        self._course |= dict.fromkeys(ids, course)
+        self._course |= dict.fromkeys(ids, study_run)
         self._before |= dict.fromkeys(ids, (cohort, *self.before(cohort.id)))
         if cohort.id in self._places:
             assert self.ladder is not None
@@ -118,7 +118,7 @@ class Waves:
             if len(parts) == 2:
                 self.ladder.split(cohort.id, ids, place + room, len(parts[0].trials))
             else:  # the same trials, at the same place
-                self.ladder.expect(course.id, place, ids[0], _numbers(cohort.trials))
+                self.ladder.expect(study_run.id, place, ids[0], _numbers(cohort.trials))
         return parts
 
     def started(self, cohort: str) -> None:
@@ -134,25 +134,25 @@ class Waves:
             self.ladder.reported(cohort, report)
 
     def told(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
-        course = self._course[cohort]
+        study_run = self._course[cohort]
         if self.ladder:
             self.ladder.end(cohort)
-        if not course.told({str(row["trial_id"]): result(course.study, row, history) for row in rows}):
+        if not study_run.told({str(row["trial_id"]): result(study_run.study, row, history) for row in rows}):
             return
         if self.heard:
-            self.heard(course)
-        if not course.ended:
-            self._open(course)
+            self.heard(study_run)
+        if not study_run.ended:
+            self._open(study_run)
 
-    def _open(self, course: StudyRun) -> None:
+    def _open(self, study_run: StudyRun) -> None:
         """The cohorts of a course's last wave, largest first: cut from the whole of it and halved as in earlier runs,
         without the trials that have a result."""
         assert self.cut is not None
-        number, wave = len(course.waves) - 1, course.waves[-1]
+        number, wave = len(study_run.waves) - 1, study_run.waves[-1]
         groups = cohorts.group(wave, self.shape, self.stream)
-        cuts = self.cut(groups, course.study.search.population is not None)
+        cuts = self.cut(groups, study_run.study.search.population is not None)
         whole = sorted(cohorts.cut(groups, cuts), key=lambda cohort: -len(cohort.trials))
-        statuses = course.statuses
+        statuses = study_run.statuses
         self._before |= cohorts.lineage(whole, self.halved)
         for index, cohort in enumerate(whole):
             parts = cohorts.halved([cohort], self.halved)
@@ -160,21 +160,21 @@ class Waves:
             for nth, part in enumerate(parts):
                 place = _place(number, index) + nth * room
                 if done := [trial for trial in part.trials if trial.id in statuses]:
-                    self._seed(course, place, done)
+                    self._seed(study_run, place, done)
                 for rest in cohorts.remaining([part], statuses):
                     self._whole[part.id] = part
-                    self._give(course, place + 1, room - 1, rest)
+                    self._give(study_run, place + 1, room - 1, rest)
 
-    def _give(self, course: StudyRun, place: int, room: int, cohort: Cohort) -> None:
-        self.cohorts[cohort.id], self._course[cohort.id] = cohort, course
-        if self.ladder and course.study.search.pruner:
+    def _give(self, study_run: StudyRun, place: int, room: int, cohort: Cohort) -> None:
+        self.cohorts[cohort.id], self._course[cohort.id] = cohort, study_run
+        if self.ladder and study_run.study.search.pruner:
             self._places[cohort.id] = place, room
-            self.ladder.expect(course.id, place, cohort.id, _numbers(cohort.trials))
+            self.ladder.expect(study_run.id, place, cohort.id, _numbers(cohort.trials))
         self._ready.append(cohort)
 
-    def _seed(self, course: StudyRun, place: int, trials: Sequence[Trial]) -> None:
-        if self.ladder and course.study.search.pruner:
-            self.ladder.seed(course.id, place, _numbers(trials), [course.reached(trial) for trial in trials])
+    def _seed(self, study_run: StudyRun, place: int, trials: Sequence[Trial]) -> None:
+        if self.ladder and study_run.study.search.pruner:
+            self.ladder.seed(study_run.id, place, _numbers(trials), [study_run.reached(trial) for trial in trials])
 
 
 def _numbers(trials: Sequence[Trial]) -> list[int]:

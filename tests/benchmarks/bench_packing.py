@@ -98,8 +98,8 @@ def steps(device: torch.device, encoder: str, most: int, seconds: float) -> None
     print(f"chosen for {TRIALS} trials of {STEPS} steps: 1/{packed.shares[0]} of the device, {packed.cuts[0]}")
     for name, share, by in _others(measured, counts):
         if share * _need(measured, by.width, here.overhead) <= MEMORY_MARGIN * here.bytes:
-            load = Workload([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS, by)
-            other = pack([load], [kind], [share]).seconds
+            workload = Workload([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS, by)
+            other = pack([workload], [kind], [share]).seconds
             print(f"  {name:32}{other / packed.seconds:8.2f} times as long")
     need = packed.shares[0] * _need(measured, packed.cuts[0].width, here.overhead)
     print(f"memory: {need / here.bytes:.2f} of the device, fits: {need <= MEMORY_MARGIN * here.bytes}")

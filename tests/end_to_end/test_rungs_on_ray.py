@@ -55,12 +55,12 @@ def ask(referee: RungClient, cohort: str, *values: float) -> Any:
 def waits(referee: RungClient, call: Any, place: int = 1) -> bool:
     """The cohort has reached the board, and has no answer."""
     deadline = time.monotonic() + 300
-    look = referee.judges.board.__ray_call__
+    profile_devices = referee.judges.board.__ray_call__
 
     def there(board: RungServer) -> bool:
         return any(place in rungs._places and rungs._places[place].posts for rungs in board._rungs.values())
 
-    while not ray.get(look.remote(there), timeout=300):
+    while not ray.get(profile_devices.remote(there), timeout=300):
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.05)
     return not ray.wait([call], timeout=0.1)[0]

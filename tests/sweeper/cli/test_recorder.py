@@ -134,7 +134,7 @@ def test_halves_report_in_the_place_of_their_whole(bench: Bench) -> None:
     assert bench.feed.next() is not None
     bench.tell("c0", message(1, [0.5, 0.6]))
     parts = bench.feed.halve(COHORTS[0])
-    bench.collector.lessened("c0", parts, "out of memory")
+    bench.collector.split("c0", parts, "out of memory")
     bench.tell(parts[0].id, message(1, [0.55], done=True))
     assert bench.history() == [("a0", 1, "auroc", 0.55)]
 
@@ -185,7 +185,7 @@ def test_the_checkpoint_of_a_whole_stays_until_its_last_part_has_a_result(bench:
     paths = [checkpoint_path("grid", one.id) for one in (COHORTS[0], *parts)]
     for path in paths:
         files.write(path, b"standing")
-    bench.collector.lessened("c0", parts, "out of memory")
+    bench.collector.split("c0", parts, "out of memory")
     assert "goes on in 2 halves: out of memory" in bench.out.getvalue()
     for part, left in zip(parts, ([True, False, True], [False] * 3), strict=True):
         bench.tell(part.id, message(1, [0.5], done=True))

@@ -11,7 +11,7 @@ from sweeper.cli.preview import expectation
 from sweeper.errors import ClusterError
 from sweeper.packing.allocate import Allocation, grid_arrangement
 from sweeper.packing.device_kinds import DeviceKind
-from sweeper.packing.profiler import look
+from sweeper.packing.profiler import profile_devices
 from sweeper.packing.recorded_cuts import record_cut, recorded_cut
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
@@ -40,7 +40,7 @@ def arranged(
     store: Path, bench: Bench, plan: GridPlan, *words: str, on: tuple[DeviceKind, ...] = (CORES,)
 ) -> Allocation:
     site = bench.site(*on)
-    return grid_arrangement(parse(["grid", *words]), plan, Store(store), look(site), site)
+    return grid_arrangement(parse(["grid", *words]), plan, Store(store), profile_devices(site), site)
 
 
 CPU = {"": 16_000 * MIB}
@@ -211,14 +211,14 @@ def test_what_cannot_be_measured_trains_alone_and_nothing_is_expected(tmp_path: 
         site,
         measure=lambda asked: [one if not task.how else None for task, one in zip(asked, bench(asked), strict=True)],
     )
-    found = grid_arrangement(parse(["grid"]), grid(), Store(tmp_path), look(site), broken)
+    found = grid_arrangement(parse(["grid"]), grid(), Store(tmp_path), profile_devices(site), broken)
     assert found.cuts == (Cut(1, 1),) and not found.timed and not list((tmp_path / "probes").glob("*.json"))
     assert expectation(found, grid(), 1.0)["hours"] is None
 
 
 def test_a_cluster_that_says_nothing_is_refused_in_a_line() -> None:
     with pytest.raises(ClusterError, match="say what devices it has, but none did"):
-        look(replace(Bench(CPU).site(CORES), measure=lambda asked: [None for _ in asked]))
+        profile_devices(replace(Bench(CPU).site(CORES), measure=lambda asked: [None for _ in asked]))
 
 
 def test_hours_and_cost_are_of_what_is_left(tmp_path: Path) -> None:

@@ -45,12 +45,12 @@ def test_threads_are_as_many_as_end_soonest() -> None:
     """Of two members on four cores each takes two that make it faster; of thirty-two, each takes one."""
     by_threads = {1: 1.0, 2: 0.6, 4: 0.5}
 
-    def loads(group: Group) -> dict[int, list[Workload]]:
+    def workloads(group: Group) -> dict[int, list[Workload]]:
         return {threads: [Workload(group, [Measured(1, one)], 100)] for threads, one in by_threads.items()}
 
-    threads, packed = pack_cores(loads(members(2)), [4], PLENTY)
+    threads, packed = pack_cores(workloads(members(2)), [4], PLENTY)
     assert threads == 2 and packed.seconds == pytest.approx(0.4 + 60)
-    threads, packed = pack_cores(loads(members(32)), [4], PLENTY)
+    threads, packed = pack_cores(workloads(members(32)), [4], PLENTY)
     assert threads == 1 and packed.seconds == pytest.approx(8 * (0.4 + 100), rel=WORTH - 1)
 
 

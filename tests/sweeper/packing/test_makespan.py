@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sweeper.packing.makespan import CutOption, SlotPool, deal, ends, rounds, soonest
+from sweeper.packing.makespan import CutOption, SlotPool, list_schedule, makespan, minimise_makespan, rounds
 from sweeper.plan.cohorts import Cut
 
 
@@ -27,14 +27,14 @@ def cluster(some: random.Random, kinds: int) -> SlotPool:
     )
 
 
-def slots_of(seats: SlotPool) -> list[int]:
+def slots_of(slot_pool: SlotPool) -> list[int]:
     """The kind of each slot."""
-    return [kind for kind, slots in enumerate(seats.slots) for _ in range(slots)]
+    return [kind for kind, slots in enumerate(slot_pool.slots) for _ in range(slots)]
 
 
-def best_of_all(option: CutOption, seats: SlotPool) -> float:
+def best_of_all(option: CutOption, slot_pool: SlotPool) -> float:
     """Over every number of cohorts that each slot may be given."""
-    slots = slots_of(seats)
+    slots = slots_of(slot_pool)
     found = math.inf
     for each in itertools.product(range(option.count + 1), repeat=len(slots)):
         if sum(each) == option.count:
@@ -46,9 +46,9 @@ def best_of_all(option: CutOption, seats: SlotPool) -> float:
 @pytest.mark.parametrize("seed", range(40))
 def test_equal_cohorts_end_no_sooner_in_any_assignment(seed: int) -> None:
     some = random.Random(seed)
-    seats = SlotPool.of([some.randint(1, 2), some.randint(0, 2)], [1.0, 0.5], [1, 1])
+    slot_pool = SlotPool.of([some.randint(1, 2), some.randint(0, 2)], [1.0, 0.5], [1, 1])
     option = CutOption(Cut(1, 1), some.randint(1, 4), (some.uniform(1, 3), some.choice([math.inf, some.uniform(1, 9)])))
-    assert rounds(option, seats) == pytest.approx(best_of_all(option, seats))
+    assert rounds(option, slot_pool) == pytest.approx(best_of_all(option, slot_pool))
 
 
 @pytest.mark.parametrize(("count", "slots", "full"), [(1, 3, 1), (3, 3, 1), (4, 3, 2), (10**6, 3, 333334), (7, 1, 7)])
@@ -64,42 +64,42 @@ def test_where_nothing_has_room_nothing_ends() -> None:
 def test_the_soonest_of_all_combinations_is_found(seed: int) -> None:
     some = random.Random(seed)
     kinds = some.randint(1, 2)
-    seats = cluster(some, kinds)
+    slot_pool = cluster(some, kinds)
     groups = [options(some, kinds, some.randint(1, 4)) for _ in range(some.randint(1, 3))]
     groups = [[one for one in group if math.isfinite(min(one.seconds))] for group in groups]
-    least = min(ends(picked, seats) for picked in itertools.product(*groups))
-    assert ends(soonest(groups, seats), seats) == pytest.approx(least)
+    least = min(makespan(picked, slot_pool) for picked in itertools.product(*groups))
+    assert makespan(minimise_makespan(groups, slot_pool), slot_pool) == pytest.approx(least)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_smaller_cohorts_cost_no_more_than_they_are_worth(seed: int) -> None:
     some = random.Random(seed)
     for _ in range(100):
-        seats = cluster(some, 1)
+        slot_pool = cluster(some, 1)
         groups = [options(some, 1, 4) for _ in range(some.randint(1, 4))]
-        exact, worth = soonest(groups, seats), soonest(groups, seats, worth=1.5)
-        assert ends(worth, seats) <= 1.5 * ends(exact, seats) * (1 + 1e-9)
+        exact, worth = minimise_makespan(groups, slot_pool), minimise_makespan(groups, slot_pool, worth=1.5)
+        assert makespan(worth, slot_pool) <= 1.5 * makespan(exact, slot_pool) * (1 + 1e-9)
 
 
 def test_the_smallest_cohorts_that_cost_little_are_taken() -> None:
     """On one slot, singly for 3.2 s in all, or in pairs for 3.1 s, or at once for 3 s."""
     group = [CutOption(Cut(4, 4), 1, (3.0,)), CutOption(Cut(2, 2), 2, (1.55,)), CutOption(Cut(1, 1), 4, (0.8,))]
     one = SlotPool.of([1], [1.0], [1])
-    assert [soonest([group], one, worth)[0].cut.size for worth in (1.0, 1.04, 1.1)] == [4, 2, 1]
-    assert [by.cut.size for by in soonest([group, group], one, worth=1.1)] == [1, 1]
+    assert [minimise_makespan([group], one, worth)[0].cut.size for worth in (1.0, 1.04, 1.1)] == [4, 2, 1]
+    assert [by.cut.size for by in minimise_makespan([group, group], one, worth=1.1)] == [1, 1]
 
 
 def test_a_queue_is_worked_off_by_each_device_at_its_speed() -> None:
     """Four seconds of work and the rest of the longest, on a device of speed 1 and one of 3, which two share."""
-    seats = SlotPool.of([1, 1], [1.0, 3.0], [1, 2])
+    slot_pool = SlotPool.of([1, 1], [1.0, 3.0], [1, 2])
     cohort = CutOption(Cut(1, 1), 4, (1.0, 2 / 3))
-    assert seats.length(cohort) == pytest.approx(1.0)
-    assert seats.queued(4.0, 1.0) == pytest.approx((4 + 2) / 4)
+    assert slot_pool.length(cohort) == pytest.approx(1.0)
+    assert slot_pool.queued(4.0, 1.0) == pytest.approx((4 + 2) / 4)
 
 
-def in_turn(jobs: Sequence[Sequence[float]], seats: SlotPool) -> float:
+def in_turn(jobs: Sequence[Sequence[float]], slot_pool: SlotPool) -> float:
     """Each job in its order to the slot that ends it soonest."""
-    kinds = slots_of(seats)
+    kinds = slots_of(slot_pool)
     busy = [0.0] * len(kinds)
     for job in jobs:
         slot = min(range(len(kinds)), key=lambda slot: busy[slot] + job[kinds[slot]])
@@ -110,31 +110,31 @@ def in_turn(jobs: Sequence[Sequence[float]], seats: SlotPool) -> float:
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_the_order_equal_devices_end_by_then(seed: int) -> None:
     some = random.Random(seed)
-    seats = cluster(some, 1)
+    slot_pool = cluster(some, 1)
     picked = [some.choice(options(some, 1, 4)) for _ in range(some.randint(1, 4))]
     jobs = [one.seconds for one in picked for _ in range(one.count)]
-    assert in_turn(jobs, seats) <= ends(picked, seats) * (1 + 1e-9)
+    assert in_turn(jobs, slot_pool) <= makespan(picked, slot_pool) * (1 + 1e-9)
     longest, work = max(job[0] for job in jobs), sum(job[0] for job in jobs)
     for _ in range(10):
         some.shuffle(jobs)
-        slots = sum(seats.slots)
-        assert in_turn(jobs, seats) <= (work + (slots - 1) * longest) / slots * (1 + 1e-9)
+        slots = sum(slot_pool.slots)
+        assert in_turn(jobs, slot_pool) <= (work + (slots - 1) * longest) / slots * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_cohorts_are_dealt_in_their_order_to_where_they_end_soonest(seed: int) -> None:
     some = random.Random(seed)
     kinds = some.randint(1, 3)
-    seats = cluster(some, kinds)
+    slot_pool = cluster(some, kinds)
     picked = [some.choice(options(some, kinds, 4)) for _ in range(some.randint(1, 4))]
     picked = [one for one in picked if math.isfinite(min(one.seconds))]
-    parts, end = deal(picked, seats)
+    parts, end = list_schedule(picked, slot_pool)
     assert [sum(part) for part in parts] == [one.count for one in picked]
     assert all(
         not part[k] for part, one in zip(parts, picked, strict=True) for k in range(kinds) if math.isinf(one.seconds[k])
     )
     assert end == pytest.approx(
-        in_turn([one.seconds for one in picked for _ in range(one.count)], seats) if picked else 0
+        in_turn([one.seconds for one in picked for _ in range(one.count)], slot_pool) if picked else 0
     )
 
 
@@ -142,6 +142,6 @@ def test_small_groups_share_the_slots_instead_of_being_spread_over_them() -> Non
     """Eight groups, each of three in one stack for 6 s, or singly for 4 s each: at once on eight slots, or not."""
     group = [CutOption(Cut(3, 3), 1, (6.0,)), CutOption(Cut(1, 1), 3, (4.0,))]
     eight = SlotPool.of([8], [1.0], [1])
-    assert [one.cut.size for one in soonest([group] * 8, eight)] == [3] * 8
-    assert ends(soonest([group] * 8, eight), eight) == 6.0
-    assert soonest([group], eight)[0].cut.size == 1
+    assert [one.cut.size for one in minimise_makespan([group] * 8, eight)] == [3] * 8
+    assert makespan(minimise_makespan([group] * 8, eight), eight) == 6.0
+    assert minimise_makespan([group], eight)[0].cut.size == 1

@@ -61,10 +61,10 @@ def test_what_could_not_be_measured_trains_alone() -> None:
 @pytest.mark.parametrize(("steps", "most"), [(0, 10), (2, 10)])
 def test_trials_of_no_or_hardly_any_step_do_not_make_a_cohort_each(steps: int, most: int) -> None:
     """560 of them, on two cores: starting as many cohorts would take 112 s, where all the work takes 3 s a core."""
-    load = Workload(members(*[56] * 10), STACKING_PAYS if steps else [], steps)
-    packing = pack([load], [Devices(2, PLENTY)])
+    workload = Workload(members(*[56] * 10), STACKING_PAYS if steps else [], steps)
+    packing = pack([workload], [Devices(2, PLENTY)])
     (cut,) = packing.cuts
-    assert len(parts(load.members, cut.size)) <= most and packing.seconds < 6
+    assert len(parts(workload.members, cut.size)) <= most and packing.seconds < 6
     assert steps or (cut.size <= 64 and cut.width == 8)
 
 
@@ -120,9 +120,9 @@ def test_cohorts_are_as_large_as_a_full_stack_where_that_is_soonest() -> None:
 def test_a_cut_that_is_settled_is_kept_and_its_place_chosen() -> None:
     """Stacks of eight need 800 MiB: two share a device of 2,000, four only one of 4,000."""
     free = {8: dict.fromkeys((2, 4), 1.0)}
-    load = Workload(FOUR_OF_EIGHT, EACH_100_MIB, 10_000, by=Cut(8, 8))
+    workload = Workload(FOUR_OF_EIGHT, EACH_100_MIB, 10_000, by=Cut(8, 8))
     for mebibytes, sharing in ((2000, 2), (4000, 4), (500, 1)):
-        packed = pack([load], [Devices(1, mebibytes * MIB, cores=8, overlap=free)])
+        packed = pack([workload], [Devices(1, mebibytes * MIB, cores=8, overlap=free)])
         assert packed.cuts == (Cut(8, 8),) and packed.shares == (sharing,)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sweeper.packing import workloads as loads
+from sweeper.packing import workloads as workloads
 from sweeper.packing.devices import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import SECONDS_A_COHORT, WORTH, Packing, pack
 from sweeper.packing.workloads import Workload
@@ -17,7 +17,7 @@ from tests.sweeper.packing.measured import MIB, Measured, members
 
 
 class Case(NamedTuple):
-    load: Workload
+    workload: Workload
     kind: Devices
 
 
@@ -37,7 +37,7 @@ def case(seed: int) -> Case:
     return Case(Workload(group, measured, some.choice([1, 10, 100])), kind)
 
 
-def stack_seconds(measured: Sequence[loads.Measured], width: int) -> float:
+def stack_seconds(measured: Sequence[workloads.Measured], width: int) -> float:
     """Of a step, by the polygon through what was measured."""
     if not width:
         return 0.0
@@ -48,39 +48,41 @@ def stack_seconds(measured: Sequence[loads.Measured], width: int) -> float:
     return dict(points)[width]
 
 
-def needed(measured: Sequence[loads.Measured], longest: int, width: int) -> int:
+def needed(measured: Sequence[workloads.Measured], longest: int, width: int) -> int:
     stacked = next(one for one in measured if one.width >= width)
     return stacked.bytes + (longest - width) * stacked.held
 
 
-def every_choice(load: Workload, kind: Devices) -> dict[tuple[int, int, int], float]:
+def every_choice(workload: Workload, kind: Devices) -> dict[tuple[int, int, int], float]:
     """(processes on a device, size, width) -> seconds, of all that fit."""
     found = {}
-    total = sum(map(len, load.members))
+    total = sum(map(len, workload.members))
     for sharing in [n for n in ([1, 2, 4] if kind.overlap else [1]) if n <= kind.cores]:
         for size in range(1, total + 1):
-            lengths = [len(cohort.trials) for cohort in cut([load.members], [Cut(size, 1)])]
-            tried = {m.width for m in load.measured} | {max(lengths)}
-            for width in (w for w in tried if w <= min(max(lengths), load.measured[-1].width)):
-                if (needed(load.measured, max(lengths), width) + kind.overhead) * sharing > MEMORY_MARGIN * kind.bytes:
+            lengths = [len(cohort.trials) for cohort in cut([workload.members], [Cut(size, 1)])]
+            tried = {m.width for m in workload.measured} | {max(lengths)}
+            for width in (w for w in tried if w <= min(max(lengths), workload.measured[-1].width)):
+                if (
+                    needed(workload.measured, max(lengths), width) + kind.overhead
+                ) * sharing > MEMORY_MARGIN * kind.bytes:
                     continue
                 step, left = 0.0, max(lengths)
                 while left:
-                    step += stack_seconds(load.measured, min(width, left))
+                    step += stack_seconds(workload.measured, min(width, left))
                     left -= min(width, left)
                 ratio = 1.0 if sharing == 1 else kind.overlap[8][sharing]
                 slots = [0.0] * (kind.count * sharing)
                 for _ in lengths:
-                    slots[slots.index(min(slots))] += SECONDS_A_COHORT + load.steps * step * ratio
+                    slots[slots.index(min(slots))] += SECONDS_A_COHORT + workload.steps * step * ratio
                 found[sharing, size, width] = max(slots)
     return found
 
 
 @pytest.mark.parametrize("seed", range(80))
 def test_no_choice_ends_much_sooner(seed: int) -> None:
-    load, kind = case(seed)
-    all_of_them = every_choice(load, kind)
-    packed = pack([load], [kind])
+    workload, kind = case(seed)
+    all_of_them = every_choice(workload, kind)
+    packed = pack([workload], [kind])
     if not all_of_them:
         assert packed.cuts == (Cut(1, 1),) and packed.shares == (1,)
         return
@@ -91,18 +93,18 @@ def test_no_choice_ends_much_sooner(seed: int) -> None:
     assert sharing == min(n for (n, _, _), time in all_of_them.items() if time <= WORTH * best * (1 + 1e-9))
 
 
-def exact(load: Workload, kind: Devices, monkeypatch: pytest.MonkeyPatch) -> Packing:
+def exact(workload: Workload, kind: Devices, monkeypatch: pytest.MonkeyPatch) -> Packing:
     """The very soonest, without anything given for smaller cohorts."""
     monkeypatch.setattr("sweeper.packing.packer.WORTH", 1.0)
-    return pack([load], [kind])
+    return pack([workload], [kind])
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_more_of_anything_is_never_slower(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    load, kind = case(seed)
-    if not every_choice(load, kind):
+    workload, kind = case(seed)
+    if not every_choice(workload, kind):
         return
-    before = exact(load, kind, monkeypatch).seconds * (1 + 1e-9)
+    before = exact(workload, kind, monkeypatch).seconds * (1 + 1e-9)
     for more in (
         replace(kind, bytes=kind.bytes * 3 // 2),
         replace(kind, count=kind.count + 1),
@@ -111,13 +113,13 @@ def test_more_of_anything_is_never_slower(seed: int, monkeypatch: pytest.MonkeyP
         replace(kind, overhead=0),
         replace(kind, overlap={8: {2: 1.0, 4: 1.0}}),
     ):
-        assert exact(load, more, monkeypatch).seconds <= before
+        assert exact(workload, more, monkeypatch).seconds <= before
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_order_of_measurements_does_not_matter(seed: int) -> None:
-    load, kind = case(seed)
-    assert pack([replace(load, measured=load.measured[::-1])], [kind]) == pack([load], [kind])
+    workload, kind = case(seed)
+    assert pack([replace(workload, measured=workload.measured[::-1])], [kind]) == pack([workload], [kind])
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -125,20 +127,20 @@ def test_the_margin_is_kept(seed: int) -> None:
     """By what the largest cohort needs, on every kind that is given one, whatever the groups."""
     cases = [case(seed + 1000 * group) for group in range(3)]
     kinds = [replace(cases[0].kind, bytes=900 * MIB), replace(cases[1].kind, bytes=300 * MIB)]
-    packed = pack([one.load for one in cases], kinds)
-    for load, by, parts in zip([one.load for one in cases], packed.cuts, packed.parts, strict=True):
-        longest = max(len(cohort.trials) for cohort in cut([load.members], [by]))
-        assert sum(parts) == len(cut([load.members], [by]))
+    packed = pack([one.workload for one in cases], kinds)
+    for workload, by, parts in zip([one.workload for one in cases], packed.cuts, packed.parts, strict=True):
+        longest = max(len(cohort.trials) for cohort in cut([workload.members], [by]))
+        assert sum(parts) == len(cut([workload.members], [by]))
         for kind, share, part in zip(kinds, packed.shares, parts, strict=True):
             if part:
-                need = needed(load.measured, longest, by.width) + kind.overhead
+                need = needed(workload.measured, longest, by.width) + kind.overhead
                 assert need <= MEMORY_MARGIN * kind.bytes / share
 
 
 def test_another_kind_is_never_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeper.packing.packer.WORTH", 1.0)
     for seed in range(20):
-        load, kind = case(seed)
-        if every_choice(load, kind):
+        workload, kind = case(seed)
+        if every_choice(workload, kind):
             other = replace(case(seed + 500).kind, speed=0.3)
-            assert pack([load], [kind, other]).seconds <= pack([load], [kind]).seconds * (1 + 1e-9)
+            assert pack([workload], [kind, other]).seconds <= pack([workload], [kind]).seconds * (1 + 1e-9)

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from sweeper.pruning.halving import Rungs, deal
+from sweeper.pruning.halving import Rungs, assign_brackets
 
 
 def test_the_best_share_goes_on_and_the_others_are_told_why() -> None:
@@ -163,7 +163,7 @@ def test_halving_finds_the_best_of_noisy_curves_at_a_fraction_of_the_epochs() ->
 )
 def test_brackets_train_for_equally_many_epochs(brackets: int, factor: int, rungs: int) -> None:
     """Played through: of those that start in a bracket, 1 / factor goes on at each rung; the last takes all epochs."""
-    counts = Counter(deal(range(3000), brackets, factor, rungs))
+    counts = Counter(assign_brackets(range(3000), brackets, factor, rungs))
     assert sorted(counts) == list(range(brackets))
     budgets = []
     for bracket in range(brackets):
@@ -177,25 +177,27 @@ def test_brackets_train_for_equally_many_epochs(brackets: int, factor: int, rung
 
 def test_brackets_get_about_as_many_trials_as_in_hyperband() -> None:
     """Algorithm 1 with R = 81 and factor 3: 81, 34, 15 and 8 trials with 4, 3, 2 and 1 rungs (and 5 with none)."""
-    counts = Counter(deal(range(1380), 4, 3))
+    counts = Counter(assign_brackets(range(1380), 4, 3))
     for bracket, paper in enumerate((81, 34, 15, 8)):
         assert 0.8 < counts[bracket] / 10 / paper < 1.2
 
 
 @pytest.mark.parametrize("wave", [8, 32])
 def test_every_wave_has_its_share_of_each_bracket(wave: int) -> None:
-    whole = deal(range(320), 3, 3)
+    whole = assign_brackets(range(320), 3, 3)
     share = [count / 320 for _, count in sorted(Counter(whole).items())]
     for begin in range(0, 320, wave):
         numbers = range(begin, begin + wave)
-        assert deal(numbers, 3, 3) == whole[begin : begin + wave], "a trial's bracket depends on its number alone"
-        counts = Counter(deal(numbers, 3, 3))
+        assert assign_brackets(numbers, 3, 3) == whole[begin : begin + wave], (
+            "a trial's bracket depends on its number alone"
+        )
+        counts = Counter(assign_brackets(numbers, 3, 3))
         assert all(abs(counts[bracket] - wave * share[bracket]) < 2.5 for bracket in range(3))
 
 
 def test_more_brackets_than_rungs_are_refused() -> None:
     with pytest.raises(ValueError, match="`1 <= brackets <= rungs` must hold, but got brackets=3, rungs=2"):
-        deal([0], 3, 3, rungs=2)
+        assign_brackets([0], 3, 3, rungs=2)
 
 
 def test_a_cohort_that_is_split_is_judged_as_the_whole_was() -> None:

@@ -48,10 +48,10 @@ def test_one_seed_proposes_the_same_and_another_others(sampler: str) -> None:
 
 @functools.cache
 def uninterrupted(sampler: str, objectives: int) -> list[Asked]:
-    return waves(AskTellStudy(course(sampler, objectives)), 4, OUTCOMES[objectives])
+    return waves(AskTellStudy(study_run(sampler, objectives)), 4, OUTCOMES[objectives])
 
 
-def course(sampler: str, objectives: int) -> Study:
+def study_run(sampler: str, objectives: int) -> Study:
     """Without categories where they are dear."""
     return study(sampler, NUMBERS if sampler == "gp" else None, metric=BOTH if objectives > 1 else LOSS)
 
@@ -62,7 +62,7 @@ def test_a_continued_study_equals_the_uninterrupted_one(sampler: str, objectives
     whole = uninterrupted(sampler, objectives)
     assert [one.number for one in whole] == list(range(4 * WAVE))
     known = {number: whole[number].params for number in recorded}
-    assert waves(AskTellStudy(course(sampler, objectives)), 4, OUTCOMES[objectives], known) == whole
+    assert waves(AskTellStudy(study_run(sampler, objectives)), 4, OUTCOMES[objectives], known) == whole
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)

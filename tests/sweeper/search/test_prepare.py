@@ -13,7 +13,7 @@ from sweeper.search.search_plan import SearchPlan
 from sweeper.spec.sweep import Sweep
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
-from tests.sweeper.search.wave_feeds import course, recorded, study, waves
+from tests.sweeper.search.wave_feeds import recorded, study, study_run, waves
 
 FACTS = {"study": str, "study_id": str, "number": int, "wave": int}
 COLUMNS = Columns({"method": str, "seed": int, "x": float, "width": int, **FACTS}, ("auroc",))
@@ -26,9 +26,9 @@ def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
     statuses: list[str], status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of = study(trials=8, wave=8)
-    trials = course(of).trials
+    trials = study_run(of).trials
     known = [recorded([trial], of, state) for trial, state in zip(trials, statuses, strict=True)]
-    ended = course(of, {number: one for found in known for number, one in found.items()})
+    ended = study_run(of, {number: one for found in known for number, one in found.items()})
     store = Store(tmp_path)
     rows = [
         {"trial_id": trial.id, **trial.config, **trial.facts, "status": state, "auroc": 0.5, **FIXED}

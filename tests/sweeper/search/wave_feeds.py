@@ -24,7 +24,7 @@ def study(**changes: Any) -> Study:
     return made
 
 
-def course(of: Study, recorded: Mapping[int, RecordedTrial] | None = None) -> StudyRun:
+def study_run(of: Study, recorded: Mapping[int, RecordedTrial] | None = None) -> StudyRun:
     return StudyRun(of, "s0", WarmStart(None), recorded or {}, lambda given: {**given, "seed": 0})
 
 
@@ -74,13 +74,13 @@ class Heard:
 
 
 def waves(
-    *courses: StudyRun,
+    *study_runs: StudyRun,
     size: int = 4,
     ladder: Heard | None = None,
     halved: Collection[str] = (),
     record: Callable[[str], None] = lambda cohort: None,
 ) -> Waves:
-    made = Waves(courses, lambda trial: trial.config["width"], lambda trial: 0, lambda of: {})
+    made = Waves(study_runs, lambda trial: trial.config["width"], lambda trial: 0, lambda of: {})
 
     def cut(groups: Sequence[Group], whole: bool) -> list[Cut]:
         return [Cut(100, 100) if whole else Cut(size, size)] * len(groups)

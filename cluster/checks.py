@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeper.errors import StoreError
+from sweeper.spec import SpecError
 from sweeper.spec.request import Request
-from sweeper.spec.sweep import SpecError
 from sweeper.storage.store import Store
 
 NOWHERE = f"{os.devnull}/absent"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cluster.access import HERE
 from sweeper.cli.arguments import EXITS, Parser
-from sweeper.spec.sweep import SpecError
+from sweeper.spec import SpecError
 
 ABOUT = (
     "Run a sweep on a Ray cluster, as a job: NAME and all other words are those of `python -m sweeper.run`. The job "

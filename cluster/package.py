@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from sweeper.spec.sweep import SpecError
+from sweeper.spec import SpecError
 
 LIMIT = 100 << 20
 """Bytes that Ray's job server takes."""

@@ -20,8 +20,8 @@ from sweeper.cli import arguments as command
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
 from sweeper.errors import ClusterError, JobLost, StoreError
 from sweeper.execution.stop_signal import StopSignal
+from sweeper.spec import SpecError
 from sweeper.spec.request import Request
-from sweeper.spec.sweep import SpecError
 from sweeper.storage.io.files import Files
 
 SECOND_THOUGHTS = 5

@@ -24,9 +24,8 @@ from sweeper.execution.node_watchdog import NodeWatchdog
 from sweeper.execution.stop_signal import StopSignal, ignore_signals
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.report import publish as findings
-from sweeper.spec import sweep as spec
+from sweeper.spec import SpecError, registry
 from sweeper.spec.request import Request
-from sweeper.spec.sweep import SpecError
 from sweeper.storage.io.retry import BRIEF, LONG, ONCE, RetryPolicy
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store, checkpoint_path
@@ -207,9 +206,9 @@ def _say(line: str) -> None:
 
 def _list() -> int:
     """The sweeps that can be read; what is wrong with another is a line on standard error."""
-    for name in spec.names():
+    for name in registry.names():
         try:
-            sweep = spec.find(name)
+            sweep = registry.find(name)
         except SpecError as error:
             print(f"error: {error}", file=sys.stderr)
             continue

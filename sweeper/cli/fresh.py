@@ -9,7 +9,7 @@ from sweeper.cli.arguments import EXIT_OK
 from sweeper.packing.recorded_cuts import records_of
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
-from sweeper.spec import sweep as spec
+from sweeper.spec import registry
 from sweeper.spec.request import Request
 from sweeper.storage import replaced_rows as replaced
 from sweeper.storage.schema import Columns
@@ -53,7 +53,7 @@ def set_aside(plan: Plan, store: Store, columns: Columns) -> Checkpoint:
 def restore(request: Request, time: str) -> int:
     """Bring back what a fresh run has set aside."""
     store, name = Store(request.store), str(request.name)
-    spec.find(name)
+    registry.find(name)
     store.files.check_writable()
     back = replaced.restore(store.files, name, time)
     print(f"brought back: {back.text}, into {store.files.shown_at(f'trials/sweep={name}')}")

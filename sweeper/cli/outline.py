@@ -13,8 +13,8 @@ from sweeper.plan.changes import Changes, parts_of, written
 from sweeper.plan.cohorts import Cohort, Cut
 from sweeper.plan.plan import TO_RUN, GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
+from sweeper.spec import Space, Value
 from sweeper.spec.schedulers import Halving, Population
-from sweeper.spec.sweep import Space, Value
 from sweeper.storage.schema import STATUSES
 
 WIDTH, INDENT = 110, 13

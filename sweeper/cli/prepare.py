@@ -10,11 +10,10 @@ from sweeper.cli.preset_keys import explained
 from sweeper.plan import changes, cohorts
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.trials import Trial, enumerate_trials
-from sweeper.spec import sweep as spec
+from sweeper.spec import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value, registry
 from sweeper.spec.request import Request, SearchWords
 from sweeper.spec.schedulers import Halving
 from sweeper.spec.search import bounds
-from sweeper.spec.sweep import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from trainables.config import trial as config
@@ -34,7 +33,7 @@ OF_EVERY_ROW = ("seconds", "epochs_run")
 
 def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
     """What is to run and the columns of its rows. SpecError or StoreError, one line, where it cannot run."""
-    whole = spec.find(str(request.name))
+    whole = registry.find(str(request.name))
     preset, space = whole.preset(request.preset)
     try:
         return _prepared(request, store, whole.of(preset), preset, space)

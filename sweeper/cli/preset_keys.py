@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from sweeper.spec import Grids, Search, Searches, Space
 from sweeper.spec.request import Request
-from sweeper.spec.sweep import Grids, Search, Searches, Space
 
 
 def explained(error: str, request: Request, preset: str, space: Space) -> str:

@@ -16,8 +16,8 @@ from sweeper.packing.measurements import read_seen, write_seen
 from sweeper.packing.profiler import profile_devices
 from sweeper.plan import cohorts
 from sweeper.plan.plan import GridPlan, Plan
+from sweeper.spec import SpecError
 from sweeper.spec.request import Request
-from sweeper.spec.sweep import SpecError
 from sweeper.storage.replaced_rows import SetAside
 from sweeper.storage.store import Store
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sweeper.spec import Grid, Grids, Search, Searches, Space, Value
 from sweeper.spec.request import Request
 from sweeper.spec.search import Study
-from sweeper.spec.sweep import Grid, Grids, Search, Searches, Space, Value
 
 DefaultsFormatter = Callable[[str], Mapping[str, Value]]
 """A method's name -> every key of its trials that has a default, and that default."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from sweeper.plan.changes import Changes
 from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import Trial, content_hash
+from sweeper.spec import Grid, Grids, Sweep
 from sweeper.spec.metric import Metric
-from sweeper.spec.sweep import Grid, Grids, Sweep
 from sweeper.storage.schema import STATUSES
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sweeper.spec.sweep import SpecError, Value
+from sweeper.spec import SpecError, Value
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 

@@ -9,7 +9,7 @@ import pandas as pd
 from sweeper.report.curve_labels import legend, name_ends, widest
 from sweeper.report.heatmap import INK, MUTED
 from sweeper.report.paper_table import labels
-from sweeper.spec.sweep import Metric
+from sweeper.spec import Metric
 from sweeper.spec.views import Trajectory
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.report.heatmap import MINUS, NOTHING, label, number
-from sweeper.spec.sweep import Metric
+from sweeper.spec import Metric
 from sweeper.spec.views import Table
 from sweeper.storage.io.files import Files
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from sweeper.report import heatmap, summary, trajectory
 from sweeper.report import paper_table as tables
-from sweeper.spec.sweep import Sweep
+from sweeper.spec import Sweep
 from sweeper.storage.io.files import Files
 from sweeper.storage.store import SUFFIX, load, load_history
 

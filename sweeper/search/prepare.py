@@ -16,10 +16,10 @@ from sweeper.search.study_run import RecordedTrial, StudyRun, result
 from sweeper.search.validate import check, corners
 from sweeper.search.warm_start import WarmStart, kept_warm_start, warm_from
 from sweeper.search.waves import Waves
+from sweeper.spec import Sweep
 from sweeper.spec.grid import Value
 from sweeper.spec.request import Request
 from sweeper.spec.search import Search, Searches, Study, bounds
-from sweeper.spec.sweep import Sweep
 from sweeper.storage.io.files import Files
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store

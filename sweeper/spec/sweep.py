@@ -6,17 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sweeper.errors import SpecError
-from sweeper.spec.grid import Grid, Grids, Value, unknown
-from sweeper.spec.metric import Direction, Metric
-from sweeper.spec.registry import find, names
-from sweeper.spec.schedulers import Halving, Population
+from sweeper.spec.grid import Grid, Grids, unknown
+from sweeper.spec.metric import Metric
 from sweeper.spec.search import Search, Searches
 from sweeper.spec.views import Heatmap, Table, Trajectory
-
-__all__ = [
-    "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population", "Search", "Searches", "Space",
-    "SpecError", "Sweep", "Table", "Trajectory", "Value", "find", "names",
-]  # fmt: skip
 
 Space = Grid | Grids | Search | Searches
 """What a preset holds."""

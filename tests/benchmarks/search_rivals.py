@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.execution import connection as cluster
-from sweeper.spec import sweep as spec
+from sweeper.spec import registry
 from sweeper.spec.search import Search, Study
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Last:
 
 def search() -> Search:
     """What all search."""
-    _, found = spec.find(SWEEP).preset(PRESET)
+    _, found = registry.find(SWEEP).preset(PRESET)
     assert isinstance(found, Search)
     return found
 

@@ -8,7 +8,7 @@ from cluster.checks import check
 from sweeper import run
 from sweeper.cli.arguments import parse
 from sweeper.errors import StoreError
-from sweeper.spec.sweep import SpecError
+from sweeper.spec import SpecError
 from sweeper.storage.io.files import Files
 
 DIGITS = ["anomaly_grid", "--preset", "digits"]

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.command import parse
 from sweeper.cli import arguments as command
-from sweeper.spec.sweep import SpecError
+from sweeper.spec import SpecError
 
 
 def test_what_is_not_ours_is_sweeper_runs_in_its_order() -> None:

@@ -7,7 +7,7 @@ from zipfile import ZipFile
 import pytest
 
 from cluster.package import check_size, contents, pack
-from sweeper.spec.sweep import SpecError
+from sweeper.spec import SpecError
 
 CODE = {"README.md", "sweeper/run.py", "trainables/data/views.py"}
 NOT_CODE = [

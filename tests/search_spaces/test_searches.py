@@ -12,9 +12,8 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 
 from search_spaces._protocols import DIGITS as DIGITS_PROTOCOL
 from search_spaces._protocols import SMALL_IMAGES
-from sweeper.spec import sweep as spec
+from sweeper.spec import Grid, Grids, Search, Value, registry
 from sweeper.spec.search import SECONDS, Study
-from sweeper.spec.sweep import Grid, Grids, Value
 from trainables.catalog import METHODS
 from trainables.config.trial import TrialConfig, fusible, resolve
 from trainables.training.evaluators import metric_names
@@ -37,7 +36,7 @@ each_small_preset = pytest.mark.parametrize(
 
 
 def studies(name: str, preset: str) -> tuple[Study, ...]:
-    _, space = spec.find(name).preset(preset)
+    _, space = registry.find(name).preset(preset)
     assert not isinstance(space, Grid | Grids)
     return tuple(space.studies())
 
@@ -66,7 +65,7 @@ def test_there_are_as_many_studies_and_trials_as_planned(name: str, preset: str)
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in SIZES}))
 def test_the_first_preset_is_the_papers(name: str) -> None:
-    assert list(spec.find(name).presets) == [preset for one, preset in SIZES if one == name]
+    assert list(registry.find(name).presets) == [preset for one, preset in SIZES if one == name]
     for study in studies(name, "paper"):
         fixed = study.fixed
         assert (fixed["dataset"], fixed["encoder"], fixed["small_stem"]) == ("cifar10", "resnet18", True)
@@ -138,7 +137,7 @@ def test_what_ssl_search_does_not_search_is_the_protocol_of_ssl_cifar10(
 ) -> None:
     """But for validation images, which nothing is chosen by there, and epochs."""
     shorter = {"epochs", "report_every"}
-    (grids,) = [spec.find("ssl_cifar10").presets[preset]]
+    (grids,) = [registry.find("ssl_cifar10").presets[preset]]
     assert isinstance(grids, Grids)
     for study in studies("ssl_search", preset):
         given = {key for key in study.fixed if key in protocol} - shorter
@@ -154,7 +153,7 @@ def test_what_ssl_search_does_not_search_is_the_protocol_of_ssl_cifar10(
 @pytest.mark.parametrize("preset", ["paper", "digits", "digits_population"])
 def test_what_vje_search_does_not_search_is_as_in_the_anomaly_grid(preset: str) -> None:
     (study,) = studies("vje_search", preset)
-    grid = spec.find("anomaly_grid").presets[preset.split("_")[0]]
+    grid = registry.find("anomaly_grid").presets[preset.split("_")[0]]
     assert isinstance(grid, Grid)
     free = {"report_every", "validation", *study.search.space}
     assert grid.fixed.get("validation") == (None if preset == "paper" else study.fixed["validation"])
@@ -175,7 +174,7 @@ def test_the_space_of_the_papers_search_holds_the_papers_optimum() -> None:
 
 
 def test_an_axis_of_classes_gives_each_a_study_of_its_own() -> None:
-    _, space = spec.find("vje_search").preset("digits")
-    assert isinstance(space, spec.Search)
+    _, space = registry.find("vje_search").preset("digits")
+    assert isinstance(space, Search)
     found = list(space.changed({}, {"normal_class": (0, 3, 8)}).studies())
     assert [study.fixed["normal_class"] for study in found] == [0, 3, 8]

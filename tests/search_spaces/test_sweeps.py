@@ -13,8 +13,7 @@ import pytest
 
 from search_spaces._protocols import MOCO_V2_VIEWS
 from sweeper.plan.trials import enumerate_trials
-from sweeper.spec import sweep as spec
-from sweeper.spec.sweep import Sweep, Value
+from sweeper.spec import Grid, Grids, Searches, Sweep, Value, registry
 from sweeper.spec.views import Table
 from trainables.config.sections import Evaluation
 from trainables.config.trial import TrialConfig, keys, resolve
@@ -48,8 +47,8 @@ each_preset = pytest.mark.parametrize(("name", "preset"), COUNTS)
 
 @cache
 def configs_of(name: str, preset: str) -> tuple[TrialConfig, ...]:
-    _, space = spec.find(name).preset(preset)
-    assert isinstance(space, spec.Grid | spec.Grids)
+    _, space = registry.find(name).preset(preset)
+    assert isinstance(space, Grid | Grids)
     trials = enumerate_trials(space.combinations(), lambda combination: resolve(combination).flat())
     return tuple(resolve(trial.config) for trial in trials)
 
@@ -66,9 +65,9 @@ def test_the_papers_views_are_moco_v2s() -> None:
 def test_these_are_all_the_sweeps_and_the_first_preset_is_the_papers() -> None:
     grids = [
         (name, preset)
-        for name in spec.names()
-        for preset, space in spec.find(name).presets.items()
-        if isinstance(space, spec.Grid | spec.Grids)
+        for name in registry.names()
+        for preset, space in registry.find(name).presets.items()
+        if isinstance(space, Grid | Grids)
     ]
     assert grids == list(COUNTS)
 
@@ -88,8 +87,8 @@ def test_all_digits_presets_have_one_probe() -> None:
         for config in configs_of(name, "digits")
         if config.evaluation.probe_epochs
     }
-    searches = spec.find("ssl_search").presets["digits"]
-    assert isinstance(searches, spec.Searches)
+    searches = registry.find("ssl_search").presets["digits"]
+    assert isinstance(searches, Searches)
     searched = [search.fixed for search in searches.searches]
     assert len(probes) == 1 and all(fixed["probe_standardize"] is True for fixed in searched)
     assert probes == {tuple(fixed[key] for key in vars(Evaluation()) if key.startswith("probe")) for fixed in searched}
@@ -104,7 +103,7 @@ def test_the_digits_can_serve_every_trial(name: str, preset: str) -> None:
 
 @each_preset
 def test_everything_that_is_shown_is_reported(name: str, preset: str) -> None:
-    sweep, reported = spec.find(name).of(preset), metrics_of(name, preset)
+    sweep, reported = registry.find(name).of(preset), metrics_of(name, preset)
     known = {key for config in configs_of(name, preset) for key in keys(config.method)}
     assert set(sweep.shown) <= reported, set(sweep.shown) - reported
     assert {axis for axes in sweep.shown.values() for axis in axes} <= known
@@ -120,7 +119,7 @@ def test_what_varies_is_shown_or_averaged_on_purpose(name: str, preset: str) -> 
 
     What methods differ in by their own nature, or STL-10 by the size of its images, goes with its method or data set.
     """
-    sweep, flats = spec.find(name).of(preset), [config.flat() for config in configs_of(name, preset)]
+    sweep, flats = registry.find(name).of(preset), [config.flat() for config in configs_of(name, preset)]
     for table in sweep.tables:
         axes = (*table.rows, *([table.columns] if table.columns else []))
         cells: dict[object, list[Mapping[str, object]]] = {}
@@ -141,7 +140,7 @@ def test_outliers_are_of_other_sets_of_as_many_channels(name: str, preset: str) 
 
 
 def tables() -> list[tuple[str, Sweep, Table]]:
-    return [(name, sweep, table) for name in GRIDS for sweep in [spec.find(name)] for table in sweep.tables]
+    return [(name, sweep, table) for name in GRIDS for sweep in [registry.find(name)] for table in sweep.tables]
 
 
 @pytest.mark.parametrize(("name", "sweep", "table"), tables(), ids=lambda one: getattr(one, "name", None))
@@ -180,12 +179,12 @@ def test_published_figures_stand_beside_what_is_measured(name: str, sweep: Sweep
 def test_published_figures_are_the_papers(
     name: str, table: str, place: tuple[Value, ...], figures: dict[str, float]
 ) -> None:
-    (found,) = [one for one in spec.find(name).tables if one.name == table]
+    (found,) = [one for one in registry.find(name).tables if one.name == table]
     assert found.published["paper"][place] == figures
 
 
 def test_the_published_heatmap_is_the_papers() -> None:
-    heatmaps = {heatmap.metric.name: heatmap for heatmap in spec.find("anomaly_grid").heatmaps}
+    heatmaps = {heatmap.metric.name: heatmap for heatmap in registry.find("anomaly_grid").heatmaps}
     assert heatmaps["auroc_joint"].published["paper"] == {(1.0, 0.5): 0.903, (1.0, 1.0): 0.899, (1.0, 0.25): 0.897}
     at_optimum = [heatmaps[f"auroc_{score}"].published["paper"][1.0, 0.5] for score in ("variance", "entropy")]
     assert at_optimum == [0.867, 0.852]

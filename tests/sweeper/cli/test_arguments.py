@@ -1,7 +1,7 @@
 import pytest
 
 from sweeper.cli.arguments import parse
-from sweeper.spec.sweep import SpecError
+from sweeper.spec import SpecError
 
 
 def test_a_name_alone_asks_for_the_defaults() -> None:

@@ -14,8 +14,7 @@ from urllib.error import URLError
 import pytest
 
 from sweeper import run
-from sweeper.spec import sweep as spec
-from sweeper.spec.sweep import Metric
+from sweeper.spec import Metric, registry
 from sweeper.spec.views import Table, Trajectory
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
@@ -226,13 +225,13 @@ def test_an_empty_store_is_not_the_working_folder(bench: Bench) -> None:
 
 @pytest.mark.parametrize("where", ["tables", "trajectories", "correlations"])
 def test_a_metric_that_no_method_reports(where: str, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    sweep, metrics = spec.find("anomaly_grid"), (Metric("auroc_joint", "maximize"), Metric("posterior_entrop"))
+    sweep, metrics = registry.find("anomaly_grid"), (Metric("auroc_joint", "maximize"), Metric("posterior_entrop"))
     views: dict[str, Any] = {
         "tables": (Table("t", ("nu",), metrics),),
         "trajectories": (Trajectory("t", metrics, ("nu",)),),
         "correlations": (("auroc_joint", "posterior_entrop"),),
     }
-    monkeypatch.setattr(spec, "find", lambda name: replace(sweep, **{where: views[where]}))
+    monkeypatch.setattr(registry, "find", lambda name: replace(sweep, **{where: views[where]}))
     message = "no method reports posterior_entrop (did you mean 'posterior_entropy'?); these trials report: loss, "
     assert bench.refuse().error.startswith(message)
 

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.spec import sweep as spec
-from sweeper.spec.sweep import Halving, Metric, Population, Search, SpecError, Sweep
+from sweeper.spec import Halving, Heatmap, Metric, Population, Search, SpecError, Sweep, Value, registry
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.cli.refusals import Bench, bench_of
 
-FIXED: dict[str, spec.Value] = {"method": "vje", "dataset": "digits", "epochs": 4, "report_every": 1, "normal_class": 8}
+FIXED: dict[str, Value] = {"method": "vje", "dataset": "digits", "epochs": 4, "report_every": 1, "normal_class": 8}
 AUROC = Metric("auroc_joint", "maximize")
 Refuse = Callable[..., str]
 
@@ -34,7 +33,7 @@ def refuse(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Refuse:
         given |= {"metric": AUROC, "fixed": FIXED | (fixed or {})} | changes
         kept = {key: value for key, value in given["fixed"].items() if key not in given["space"]}
         search = Search(**(given | {"fixed": kept}))
-        monkeypatch.setattr(spec, "find", lambda name: Sweep("about", {"digits": search}))
+        monkeypatch.setattr(registry, "find", lambda name: Sweep("about", {"digits": search}))
         return bench.refuse(*words, name="a_search").error
 
     return line
@@ -141,6 +140,6 @@ def test_rows_that_say_nothing_to_a_search(bench: Bench, refuse: Refuse) -> None
 
 def test_directions_that_contradict_each_other() -> None:
     search = Search({"beta": FloatDistribution(0, 1)}, FIXED, 4, Metric("var_mean", "minimize"), wave=2)
-    heatmap = spec.Heatmap(Metric("var_mean", "maximize"), "beta", "nu")
+    heatmap = Heatmap(Metric("var_mean", "maximize"), "beta", "nu")
     with pytest.raises(SpecError, match="var_mean is both maximized and minimized"):
         Sweep("about", {"digits": search}, (heatmap,))

@@ -10,7 +10,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from sweeper.cli.outline import distribution, distribution_text, lines, outline
 from sweeper.plan.changes import Change, Changes
-from sweeper.spec.sweep import Grid, Grids
+from sweeper.spec import Grid, Grids
 
 
 def strict(plain: object) -> Any:

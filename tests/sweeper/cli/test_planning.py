@@ -11,9 +11,9 @@ from urllib.error import URLError
 import pytest
 
 from sweeper import run
-from sweeper.spec import sweep as spec
+from sweeper.spec import registry
 
-PRESETS = [(name, preset) for name in spec.names() for preset in spec.find(name).presets]
+PRESETS = [(name, preset) for name in registry.names() for preset in registry.find(name).presets]
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ def planned(folder: Path, capsys: pytest.CaptureFixture[str], name: str, preset:
 @pytest.mark.parametrize(("name", "preset"), PRESETS)
 def test_every_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, preset: str) -> None:
     found = planned(tmp_path, capsys, name, preset)
-    assert found["trials"] == found["to run"] == spec.find(name).presets[preset].count
+    assert found["trials"] == found["to run"] == registry.find(name).presets[preset].count
     assert found["changed"] == {} and (found["fixed"] or found["parts"])
     for study in found.get("studies", {}).values():
         assert study["space"] and all(one["name"].endswith("Distribution") for one in study["space"].values())

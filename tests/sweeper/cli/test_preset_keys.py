@@ -9,7 +9,7 @@ from optuna.distributions import FloatDistribution
 
 from sweeper.cli.arguments import parse
 from sweeper.cli.preset_keys import explained
-from sweeper.spec.sweep import Grid, Grids, Metric, Search, Searches
+from sweeper.spec import Grid, Grids, Metric, Search, Searches
 
 GRID = Grid({"method": "vje", "bottleneck": 64, "epochs": 5}, {"nu": (1.0, 2.0)})
 SEARCH = Search(

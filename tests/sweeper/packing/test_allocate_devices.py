@@ -17,7 +17,7 @@ from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import GridPlan
 from sweeper.plan.trials import Trial
-from sweeper.spec.sweep import Grid, Metric, Sweep
+from sweeper.spec import Grid, Metric, Sweep
 from sweeper.spec.views import Heatmap
 from sweeper.storage.store import Store
 from tests.sweeper.packing.measured import MIB

@@ -12,7 +12,7 @@ from sweeper.cli.prepare import prepare
 from sweeper.plan import changes
 from sweeper.plan.changes import Change, Changes, written
 from sweeper.plan.plan import Plan
-from sweeper.spec.sweep import Grid, Grids, Value
+from sweeper.spec import Grid, Grids, Value
 from sweeper.storage.store import Store
 
 SMALL = "--axis beta=1 --axis nu=1 --axis normal_class=0"

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sweeper.report.paper_table import caption, labels, markdown, tabulate, text, write
-from sweeper.spec.sweep import Metric, SpecError
+from sweeper.spec import Metric, SpecError
 from sweeper.spec.views import Table
 from sweeper.storage.io.files import Files
 

@@ -7,7 +7,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 from sweeper.report import publish as findings
-from sweeper.spec.sweep import Grid, Metric, Search, Sweep
+from sweeper.spec import Grid, Metric, Search, Sweep
 from sweeper.spec.views import Heatmap, Table, Trajectory
 from sweeper.storage.io.files import Files
 from sweeper.storage.schema import Columns

@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from sweeper.report.curve_labels import spread
 from sweeper.report.curves import BESIDE, draw
 from sweeper.report.trajectory import average, write
-from sweeper.spec.sweep import Metric
+from sweeper.spec import Metric
 from sweeper.spec.views import Trajectory
 from sweeper.storage.io.files import Files
 

@@ -10,7 +10,7 @@ import pytest
 
 from sweeper.cli.conclusion import finish
 from sweeper.search.search_plan import SearchPlan
-from sweeper.spec.sweep import Sweep
+from sweeper.spec import Sweep
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.search.wave_feeds import recorded, study, study_run, waves

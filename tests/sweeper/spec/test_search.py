@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from sweeper.spec import SpecError
 from sweeper.spec.metric import Metric
 from sweeper.spec.schedulers import Halving, Population
 from sweeper.spec.search import Search, Searches, bounds, within
-from sweeper.spec.sweep import SpecError
 
 AUROC, LOSS = Metric("auroc", "maximize"), Metric("loss", "minimize")
 SPREAD = Metric("var_mean", "maximize")

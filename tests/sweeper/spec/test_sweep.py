@@ -12,8 +12,7 @@ import pytest
 import search_spaces
 from sweeper import run
 from sweeper.errors import SpecError
-from sweeper.spec import sweep as spec
-from sweeper.spec.sweep import Grid, Grids, Metric, Sweep
+from sweeper.spec import Grid, Grids, Metric, Sweep, registry
 from sweeper.spec.views import Heatmap, Table, Trajectory
 
 GRID = Grid(fixed={"method": "vje"}, axes={"beta": (0.0, 1.0)})
@@ -125,9 +124,9 @@ def test_modules_that_begin_with_an_underscore_are_no_sweeps(tmp_path: Path, mon
     for name in ("_shared", "__hidden", "mine"):
         (tmp_path / f"{name}.py").write_text("raise AssertionError('a name is not read')")
     monkeypatch.setattr(search_spaces, "__path__", [str(tmp_path)])
-    assert spec.names() == ["mine"]
+    assert registry.names() == ["mine"]
     with pytest.raises(SpecError, match=r"^no sweep '_shared'; there are: mine$"):
-        spec.find("_shared")
+        registry.find("_shared")
 
 
 BROKEN = {
@@ -136,7 +135,7 @@ BROKEN = {
     "raises": ("x = 1\ny = x / 0", r"search_spaces/raises\.py, line 2: ZeroDivisionError: division by zero$"),
     "leaves": ("raise SystemExit(3)", r"search_spaces/leaves\.py, line 1: SystemExit: 3$"),
     "refused": (
-        "from sweeper.spec.sweep import Metric\nKNN = Metric('knn_z', 'max')",
+        "from sweeper.spec import Metric\nKNN = Metric('knn_z', 'max')",
         r"search_spaces/refused\.py, line 2: the direction of a metric must be 'maximize', 'minimize' or None, "
         "but knn_z has 'max'$",
     ),
@@ -160,7 +159,7 @@ def test_a_file_that_makes_no_sweep_is_refused_in_one_line(name: str, folder_of_
     text, reason = BROKEN[name]
     (folder_of_sweeps / f"{name}.py").write_text(text)
     with pytest.raises(SpecError, match=f"^sweep '{name}' cannot be read: {reason}") as refused:
-        spec.find(name)
+        registry.find(name)
     assert "\n" not in str(refused.value)
 
 
@@ -177,7 +176,7 @@ def test_a_broken_sweep_spoils_neither_another_nor_the_list(
 ) -> None:
     (folder_of_sweeps / "a_broken.py").write_text("SWEEP = (")
     (folder_of_sweeps / "good.py").write_text(GOOD)
-    assert spec.find("good").about == "a good one"
+    assert registry.find("good").about == "a good one"
     assert run.main(["--list"]) == 0
     out, err = capsys.readouterr()
     assert out == "good: a good one\n  presets: paper (2 trials)\n"
@@ -194,15 +193,15 @@ def test_a_preset_is_a_grid_or_a_search() -> None:
 
 
 def test_every_sweep_that_ships_is_found_by_its_name() -> None:
-    assert "anomaly_grid" in spec.names()
-    for name in spec.names():
-        assert isinstance(spec.find(name), Sweep)
+    assert "anomaly_grid" in registry.names()
+    for name in registry.names():
+        assert isinstance(registry.find(name), Sweep)
 
 
 def test_an_unknown_sweep_is_refused_with_the_nearest_and_all() -> None:
     with pytest.raises(
         SpecError, match=r"no sweep 'anomaly_gird' \(did you mean 'anomaly_grid'\?\); there are: .*grid"
     ):
-        spec.find("anomaly_gird")
+        registry.find("anomaly_gird")
     with pytest.raises(SpecError, match=r"no sweep 'os'; there are"):
-        spec.find("os")
+        registry.find("os")

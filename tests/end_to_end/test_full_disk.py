@@ -1,0 +1,77 @@
+"""A disk that is full, for a while and for good: what is in the store stays, and the same command goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeper.run import main
+from tests.end_to_end.sweeps import Sweeps, row_files, rows, survivors, sweeps
+from tests.end_to_end.undisturbed import GRID, TRIALS, assert_whole
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Sweeps]:
+    yield from sweeps()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 80 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", folder], capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"cannot mount a small disk here: {made.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill(path: Path) -> None:
+    """Take all room that its disk has."""
+    with path.open("ab", buffering=0) as stream, contextlib.suppress(OSError):
+        while True:
+            stream.write(bytes(1 << 16))
+
+
+def test_a_disk_that_is_full_for_a_while_and_then_for_good(
+    run: Sweeps, small_disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SWEEPER_PATIENCE", "10")
+    store, filler = small_disk / "store", small_disk / "filler"
+    waits = "No space left on device; trying again for 10 s"
+    sweep = run.start(store, *GRID)
+    sweep.wait_until(lambda: row_files(store), "a cohort")
+
+    def waiting() -> bool:
+        fill(filler)  # again and again: a checkpoint that goes makes room
+        return waits in sweep.printed
+
+    sweep.wait_until(waiting, "a write that fails")
+    filler.unlink()
+    sweep.wait_until(lambda: "works again" in sweep.printed, "write that succeeds")
+    while sweep.running():
+        fill(filler)
+        time.sleep(0.05)
+    outcome = sweep.outcome()
+    kept = rows(store)
+    assert outcome.status == 1 and outcome.out.count(waits) >= 2, outcome
+    (line,) = outcome.err.splitlines()
+    assert line.startswith(f"error: store {store}: cannot write") and "No space left on device" in line, outcome
+    assert "the same command continues" in outcome.out and "Traceback" not in outcome.out, outcome
+    assert 0 < len(kept) < TRIALS and set(kept["status"]) == {"finished"} and survivors(sweep) == []
+    assert main(["anomaly_grid", "--preset", "digits", "--store", str(store), *GRID]) == 2
+    assert "must have 64 MiB free" in capsys.readouterr().err
+    filler.unlink()
+    outcome = run.run(store, *GRID)
+    assert outcome.status == 0, outcome
+    assert_whole(store)

@@ -1,7 +1,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: install demo test clean
+.PHONY: install demo lint check test clean
 
 install: .venv/installed
 
@@ -14,11 +15,17 @@ install: .venv/installed
 demo: install
 	$(BIN)/python -m sweeper.run anomaly_grid --preset digits
 
-test: install
+lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# All that is not slow.
+check: lint
+	$(PYTEST) -m 'not slow'
+
+test: lint
+	$(PYTEST)
 
 clean:
 	rm -rf .venv *.egg-info .pytest_cache .ruff_cache .mypy_cache

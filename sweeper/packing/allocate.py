@@ -1,5 +1,5 @@
-"""Where a plan's trials are cut into cohorts, and on what these run: as asked, as the sweep was begun, or as is best
-by measurement."""
+"""Decides how a plan is cut into cohorts and on which slots they run: as requested, as the sweep was begun, or as is
+fastest by measurement."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from trainables.config.trial import fusible
 
 @dataclass(frozen=True)
 class Allocation:
-    """How a grid runs."""
+    """How a grid runs: the cut of each group, and the slots of its cohorts."""
 
     cuts: tuple[Cut, ...]
-    """Of each group."""
+    """The cut of each group."""
     places: Mapping[int, Slots]
-    """By how many workers train a trial."""
+    """Number of workers per trial -> the slots of the cohorts of such trials."""
     placed: Placement | None
-    """Of the trials that one process each trains; None where there are none."""
+    """Placement of the groups whose trials are trained by one process each; None if there are none."""
     measured: Sequence[Sequence[Stack]]
-    """Of the groups of these."""
+    """Measured stacks of each group of `placed`, on the first kind of device."""
     timed: bool
-    """Whether all that trains was measured."""
+    """True if all groups that train a step were measured, so that the expected time covers them all."""
     devices: Sequence[str]
-    """What the shares of the places are of."""
+    """Names of the kinds of devices that are used."""
 
 
 def asked_cut(request: Request) -> Cut | None:
-    """What `--cohort` and `--stack` say."""
+    """Return the cut that `--cohort` and `--stack` request; None without `--cohort`."""
     return Cut(request.cohort, request.stack or request.cohort) if request.cohort else None
 
 
 def settled_cuts(request: Request, plan: GridPlan, store: Store) -> list[Cut] | None:
-    """Of each group, as asked, else as the sweep was begun; None where that is open."""
+    """Return the cut of each group as requested, else as the sweep was begun; None if neither settles it."""
     asked = asked_cut(request)
     return [asked] * len(plan.groups) if asked else recorded_cut(store.files, plan)
 
@@ -64,83 +64,92 @@ def allocate(
     grows: bool,
     measure: Measure | None = None,
 ) -> Allocation | None:
-    """How the grid runs on these devices. What has to be known for that is measured, unless it is kept in the store;
-    None where there is no `measure` for it."""
+    """Decide how the grid runs on the devices that were `seen`.
+
+    Measurements that are needed and not in the store are made with `measure`. Returns None if one is needed and
+    `measure` is None. `here` and `grows` are those of `Site`.
+    """
     settled = settled_cuts(request, plan, store)
     whole = placing.whole(seen, request.fraction, here, grows)
     places = {workers: whole.of(workers) for workers in map(cohorts.workers, plan.groups)}
     workloads = []
-    for place, (group, steps) in enumerate(zip(plan.groups, plan.steps, strict=True)):
+    for index, (group, steps) in enumerate(zip(plan.groups, plan.steps, strict=True)):
         timed = seen[0].kind.gpus or worth_measuring(group, steps)
-        # on cores what ends sooner than its measurement is cut like trials without a step
-        workloads.append(Workload(group, (), steps if timed else 0, settled[place] if settled else None))
+        # On cores, a group that trains faster than its measurement would is cut like trials that train no step.
+        workloads.append(Workload(group, (), steps if timed else 0, settled[index] if settled else None))
     alone = [workload for workload in workloads if cohorts.workers(workload.members) == 1]
     needed = not settled or request.probe or (seen[0].kind.gpus and not request.fraction)
     profiler = Profiler(alone, fusible, ProfileStore(store.files, code_version()), measure if needed else None)
     threads = recorded_threads(store.files, plan) if settled and not request.cohort else 1 if settled else None
-    found = _surveyed(profiler, request, seen, whole, threads) if alone else ([], None)
-    if found is None:
+    profiled = _profile_and_place(profiler, request, seen, whole, threads) if alone else ([], None)
+    if profiled is None:
         return None
-    measured, placed = found
+    measured, placed = profiled
     shares = placed.packing.shares if placed else [1] * len(seen)
-    chosen = iter(placed.packing.cuts if placed else ())
+    packed_cuts = iter(placed.packing.cuts if placed else ())
     return Allocation(
         cuts=tuple(
-            next(chosen) if cohorts.workers(workload.members) == 1 else _of_workers(workload, places)
+            next(packed_cuts) if cohorts.workers(workload.members) == 1 else _cut_for_workers(workload, places)
             for workload in workloads
         ),
         places=places | ({1: placed.slots} if placed else {}),
         placed=placed,
         measured=[workload.measured for workload in measured],  # type: ignore[misc]
         timed=len(alone) == len(workloads) and all(workload.measured or not workload.steps for workload in measured),
-        devices=[one.device for one, used in zip(seen, shares, strict=True) if used],
+        devices=[device.device for device, share in zip(seen, shares, strict=True) if share],
     )
 
 
-def _of_workers(workload: Workload, places: Mapping[int, Slots]) -> Cut:
+def _cut_for_workers(workload: Workload, places: Mapping[int, Slots]) -> Cut:
+    """Return the cut of a group whose trials take several workers each."""
     slots = places[cohorts.workers(workload.members)]
     return pack([workload], [Devices(slots.count * slots.workers, 1)]).cuts[0]
 
 
-def _surveyed(
+def _profile_and_place(
     profiler: Profiler, request: Request, seen: Sequence[DeviceInfo], whole: Slots, threads: int | None
 ) -> tuple[list[Workload], Placement | None] | None:
-    """What is known of the groups of the first kind of device, and how they are placed; `threads` of a process on a CPU
-    where they are settled."""
+    """Return the groups as measured on the first kind of device, and their placement.
+
+    `threads` is the settled number of threads per process on CPU cores; None chooses it. Returns None if a measurement
+    is needed and must not be made.
+    """
     if not seen[0].kind.gpus:
-        return _on_cores(profiler, request, seen[0], whole, threads)
-    known = [profiler.known(one, max(1, int(one.kind.cores))) for one in seen]
-    if None in known:
-        return None
-    found = [one for one in known if one is not None]
-    workloads = profiled_workloads(profiler.workloads, found[0])
+        return _profile_and_place_on_cores(profiler, request, seen[0], whole, threads)
+    profiles = []
+    for device in seen:
+        known = profiler.known(device, max(1, int(device.kind.cores)))
+        if known is None:
+            return None
+        profiles.append(known)
+    workloads = profiled_workloads(profiler.workloads, profiles[0])
     if not request.fraction:
-        place = placing.heaviest(workloads)
-        found = [profiler.with_overlap(*there, place) for there in zip(seen, found, strict=True)]
+        heaviest = placing.heaviest(workloads)
+        profiles = [
+            profiler.with_overlap(device, known, heaviest) for device, known in zip(seen, profiles, strict=True)
+        ]
     placed = placing.on_gpus(
-        workloads, seen, found, fraction=request.fraction, grows=whole.grows, node_price=request.node_price
+        workloads, seen, profiles, fraction=request.fraction, grows=whole.grows, node_price=request.node_price
     )
     return workloads, placed
 
 
-def _on_cores(
+def _profile_and_place_on_cores(
     profiler: Profiler, request: Request, seen: DeviceInfo, whole: Slots, threads: int | None
 ) -> tuple[list[Workload], Placement | None] | None:
     known = profiler.known(seen, 1)
     if known is None:
         return None
-    workloads, overhead = profiled_workloads(profiler.workloads, known), max(one.overhead for one in known)
+    workloads = profiled_workloads(profiler.workloads, known)
+    overhead = max(profile.overhead for profile in known)
     settled, cores = 1 if request.fraction else threads, max(seen.kind.nodes)
     least = min(settled, cores) if settled else placing.least_threads(workloads, seen, overhead)
     by_threads = {least: workloads}
     more = seen.kind.count // sum(workload.total for workload in workloads)
-    if not settled and least < more <= cores:  # fewer trials than cores
+    if not settled and least < more <= cores:  # fewer trials than cores: also try several threads for each trial
         wider = profiler.known(seen, more)
-        by_threads |= (
-            {more: profiled_workloads(profiler.workloads, wider)}
-            if wider and all(one.measured for one in wider)
-            else {}
-        )
+        if wider and all(profile.measured for profile in wider):
+            by_threads[more] = profiled_workloads(profiler.workloads, wider)
     return workloads, placing.on_cores(
         by_threads,
         seen,
@@ -155,24 +164,27 @@ def _on_cores(
 def grid_arrangement(
     request: Request, plan: GridPlan, store: Store, seen: Sequence[DeviceInfo], site: Site
 ) -> Allocation:
-    """How the grid runs there, measured where that is needed; and keep how it is cut."""
+    """Decide how the grid runs on the site, with measurements where they are needed, and record how it is cut."""
     settled = recorded_cut(store.files, plan) is not None
-    found = allocate(request, plan, store, seen, here=site.here, grows=site.grows, measure=site.measure)
+    allocation = allocate(request, plan, store, seen, here=site.here, grows=site.grows, measure=site.measure)
     if not settled and not request.cohort and recorded_cut(store.files, plan):
-        found = allocate(request, plan, store, seen, here=site.here, grows=site.grows)  # begun twice at once: one cut
+        # Another run of this sweep has recorded its cut while this one measured: use that.
+        allocation = allocate(request, plan, store, seen, here=site.here, grows=site.grows)
         settled = True
-    assert found is not None
+    assert allocation is not None
     if request.cohort or not settled:
-        measured = [[asdict(stack) for stack in stacks] for stacks in found.measured]
-        record_cut(store.files, plan, found.cuts, measured, found.placed.threads if found.placed else 1)
-    return found
+        measured = [[asdict(stack) for stack in stacks] for stacks in allocation.measured]
+        threads = allocation.placed.threads if allocation.placed else 1
+        record_cut(store.files, plan, allocation.cuts, measured, threads)
+    return allocation
 
 
 def wave_cut(request: Request, slots: int, studies: int) -> Callable[[Sequence[Group], bool], list[Cut]]:
-    """How to cut the groups of a wave: as asked, else so that no cohort has more than one slot's part of the wave.
+    """Return a function that cuts the groups of a wave: as requested, else into at most one cohort for each slot.
 
-    Nothing is measured, so that a seed gives the same search again, to the last bit. `studies` share the `slots`. The
-    second argument of the cut says whether groups must stay whole, as a population must, whose members copy each other.
+    The `slots` are divided among the `studies`. Nothing is measured, so that a seed gives the same search again, to the
+    last bit. The second argument of the returned function says whether groups must stay whole, as a population must,
+    because its members copy each other.
     """
     asked = asked_cut(request)
 
@@ -189,7 +201,7 @@ def wave_cut(request: Request, slots: int, studies: int) -> Callable[[Sequence[G
 
 
 def widths(cuts: Sequence[Cut]) -> list[str]:
-    """How the cohorts of each cut step, in words."""
+    """Describe each different cut in words, e.g. "up to 56 trials each, 8 stacked as one"."""
     words = [
         f"up to {cut.size} trials each, " + (f"{cut.width} stacked as one" if cut.width > 1 else "stepped in turn")
         for cut in cuts

@@ -1,4 +1,4 @@
-"""What a cluster has: its GPUs by kind, else its cores."""
+"""The kinds of devices that a cluster has: its GPUs by accelerator type, or its CPU cores if it has no GPU."""
 
 from __future__ import annotations
 
@@ -7,62 +7,69 @@ from dataclasses import dataclass
 from typing import Any
 
 PREFIX = "accelerator_type:"
-"""How Ray's resources begin that name a kind of GPU."""
+"""Prefix of the Ray resources that name a kind of GPU, e.g. `accelerator_type:H100`."""
 
 
 @dataclass(frozen=True)
 class DeviceKind:
-    """Equal devices."""
+    """Equal devices of a cluster."""
 
     gpus: bool
-    """Whether they are GPUs; else cores."""
+    """True for GPUs, False for CPU cores."""
     accelerator: str
-    """As Ray names it; '' of GPUs that it does not name, and of cores."""
+    """Ray's name of the GPU, e.g. `H100`; empty for cores and for GPUs that Ray does not name."""
     nodes: tuple[int, ...]
-    """Devices of each node."""
+    """Number of devices of each node."""
     cores: float = 1.0
-    """CPU cores that come with each device, at the least."""
+    """CPU cores per device, on the node that has fewest."""
     comes: bool = False
-    """Whether nodes come when cohorts wait: the cluster had none before it was asked for one."""
+    """True if the cluster starts nodes while cohorts wait: it had no node before one was requested."""
 
     @property
     def count(self) -> int:
+        """Devices that are there now."""
         return sum(self.nodes)
 
     @property
     def most(self) -> int:
-        """Devices that are counted upon."""
+        """Devices for which cohorts are cut: those that are there now, and those that may come."""
         return max(self.count, MAY_COME) if self.comes else self.count
 
 
 MAY_COME = 8
-"""Devices for which cohorts are cut where nodes come: cut for the few that are there at first, none would wait."""
+"""Devices for which cohorts are cut where nodes come on demand. If they were cut for the few devices that are there at
+first, no cohort would wait, and no further node would come."""
 UNSEEN = DeviceKind(True, "", (1,), cores=0.0)
-"""Of a cluster that has no worker yet and will grow: a GPU."""
+"""Assumed kind of a cluster that can grow but has no worker yet: one GPU."""
 
 
 def kinds(nodes: Sequence[Mapping[str, Any]], grows: bool) -> tuple[DeviceKind, ...]:
-    """Of Ray's nodes those of the GPUs, most frequent first; without any the cores; UNSEEN where a cluster that grows
-    has neither."""
-    there = [node["Resources"] for node in nodes if node["Alive"]]
-    found: dict[str, list[Mapping[str, float]]] = {}
-    for one in there:
-        if one.get("GPU", 0) >= 1:
-            name = next((key.removeprefix(PREFIX) for key in sorted(one) if key.startswith(PREFIX)), "")
-            found.setdefault(name, []).append(one)
-    if found:
-        gpus = [_gpus(name, some) for name, some in found.items()]
+    """Return the kinds of GPUs among Ray's `nodes`, most frequent first.
+
+    Without any GPU, return one kind that stands for the CPU cores. Without any core either, return `UNSEEN` if the
+    cluster `grows`, else a single core.
+    """
+    alive = [node["Resources"] for node in nodes if node["Alive"]]
+    gpu_nodes: dict[str, list[Mapping[str, float]]] = {}
+    for resources in alive:
+        if resources.get("GPU", 0) >= 1:
+            accelerator = next((key.removeprefix(PREFIX) for key in sorted(resources) if key.startswith(PREFIX)), "")
+            gpu_nodes.setdefault(accelerator, []).append(resources)
+    if gpu_nodes:
+        gpus = [_gpus(accelerator, same_kind) for accelerator, same_kind in gpu_nodes.items()]
         return tuple(sorted(gpus, key=lambda kind: (-kind.count, kind.accelerator)))
-    cores = tuple(int(one["CPU"]) for one in there if one.get("CPU", 0) >= 1)
+    cores = tuple(int(resources["CPU"]) for resources in alive if resources.get("CPU", 0) >= 1)
     return (DeviceKind(False, "", cores),) if cores else (UNSEEN if grows else DeviceKind(False, "", (1,)),)
 
 
 def _gpus(accelerator: str, nodes: Sequence[Mapping[str, float]]) -> DeviceKind:
-    cores = min(one.get("CPU", 0.0) / one["GPU"] for one in nodes)
-    return DeviceKind(True, accelerator, tuple(int(one["GPU"]) for one in nodes), cores)
+    cores = min(resources.get("CPU", 0.0) / resources["GPU"] for resources in nodes)
+    return DeviceKind(True, accelerator, tuple(int(resources["GPU"]) for resources in nodes), cores)
 
 
 def requirement(kind: DeviceKind, among: Sequence[DeviceKind]) -> dict[str, float]:
-    """What a task takes beside its devices so that it comes to this kind of several; nothing where there is one, as an
-    autoscaler may not know what its nodes will call their devices."""
+    """Return the extra Ray resources that bind a task to this kind of device.
+
+    The result is empty if `among` has one kind only: an autoscaler may not know what its nodes will call their devices.
+    """
     return {PREFIX + kind.accelerator: 0.001} if len(among) > 1 and kind.accelerator else {}

@@ -1,10 +1,16 @@
-"""Cohorts on the slots of a cluster: when they have all ended, and which ways to cut them end soonest.
+"""The makespan of cohorts on the slots of a cluster, and the way to cut each group that makes it shortest.
 
-Three ends are sure, of which the soonest counts. One group follows the other, each in full rounds. Or all cohorts stand
-in one queue: no slot is idle while one waits, so in whatever order they end, by Graham's bound, by the work over the
-slots and all but one slot's part of the longest cohort. Or none has to wait for a slot. The first is least where every
-group has its least, the others where every group has its least of what the longest cohort leaves it: so the least over
-all combinations is found without trying them. Where devices differ, a cohort goes where it ends soonest.
+Notation: group g is cut into c_g cohorts of length l_g, in seconds at pace 1 (see `SlotPool.length`), and L is the
+largest l_g. Device kind k has m_k slots of pace p_k, and M is the sum of all m_k. The makespan has three upper bounds:
+
+1. One group after the other, each on all slots: the sum over g of `rounds` of group g.
+2. All cohorts in one queue (Graham's bound): (W + (M - 1) L) / sum_k(m_k / p_k), with the work W = sum_g(c_g l_g).
+   It holds in whatever order the cohorts start, provided that each goes to the slot where it ends soonest.
+3. No cohort waits for a slot: L times the largest p_k if sum_g(c_g) <= M, else infinite.
+
+The smallest of the three is itself an upper bound, and `makespan` returns it. To minimise it no combinations of options
+have to be tried. Bound 1 is least where each group takes its least option. Bounds 2 and 3 depend on L and on one sum
+over the groups, so for each candidate L every group takes its cheapest option that is no longer than L.
 """
 
 from __future__ import annotations
@@ -23,93 +29,100 @@ class CutOption:
 
     cut: Cut
     count: int
-    """Cohorts."""
+    """Number of cohorts."""
     seconds: tuple[float, ...]
-    """Of a cohort on each kind of device, infinite where it has no room."""
+    """Seconds that a cohort takes on each kind of device; infinite where it has no room."""
 
 
 @dataclass(frozen=True)
 class SlotPool:
-    """Where cohorts run at a time."""
+    """The slots on which cohorts run at once."""
 
     slots: tuple[int, ...]
-    """Of each kind of device."""
+    """Number of slots on each kind of device."""
     paces: tuple[float, ...]
-    """Of each kind: by what a slot is slower than a whole device of speed 1, if devices that are shared gain nothing;
-    infinite where there are no slots."""
+    """Slowdown of a slot of each kind relative to a whole device of speed 1 (dimensionless), if sharing a device gains
+    nothing; infinite for kinds without slots."""
 
     @classmethod
     def of(cls, counts: Sequence[int], speeds: Sequence[float], shares: Sequence[int]) -> SlotPool:
-        """Of each kind so many devices of such speed, each with so many slots."""
+        """Return the slots of `counts` devices of each kind, with the given speeds and `shares` slots per device."""
         return cls(
             tuple(count * share for count, share in zip(counts, shares, strict=True)),
             tuple(share / speed if share else math.inf for speed, share in zip(speeds, shares, strict=True)),
         )
 
     def length(self, option: CutOption) -> float:
-        """Of a cohort, in seconds at pace 1, so that it takes this times the pace at most, wherever it runs."""
+        """Return the seconds of a cohort at pace 1: on a slot of pace p it takes at most p times as long."""
         pairs = zip(option.seconds, self.paces, strict=True)
         return max(seconds / pace for seconds, pace in pairs if math.isfinite(pace))
 
     def queued(self, work: float, longest: float) -> float:
-        """When a queue has ended whose cohorts have so much work together, in `length`."""
+        """Return bound 2, in seconds; `work` is the sum of all cohorts' lengths, `longest` the largest of them."""
         return (work + (sum(self.slots) - 1) * longest) / sum(
             slots / pace for slots, pace in zip(self.slots, self.paces, strict=True)
         )
 
     def at_once(self, cohorts: float, longest: float) -> float:
-        """When they have ended if none has to wait; infinite where one has."""
+        """Return bound 3, in seconds, of so many `cohorts`; infinite if one of them has to wait for a slot."""
         slowest = max(pace for pace in self.paces if math.isfinite(pace))
         return longest * slowest if cohorts <= sum(self.slots) else math.inf
 
 
 def makespan(picked: Sequence[CutOption], slot_pool: SlotPool) -> float:
-    """Seconds until all cohorts have ended, at the latest, each group cut as picked."""
-    longest = max((slot_pool.length(one) for one in picked), default=0.0)
-    work = sum(one.count * slot_pool.length(one) for one in picked)
+    """Return the seconds until all cohorts have ended, at the latest; `picked` has one option for each group."""
+    longest = max((slot_pool.length(option) for option in picked), default=0.0)
+    work = sum(option.count * slot_pool.length(option) for option in picked)
     return min(
-        sum(rounds(one, slot_pool) for one in picked),
+        sum(rounds(option, slot_pool) for option in picked),
         slot_pool.queued(work, longest),
-        slot_pool.at_once(sum(one.count for one in picked), longest),
+        slot_pool.at_once(sum(option.count for option in picked), longest),
     )
 
 
 def rounds(option: CutOption, slot_pool: SlotPool) -> float:
-    """When a group has ended that has all slots, each cohort going where it ends soonest."""
-    there = [(seconds, slots) for seconds, slots in zip(option.seconds, slot_pool.slots, strict=True) if slots]
-    rate = sum(slots / seconds for seconds, slots in there)
-    if not rate:
+    """Return the seconds of a group that has all slots to itself, each cohort going where it ends soonest."""
+    kinds = [(seconds, slots) for seconds, slots in zip(option.seconds, slot_pool.slots, strict=True) if slots]
+    cohorts_per_second = sum(slots / seconds for seconds, slots in kinds)
+    if not cohorts_per_second:
         return math.inf
-    done = [int(option.count / rate / seconds * (1 - 1e-9)) for seconds, _ in there]
-    left = option.count - sum(count * slots for count, (_, slots) in zip(done, there, strict=True))
+    # Nearly all rounds of each kind at once, the last few one by one.
+    rounds_done = [int(option.count / cohorts_per_second / seconds * (1 - 1e-9)) for seconds, _ in kinds]
+    cohorts_left = option.count - sum(count * slots for count, (_, slots) in zip(rounds_done, kinds, strict=True))
     end = 0.0
-    while left > 0:
-        end, kind = min(((count + 1) * there[kind][0], kind) for kind, count in enumerate(done))
-        done[kind] += 1
-        left -= there[kind][1]
+    while cohorts_left > 0:
+        end, kind = min(((count + 1) * kinds[kind][0], kind) for kind, count in enumerate(rounds_done))
+        rounds_done[kind] += 1
+        cohorts_left -= kinds[kind][1]
     return end
 
 
 def list_schedule(picked: Sequence[CutOption], slot_pool: SlotPool) -> tuple[list[list[int]], float]:
-    """How many cohorts of each group go to each kind of device, and when all have ended: in their order, each cohort is
-    taken where it ends soonest."""
-    free = [[0.0] * slots for slots in slot_pool.slots]
-    parts = [[0] * len(free) for _ in picked]
+    """Assign the cohorts of all groups in turn, each to the kind of device where it ends soonest.
+
+    Returns the number of cohorts by group and kind of device, and the seconds until all have ended.
+    """
+    free_at = [[0.0] * slots for slots in slot_pool.slots]
+    counts = [[0] * len(free_at) for _ in picked]
     end = 0.0
-    for part, option in zip(parts, picked, strict=True):
+    for kind_counts, option in zip(counts, picked, strict=True):
         for _ in range(option.count):
-            time, kind = min((free[kind][0] + option.seconds[kind], kind) for kind in range(len(free)) if free[kind])
-            heapq.heapreplace(free[kind], time)
-            part[kind] += 1
+            time, kind = min(
+                (free_at[kind][0] + option.seconds[kind], kind) for kind in range(len(free_at)) if free_at[kind]
+            )
+            heapq.heapreplace(free_at[kind], time)
+            kind_counts[kind] += 1
             end = max(end, time)
-    return parts, end
+    return counts, end
 
 
 def minimise_makespan(
     groups: Sequence[Sequence[CutOption]], slot_pool: SlotPool, worth: float = 1.0
 ) -> list[CutOption]:
-    """Of each group the option with which all end soonest, or smaller cohorts if they take at most `worth` times as
-    long."""
+    """Return one option for each group so that the makespan is least.
+
+    Options with smaller cohorts are preferred if the makespan stays within `worth` (>= 1) times the least.
+    """
     if not groups:
         return []
 
@@ -126,48 +139,55 @@ def minimise_makespan(
     queued, longest_queued = _shortest(groups, slot_pool, work, slot_pool.queued)
     one_by_one = sum(min(map(whole_rounds, group)) for group in groups)
     least = min(at_once, queued, one_by_one)
-    found = []
+    picks = []
     if at_once <= worth * least:
-        found.append(_cheapest(_up_to(longest, groups, slot_pool), cohorts, 1.0))
+        picks.append(_cheapest(_up_to(longest, groups, slot_pool), cohorts, 1.0))
     if queued <= worth * least:
-        found.append(_cheapest(_up_to(longest_queued, groups, slot_pool), work, worth * least / queued))
+        picks.append(_cheapest(_up_to(longest_queued, groups, slot_pool), work, worth * least / queued))
     if one_by_one <= worth * least:
-        found.append(_cheapest(groups, whole_rounds, worth * least / one_by_one))
-    return max(found, key=lambda picked: sum(one.count for one in picked))
+        picks.append(_cheapest(groups, whole_rounds, worth * least / one_by_one))
+    return max(picks, key=lambda picked: sum(option.count for option in picked))
 
 
 def _cheapest(
     groups: Sequence[Sequence[CutOption]], cost: Callable[[CutOption], float], worth: float
 ) -> list[CutOption]:
-    """Of each group what costs least, or the smallest cohorts that cost at most `worth` times as much."""
-    found = []
+    """Return for each group the option with the smallest cohorts that costs at most `worth` times the cheapest."""
+    picked = []
     for group in groups:
-        costs = [cost(one) for one in group]
-        kept = [
-            (one.cut.size, price, one.cut.width, place)
-            for place, (price, one) in enumerate(zip(costs, group, strict=True))
+        costs = [cost(option) for option in group]
+        affordable = [
+            (option.cut.size, price, option.cut.width, index)
+            for index, (price, option) in enumerate(zip(costs, group, strict=True))
             if price <= worth * min(costs)
         ]
-        found.append(group[min(kept)[-1]])
-    return found
+        picked.append(group[min(affordable)[-1]])
+    return picked
 
 
 def _up_to(longest: float, groups: Sequence[Sequence[CutOption]], slot_pool: SlotPool) -> list[list[CutOption]]:
-    return [[one for one in group if slot_pool.length(one) <= longest] for group in groups]
+    return [[option for option in group if slot_pool.length(option) <= longest] for group in groups]
 
 
 def _shortest(
     groups: Sequence[Sequence[CutOption]],
     slot_pool: SlotPool,
     cost: Callable[[CutOption], float],
-    end: Callable[[float, float], float],
+    bound: Callable[[float, float], float],
 ) -> tuple[float, float]:
-    """The soonest end, and the longest cohort to allow for it, if of what is allowed each group takes the cheapest."""
-    ordered = sorted((slot_pool.length(one), cost(one), place) for place, group in enumerate(groups) for one in group)
-    least = [math.inf] * len(groups)
+    """Return the least `bound(sum of costs, L)` over all lengths L, and that L.
+
+    For each L, every group takes the option of least cost among those whose cohorts are no longer than L.
+    """
+    ordered = sorted(
+        (slot_pool.length(option), cost(option), group_index)
+        for group_index, group in enumerate(groups)
+        for option in group
+    )
+    least_costs = [math.inf] * len(groups)
     best = (math.inf, math.inf)
-    for length, price, place in ordered:
-        if math.isfinite(length) and price < least[place]:
-            least[place] = price
-            best = min(best, (end(math.fsum(least), length), length))
+    for length, price, group_index in ordered:
+        if math.isfinite(length) and price < least_costs[group_index]:
+            least_costs[group_index] = price
+            best = min(best, (bound(math.fsum(least_costs), length), length))
     return best

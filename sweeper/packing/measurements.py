@@ -1,5 +1,5 @@
-"""What was measured, kept in the store: of groups of trials by shape, device and code version; and which devices there
-were."""
+"""Measurements kept in the store: profiles of groups of trials, by shape, device and code version, and the devices that
+were last seen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.json_records import number, read_record, text, truth, whole
 
 MEASURED = 64
-"""Members of a group that are measured together at most."""
+"""Largest number of members of a group that are measured together."""
 
 
 @dataclass(frozen=True)
@@ -24,91 +24,102 @@ class Stack:
     """Speed and memory of a stack (`trainables.profiling.throughput.Measurement`)."""
 
     width: int
+    """Members stacked."""
     seconds: float
+    """Seconds of one step of one member: a step of the stack divided by its width."""
     bytes: int
+    """Peak memory of the stack."""
     held: int
+    """Bytes that each member keeps between its steps."""
 
 
 @dataclass(frozen=True)
 class GroupProfile:
-    """What was measured of a group on a device."""
+    """Speed and memory of a group of trials on one kind of device."""
 
     measured: tuple[Stack, ...]
-    """Nothing where it could not be measured."""
+    """Stacks of several widths, 1 among them; empty if the group could not be measured."""
     overhead: int
-    """Bytes that each process takes beside."""
+    """Bytes that each process takes beside its stacks."""
     overlap: Mapping[int, Mapping[int, float]] | None = None
-    """See `Devices.overlap`; None where it was not measured."""
+    """Slowdowns on a shared device, see `Devices.overlap`; None if not measured."""
 
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """Devices of a kind, as one of them was seen."""
+    """Devices of one kind, as a process on one of them saw it."""
 
     kind: DeviceKind
     device: str
-    """Name and memory."""
+    """Name and memory of the device, which identify it in the store."""
     bytes: int
-    """Memory of each; of a node where the devices are cores, as far as it is free."""
+    """Memory of a GPU; for CPU cores the free memory of the node."""
     overhead: int
+    """Bytes that a process takes before it trains anything."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A measurement to make, on a whole device of a kind."""
+    """A measurement to make on a whole device of one kind."""
 
     kind: DeviceKind
     configs: Sequence[Mapping[str, Any]] = ()
+    """Configs of the members to train; empty to look at the device only."""
     how: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments of `trainables.worker.ray_train.measure_configs`."""
 
 
 Measure = Callable[[Sequence[Asked]], Sequence[Any]]
-"""Makes all of these; of each a `trainables.worker.ray_train.Probe`, or None where it cannot be made."""
+"""Makes the measurements and returns a `trainables.worker.ray_train.Probe` for each, or None for one that failed."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a sweep is to run."""
+    """The cluster on which a sweep is to run."""
 
     kinds: tuple[DeviceKind, ...]
     here: bool
-    """On this machine's cores."""
+    """True if cohorts run on this machine's cores."""
     grows: bool
+    """True for a cluster elsewhere, to which nodes may come."""
     measure: Measure
 
 
 def sample(group: Group) -> list[Mapping[str, Any]]:
-    """The configs that are measured for a group."""
+    """Return the configs that are measured for a group: those of its first `MEASURED` members."""
     return [trial.config for stream in group for trial in stream][:MEASURED]
 
 
 def shape(group: Group, free: Callable[[str], frozenset[str]]) -> str:
-    """A hash of what a measurement depends on: of the configs all but what is `free` for their method to differ, and of
-    how many members each data stream has."""
-    config, left, lengths = group[0][0].config, MEASURED, []
+    """Return a hash of all that a group's measurement depends on.
+
+    These are the config without the keys that are `free` to differ between the members of its method, and the number of
+    measured members of each data stream.
+    """
+    config, members_left, lengths = group[0][0].config, MEASURED, []
     for stream in group:
-        lengths += [min(left, len(stream))]
-        left -= lengths[-1]
-        if not left:
+        lengths += [min(members_left, len(stream))]
+        members_left -= lengths[-1]
+        if not members_left:
             break
     fusible = free(str(config["method"]))
     return content_hash([{key: value for key, value in config.items() if key not in fusible}, lengths])
 
 
 class ProfileStore:
-    """The measurements in a store that this version of the code has made."""
+    """The profiles in a store that one version of the code has measured."""
 
     def __init__(self, files: Files, version: str) -> None:
         self._files, self._version = files, version
 
     def read(self, shape: str, device: str, threads: int) -> GroupProfile | None:
-        """None where there is nothing, or the file is damaged."""
-        return read_record(self._files, self._path(shape, device, threads), _known)
+        """Return the profile of a group's `shape` on a device; None if there is none, or its file is damaged."""
+        return read_record(self._files, self._path(shape, device, threads), _parsed_profile)
 
     def write(self, shape: str, device: str, threads: int, known: GroupProfile) -> None:
-        where = {"shape": shape, "device": device, "threads": threads, "version": self._version}
-        content = json.dumps(where | asdict(known), indent=1)
+        """Keep the profile of a group's `shape`, measured with so many CPU `threads` per process."""
+        key = {"shape": shape, "device": device, "threads": threads, "version": self._version}
+        content = json.dumps(key | asdict(known), indent=1)
         self._files.write(self._path(shape, device, threads), content.encode())
 
     def _path(self, shape: str, device: str, threads: int) -> str:
@@ -116,23 +127,31 @@ class ProfileStore:
 
 
 def read_seen(files: Files, address: str | None) -> list[DeviceInfo] | None:
-    """The devices that were last seen at an address, or on this machine; None where none were, or the file is
-    damaged."""
-    return read_record(files, _seen_path(address), lambda plain: [_seen(one) for one in plain] or None)
+    """Return the devices that were last seen at a cluster's address, or on this machine if that is None or `local`.
+
+    None if no device was seen yet, or the file is damaged.
+    """
+    return read_record(files, _seen_path(address), lambda plain: [_parsed_device(device) for device in plain] or None)
 
 
 def write_seen(files: Files, address: str | None, seen: Sequence[DeviceInfo]) -> None:
-    files.write(_seen_path(address), json.dumps([asdict(one) for one in seen], indent=1).encode())
+    """Keep the devices that were seen at an address; see `read_seen`."""
+    files.write(_seen_path(address), json.dumps([asdict(device) for device in seen], indent=1).encode())
 
 
-def _known(plain: Any) -> GroupProfile:
-    """What `ProfileStore.write` wrote. An error where it is of another kind."""
+def _parsed_profile(plain: Any) -> GroupProfile:
+    """Parse what `ProfileStore.write` wrote. Raises an error for anything else."""
     stacks = tuple(
-        Stack(whole(one["width"], 1), number(one["seconds"], positive=True), whole(one["bytes"]), whole(one["held"]))
-        for one in plain["measured"]
+        Stack(
+            whole(stack["width"], 1),
+            number(stack["seconds"], positive=True),
+            whole(stack["bytes"]),
+            whole(stack["held"]),
+        )
+        for stack in plain["measured"]
     )
-    if stacks and min(one.width for one in stacks) != 1:
-        raise ValueError("a stack of 1 must be measured, but is not")
+    if stacks and (narrowest := min(stack.width for stack in stacks)) != 1:
+        raise ValueError(f"a profile must have a stack of width 1, but its narrowest has width {narrowest}")
     overlap = plain["overlap"] and {
         whole(int(width), 1): {whole(int(count), 1): number(ratio, positive=True) for count, ratio in ratios.items()}
         for width, ratios in plain["overlap"].items()
@@ -140,8 +159,8 @@ def _known(plain: Any) -> GroupProfile:
     return GroupProfile(stacks, whole(plain["overhead"]), overlap)
 
 
-def _seen(plain: Any) -> DeviceInfo:
-    """One of what `write_seen` wrote. An error where it is of another kind."""
+def _parsed_device(plain: Any) -> DeviceInfo:
+    """Parse one device of those that `write_seen` wrote. Raises an error for anything else."""
     kind = plain["kind"]
     nodes = tuple(whole(devices, 1) for devices in kind["nodes"])
     if not nodes:

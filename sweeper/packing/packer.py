@@ -1,7 +1,7 @@
-"""Measured groups -> how they are packed onto devices: how many cohorts share one, how large and how wide they are.
+"""Packs measured groups onto devices: how many cohorts share a device, how large they are and how wide their stacks.
 
-All cohorts take the same part, 1/n, of a device of a kind; which n, and how each group is cut, is what ends soonest
-within the memory.
+All cohorts on one kind of device take the same part of it, 1/n. The numbers n and the cut of each group are chosen
+together for the shortest makespan that fits into the devices' memory.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from sweeper.packing.workloads import Candidate, Workload, alone, choices
 from sweeper.plan.cohorts import Cut, workers
 
 SECONDS_A_COHORT = 0.4
-"""What starting one more cohort in a running worker costs (measured: 0.3 to 0.4 s through Tune and Train)."""
+"""Seconds to start one more cohort in a running worker (measured: 0.3 to 0.4 s through Tune and Train)."""
 WORTH = 1.1
-"""A packing that is this much slower than the fastest is still taken, if fewer processes share a device or its cohorts
-are smaller: less is lost at a kill."""
+"""Largest slowdown, relative to the fastest packing, that is accepted for fewer processes per device or for smaller
+cohorts: these lose less when they are killed."""
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,22 @@ class Packing:
     """Where and how all groups train."""
 
     shares: tuple[int, ...]
-    """Of each kind of device: how many cohorts share one, each with 1/n of it; 0 leaves the kind alone."""
+    """Cohorts that share a device, for each kind of device; 0 leaves the kind unused."""
     cuts: tuple[Cut, ...]
-    """Of each group."""
+    """The cut of each group."""
     parts: tuple[tuple[int, ...], ...]
-    """Of each group: how many of its cohorts go to each kind of device; nothing of groups of several workers."""
+    """Cohorts of each group that are expected on each kind of device; empty for groups of several workers."""
     seconds: float
-    """Expected until all have ended; of evaluations, and of training that could not be measured, nothing is counted."""
+    """Expected seconds until all cohorts have ended. Evaluations are not counted, nor is training that could not be
+    measured."""
 
     @property
     def hours(self) -> float:
+        """Expected hours until all cohorts have ended."""
         return self.seconds / 3600
 
     def cost(self, devices: Sequence[Devices]) -> float | None:
-        """Of the nodes that are used, from the first cohort to the last; None where one has no price."""
+        """Return the price of all nodes of the used kinds, for `hours`; None if one of them has no price."""
         used = [kind for kind, share in zip(devices, self.shares, strict=True) if share]
         if any(kind.node_price is None for kind in used):
             return None
@@ -49,33 +51,41 @@ class Packing:
 
 
 def pack(workloads: Sequence[Workload], devices: Sequence[Devices], shares: Sequence[int] | None = None) -> Packing:
-    """How to end soonest; `shares` says how many cohorts share a device of each kind, which is chosen where it is None.
+    """Return the packing with the shortest makespan, or one at most `WORTH` times as long that loses less at a kill.
 
-    What no device has room for trains alone, on as large a part of one as may be. Members that several workers
-    train share a group of workers, which takes long to start, and are stepped in turn.
+    `shares` fixes how many cohorts share a device, one number for each kind of device; None chooses them. Members that
+    fit on no device train alone, on the largest part of one. A group whose members take several workers each is cut
+    into about one cohort for each slot, because workers start slowly, and its members are stepped in turn.
     """
     if not devices or (shares is not None and (len(shares) != len(devices) or min(shares) < 0 or not any(shares))):
         raise ValueError(
-            "each of one or more kinds of device is shared by one cohort or more, or by 0 if there is another, but got "
-            f"shares={shares} of {len(devices)} kinds"
+            "`shares` must have one number >= 0 for each kind of device, and at least one above 0, but got "
+            f"shares={shares} for {len(devices)} kinds"
         )
-    together = {workers(workload.members) for workload in workloads} or {1}
-    if len(together) > 1:
-        raise ValueError(f"groups that are packed together have equally many workers, but got {sorted(together)}")
-    if max(together) > 1:
-        slots = max(1, sum(kind.count for kind in devices) // max(together))
+    worker_counts = {workers(workload.members) for workload in workloads} or {1}
+    if len(worker_counts) > 1:
+        raise ValueError(
+            f"groups that are packed together must have equally many workers, but got {sorted(worker_counts)}"
+        )
+    if max(worker_counts) > 1:
+        slots = max(1, sum(kind.count for kind in devices) // max(worker_counts))
         cuts = tuple(workload.by or Cut(math.ceil(workload.total / slots), 1) for workload in workloads)
         return Packing((1,) * len(devices), cuts, (), 0.0)
     idle = [0] if len(devices) > 1 else []
     ranges = [[share] for share in shares] if shares else [idle + kind.sharing for kind in devices]
-    least = [min(filter(None, some), default=0) for some in ranges]
-    groups = [_choices(workload, devices, least) for workload in workloads]
-    tries = [_Try.of(groups, devices, some) for some in itertools.product(*ranges) if any(some)]
-    limit = WORTH * min(one.seconds for one in tries)
-    taken = min((one for one in tries if one.seconds <= limit), key=lambda one: (sum(one.slot_pool.slots), one.seconds))
-    picked = minimise_makespan(taken.groups, taken.slot_pool, worth=limit / taken.seconds if workloads else 1.0)
-    parts, end = list_schedule(picked, taken.slot_pool)
-    return Packing(taken.shares, tuple(one.cut for one in picked), tuple(map(tuple, parts)), end)
+    least_shares = [min(filter(None, kind_shares), default=0) for kind_shares in ranges]
+    groups = [_candidates(workload, devices, least_shares) for workload in workloads]
+    layouts = [
+        _Layout.of(groups, devices, combination) for combination in itertools.product(*ranges) if any(combination)
+    ]
+    limit = WORTH * min(layout.seconds for layout in layouts)
+    best = min(
+        (layout for layout in layouts if layout.seconds <= limit),
+        key=lambda layout: (sum(layout.slot_pool.slots), layout.seconds),
+    )
+    picked = minimise_makespan(best.groups, best.slot_pool, worth=limit / best.seconds if workloads else 1.0)
+    parts, end = list_schedule(picked, best.slot_pool)
+    return Packing(best.shares, tuple(option.cut for option in picked), tuple(map(tuple, parts)), end)
 
 
 def pack_cores(
@@ -86,57 +96,64 @@ def pack_cores(
     overhead: int = 0,
     node_price: float | None = None,
 ) -> tuple[int, Packing]:
-    """How many threads each process has with which all end soonest on machines of so many cores and
-    of so much memory each, and how they are packed then.
+    """Return the number of threads per process with the shortest makespan, and the packing with it.
 
-    `workloads`: the same by the number of threads with which they were measured.
+    `workloads` maps a number of threads to the same groups, as measured with it. `cores` has the number of cores of
+    each machine, `memory` is the bytes of a machine, `overhead` the bytes of a process beside its tensors.
     """
     packed = {
-        threads: pack(some, [cpus(cores, memory, threads, overhead=overhead, node_price=node_price)])
-        for threads, some in workloads.items()
+        threads: pack(measured, [cpus(cores, memory, threads, overhead=overhead, node_price=node_price)])
+        for threads, measured in workloads.items()
     }
     threads = min(packed, key=lambda threads: (packed[threads].seconds, threads))
     return threads, packed[threads]
 
 
-def _choices(workload: Workload, devices: Sequence[Devices], least: Sequence[int]) -> list[Candidate]:
-    """The ways to cut a group. What has no room is tried alone where there is most. `least` says how many cohorts share
-    a device of each kind at the least."""
-    found = choices(workload)
-    if _options(found, devices, least):
-        return found
-    most = max(kind.room(few) for kind, few in zip(devices, least, strict=True) if few)
-    return [replace(found[0] if workload.by else alone(workload), bytes=most)]
+def _candidates(workload: Workload, devices: Sequence[Devices], least_shares: Sequence[int]) -> list[Candidate]:
+    """Return the ways to cut a group.
+
+    A group that fits on no device, even with the `least_shares` cohorts per device, is claimed to need exactly the
+    largest room that there is, with its settled cut or else a cohort for each member.
+    """
+    candidates = choices(workload)
+    if _options(candidates, devices, least_shares):
+        return candidates
+    largest_room = max(kind.room(sharing) for kind, sharing in zip(devices, least_shares, strict=True) if sharing)
+    return [replace(candidates[0] if workload.by else alone(workload), bytes=largest_room)]
 
 
-def _options(found: Sequence[Candidate], devices: Sequence[Devices], shares: Sequence[int]) -> list[CutOption]:
-    """Those with room somewhere, if so many cohorts share a device of each kind."""
+def _options(candidates: Sequence[Candidate], devices: Sequence[Devices], shares: Sequence[int]) -> list[CutOption]:
+    """Return the candidates that fit on some kind of device, if `shares` cohorts share a device of each kind."""
     options = [
-        CutOption(one.cut, one.count, tuple(_seconds(one, *there) for there in zip(devices, shares, strict=True)))
-        for one in found
+        CutOption(
+            candidate.cut,
+            candidate.count,
+            tuple(_seconds(candidate, kind, sharing) for kind, sharing in zip(devices, shares, strict=True)),
+        )
+        for candidate in candidates
     ]
     return [option for option in options if math.isfinite(min(option.seconds))]
 
 
-def _seconds(choice: Candidate, kind: Devices, sharing: int) -> float:
-    """Of one cohort there; infinite where it has no room."""
-    if not sharing or choice.bytes > kind.room(sharing):
+def _seconds(candidate: Candidate, kind: Devices, sharing: int) -> float:
+    """Return the seconds of one cohort on a kind of device; infinite if it has no room there."""
+    if not sharing or candidate.bytes > kind.room(sharing):
         return math.inf
-    return SECONDS_A_COHORT + choice.seconds * kind.stretch(choice.cut.width, sharing) / kind.speed
+    return SECONDS_A_COHORT + candidate.seconds * kind.stretch(candidate.cut.width, sharing) / kind.speed
 
 
 @dataclass(frozen=True)
-class _Try:
-    """All groups on devices that so many cohorts share."""
+class _Layout:
+    """The options of all groups if a fixed number of cohorts shares a device of each kind."""
 
     shares: tuple[int, ...]
     slot_pool: SlotPool
     groups: Sequence[Sequence[CutOption]]
     seconds: float
-    """Until all have ended, if they are cut for that; infinite where a group fits nowhere."""
+    """Least makespan; infinite if a group fits nowhere."""
 
     @classmethod
-    def of(cls, groups: Sequence[Sequence[Candidate]], devices: Sequence[Devices], shares: tuple[int, ...]) -> _Try:
+    def of(cls, groups: Sequence[Sequence[Candidate]], devices: Sequence[Devices], shares: tuple[int, ...]) -> _Layout:
         slot_pool = SlotPool.of([kind.count for kind in devices], [kind.speed for kind in devices], shares)
         options = [_options(group, devices, shares) for group in groups]
         return cls(

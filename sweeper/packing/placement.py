@@ -1,4 +1,4 @@
-"""What was measured -> how cohorts are cut and where they run: on shared GPUs of several kinds, or on cores."""
+"""Turns measurements into a packing and its slots: on shared GPUs of one kind or several, or on CPU cores."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from sweeper.packing.workloads import Workload, alone, choices
 
 @dataclass(frozen=True)
 class Placement:
-    """A packing on the devices there are."""
+    """A packing, with the devices and the slots that it is for."""
 
     packing: Packing
     devices: tuple[Devices, ...]
+    """One for each kind of device."""
     slots: Slots
     threads: int = 1
-    """Of each process on a CPU."""
+    """Threads of each process on CPU cores."""
 
     @property
     def cost(self) -> float | None:
+        """Price of the nodes that are used until all cohorts have ended; None if unknown."""
         return self.packing.cost(self.devices)
 
 
 def whole(seen: Sequence[DeviceInfo], fraction: float | None, here: bool, grows: bool) -> Slots:
-    """What a cohort takes where nothing is chosen: a device, or this fraction of one."""
+    """Return slots of one whole device each, or of a requested `fraction` of one."""
     part = fraction or 1.0
     if seen[0].kind.gpus:
-        return Slots(tuple(_gpu_share(one, seen, int(1 / part), part) for one in seen), here, grows)
+        return Slots(tuple(_gpu_share(device, seen, int(1 / part), part) for device in seen), here, grows)
     return Slots((_core_share(seen[0], part),), here, grows)
 
 
@@ -46,16 +48,23 @@ def on_gpus(
     grows: bool,
     node_price: float | None = None,
 ) -> Placement:
-    """On GPUs; `known`: of each kind and group what was measured. `workloads` are those of the first kind."""
-    kinds = tuple(_devices(workloads, *there, known[0], node_price) for there in zip(seen, known, strict=True))
+    """Place the groups on GPUs.
+
+    `known` has the profile of each group, by kind of device; `workloads` carry the measurements of the first kind.
+    A requested `fraction` of a GPU fixes how many cohorts share one.
+    """
+    kinds = tuple(
+        _devices(workloads, device, profiles, known[0], node_price)
+        for device, profiles in zip(seen, known, strict=True)
+    )
     packing = pack(workloads, kinds, [int(1 / fraction)] * len(kinds) if fraction else None)
     used = [index for index, share in enumerate(packing.shares) if share]
     shares = tuple(_gpu_share(seen[index], seen, packing.shares[index], fraction) for index in used)
     rooms = [kinds[index].room(packing.shares[index]) for index in used]
     only = {
         trial.id: fitting
-        for workload, by in zip(workloads, packing.cuts, strict=True)
-        if len(fitting := _fitting(replace(workload, by=by), rooms)) < len(rooms)
+        for workload, cut in zip(workloads, packing.cuts, strict=True)
+        if len(fitting := _fitting(replace(workload, by=cut), rooms)) < len(rooms)
         for stream in workload.members
         for trial in stream
     }
@@ -72,7 +81,11 @@ def on_cores(
     grows: bool,
     node_price: float | None = None,
 ) -> Placement:
-    """On cores; `workloads` by the number of threads with which they were measured."""
+    """Place the groups on CPU cores.
+
+    `workloads` maps a number of threads to the groups as measured with it. `overhead` is the bytes of a process beside
+    its tensors. With a requested `fraction` of a core, processes have one thread each.
+    """
     if fraction:
         share = _core_share(seen, fraction)
         kind = Devices(
@@ -87,7 +100,10 @@ def on_cores(
 
 
 def least_threads(workloads: Sequence[Workload], seen: DeviceInfo, overhead: int) -> int:
-    """With fewer threads a process there would be too many processes at once for a machine's memory."""
+    """Return the least number of threads per process with which all processes of a machine fit into its memory.
+
+    The result is a power of two, or all cores of the largest machine.
+    """
     need = max((alone(workload).bytes for workload in workloads), default=0)
     threads, cores = 1, max(seen.kind.nodes)
     while threads < cores and cpus(seen.kind.nodes, seen.bytes, threads, overhead=overhead).room(1) < need:
@@ -96,8 +112,8 @@ def least_threads(workloads: Sequence[Workload], seen: DeviceInfo, overhead: int
 
 
 def heaviest(workloads: Sequence[Workload]) -> int:
-    """The group that most time is for: what sharing a device gives is measured of it."""
-    return max(range(len(workloads)), key=lambda one: workloads[one].total * alone(workloads[one]).seconds)
+    """Return the index of the group that trains longest; the gain from sharing a device is measured with it."""
+    return max(range(len(workloads)), key=lambda index: workloads[index].total * alone(workloads[index]).seconds)
 
 
 def _devices(
@@ -107,51 +123,61 @@ def _devices(
     first: Sequence[GroupProfile],
     node_price: float | None,
 ) -> Devices:
-    there = [_common(one, other) for one, other in zip(first, known, strict=True) if one.measured and other.measured]
-    seconds, others = sum(one for one, _ in there), sum(other for _, other in there)
+    """Return the devices of one kind; `known` has the groups' profiles on it, `first` those on the first kind.
+
+    Their speed is relative to the first kind, over all groups that were measured on both.
+    """
+    pairs = [
+        _common(reference, profile)
+        for reference, profile in zip(first, known, strict=True)
+        if reference.measured and profile.measured
+    ]
+    reference_seconds, seconds = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     return Devices(
         count=seen.kind.most,
         bytes=seen.bytes,
         cores=max(1, int(seen.kind.cores)),
-        speed=seconds / others if others else 1.0,
-        overhead=max((one.overhead for one in known), default=seen.overhead),
+        speed=reference_seconds / seconds if seconds else 1.0,
+        overhead=max((profile.overhead for profile in known), default=seen.overhead),
         overlap=(known[heaviest(workloads)].overlap or {}) if workloads else {},
         node_price=node_price,
         node_devices=max(seen.kind.nodes),
     )
 
 
-def _common(one: GroupProfile, other: GroupProfile) -> tuple[float, float]:
-    """Seconds of a member's step on both devices, in the widest stack that was measured on both."""
-    by_width = {stack.width: stack.seconds for stack in other.measured}
+def _common(reference: GroupProfile, profile: GroupProfile) -> tuple[float, float]:
+    """Return the seconds of a member's step on both devices, in the widest stack that was measured on both."""
+    by_width = {stack.width: stack.seconds for stack in profile.measured}
     return next(
         (stack.seconds, by_width[stack.width])
-        for stack in sorted(one.measured, key=lambda stack: -stack.width)
+        for stack in sorted(reference.measured, key=lambda stack: -stack.width)
         if stack.width in by_width
     )
 
 
 def _fitting(workload: Workload, rooms: Sequence[int]) -> tuple[int, ...]:
-    """Where its cohorts have room; where they have none anywhere, where there is most."""
+    """Return the indices of the `rooms` (bytes) that hold the group's cohorts; the largest room if none does."""
     need = min(choices(workload)[0].bytes, max(rooms))
     return tuple(index for index, room in enumerate(rooms) if room >= need)
 
 
 def _gpu_share(seen: DeviceInfo, among: Sequence[DeviceInfo], sharing: int, fraction: float | None) -> SlotResources:
-    """One of so many parts of a GPU, with its part of the cores. Ray counts in ten-thousandths."""
+    """Return a GPU's `1 / sharing` part, or the requested `fraction`, with as large a part of its CPU cores.
+
+    Amounts are rounded down to ten-thousandths, the unit in which Ray counts.
+    """
     cores = seen.kind.cores / sharing
     resources = {
         "GPU": fraction or math.floor(10_000 / sharing) / 10_000,
         "CPU": float(int(cores)) if cores >= 1 else math.floor(10_000 * cores) / 10_000,
-        **requirement(seen.kind, [one.kind for one in among]),
+        **requirement(seen.kind, [device.kind for device in among]),
     }
     resources = {name: amount for name, amount in resources.items() if amount}
     return SlotResources(resources, seen.kind.count * sharing, seen.bytes // sharing)
 
 
 def _core_share(seen: DeviceInfo, cores: float) -> SlotResources:
-    """So many whole cores, or a part of one, with their part of a machine's memory."""
-    each = max(1, int(max(seen.kind.nodes) / cores))
-    return SlotResources(
-        {"CPU": float(cores)}, max(1, sum(int(one / cores) for one in seen.kind.nodes)), seen.bytes // each
-    )
+    """Return several whole `cores`, or a part of one, with as large a part of a machine's memory."""
+    per_node = max(1, int(max(seen.kind.nodes) / cores))
+    count = max(1, sum(int(node_cores / cores) for node_cores in seen.kind.nodes))
+    return SlotResources({"CPU": float(cores)}, count, seen.bytes // per_node)

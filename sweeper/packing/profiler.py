@@ -1,5 +1,4 @@
-"""What is known of the groups of a grid on the devices there are: kept measurements, and new ones where they are
-missing."""
+"""Profiles of a grid's groups on the devices of a cluster: read from the store, or measured if they are missing."""
 
 from __future__ import annotations
 
@@ -24,79 +23,86 @@ from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group
 
 LONGEST_MEASURED, ALL_MEASURED = 3.0, 12.0
-"""Seconds for the measurement of one group of trials, and of all of them."""
+"""Seconds for the measurement of one group of trials, and of all groups together."""
 STEPS_MEASURED = 4
-"""Steps of each stack that a measurement makes (`trainables.profiling.throughput`)."""
+"""Steps that a measurement makes with each stack (`trainables.profiling.throughput`)."""
 MOST_SHARING = 8
-"""Processes on a device at once for which is measured what sharing gives."""
+"""Largest number of processes on a device for which the slowdown is measured."""
 
 
 def profile_devices(site: Site) -> list[DeviceInfo]:
-    """One device of each kind. ClusterError where none can be looked at."""
+    """Look at one device of each kind. Kinds on which no worker starts are left out.
+
+    Raises ClusterError if no worker starts at all.
+    """
     seen = [
-        DeviceInfo(kind, found.room.device, found.room.bytes, found.room.overhead)
-        for kind, found in zip(site.kinds, site.measure([Asked(kind) for kind in site.kinds]), strict=True)
-        if found
+        DeviceInfo(kind, probe.room.device, probe.room.bytes, probe.room.overhead)
+        for kind, probe in zip(site.kinds, site.measure([Asked(kind) for kind in site.kinds]), strict=True)
+        if probe
     ]
     if not seen:
-        raise ClusterError("a worker must start on the cluster and say what devices it has, but none did")
+        raise ClusterError("a worker must start on the cluster and report its device, but none did")
     return seen
 
 
 @dataclass(frozen=True)
 class Profiler:
-    """The groups of trials that one process each trains."""
+    """Profiles the groups whose trials are trained by one process each."""
 
     workloads: Sequence[Workload]
-    """Without what was measured of them."""
+    """The groups, without their measurements."""
     free: Callable[[str], frozenset[str]]
-    """The keys of a method in which the members of a cohort may differ."""
+    """Name of a method -> keys in which the members of a cohort may differ."""
     probes: ProfileStore
     measure: Measure | None
-    """None leaves it at what is kept."""
+    """Makes missing measurements; None uses only those in the store."""
 
     def known(self, seen: DeviceInfo, threads: int) -> list[GroupProfile] | None:
-        """Of each group. None where one should be measured to be cut, and must not be."""
+        """Return the profile of each group on a device, with so many CPU `threads` per process.
+
+        Missing profiles are measured and kept. A group that cannot be measured has an empty profile. Returns None if a
+        profile is missing, there is no `measure`, and the group's cut is not settled.
+        """
         shapes = [shape(workload.members, self.free) for workload in self.workloads]
-        nothing = GroupProfile((), seen.overhead)
-        found = [
-            self.probes.read(one, seen.device, threads) if workload.steps else nothing
-            for one, workload in zip(shapes, self.workloads, strict=True)
+        unmeasured = GroupProfile((), seen.overhead)
+        profiles = [
+            self.probes.read(group_shape, seen.device, threads) if workload.steps else unmeasured
+            for group_shape, workload in zip(shapes, self.workloads, strict=True)
         ]
-        missing = [place for place, one in enumerate(found) if one is None]
+        missing = [index for index, profile in enumerate(profiles) if profile is None]
         if not self.measure:
-            settled = all(self.workloads[place].by for place in missing)
-            return [one or nothing for one in found] if settled else None
+            settled = all(self.workloads[index].by for index in missing)
+            return [profile or unmeasured for profile in profiles] if settled else None
         how = {"seconds": min(LONGEST_MEASURED, ALL_MEASURED / max(1, len(missing))), "threads": threads}
-        asked = [Asked(seen.kind, sample(self.workloads[place].members), how) for place in missing]
-        for place, probe in zip(missing, self.measure(asked), strict=True):
-            one = GroupProfile(_stacks(probe.measured), probe.room.overhead) if probe else nothing
-            found[place] = one
-            if one.measured:
-                self.probes.write(shapes[place], seen.device, threads, one)
-        return [one or nothing for one in found]
+        asked = [Asked(seen.kind, sample(self.workloads[index].members), how) for index in missing]
+        for index, probe in zip(missing, self.measure(asked), strict=True):
+            profile = GroupProfile(_stacks(probe.measured), probe.room.overhead) if probe else unmeasured
+            profiles[index] = profile
+            if profile.measured:
+                self.probes.write(shapes[index], seen.device, threads, profile)
+        return [profile or unmeasured for profile in profiles]
 
     def with_overlap(self, seen: DeviceInfo, known: Sequence[GroupProfile], place: int) -> list[GroupProfile]:
-        """The same, and for the group in this place what sharing a device gives."""
-        found, cores = known[place], max(1, int(seen.kind.cores))
-        if found.overlap is not None or not found.measured or not self.measure:
+        """Return the `known` profiles, that of the group at index `place` with its `overlap`, measured if missing."""
+        profile, cores = known[place], max(1, int(seen.kind.cores))
+        if profile.overlap is not None or not profile.measured or not self.measure:
             return list(known)
-        need = found.measured[0].bytes + found.overhead
-        room = min(MOST_SHARING, cores, int(MEMORY_MARGIN * seen.bytes / max(1, need)))
+        need = profile.measured[0].bytes + profile.overhead
+        most_sharing = min(MOST_SHARING, cores, int(MEMORY_MARGIN * seen.bytes / max(1, need)))
         overlap: Mapping[int, Mapping[int, float]] = {}
         members = self.workloads[place].members
-        if room > 1:
-            widths = [one.width for one in found.measured][::2]
-            how = {"threads": cores, "sharing": 2 ** (room.bit_length() - 1), "widths": widths}
+        if most_sharing > 1:
+            widths = [stack.width for stack in profile.measured][::2]
+            how = {"threads": cores, "sharing": 2 ** (most_sharing.bit_length() - 1), "widths": widths}
             (probe,) = self.measure([Asked(seen.kind, sample(members), how)])
             overlap = (probe and probe.overlap) or {}
-        found = replace(found, overlap=overlap)
-        self.probes.write(shape(members, self.free), seen.device, cores, found)
-        return [*known[:place], found, *known[place + 1 :]]
+        profile = replace(profile, overlap=overlap)
+        self.probes.write(shape(members, self.free), seen.device, cores, profile)
+        return [*known[:place], profile, *known[place + 1 :]]
 
 
 def worth_measuring(group: Group, steps: int) -> bool:
-    """Whether the trials of a group, of so many steps each, make more steps than their measurement would.
+    """Whether the trials of a group, with `steps` steps each, make more steps than their measurement would.
 
     A measurement steps stacks of 1, 2, 4, ... members `STEPS_MEASURED` times each.
     """
@@ -106,9 +112,9 @@ def worth_measuring(group: Group, steps: int) -> bool:
 
 
 def profiled_workloads(workloads: Sequence[Workload], known: Sequence[GroupProfile]) -> list[Workload]:
-    """With what was measured of them."""
-    return [replace(workload, measured=one.measured) for workload, one in zip(workloads, known, strict=True)]
+    """Return the workloads with the measurements of their profiles."""
+    return [replace(workload, measured=profile.measured) for workload, profile in zip(workloads, known, strict=True)]
 
 
 def _stacks(measured: Sequence[Any]) -> tuple[Stack, ...]:
-    return tuple(Stack(one.width, one.seconds, one.bytes, one.held) for one in measured)
+    return tuple(Stack(stack.width, stack.seconds, stack.bytes, stack.held) for stack in measured)

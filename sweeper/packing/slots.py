@@ -1,4 +1,4 @@
-"""Where cohorts run: shares of devices, of one kind or of several, and which of them each cohort is given."""
+"""Where cohorts run: the parts of devices that they take, and the kinds of devices that have room for each cohort."""
 
 from __future__ import annotations
 
@@ -10,50 +10,55 @@ from sweeper.errors import ClusterError
 
 @dataclass(frozen=True)
 class SlotResources:
-    """What one process takes of a device of some kind."""
+    """What one process takes of a kind of device."""
 
     resources: Mapping[str, float]
-    """Of Ray."""
+    """Ray resources, e.g. `{"GPU": 0.5, "CPU": 4.0}`."""
     count: int
-    """So many at once on what is there now."""
+    """Processes that run at once on the devices that are there now."""
     memory: int | None = None
-    """Bytes that the process may use at the most: its part of the device, or of the machine; None where unknown."""
+    """Bytes that the process may use: its part of the device, or of the machine; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Slots:
-    """What a cohort takes of a cluster, and how many run at once on what is there now."""
+    """What a cohort takes of a cluster, and how many cohorts run at once on what is there now."""
 
     shares: tuple[SlotResources, ...]
-    """Of each kind of device that is used; of each worker of a cohort."""
+    """What each worker of a cohort takes, by kind of device; only kinds that are used."""
     here: bool
-    """True where they run on this machine's cores."""
+    """True if cohorts run on this machine's cores."""
     grows: bool = False
     """True for a cluster elsewhere, to which nodes may come."""
     workers: int = 1
     """Processes that train one cohort together."""
     only: Mapping[str, Collection[int]] = field(default_factory=dict)
-    """trial_id -> the places in `shares` of the kinds that have room for its cohort; all where it is not named."""
+    """trial_id -> indices in `shares` of the kinds that have room for its cohort. A trial that is not a key fits all
+    kinds."""
 
     @property
     def resources(self) -> dict[str, float]:
+        """Ray resources of a worker on the first kind of device."""
         return dict(self.shares[0].resources)
 
     @property
     def count(self) -> int:
-        """Cohorts at once; an autoscaling cluster may grow beyond it."""
+        """Cohorts that run at once, at least 1. An autoscaling cluster may grow beyond it."""
         return max(1, sum(share.count for share in self.shares) // self.workers)
 
     def of(self, workers: int) -> Slots:
-        """The same place for cohorts of so many workers each, of several all on one kind of device. ClusterError where
-        it has no room for one."""
+        """Return the slots of cohorts that several `workers` train, all of them on the first kind of device.
+
+        Raises ClusterError if several workers would share a GPU, or if the machine has too few devices and cannot grow.
+        """
         if workers > 1 and self.resources.get("GPU", 1.0) < 1:
             raise ClusterError(
-                f"each of several workers must have a GPU of its own, but got workers={workers} on shares"
+                f"each of several workers must have a GPU of its own, but got workers={workers} with "
+                f"{self.resources['GPU']:g} of a GPU each; leave out --gpu-fraction"
             )
         if workers > self.count and not self.grows:
             raise ClusterError(
-                f"workers must not exceed the {self.count} that this machine has GPUs or else cores for, but got "
-                f"workers={workers}; choose fewer with --set workers=N, or give a cluster's --address"
+                f"workers must not exceed {self.count}, the processes that this machine has devices for, but got "
+                f"workers={workers}; choose fewer with --set workers=N, or pass the --address of a cluster"
             )
         return replace(self, shares=self.shares if workers == 1 else self.shares[:1], workers=workers)

@@ -1,4 +1,4 @@
-"""A group of trials that was measured -> the ways to cut it into cohorts, and what the largest of them takes."""
+"""The ways to cut a measured group of trials into cohorts, with the time and the memory of the largest cohort."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Protocol
 from sweeper.plan.cohorts import Cut, Group, parts
 
 UNTRAINED_SECONDS = 0.01
-"""CPU time that a member costs that trains no step: its initialisation, evaluation and row. Measured with
-`trainables.training.train` on `anomaly_grid --preset digits --set epochs=0`: 0.43 to 0.66 s for 56 stacked members,
-0.78 to 0.88 s for 56 in turn, one core. It grows with the model; a cohort's own cost, beside which it is seen, then
-matters less."""
+"""CPU seconds of a member that trains no step, for its initialisation, evaluation and row.
+
+Measured with `trainables.training.train` on `anomaly_grid --preset digits --set epochs=0`, one core: 0.43 to 0.66 s for
+56 stacked members, 0.78 to 0.88 s for 56 in turn. It is larger for larger models, but then the fixed cost of a cohort,
+with which it is compared, matters less."""
 UNTRAINED_SIZE, UNTRAINED_WIDTH = 64, 8
-"""Members of such a cohort, and of its stacks, at most: no step shows what memory they need."""
+"""Largest cohort of members that train no step, and its widest stack. Both are small, as no step was measured that
+would show how much memory they need."""
 
 
 class Measured(Protocol):
@@ -25,132 +27,137 @@ class Measured(Protocol):
     def width(self) -> int: ...
     @property
     def seconds(self) -> float:
-        """Of a step, for each member: the stack's over its width."""
+        """Seconds of one step of one member: a step of the stack divided by its width."""
 
     @property
     def bytes(self) -> int:
-        """At the most, beyond what the process had before."""
+        """Peak memory of the stack, beyond what the process had before."""
 
     @property
     def held(self) -> int:
-        """Bytes that each member keeps while others of its cohort are stepped."""
+        """Bytes that each member keeps while other members of its cohort are stepped."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A group of trials that is to be trained."""
+    """A group of trials to train, with its measurements."""
 
     members: Group
     measured: Sequence[Measured]
-    """At several widths, 1 among them; nothing where it could not be measured."""
+    """Stacks of several widths, 1 among them; empty if the group could not be measured."""
     steps: int
-    """Of each member."""
+    """Training steps of each member."""
     by: Cut | None = None
-    """How it is cut, where that is settled."""
+    """The cut of the group; None if it is still to be chosen."""
 
     @property
     def total(self) -> int:
+        """Number of members."""
         return sum(map(len, self.members))
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to cut a group."""
+    """One way to cut a group."""
 
     cut: Cut
     count: int
-    """Cohorts."""
+    """Number of cohorts."""
     seconds: float
-    """Of training the largest cohort on the device that was measured, alone; 0 where it could not be measured. Where
-    no step is made, of evaluating it."""
+    """Seconds to train the largest cohort, alone on the device that was measured; 0 if it could not be measured. For
+    trials without a step, the seconds to evaluate it."""
     bytes: int
-    """Of the largest cohort."""
+    """Memory that the largest cohort needs."""
 
 
 def choices(workload: Workload) -> list[Candidate]:
-    """Every cut that is worth trying, full stacks among them, at each width that was measured or is a cohort's size; or
-    the one that is settled.
+    """Return the cuts that are worth trying, or the one that is settled.
 
-    What could not be measured trains alone, so that one that cannot train takes no other with it. What trains no step
-    needs no measurement.
+    Each size of a cohort is tried with every measured width below it, and with a single stack as wide as was measured.
+    Members that could not be measured train alone, so that one that cannot train takes no other with it. Members that
+    train no step need no measurement.
     """
     if workload.by:
         longest, count = _lengths(workload, workload.by.size)
-        return [_choice(workload, workload.by, longest, count)]
+        return [_candidate(workload, workload.by, longest, count)]
     if not workload.steps:
         return _untrained(workload)
     if not workload.measured:
         return [alone(workload)]
-    widths, found = sorted(one.width for one in workload.measured), dict[tuple[int, int, int], Candidate]()
+    widths = sorted(stack.width for stack in workload.measured)
+    candidates = dict[tuple[int, int, int], Candidate]()
     for size in sorted(_sizes(workload) | set(widths)):
         longest, count = _lengths(workload, size)
-        for width in {one for one in widths if one < longest} | {min(longest, widths[-1])}:
-            if (longest, count, width) not in found:
-                found[longest, count, width] = _choice(workload, Cut(size, width), longest, count)
-    return list(found.values())
+        for width in {narrow for narrow in widths if narrow < longest} | {min(longest, widths[-1])}:
+            if (longest, count, width) not in candidates:
+                candidates[longest, count, width] = _candidate(workload, Cut(size, width), longest, count)
+    return list(candidates.values())
 
 
 def _untrained(workload: Workload) -> list[Candidate]:
-    """Every size up to the largest, in narrow stacks."""
-    found = dict[tuple[int, int], Candidate]()
+    """Return the cuts of a group that trains no step: every size up to `UNTRAINED_SIZE`, in narrow stacks."""
+    candidates = dict[tuple[int, int], Candidate]()
     for size in sorted({min(size, UNTRAINED_SIZE) for size in _sizes(workload)}):
         longest, count = _lengths(workload, size)
-        by = Cut(size, min(longest, UNTRAINED_WIDTH))
-        found.setdefault((longest, count), _choice(workload, by, longest, count))
-    return list(found.values())
+        cut = Cut(size, min(longest, UNTRAINED_WIDTH))
+        candidates.setdefault((longest, count), _candidate(workload, cut, longest, count))
+    return list(candidates.values())
 
 
 def _lengths(workload: Workload, size: int) -> tuple[int, int]:
-    """Of the cohorts of at most this size the longest, and their number."""
+    """Return the members of the largest cohort, and the number of cohorts, if none has more members than `size`."""
     lengths = [len(members) for members in parts(workload.members, size)]
     return max(lengths), len(lengths)
 
 
-def _choice(workload: Workload, by: Cut, longest: int, count: int) -> Candidate:
-    """What a cut takes; of a stack that is wider than any that was measured, in proportion."""
+def _candidate(workload: Workload, cut: Cut, longest: int, count: int) -> Candidate:
+    """Return a cut with its time and memory; `longest` is the number of members of its largest of `count` cohorts.
+
+    The costs of a stack that is wider than any measured one are extrapolated in proportion to its width.
+    """
     if not workload.steps:
-        return Candidate(by, count, longest * UNTRAINED_SECONDS, 0)
+        return Candidate(cut, count, longest * UNTRAINED_SECONDS, 0)
     if not workload.measured:
-        return Candidate(by, count, 0.0, 0)
-    measured = sorted(workload.measured, key=lambda one: one.width)
-    width = min(by.width, longest)
+        return Candidate(cut, count, 0.0, 0)
+    measured = sorted(workload.measured, key=lambda stack: stack.width)
+    width = min(cut.width, longest)
     beyond = max(1.0, width / measured[-1].width)
     stacks, rest = divmod(longest, min(width, measured[-1].width))
     seconds = workload.steps * (stacks * _step(measured, min(width, measured[-1].width)) + _step(measured, rest))
-    wider = [one for one in measured if one.width >= width] or measured[-1:]  # of which none needs less
-    need = math.ceil(beyond * min(one.bytes for one in wider)) + (longest - width) * wider[0].held
-    return Candidate(by, count, seconds, need)
+    wider = [stack for stack in measured if stack.width >= width] or measured[-1:]  # a wider stack needs no less memory
+    need = math.ceil(beyond * min(stack.bytes for stack in wider)) + (longest - width) * wider[0].held
+    return Candidate(cut, count, seconds, need)
 
 
 def alone(workload: Workload) -> Candidate:
-    """Every member in a cohort of its own."""
-    first = min(workload.measured, key=lambda one: one.width, default=None)
-    if first is None:
+    """Return the cut with every member in a cohort of its own."""
+    narrowest = min(workload.measured, key=lambda stack: stack.width, default=None)
+    if narrowest is None:
         return Candidate(Cut(1, 1), workload.total, 0.0, 0)
-    return Candidate(Cut(1, 1), workload.total, workload.steps * first.seconds, first.bytes)
+    return Candidate(Cut(1, 1), workload.total, workload.steps * narrowest.seconds, narrowest.bytes)
 
 
 def _step(measured: Sequence[Measured], width: int) -> float:
-    """Seconds of a step of a whole stack, on a straight line between those measured, which are ascending."""
+    """Return the seconds of a step of a whole stack, by linear interpolation; `measured` ascends by width."""
     if not width:
         return 0.0
-    above = next(one for one in measured if one.width >= width)
-    below = max((one for one in measured if one.width <= width), key=lambda one: one.width, default=above)
-    share = (width - below.width) / max(1, above.width - below.width)
-    return (1 - share) * below.width * below.seconds + share * above.width * above.seconds
+    above = next(stack for stack in measured if stack.width >= width)
+    below = max((stack for stack in measured if stack.width <= width), key=lambda stack: stack.width, default=above)
+    weight = (width - below.width) / max(1, above.width - below.width)
+    return (1 - weight) * below.width * below.seconds + weight * above.width * above.seconds
 
 
 def _sizes(workload: Workload) -> set[int]:
-    """Of a cohort: those that make any number of cohorts, of equal parts or of whole streams."""
+    """Return the sizes of a cohort to try: for each number of cohorts equal parts, and parts of whole streams."""
     streams, longest = len(workload.members), max(map(len, workload.members))
-    numbers = _numbers(workload.total)
-    parts = {math.ceil(workload.total / count) for count in numbers}
-    return parts | {min(workload.total, math.ceil(streams / count) * longest) for count in numbers}
+    counts = _counts(workload.total)
+    equal = {math.ceil(workload.total / count) for count in counts}
+    return equal | {min(workload.total, math.ceil(streams / count) * longest) for count in counts}
 
 
-def _numbers(most: int) -> list[int]:
-    """All up to 16, further ones in steps of an eighth."""
-    found = [1]
-    while found[-1] < most:
-        found.append(found[-1] + max(1, found[-1] // 8))
-    return found
+def _counts(most: int) -> list[int]:
+    """Return the numbers of cohorts to try: 1, 2, 3, ..., 16, then in steps of an eighth, until one reaches `most`."""
+    counts = [1]
+    while counts[-1] < most:
+        counts.append(counts[-1] + max(1, counts[-1] // 8))
+    return counts

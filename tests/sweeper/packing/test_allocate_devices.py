@@ -217,7 +217,7 @@ def test_what_cannot_be_measured_trains_alone_and_nothing_is_expected(tmp_path: 
 
 
 def test_a_cluster_that_says_nothing_is_refused_in_a_line() -> None:
-    with pytest.raises(ClusterError, match="say what devices it has, but none did"):
+    with pytest.raises(ClusterError, match="report its device, but none did"):
         profile_devices(replace(Bench(CPU).site(CORES), measure=lambda asked: [None for _ in asked]))
 
 

@@ -202,7 +202,7 @@ def test_a_kind_that_brings_little_or_has_no_room_is_left_alone() -> None:
 
 @pytest.mark.parametrize("shares", [[], [1, 1], [0], [-1]])
 def test_shares_are_of_the_kinds_there_are(shares: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"each of one or more kinds of device .* of 1 kinds"):
+    with pytest.raises(ValueError, match=r"one number >= 0 for each kind of device, .* for 1 kinds"):
         pack([LONG], [Devices(1, PLENTY)], shares=shares)
 
 

@@ -29,8 +29,8 @@ def test_more_workers_than_this_machine_has_room_for_are_refused(slots: Slots) -
     with pytest.raises(ClusterError) as refused:
         slots.of(5)
     assert str(refused.value) == (
-        "workers must not exceed the 4 that this machine has GPUs or else cores for, but got workers=5; choose fewer "
-        "with --set workers=N, or give a cluster's --address"
+        "workers must not exceed 4, the processes that this machine has devices for, but got workers=5; choose fewer "
+        "with --set workers=N, or pass the --address of a cluster"
     )
 
 

@@ -1,8 +1,7 @@
-"""Where cohorts of several workers meet at rungs: `Rungs`, in an actor of its own, to which
-`sweeper.pruning.rung_client` speaks.
+"""The Ray actor that compares the cohorts of all workers at rungs; its clients are in `sweeper.pruning.rung_client`.
 
-A cohort that waits for one that no worker has taken up, because a node was lost or somebody else has its place, gives
-its own place up: else both would wait for ever.
+A cohort at a rung may wait for one that has no worker, because its node was lost or other cohorts have taken its slot.
+The waiting cohort then gives up its own slot; otherwise both would wait for ever.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from sweeper.pruning.halving import Rungs, Values, assign_brackets
 from sweeper.spec.metric import Direction
 
 PATIENCE = 60.0
-"""Seconds in which the driver's word of a cohort must have come after the cohort's own."""
+"""Seconds for which a call about an unknown cohort waits until the driver announces the cohort."""
 ABSENCE = 30.0
-"""Seconds for which a cohort waits for one that no worker has."""
+"""Seconds for which a cohort waits for one that has no worker, before it gives up its own slot."""
 
 
 @dataclass(frozen=True)
@@ -28,42 +27,50 @@ class Rule:
     """How one study prunes."""
 
     metric: str
+    """Name of the metric by which members are compared."""
     direction: Direction
     factor: int
+    """At each rung the best `1 / factor` of a bracket's members go on."""
     ladders: tuple[tuple[int, ...], ...]
-    """Of each bracket the epochs of its rungs."""
+    """Epochs of the rungs of each bracket."""
 
     @property
     def epochs(self) -> frozenset[int]:
-        """Those that are a rung of any bracket."""
+        """Epochs that are a rung of any bracket."""
         return frozenset(itertools.chain(*self.ladders))
 
     def brackets(self, numbers: Sequence[int]) -> tuple[int, ...]:
-        """The bracket of each trial, by its number in the study."""
+        """Return the bracket of each trial, from its number in the study."""
         return assign_brackets(numbers, len(self.ladders), self.factor, len(self.ladders[0]))
 
 
 class RungServer:
-    """The rungs of all studies, in an actor of its own.
+    """The rungs of all studies, as the class of a Ray actor.
 
-    The driver numbers its calls with turns, and they take effect in that order: Ray promises none. A cohort may ask
-    before the driver's word of it is here, and then waits for it.
+    The driver's calls carry a `turn`: 0, 1, 2, ... They take effect in that order, which Ray alone does not guarantee.
+    A worker may ask about a cohort before the driver has announced it; its call then waits for the announcement.
     """
 
     def __init__(self, rules: Mapping[str, Rule], patience: float = PATIENCE, absence: float = ABSENCE) -> None:
-        """`rules`: by study."""
+        """`rules` maps a study's id to its rule. For `patience` and `absence` see `PATIENCE` and `ABSENCE`."""
         self._rules, self._patience, self._absence = rules, patience, absence
         self._rungs = {study: Rungs(rule.direction, rule.factor, rule.ladders) for study, rule in rules.items()}
         self._cohorts: dict[str, tuple[str, int]] = {}
-        self._taken: set[tuple[str, int]] = set()
+        """Id of an announced cohort -> its study and place."""
+        self._with_worker: set[tuple[str, int]] = set()
+        """Study and place of each cohort that a worker trains."""
         self._waiting: list[tuple[str, int]] = []
+        """Study and place of each call that waits for a verdict."""
         self._leaving: set[tuple[str, int]] = set()
+        """Cohorts that have been told to give up their slots, until their workers have stopped."""
         self._left_at = -math.inf
+        """When the last of them was told, in seconds of the event loop's clock."""
         self._turn = 0
+        """The driver's call that is to take effect next."""
         self._changed = asyncio.Condition()
 
     async def expect(self, turn: int, study: str, place: int, cohort: str, brackets: Sequence[int]) -> None:
-        """A cohort is about to start."""
+        """Announce a cohort before it starts."""
         async with self._in(turn):
             self._rungs[study].expect(place, brackets)
             self._cohorts[cohort] = study, place
@@ -71,90 +78,107 @@ class RungServer:
     async def seed(
         self, turn: int, study: str, place: int, brackets: Sequence[int], history: Mapping[int, Values]
     ) -> None:
-        """Trials that ended in an earlier run."""
+        """Add a cohort that ended in an earlier run; see `Rungs.seed`."""
         async with self._in(turn):
             self._rungs[study].seed(place, brackets, history)
 
     async def started(self, turn: int, cohort: str) -> None:
-        """A worker has taken the cohort up."""
+        """Record that a worker has started the cohort."""
         async with self._in(turn):
-            self._taken.add(self._cohorts[cohort])
+            self._with_worker.add(self._cohorts[cohort])
 
     async def stopped(self, turn: int, cohort: str) -> None:
-        """The cohort has lost its worker."""
+        """Record that the cohort has lost its worker."""
         async with self._in(turn):
-            self._taken.discard(self._cohorts[cohort])
+            self._with_worker.discard(self._cohorts[cohort])
             self._leaving.discard(self._cohorts[cohort])
 
     async def post(self, turn: int, cohort: str, epoch: int, values: Values) -> None:
-        """What a cohort reached, from its report; nothing new where it asked for a verdict itself."""
+        """Record a cohort's values of an epoch, from its report. Changes nothing after a `judge` of the epoch."""
         async with self._in(turn):
             study, place = self._cohorts[cohort]
             self._rungs[study].post(place, epoch, values)
 
     async def end(self, turn: int, cohort: str) -> None:
-        """A cohort has finished, or failed for good."""
+        """Record that a cohort finished or failed for good."""
         async with self._in(turn):
             study, place = self._cohorts[cohort]
             self._rungs[study].end(place)
 
     async def split(self, turn: int, cohort: str, parts: Sequence[str], second: int, count: int) -> None:
-        """A cohort goes on as two, the first of `count` members; the other's place is `second`."""
+        """Split a cohort into two with the ids `parts`; see `Rungs.split` for `second` and `count`."""
         async with self._in(turn):
             study, place = self._cohorts[cohort]
             self._rungs[study].split(place, second, count)
             self._cohorts |= dict(zip(parts, [(study, place), (study, second)], strict=True))
 
     async def rule(self, cohort: str) -> Rule:
-        """That of its study."""
+        """Return the rule of the cohort's study."""
         async with self._changed:
-            study, _ = await self._known(cohort)
+            study, _ = await self._announced(cohort)
             return self._rules[study]
 
     async def judge(self, cohort: str, epoch: int, values: Values) -> dict[int, str] | None:
-        """Index -> why, of the members to prune. Waits for the cohorts of lower places; None where one of them has no
-        worker and this cohort is to make room."""
+        """Return the members to prune at an epoch: index -> reason.
+
+        Waits for the cohorts at lower places. Returns None if one of them has no worker and this cohort must give up
+        its slot.
+        """
         async with self._changed:
-            study, place = await self._known(cohort)
+            study, place = await self._announced(cohort)
             rungs = self._rungs[study]
             rungs.post(place, epoch, values)
             self._changed.notify_all()
-            if not await self._waited(study, place, epoch):
+            if not await self._wait_until_ready(study, place, epoch):
                 return None
             verdict = rungs.verdict(place, epoch)
-            self._changed.notify_all()  # who has no member left is not waited for
+            self._changed.notify_all()  # no cohort waits for one without members
             return verdict
 
-    async def _waited(self, study: str, place: int, epoch: int) -> bool:
-        """Until the verdict is ready; False where this cohort is the one to make room, for all of its processes. One
-        does so at a time, that of the highest place."""
-        rungs, now, since = self._rungs[study], asyncio.get_running_loop().time, math.inf
+    async def _wait_until_ready(self, study: str, place: int, epoch: int) -> bool:
+        """Wait until the verdict is ready and return True, or False if this cohort must give up its slot.
+
+        It must once a cohort that it waits for has had no worker for `absence` seconds, and no other cohort was told to
+        leave for as long. Only the waiting cohort of the highest place leaves. All calls of its processes return False.
+        """
+        rungs, now, absent_since = self._rungs[study], asyncio.get_running_loop().time, math.inf
         self._waiting.append((study, place))
         try:
             while (study, place) not in self._leaving:
                 if rungs.ready(place, epoch):
                     return True
-                absent = any((study, lower) not in self._taken for lower in rungs.awaited(place, epoch))
-                since = min(since, now()) if absent else math.inf
-                left = max(since, self._left_at) + self._absence - now()
-                if left <= 0 and (study, place) == self._highest():
+                absent = any((study, lower) not in self._with_worker for lower in rungs.awaited(place, epoch))
+                absent_since = min(absent_since, now()) if absent else math.inf
+                seconds_left = max(absent_since, self._left_at) + self._absence - now()
+                if seconds_left <= 0 and (study, place) == self._highest():
                     self._leaving.add((study, place))
                     self._left_at = now()
                     self._changed.notify_all()
                     break
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(None if math.isinf(left) else max(left, self._absence / 10)):
+                    timeout = None if math.isinf(seconds_left) else max(seconds_left, self._absence / 10)
+                    async with asyncio.timeout(timeout):
                         await self._changed.wait()
             return False
         finally:
             self._waiting.remove((study, place))
 
     def _highest(self) -> tuple[str, int] | None:
-        """Of those that wait, without calls that workers left behind."""
-        return max(self._taken.intersection(self._waiting), key=lambda one: (one[1], one[0]), default=None)
+        """Return the study and place of the waiting cohort with the highest place, among those that have a worker.
 
-    async def _known(self, cohort: str) -> tuple[str, int]:
-        """Its study and place. LookupError if the driver says nothing of it."""
+        Calls of dead workers still wait; their cohorts have no worker.
+        """
+        return max(
+            self._with_worker.intersection(self._waiting),
+            key=lambda study_and_place: study_and_place[::-1],
+            default=None,
+        )
+
+    async def _announced(self, cohort: str) -> tuple[str, int]:
+        """Return the cohort's study and place, once the driver has announced it.
+
+        Raises LookupError if it does not within `patience` seconds.
+        """
         try:
             async with asyncio.timeout(self._patience):
                 await self._changed.wait_for(lambda: cohort in self._cohorts)
@@ -165,7 +189,8 @@ class RungServer:
 
     @contextlib.asynccontextmanager
     async def _in(self, turn: int) -> AsyncIterator[None]:
-        """The driver's call of that number; the next may follow even if it fails."""
+        """Context of the driver's call number `turn`. Waits for all calls before it; the next may follow even if it
+        raises."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._turn == turn)
             try:

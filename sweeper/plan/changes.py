@@ -1,7 +1,7 @@
-"""What a request changes in its preset: of the whole request, for the folder of its views, and of each trial, for rows.
+"""What a request changes in its preset: as a whole, for the folder of its views, and in each trial, for its row.
 
-A trial's changes depend on its preset and its own values alone, so that its row is the same whichever request trained
-it. A narrowed axis changes no trial: what is left of the axis are trials of the preset.
+A trial's changes depend on its preset and on its own values alone. So its row is the same whichever request trained it.
+A request that narrows an axis changes no trial, because all its trials are trials of the preset.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from sweeper.spec.request import Request
 from sweeper.spec.search import Study
 
 DefaultsFormatter = Callable[[str], Mapping[str, Value]]
-"""A method's name -> every key of its trials that has a default, and that default."""
+"""Name of a method -> every key of its trials that has a default, with the default."""
 
 CHOOSING = ("method", "dataset")
-"""Keys that choose among the parts of a preset, where the parts differ in them."""
+"""Keys by which a request chooses among the parts of a preset."""
 LONGEST = 120
-"""Characters of a folder's name; a longer one is cut and ends with a hash of the whole."""
+"""Most characters of a label in a folder's name; a longer one is cut and ends with a hash of the whole."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A key whose values in a request are other than in the preset."""
+    """The values of one key, which differ between the request and the preset."""
 
     values: tuple[Value, ...]
-    """Those asked for, sorted."""
+    """Values of the request, sorted."""
     preset: tuple[Value, ...]
-    """The preset's own: one where it is fixed or a default, several where it is an axis or parts differ; none where it
-    is searched."""
+    """Values of the preset, sorted: one if the key is fixed or a default, several if it is an axis or the parts of the
+    preset differ, none if it is searched."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class Changes:
 
     preset: str
     keys: Mapping[str, Change]
-    """By hyperparameter, or by option of a search (`sampler`, `wave`, ...); sorted."""
+    """Name of a hyperparameter, or of an option of a search (`sampler`, `wave`, ...) -> its change; sorted by name."""
 
     @property
     def label(self) -> str:
-        """`digits` for a preset as it stands, else e.g. `digits, epochs=5 seed=0,1`."""
+        """`digits` for an unchanged preset, else e.g. `digits, epochs=5 seed=0,1`."""
         pairs = [f"{key}={','.join(map(written, change.values))}" for key, change in self.keys.items()]
         return ", ".join(filter(None, [self.preset, " ".join(pairs)]))
 
     @property
     def folder(self) -> str:
-        """The label as a name that every file system and object store takes."""
+        """The label as a folder name that is legal in every file system and object store."""
         name = re.sub(r"[^\w ,=.+-]", "_", self.label, flags=re.ASCII)
         if name == self.label and len(name) <= LONGEST:
             return name
@@ -60,43 +60,51 @@ class Changes:
 
 
 def changes_of(request: Request, preset: str, before: Space, after: Space, defaults: DefaultsFormatter) -> Changes:
-    """What the request, which makes `after` of the preset's space `before`, changes in it."""
-    asked = {key: (value,) for key, value in request.fixed.items()} | dict(request.axes)
-    keys = {key: _of_key(key, before, after, defaults) for key in asked} | _of_options(request, before, after)
+    """Return what a request changes in a preset, whose space is `before` without the request and `after` with it."""
+    requested = {key: (value,) for key, value in request.fixed.items()} | dict(request.axes)
+    keys = {key: _of_key(key, before, after, defaults) for key in requested} | _of_options(request, before, after)
     return Changes(preset, {key: change for key, change in sorted(keys.items()) if change})
 
 
 def of_grid(
     request: Request, before: Grid | Grids, defaults: DefaultsFormatter
 ) -> Callable[[Mapping[str, Value]], str]:
-    """Complete config of a trial -> its changes: `epochs=5 seed=1`, or the empty string for one of the preset."""
+    """Return a function from a trial's complete config to its changes, e.g. `epochs=5 seed=1`.
+
+    The changes of a trial of the preset are the empty string. Of several grids that with fewest differences counts.
+    """
     if not (request.fixed or request.axes):
         return lambda config: ""
 
     @functools.cache
-    def tried_by(method: str, keys: tuple[str, ...]) -> list[dict[str, tuple[Value, ...]]]:
+    def tried_by_part(method: str, keys: tuple[str, ...]) -> list[dict[str, tuple[Value, ...]]]:
         return [{key: _tried(key, part, defaults(method)) for key in keys} for part in parts_of(before)]
 
     def of_trial(config: Mapping[str, Value]) -> str:
-        every = tried_by(str(config["method"]), tuple(config))
-        differing = ({key: value for key, value in config.items() if value not in tried[key]} for tried in every)
-        return _text(min(differing, key=len))
+        parts = tried_by_part(str(config["method"]), tuple(config))
+        differences = ({key: value for key, value in config.items() if value not in tried[key]} for tried in parts)
+        return _text(min(differences, key=len))
 
     return of_trial
 
 
 def of_study(request: Request, before: Search | Searches, study: Study, defaults: DefaultsFormatter) -> str:
-    """The same for all trials of a study: a key that is searched no more counts, and so does an option of the search
-    that proposals depend on."""
+    """Return the changes of all trials of a study, e.g. `lr=0.01 sampler=gp`.
+
+    A key that is searched no longer counts, and so does an option of the search on which proposals depend.
+    """
     method, searches = str(study.fixed["method"]), parts_of(before)
-    known, own = defaults(method), next((one for one in searches if _method(one) == method), searches[0])
-    found = {key: value for key, value in study.fixed.items() if value not in _tried(key, own, known)}
-    found |= {key: change.values[0] for key, change in _of_options(request, own, study.search).items()}
-    return _text(found)
+    method_defaults = defaults(method)
+    own_search = next((search for search in searches if _method(search) == method), searches[0])
+    changed = {
+        key: value for key, value in study.fixed.items() if value not in _tried(key, own_search, method_defaults)
+    }
+    changed |= {key: change.values[0] for key, change in _of_options(request, own_search, study.search).items()}
+    return _text(changed)
 
 
 def written(value: Value) -> str:
-    """A value as `--set` takes it: `3`, `0.5`, `inf`, `true`, `none`."""
+    """Format a value as `--set` takes it: `3`, `0.5`, `inf`, `true`, `none`."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
@@ -105,54 +113,54 @@ def written(value: Value) -> str:
 
 
 def parts_of(space: Space) -> Sequence[Grid | Search]:
-    """The grids or the searches of a space."""
+    """Return the grids or the searches of a space."""
     if isinstance(space, Grids):
         return space.grids
     return space.searches if isinstance(space, Searches) else (space,)
 
 
-def _text(found: Mapping[str, Value]) -> str:
-    return " ".join(f"{key}={written(value)}" for key, value in sorted(found.items()))
+def _text(changed: Mapping[str, Value]) -> str:
+    return " ".join(f"{key}={written(value)}" for key, value in sorted(changed.items()))
 
 
 def _tried(key: str, part: Grid | Search, defaults: Mapping[str, Value]) -> tuple[Value, ...]:
-    """What the part tries for a key; nothing for one that is searched, whose values are the sampler's."""
+    """Return the values that a part has for a key; none if the key is searched, as its values are the sampler's."""
     if isinstance(part, Search) and key in part.space:
         return ()
     return part.values(key) or ((defaults[key],) if key in defaults else ())
 
 
 def _of_key(key: str, before: Space, after: Space, defaults: DefaultsFormatter) -> Change | None:
-    """None where the request's values of the key are the preset's own."""
+    """Return the change of a requested key; None if the request has the preset's own values."""
     methods: set[str] = set() if key in CHOOSING else set(map(_method, parts_of(after)))
-    own = [part for part in parts_of(before) if key not in part.pinned]
-    own = [part for part in own if _method(part) in methods] or own
-    parts = [(part, defaults(_method(part))) for part in own]
-    tried = [_tried(key, part, known) for part, known in parts if _has(key, part, known)]
-    every = _sorted({value for values in tried for value in values})
-    now = _sorted({value for part in parts_of(after) if key not in part.pinned for value in part.values(key)})
-    alike = now == every if key in CHOOSING else all(set(values) == set(now) for values in tried)
-    return None if tried and alike else Change(now, every)
+    unpinned = [part for part in parts_of(before) if key not in part.pinned]
+    compared = [part for part in unpinned if _method(part) in methods] or unpinned
+    parts = [(part, defaults(_method(part))) for part in compared]
+    tried = [_tried(key, part, part_defaults) for part, part_defaults in parts if _has(key, part, part_defaults)]
+    preset_values = _sorted({value for values in tried for value in values})
+    requested = _sorted({value for part in parts_of(after) if key not in part.pinned for value in part.values(key)})
+    alike = requested == preset_values if key in CHOOSING else all(set(values) == set(requested) for values in tried)
+    return None if tried and alike else Change(requested, preset_values)
 
 
 def _of_options(request: Request, before: Space, after: Space) -> dict[str, Change]:
-    """Options of a search that its proposals depend on: not how many trials there are to be."""
+    """Return the changed options of a search on which its proposals depend. The number of trials is not among them."""
     old, new = parts_of(before)[0], parts_of(after)[0]
     if not isinstance(old, Search) or not isinstance(new, Search):
         return {}
-    found: dict[str, Change] = {}
-    for name, was, now in (
+    changed: dict[str, Change] = {}
+    for name, old_value, new_value in (
         ("wave", old.wave, new.wave),
         ("sampler", old.sampler, new.sampler),
         ("search-seed", old.seed, new.seed),
     ):
-        if was != now:
-            found[name] = Change((now,), (was,))
+        if old_value != new_value:
+            changed[name] = Change((new_value,), (old_value,))
     if old.pruner != new.pruner:
-        found["pruner"] = Change((request.search.pruner,), ())
+        changed["pruner"] = Change((request.search.pruner,), ())
     if request.warm_start:
-        found["warm-start"] = Change((request.warm_start,), ())
-    return found
+        changed["warm-start"] = Change((request.warm_start,), ())
+    return changed
 
 
 def _method(part: Grid | Search) -> str:
@@ -164,5 +172,5 @@ def _has(key: str, part: Grid | Search, defaults: Mapping[str, Value]) -> bool:
 
 
 def _sorted(values: set[Value]) -> tuple[Value, ...]:
-    """Numbers by size, all else by its text."""
+    """Return None first, then numbers by size, then texts in alphabetical order."""
     return tuple(sorted(values, key=lambda value: (isinstance(value, str), value is not None, value)))

@@ -1,4 +1,4 @@
-"""Where cohorts to train come from, one at a time."""
+"""Sources of the cohorts to train, which give one at a time."""
 
 from __future__ import annotations
 
@@ -12,43 +12,46 @@ Record = tuple[str, int, str, float]
 
 
 class CohortSource(Protocol):
-    """Gives cohorts, and is told what became of them, from which the next may follow."""
+    """Gives cohorts to train and is told of their progress, on which the next cohorts may depend.
+
+    Methods that take a string `cohort` take the id of a cohort.
+    """
 
     @property
     def cohorts(self) -> Mapping[str, Cohort]:
-        """By id, every one given so far."""
+        """Cohorts by id; all that were given so far are among them."""
 
     @property
     def ended(self) -> bool:
-        """No cohort will follow."""
+        """True if no cohort will follow."""
 
     def next(self) -> Cohort | None:
-        """The cohort to train next; None where there is none at the moment."""
+        """Return the cohort to train next; None if there is none at the moment."""
 
     def options(self, cohort: str) -> Mapping[str, Any]:
-        """What `trainables.worker.ray_train` needs beside the configs: `population`, and whether it is `judged`."""
+        """Return further keys of the cohort's task (see `trainables.worker.ray_train`): `population`, `judged`."""
 
     def before(self, cohort: str) -> Sequence[Cohort]:
-        """What the cohort was part of, nearest first."""
+        """Return the cohorts that this one was part of before they were halved, smallest first."""
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
-        """Take its two halves for it, half as wide; nothing where it must stay whole."""
+        """Replace a cohort by its halves, half as wide, and return them; return nothing if it must stay whole."""
 
     def started(self, cohort: str) -> None:
-        """A worker has taken the cohort up."""
+        """Record that a worker has started the cohort."""
 
     def stopped(self, cohort: str) -> None:
-        """The cohort has lost its worker; it, or what it was halved into, will be given again."""
+        """Record that the cohort has lost its worker. It, or its halves, will be trained again."""
 
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
-        """A `trainables.contract.Report`, as a dict."""
+        """Take a report of the cohort: a `trainables.contract.Report` as a dict."""
 
     def told(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
-        """The rows and the history of a cohort that has ended are in the store."""
+        """Take the rows and the history of a cohort that has ended; they are in the store already."""
 
 
 class CohortQueue:
-    """A feed of cohorts that are all known before."""
+    """A source of cohorts that are all known from the start."""
 
     def __init__(
         self,
@@ -57,8 +60,12 @@ class CohortQueue:
         before: Mapping[str, Sequence[Cohort]] | None = None,
         record: Callable[[str], None] = lambda cohort: None,
     ) -> None:
-        """`statuses`: of the trials that have a row; `before`: of cohorts that are parts (`cohorts.lineage`); `record`
-        is told of every cohort that is halved."""
+        """Queue what remains of the `whole` cohorts.
+
+        `statuses` maps the ids of trials that have a row to their status. `before` maps the id of a cohort that is a
+        part to the cohorts that it was part of (see `cohorts.lineage`). `record` is called with the id of every cohort
+        that is halved.
+        """
         self._before = dict(before or {})
         self._whole = {cohort.id: cohort for cohort in whole}
         self._statuses, self._record = dict(statuses or {}), record
@@ -80,7 +87,10 @@ class CohortQueue:
         return self._before.get(cohort, ())
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
-        """Of the whole cohort, so that it always has the same ones; of these what is left."""
+        """Replace a cohort by what remains of its halves.
+
+        The whole cohort is halved, finished trials included, so that its halves are the same in every run.
+        """
         parts = halves(self._whole[cohort.id])
         self._record(cohort.id)
         self._before |= dict.fromkeys((part.id for part in parts), (cohort, *self.before(cohort.id)))

@@ -1,4 +1,4 @@
-"""Trials -> cohorts: equal but for fusible hyperparameters, cut to a size from the whole plan."""
+"""Cohorts: trials that are equal but for fusible hyperparameters, cut from the whole plan to a size."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sweeper.plan.trials import Trial, content_hash
 
 @dataclass(frozen=True)
 class Cut:
-    """How a plan is cut into cohorts."""
+    """How a group of trials is cut into cohorts."""
 
     size: int
-    """Members of a cohort, at most."""
+    """Largest number of members of a cohort."""
     width: int
-    """Members stacked and stepped as one; 1 steps a cohort's members in turn."""
+    """Number of members that are stacked and stepped as one; 1 steps a cohort's members in turn."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +25,20 @@ class Cohort:
     """Trials that train together in one process."""
 
     id: str
-    """A hash of its trials' ids; its file in the store has this name."""
+    """A hash of the trials' ids, and the name of the cohort's file in the store."""
     trials: tuple[Trial, ...]
     width: int
+    """Number of members that are stacked and stepped as one."""
 
 
 Group = Sequence[Sequence[Trial]]
-"""Trials that may share a cohort, those of one data stream in a list of their own."""
+"""Trials that may share a cohort, with one inner sequence for each data stream."""
 
 
 def group(
     trials: Sequence[Trial], shape: Callable[[Trial], Hashable], stream: Callable[[Trial], Hashable]
 ) -> list[Group]:
-    """Trials of equal `shape` in groups, within them those of equal data `stream` side by side."""
+    """Return groups of trials with equal `shape`; trials with equal data `stream` are adjacent in a group."""
     groups: dict[Hashable, dict[Hashable, list[Trial]]] = {}
     for trial in trials:
         groups.setdefault(shape(trial), {}).setdefault(stream(trial), []).append(trial)
@@ -45,27 +46,30 @@ def group(
 
 
 def cut(groups: Sequence[Group], cuts: Sequence[Cut]) -> tuple[Cohort, ...]:
-    """Each group by its own cut. A stream is split only where it is larger than a cohort, and then evenly."""
+    """Return the cohorts of all groups; `cuts` has one cut for each group.
+
+    A data stream is split only if it is larger than a cohort, and then into parts as equal as possible.
+    """
     cohorts: list[Cohort] = []
-    for streams, by in zip(groups, cuts, strict=True):
-        cohorts += [_cohort(members, by.width) for members in parts(streams, by.size)]
+    for streams, group_cut in zip(groups, cuts, strict=True):
+        cohorts += [_cohort(members, group_cut.width) for members in parts(streams, group_cut.size)]
     return tuple(cohorts)
 
 
 def parts(streams: Group, size: int) -> list[list[Trial]]:
-    """The members of each cohort of a group that is cut to this size."""
+    """Return the members of each cohort of a group that is cut to a size."""
     return _together([part for stream in streams for part in _evenly(stream, size)], size)
 
 
 def _evenly(trials: Sequence[Trial], size: int) -> list[Sequence[Trial]]:
-    """In as few parts of at most `size` as can be, as equal as can be."""
+    """Split trials into as few parts of at most `size` as possible, as equal as possible."""
     count = math.ceil(len(trials) / size)
     edges = [round(i * len(trials) / count) for i in range(count + 1)]
     return [trials[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
 def _together(parts: Sequence[Sequence[Trial]], size: int) -> list[list[Trial]]:
-    """Neighbouring parts joined as long as they fit into `size`."""
+    """Join neighbouring parts while they fit into `size`."""
     joined: list[list[Trial]] = []
     for part in parts:
         if joined and len(joined[-1]) + len(part) <= size:
@@ -80,8 +84,11 @@ def _cohort(trials: Sequence[Trial], width: int) -> Cohort:
 
 
 def halves(cohort: Cohort) -> tuple[Cohort, Cohort]:
-    """A cohort as two, half as wide. A whole one has the same halves always, so take it before what is done has been
-    taken from it. ValueError where there is but one member."""
+    """Split a cohort into two, each half as wide.
+
+    Call it with the whole cohort, not with what `remaining` leaves of it: the same cohort always has the same halves.
+    Raises ValueError if the cohort has one member only.
+    """
     middle = math.ceil(len(cohort.trials) / 2)
     if middle == len(cohort.trials):
         raise ValueError(f"a cohort must have two trials to be halved, but {cohort.id} has {middle}")
@@ -91,27 +98,29 @@ def halves(cohort: Cohort) -> tuple[Cohort, Cohort]:
 
 
 def halved(cohorts: Sequence[Cohort], ids: Collection[str]) -> tuple[Cohort, ...]:
-    """The cohorts, those with one of these ids as their halves, and so on: as they were after earlier runs."""
-    return tuple(part for part, _ in _descent(cohorts, ids, ()))
+    """Return the cohorts as earlier runs left them: each cohort whose id is in `ids` is replaced by its halves, and so
+    are its halves."""
+    return tuple(part for part, _ in _with_ancestors(cohorts, ids, ()))
 
 
 def lineage(cohorts: Sequence[Cohort], ids: Collection[str]) -> dict[str, tuple[Cohort, ...]]:
-    """Of the parts among `halved` what they were part of, nearest first, by their ids."""
-    return {part.id: before for part, before in _descent(cohorts, ids, ()) if before}
+    """Return the id of each part among `halved(cohorts, ids)` -> the cohorts that it was part of, smallest first."""
+    return {part.id: ancestors for part, ancestors in _with_ancestors(cohorts, ids, ()) if ancestors}
 
 
-def _descent(
-    cohorts: Sequence[Cohort], ids: Collection[str], before: tuple[Cohort, ...]
+def _with_ancestors(
+    cohorts: Sequence[Cohort], ids: Collection[str], ancestors: tuple[Cohort, ...]
 ) -> Iterator[tuple[Cohort, tuple[Cohort, ...]]]:
+    """Yield each cohort or, if it was halved, its parts; each with the cohorts that it was part of."""
     for cohort in cohorts:
         if cohort.id in ids and len(cohort.trials) > 1:
-            yield from _descent(halves(cohort), ids, (cohort, *before))
+            yield from _with_ancestors(halves(cohort), ids, (cohort, *ancestors))
         else:
-            yield cohort, before
+            yield cohort, ancestors
 
 
 def remaining(cohorts: Sequence[Cohort], statuses: Mapping[str, str]) -> list[Cohort]:
-    """The cohorts, each without the trials that have a result; those that failed are tried again."""
+    """Return the cohorts without the trials that have a result. Trials that failed stay, and are trained again."""
     left = []
     for cohort in cohorts:
         trials = tuple(trial for trial in cohort.trials if statuses.get(trial.id, "failed") == "failed")
@@ -121,13 +130,13 @@ def remaining(cohorts: Sequence[Cohort], statuses: Mapping[str, str]) -> list[Co
 
 
 def workers(members: Group) -> int:
-    """How many processes train each of them."""
+    """Return the number of processes that train each member of a group."""
     return int(members[0][0].config.get("workers") or 1)
 
 
 def by_workers(cohorts: Sequence[Cohort]) -> dict[int, list[Cohort]]:
-    """The cohorts by how many workers train each; fewest first."""
-    found: dict[int, list[Cohort]] = {}
+    """Return the number of workers -> the cohorts that so many workers train; fewest first."""
+    cohorts_by_workers: dict[int, list[Cohort]] = {}
     for cohort in cohorts:
-        found.setdefault(workers([cohort.trials]), []).append(cohort)
-    return dict(sorted(found.items()))
+        cohorts_by_workers.setdefault(workers([cohort.trials]), []).append(cohort)
+    return dict(sorted(cohorts_by_workers.items()))

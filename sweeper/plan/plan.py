@@ -1,4 +1,4 @@
-"""What is to run: a sweep's trials, what the store has of them, and how a grid's are cut into cohorts."""
+"""The plan of a sweep: its trials, their status in the store, and the groups of a grid's trials."""
 
 from __future__ import annotations
 
@@ -13,31 +13,29 @@ from sweeper.spec import Grid, Grids, Sweep
 from sweeper.spec.metric import Metric
 from sweeper.storage.schema import STATUSES
 
-if TYPE_CHECKING:
-    pass
-
 TO_RUN = "to run"
+"""Status of a trial that has no row yet."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole sweep, however much of it is done: a GridPlan or a SearchPlan."""
+    """A whole sweep, finished trials included: a GridPlan or a SearchPlan."""
 
     name: str
     preset: str
     sweep: Sweep
     changes: Changes = field(default=Changes("", {}), kw_only=True)
-    """What the request changed in the preset."""
+    """What the request changes in the preset."""
 
-    if TYPE_CHECKING:  # each kind of plan has these as fields, or as properties
+    if TYPE_CHECKING:  # each kind of plan has these as fields or as properties
 
         @property
         def trials(self) -> tuple[Trial, ...]:
-            """Those that are known, in their order."""
+            """The trials that are known so far, in order."""
 
         @property
         def total(self) -> int:
-            """How many trials there are to be."""
+            """Number of trials of the finished sweep."""
 
         @property
         def statuses(self) -> Mapping[str, str]:
@@ -45,57 +43,59 @@ class Plan:
 
         @property
         def where(self) -> tuple[str, ...]:
-            """Hyperparameters that say which trial is meant."""
+            """Hyperparameters that identify a trial to a reader."""
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Of all known trials, in their order."""
+        """Ids of the known trials, in order."""
         return tuple(trial.id for trial in self.trials)
 
     @property
     def label(self) -> str:
-        """The preset and what the request changed in it: `digits, epochs=5`."""
+        """The preset and what the request changes in it: `digits, epochs=5`."""
         return self.changes.label or self.preset
 
     @property
     def views(self) -> str:
-        """Where below the folder of a kind of view this request's are: those of presets, and of requests that change
-        one, stand side by side."""
+        """Path of this request's views below the folder of each kind of view, e.g. `anomaly_grid/digits, epochs=5`.
+
+        Every preset, and every change of one, has a folder of its own.
+        """
         return f"{self.name}/{self.changes.folder or self.preset}"
 
     @property
     def headline(self) -> Metric:
-        """The metric that says which trial is best."""
+        """The metric by which the best trial is chosen."""
         return self.sweep.headline(self.preset)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Trials by status, those without a row as `to run`."""
-        found = dict.fromkeys((*STATUSES, TO_RUN), 0)
+        """Number of trials by status; those without a row count as `to run`."""
+        counts = dict.fromkeys((*STATUSES, TO_RUN), 0)
         for trial in self.trials:
-            found[self.statuses.get(trial.id, TO_RUN)] += 1
-        return found | {TO_RUN: found[TO_RUN] + self.total - len(self.trials)}
+            counts[self.statuses.get(trial.id, TO_RUN)] += 1
+        return counts | {TO_RUN: counts[TO_RUN] + self.total - len(self.trials)}
 
     @property
     def left(self) -> int:
-        """Trials that this run has to train: those without a row and those that failed."""
+        """Number of trials that this run has to train: those without a row and those that failed."""
         return self.counts[TO_RUN] + self.counts["failed"]
 
 
 @dataclass(frozen=True)
 class GridPlan(Plan):
-    """Trials that are all known before."""
+    """The plan of a grid, whose trials are all known from the start."""
 
     trials: tuple[Trial, ...]
     groups: Sequence[Group]
-    """Trials that may share a cohort."""
+    """Each group has the trials that may share a cohort."""
     steps: Sequence[int]
-    """Of each group: training steps of a trial, from beginning to end."""
+    """Training steps of one trial of each group, from beginning to end."""
     statuses: Mapping[str, str]
     space: Grid | Grids | None = None
-    """What the trials were enumerated from."""
+    """The space from which the trials were enumerated."""
     unsized: tuple[str, ...] = ()
-    """Data sets of unknown size, whose trials have 0 in `steps`."""
+    """Data sets of unknown size; `steps` is 0 for their trials."""
 
     @property
     def total(self) -> int:

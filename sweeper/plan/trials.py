@@ -1,4 +1,4 @@
-"""A grid -> trials: enumerated, completed, hashed by content, checked before anything starts."""
+"""Trials, enumerated from a grid: completed with defaults, checked before anything starts, and hashed by content."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Trial:
     """One training run."""
 
     id: str
-    """A hash of `config`: equal runs have equal ids, on any machine and in any sweep. A trial of a search has one of
-    its own, for what becomes of it may depend on the other trials of its study."""
+    """A hash of `config`: equal runs have equal ids, on any machine and in any sweep. The id of a search's trial
+    also depends on its study and number, because its result may depend on the other trials of the study."""
     config: Mapping[str, Value]
-    """Every hyperparameter with its value, defaults included."""
+    """Hyperparameter -> value, defaults included."""
     facts: Mapping[str, Value] = field(default_factory=dict)
-    """What else its row says: its preset and its changes; of a search its study, its number there and its wave."""
+    """Further columns of the trial's row: its preset and changes; in a search also its study, number and wave."""
 
 
 def enumerate_trials(
@@ -30,10 +30,11 @@ def enumerate_trials(
     complete: Callable[[Mapping[str, Value]], Mapping[str, Value]],
     facts: Callable[[Mapping[str, Value]], Mapping[str, Value]] = lambda config: {},
 ) -> tuple[Trial, ...]:
-    """The trials of all combinations; `complete` adds the defaults and raises ValueError where a value is illegal.
-    `facts` says what else the row of a complete config has.
+    """Return the trials of all combinations.
 
-    SpecError for an illegal value, or where two combinations are one trial.
+    `complete` adds the defaults to a combination and raises ValueError if a value is illegal. `facts` maps a complete
+    config to the further columns of its row. Raises SpecError for an illegal value, or if two combinations give the
+    same trial.
     """
     trials: dict[str, Trial] = {}
     for combination in combinations:
@@ -43,11 +44,11 @@ def enumerate_trials(
             raise SpecError(str(error)) from error
         trial = Trial(content_hash(config), config, facts(config))
         if trial.id in trials:
-            raise SpecError(f"trials must differ, but {dict(combination)} is there twice")
+            raise SpecError(f"trials must differ, but {dict(combination)} occurs twice")
         trials[trial.id] = trial
     return tuple(trials.values())
 
 
 def content_hash(content: object) -> str:
-    """16 hexadecimal digits that depend on the content alone; floats count by their shortest text."""
+    """Return a hash of 16 hexadecimal digits of the content's JSON, in which floats have their shortest form."""
     return hashlib.sha256(_CANONICAL.encode(content).encode()).hexdigest()[:16]

@@ -55,7 +55,7 @@ def test_trials_come_in_the_order_of_the_grid() -> None:
 
 
 def test_a_trial_that_is_there_twice_is_refused() -> None:
-    with pytest.raises(SpecError, match=r"trials must differ, but .*'nu': 3} is there twice"):
+    with pytest.raises(SpecError, match=r"trials must differ, but .*'nu': 3} occurs twice"):
         enumerate_trials([{"nu": 3.0}, {"nu": 3}, {"nu": 3.0}], complete)
 
 

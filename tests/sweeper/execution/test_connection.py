@@ -96,19 +96,19 @@ def test_our_handler_is_back_before_ray_ends_its_processes() -> None:
     """Ray sets SIGTERM to the system's default first: another one would end the process without a word."""
     code = (
         "import ctypes, os, signal, sys, time, types\n"
-        "from sweeper import cluster\n"
-        "from sweeper.execution.stop_signal import Stopping\n"
+        "from sweeper.execution import connection\n"
+        "from sweeper.execution.stop_signal import StopSignal\n"
         "def shutdown():\n"
         "    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)\n"  # as Ray does, past Python
         "    time.sleep(0.5)\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    time.sleep(0.1)\n"
         "sys.modules['ray'] = types.SimpleNamespace(shutdown=shutdown)\n"
-        "stopping = Stopping(clock=lambda: 0.0)\n"
+        "stopping = StopSignal(clock=lambda: 0.0)\n"
         "stopping.asked = True\n"
         "with stopping.on_signals():\n"
         "    ours = signal.getsignal(signal.SIGTERM)\n"
-        "    cluster._shut_down()\n"
+        "    connection._shut_down()\n"
         "    assert signal.getsignal(signal.SIGTERM) == ours\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

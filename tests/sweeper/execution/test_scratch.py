@@ -19,7 +19,7 @@ from tests.other_user import NOBODY, below, needs_root, open_parents, reached_by
 
 DRIVER = """
 import signal
-from sweeper.scratch import scratch_folder
+from sweeper.execution.scratch import scratch_folder
 with scratch_folder() as folder:
     (folder / "session").mkdir()
     print(folder, flush=True)
@@ -42,9 +42,10 @@ def killed_driver() -> Path:
     """The scratch folder that a driver leaves which was killed with -9."""
     with subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True) as driver:
         assert driver.stdout
-        folder = Path(driver.stdout.readline().strip())
+        line = driver.stdout.readline().strip()
         driver.send_signal(signal.SIGKILL)
-    return folder.parent
+    assert line, "the driver ended without a folder"  # else the tests would change the working directory
+    return Path(line).parent
 
 
 def test_the_folder_around_what_ray_opens_is_closed_and_goes_in_the_end(home: Path) -> None:

@@ -63,8 +63,9 @@ def test_a_sweep_heeds_signals_from_its_first_to_its_last_line() -> None:
     """One that comes as the interpreter ends changes neither its last line nor its status."""
     code = (
         "import signal, sys\n"
-        "from sweeper import run, stopping\n"
-        "stopping.ignore_signals()\n"
+        "from sweeper import run\n"
+        "from sweeper.execution import stop_signal\n"
+        "stop_signal.ignore_signals()\n"
         "run.parse = lambda _: signal.raise_signal(signal.SIGTERM)\n"
         "status = run.main([])\n"
         "signal.raise_signal(signal.SIGTERM)\n"

@@ -1,4 +1,4 @@
-"""A Ray cluster to run on: one that is there, or a local one sized to the machine that ends with the sweep."""
+"""Connects to a Ray cluster: an existing one, or a local one that is started here and ends with the sweep."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from sweeper.errors import ClusterError
 from sweeper.execution.scratch import ScratchError, scratch_folder
 
 ANSWER_SECONDS = 5.0
+"""Seconds to wait for a connection to a cluster's address."""
 RESTORE_SECONDS = 0.001
-"""Seconds for which a signal may find the disposition that Ray has set in the place of ours."""
+"""Seconds between two restorations of a signal's disposition while Ray may replace it."""
 SIGACTION_BYTES = 256
-"""Room for the C library's `struct sigaction`, whose size differs between systems (152 bytes on Linux)."""
+"""Buffer size for the C library's `struct sigaction`, whose size differs between systems (152 bytes on Linux)."""
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -33,7 +34,7 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
 }
-"""Environment of this process and the workers: no telemetry, no logs or snapshots of Tune's own, Ctrl-C left to us."""
+"""Environment of this process and the workers: no telemetry; no logs, snapshots or Ctrl-C handler of Tune's."""
 
 LOOPBACK = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -41,12 +42,15 @@ LOOPBACK = {
     "AUTOSCALER_METRIC_PORT": "-1",
     "DASHBOARD_METRIC_PORT": "-1",
 }
-"""Environment in which a local cluster listens on the loopback alone, as Ray does elsewhere than on Linux, and has no
-metrics, whose ports ask for no token."""
+"""Environment of a local cluster. It listens on the loopback interface only, which Ray does by itself except on Linux,
+and has no metrics, because their ports ask for no token."""
 
 
 def check_address(address: str | None) -> None:
-    """ClusterError if nobody answers at `address` (`host:port`, `ray://host:port`, or `auto`); None is never asked."""
+    """Raise ClusterError if no cluster answers at `address`: `host:port` or `ray://host:port`.
+
+    `auto`, `local` and None are accepted without a connection.
+    """
     if address in (None, "auto", "local"):
         return
     host, _, port = str(address).removeprefix("ray://").rpartition(":")
@@ -54,22 +58,22 @@ def check_address(address: str | None) -> None:
         raise ClusterError(f"--address must be host:port, ray://host:port, auto or local, but got {address!r}")
     try:
         socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
-    except (OSError, OverflowError, ValueError) as error:  # of a port with thousands of digits, say
+    except (OSError, OverflowError, ValueError) as error:  # the last two for a port with thousands of digits
         raise ClusterError(f"no Ray cluster answers at {address}: {error}") from error
 
 
 @contextlib.contextmanager
 def connected(address: str | None) -> Iterator[str]:
-    """Ray, connected: to `address`, or to a local cluster of our own where it is None or `local`.
+    """Connect to the cluster at `address`, or start a local one if that is None or `local`.
 
-    Yields a folder of this machine for Ray's own scratch files, which is the working directory meanwhile: that of a
-    Ray job is unpacked anew when a node comes that shares it. What was started here is ended here. Signal handlers
-    stay the caller's. ClusterError where Ray cannot be started or joined.
+    Yields a folder of this machine for Ray's scratch files. It is the working directory meanwhile, because that of a
+    Ray job is unpacked again when a node that shares it joins. Ray is shut down at the end, and the signal handlers
+    stay the caller's. Raises ClusterError if Ray cannot be started or joined.
     """
     local = address in (None, "local")
-    wanted = {**QUIET, **LOOPBACK} if local else QUIET
-    os.environ.update({name: value for name, value in wanted.items() if name not in os.environ})
-    import ray  # after the environment is set: Ray reads it when it is imported
+    defaults = {**QUIET, **LOOPBACK} if local else QUIET
+    os.environ.update({name: value for name, value in defaults.items() if name not in os.environ})
+    import ray  # Ray reads the environment when it is imported
 
     for name in ("ray", "ray.tune", "ray.train", "ray.data"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -83,7 +87,7 @@ def connected(address: str | None) -> Iterator[str]:
             make_token(Path.home(), os.environ)
         try:
             with _own_signal_handlers():
-                ray.init(log_to_driver=False, configure_logging=False, **_where(address, scratch))
+                ray.init(log_to_driver=False, configure_logging=False, **_init_arguments(address, scratch))
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             what = "start Ray here" if local else f"join the Ray cluster at {address}"
             raise ClusterError(f"cannot {what}: {first_line(error, type(error).__name__)}") from error
@@ -92,7 +96,10 @@ def connected(address: str | None) -> Iterator[str]:
 
 
 def _shut_down() -> None:
-    """`ray.shutdown`, which sets SIGTERM to the system's default, and then takes seconds to end Ray's processes."""
+    """Call `ray.shutdown` and keep the SIGTERM handler.
+
+    Ray resets SIGTERM to the system's default, and then takes seconds to end its processes.
+    """
     import ray
 
     handler = signal.getsignal(signal.SIGTERM)
@@ -105,16 +112,16 @@ def _shut_down() -> None:
 
 @contextlib.contextmanager
 def _kept_disposition(number: signal.Signals) -> Iterator[None]:
-    """What the system does at this signal stays as it is now: a thread restores it every `RESTORE_SECONDS`.
+    """Keep the system's action at a signal: a thread restores it every `RESTORE_SECONDS`.
 
-    Python installs handlers on the main thread only, which is busy in Ray's code; the C library does so on any.
+    Python installs handlers from the main thread only, which is busy in Ray's code; the C library does so from any.
     """
-    library, kept, over = ctypes.CDLL(None), ctypes.create_string_buffer(SIGACTION_BYTES), threading.Event()
-    library.sigaction(int(number), None, kept)
+    library, action, over = ctypes.CDLL(None), ctypes.create_string_buffer(SIGACTION_BYTES), threading.Event()
+    library.sigaction(int(number), None, action)
 
     def restore() -> None:
         while not over.wait(RESTORE_SECONDS):
-            library.sigaction(int(number), kept, None)
+            library.sigaction(int(number), action, None)
 
     thread = threading.Thread(target=restore, name="disposition", daemon=True)
     thread.start()
@@ -126,20 +133,22 @@ def _kept_disposition(number: signal.Signals) -> Iterator[None]:
 
 
 def _install(number: signal.Signals, handler: Any) -> None:
-    if handler is not None:  # one that was not installed from Python cannot be put back
+    if handler is not None:  # None: the handler was not installed from Python, which cannot put it back
         signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def _own_signal_handlers() -> Iterator[None]:
-    """`ray.init` installs a SIGTERM handler that raises SystemExit. Ours come back after it, and a SIGTERM that has met
-    Ray's is delivered to them."""
+    """Restore this process's handlers after `ray.init`, which installs a SIGTERM handler that raises SystemExit.
+
+    A SIGTERM that Ray's handler received is delivered again to the restored one.
+    """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     terminated = False
     try:
         yield
-    except SystemExit as left:
-        terminated = left.code == signal.SIGTERM
+    except SystemExit as error:
+        terminated = error.code == signal.SIGTERM
         raise
     finally:
         for number, handler in before.items():
@@ -149,14 +158,14 @@ def _own_signal_handlers() -> Iterator[None]:
 
 
 def make_token(home: Path, environment: Mapping[str, str]) -> None:
-    """Make Ray's token `HOME/.ray/auth_token` if there is none, and close it to other users (mode 0600).
+    """Make Ray's token `HOME/.ray/auth_token` if it does not exist, and close it to other users (mode 0600).
 
-    Ray would make it itself, but readable by everybody the umask lets, for as long as Ray takes to start.
+    Ray would make it itself, but until it has started the file would be readable by every user that the umask allows.
     """
     if environment.get("RAY_AUTH_TOKEN") or environment.get("RAY_AUTH_TOKEN_PATH"):
         return
     path = home / ".ray/auth_token"
-    with contextlib.suppress(OSError):  # a home that takes no files: Ray says so
+    with contextlib.suppress(OSError):  # Ray reports a home folder that cannot be written to
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             unnamed = path.with_name(f"auth_token.{secrets.token_hex(8)}")
@@ -168,20 +177,20 @@ def make_token(home: Path, environment: Mapping[str, str]) -> None:
         path.chmod(0o600)
 
 
-def _where(address: str | None, scratch: str) -> dict[str, Any]:
-    """Arguments of `ray.init`. A local cluster has no dashboard; one elsewhere is sent our code."""
+def _init_arguments(address: str | None, scratch: str) -> dict[str, Any]:
+    """Return the arguments of `ray.init`. A local cluster has no dashboard; a cluster elsewhere is sent our code."""
     if address in (None, "local"):
         return {
             "address": "local",
             "include_dashboard": False,
             "_temp_dir": scratch,
         }
-    if address == os.environ.get("RAY_ADDRESS"):  # inside a Ray job, which has brought its working directory
+    if address == os.environ.get("RAY_ADDRESS"):  # inside a Ray job, whose working directory has our code
         return {"address": address}
     packages = [str(Path(__file__).parents[1] / name) for name in ("sweeper", "trainables", "search_spaces")]
     return {"address": address, "runtime_env": {"py_modules": packages}}
 
 
-def first_line(said: object, otherwise: str) -> str:
-    """What stands first in a text, or in an exception's; `otherwise` where it is empty."""
-    return next((line.strip() for line in str(said or "").splitlines() if line.strip()), otherwise)
+def first_line(text: object, otherwise: str) -> str:
+    """Return the first line of a text or exception that is not blank; `otherwise` if there is none."""
+    return next((line.strip() for line in str(text or "").splitlines() if line.strip()), otherwise)

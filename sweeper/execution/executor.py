@@ -1,6 +1,6 @@
-"""Cohorts -> reports over the cluster, through Ray Tune.
+"""Runs cohorts on the cluster through Ray Tune, and passes their reports to a listener.
 
-Tune schedules: resources, concurrency, nodes to come. Its own state is scratch; the truth is what `Listener` is told.
+Tune schedules: resources, concurrency, autoscaling. Its own state is scratch; what counts is what `Listener` receives.
 """
 
 from __future__ import annotations
@@ -30,45 +30,49 @@ from trainables.contract import HUNG, STOPPED, WHY, CheckpointError
 from trainables.worker.ray_train import Judges, Place, run_cohort
 
 WAITING = {"memory": 1.0}
-"""What the function takes that starts a group of workers and awaits it: a byte, for Tune refuses nothing at all. The
-workers take their own."""
+"""Ray resources of the function that starts a group of workers and waits for it; the workers take their own. One byte:
+Tune rejects an empty resource request."""
 COHORTS_A_TUNER = 1000
-"""Tune remembers every cohort that it has run, so after so many a new one goes on."""
+"""Cohorts after which a new Tuner takes over, because Tune remembers every cohort that it has run."""
 NODE_LOST = "node has died"
-"""What Ray says of an actor that was lost with its machine."""
+"""Part of Ray's message about an actor that was lost with its machine."""
 
 
 class Listener(Protocol):
-    """Is told what happens, on the driver. An exception it raises ends the dispatch and comes out of it."""
+    """Receives on the driver what happens to cohorts, which are named by their ids.
+
+    An exception that a method raises ends the dispatch, which raises it again.
+    """
 
     def started(self, cohort: str) -> None:
-        """A worker has taken up the cohort."""
+        """A worker has started the cohort."""
 
     def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
-        """A report: `report`, `device`, `host`, `pid`, `started`, and a `notice` where there is
-        something to say (see `trainables.worker.ray_train`)."""
+        """The cohort has reported; see `trainables.worker.ray_train.run_cohort` for the keys of the message."""
 
     def advanced(self, cohort: str, heartbeat: Mapping[str, Any]) -> None:
-        """The cohort trains: a `trainables.contract.Heartbeat`, as a dict."""
+        """The cohort is training: a `trainables.contract.Heartbeat` as a dict."""
 
     def interrupted(self, cohort: str, error: str) -> None:
-        """The cohort's worker failed or was lost; it is tried again."""
+        """The cohort's worker failed or was lost; the cohort is tried again."""
 
     def split(self, cohort: str, parts: Sequence[Cohort], error: str) -> None:
-        """The cohort has failed as often as it may, or does not fit; these parts of it take its place."""
+        """The cohort has failed as often as it may, or does not fit; its `parts` replace it."""
 
     def failed(self, cohort: str, error: str) -> None:
-        """The cohort has failed as often as it may."""
+        """The cohort has failed as often as it may, and is given up."""
 
 
 @dataclass(frozen=True)
 class Limits:
+    """Limits of a dispatch."""
+
     retries: int
-    """How often a cohort is tried again after a failure or a lost worker, in a row without getting further."""
+    """How often in a row a cohort is tried again after an error without reaching a further epoch."""
     save_every: float
     """Seconds between a cohort's checkpoints."""
     patience: float
-    """Seconds without a step after which a cohort is given up."""
+    """Seconds without a step after which a worker ends itself as hung."""
 
 
 def dispatch(
@@ -84,11 +88,12 @@ def dispatch(
     listener: Listener,
     judges: Judges | None = None,
 ) -> None:
-    """Run all cohorts of the feed; returns when each has finished or failed for good. KeyboardInterrupt when asked to
-    stop.
+    """Run all cohorts of a source until each has finished or failed for good.
 
-    `checkpoint` says where in `checkpoints` a cohort of that id keeps its own. `slots` are of one cohort, whose trials
-    each take as many workers as `slots` says. `judges` say which members of a cohort are pruned.
+    `checkpoint` maps the id of a cohort to the path of its checkpoint in `checkpoints`. `data` is the folder of the
+    data sets, `scratch` a folder for Tune's files. All cohorts take as many workers as `slots` says. `judges` decide
+    which members of a cohort are pruned. Raises KeyboardInterrupt when `stopping` was asked to stop, and any exception
+    that `listener` raised.
     """
     run = uuid.uuid4().hex
     shared = None if slots.here or slots.workers == 1 else checkpoint(f"ray-{run}")
@@ -103,32 +108,36 @@ def dispatch(
         patience=limits.patience,
     )
     attempts = RetryQueue(feed, limits.retries)
-    watcher = TuneCallback(_Events(attempts, listener, partial(last_words, checkpoints, checkpoint, run)), stopping)
-    seating, waiting = SlotAssigner(attempts, slots), WAITING if slots.workers > 1 else None
+    callback = TuneCallback(_Events(attempts, listener, partial(last_words, checkpoints, checkpoint, run)), stopping)
+    slot_assigner, resources = SlotAssigner(attempts, slots), WAITING if slots.workers > 1 else None
     trainable = of_cohort(partial(run_cohort, place=place))
-    at_once = slots.count if judges or slots.workers > 1 else None  # who waits for a judge is met
+    # Cohorts that are judged wait for each other, so no more of them are requested than run at once.
+    at_once = slots.count if judges or slots.workers > 1 else None
     try:
         while not attempts.ended:
-            feeding = CohortSearcher(attempts, checkpoint, seating, waiting, COHORTS_A_TUNER)
+            searcher = CohortSearcher(attempts, checkpoint, slot_assigner, resources, COHORTS_A_TUNER)
             with patched_placement_groups():
-                _tuner(trainable, feeding, watcher, at_once, scratch).fit()
+                _tuner(trainable, searcher, callback, at_once, scratch).fit()
             shutil.rmtree(Path(scratch, "tune"), ignore_errors=True)
             stopping.check()
-            if watcher.error:
-                raise watcher.error
+            if callback.error:
+                raise callback.error
     finally:
         if shared:
             checkpoints.delete_folder(shared)
 
 
 def _tuner(
-    trainable: Any, feeding: CohortSearcher, watcher: TuneCallback, at_once: int | None, scratch: str
+    trainable: Any, searcher: CohortSearcher, callback: TuneCallback, at_once: int | None, scratch: str
 ) -> tune.Tuner:
-    """Without retries of its own: what failed is fed again. None at once is as many as find a place."""
+    """Return a Tuner that runs up to `at_once` cohorts; None runs as many as there are resources for.
+
+    It retries nothing itself: the searcher gives it failed cohorts again.
+    """
     return tune.Tuner(
         trainable,
         tune_config=tune.TuneConfig(
-            search_alg=feeding,
+            search_alg=searcher,
             num_samples=-1,
             reuse_actors=True,
             max_concurrent_trials=at_once,
@@ -136,13 +145,13 @@ def _tuner(
             trial_dirname_creator=lambda trial: trial.trial_id,
         ),
         run_config=tune.RunConfig(
-            storage_path=scratch, name="tune", verbose=0, callbacks=[watcher], stop=watcher.stopper
+            storage_path=scratch, name="tune", verbose=0, callbacks=[callback], stop=callback.stopper
         ),
     )
 
 
 class _Events:
-    """Tune's events -> what becomes of cohorts -> the listener."""
+    """Passes Tune's events to the retry queue, and its decisions to the listener."""
 
     def __init__(self, attempts: RetryQueue, listener: Listener, last_words: Callable[[str], str | None]) -> None:
         self._attempts, self._listener, self._last_words = attempts, listener, last_words
@@ -158,23 +167,23 @@ class _Events:
         self._listener.advanced(cohort, heartbeat)
 
     def ended(self, cohort: str) -> None:
-        self.lost(cohort, "its training ended without a last report")  # nothing where there was one
+        self.lost(cohort, "its training ended without a last report")  # ignored if there was a last report
 
     def lost(self, cohort: str, reason: str) -> None:
         if not self._attempts.runs(cohort):
             return
         reason = self._last_words(cohort) or reason
-        fate = self._attempts.lost(cohort, cause(reason))
-        if fate.kind == "again":
+        decision = self._attempts.lost(cohort, cause(reason))
+        if decision.kind == "again":
             self._listener.interrupted(cohort, reason)
-        elif fate.kind == "smaller":
-            self._listener.split(cohort, fate.parts, reason)
+        elif decision.kind == "smaller":
+            self._listener.split(cohort, decision.parts, reason)
         else:
             self._listener.failed(cohort, reason)
 
 
 def cause(reason: str) -> Cause:
-    """What a line says of a cohort that did not end."""
+    """Return the cause of a failure from its reason, one line."""
     if MEMORY in reason:
         return "memory"
     if reason.startswith(HUNG):
@@ -183,13 +192,16 @@ def cause(reason: str) -> Cause:
 
 
 def last_words(checkpoints: Files, checkpoint: Callable[[str], str], run: str, cohort: str) -> str | None:
-    """Why the cohort's worker ended itself, once; what a worker of another run left is deleted."""
+    """Return the reason that a cohort's worker wrote before it ended itself, and delete it.
+
+    None if there is no reason, it cannot be read, or it is by a worker of another `run`.
+    """
     path = checkpoint(cohort) + WHY
     with contextlib.suppress(StoreError):
         if (words := checkpoints.read(path)) is not None:
             checkpoints.delete(path)
-            whose, _, why = words.decode(errors="replace").strip().partition(" ")
-            return why if whose == run else None
+            writer, _, reason = words.decode(errors="replace").strip().partition(" ")
+            return reason if writer == run else None
     return None
 
 
@@ -197,14 +209,14 @@ def last_words(checkpoints: Files, checkpoint: Callable[[str], str], run: str, c
 class _Checkpoints:
     """The store's checkpoints, for a worker.
 
-    Neither reading nor writing one costs a cohort its retries. One that cannot be read counts as absent. One that the
-    store does not take is gone without: whether the store takes anything at all shows on the driver, at the next row.
+    A checkpoint that cannot be read counts as absent, and one that cannot be written is skipped, so neither costs a
+    cohort its retries. If the store takes no files at all, the driver notices when it writes the next row.
     """
 
     files: Files
 
     def read(self, path: str) -> bytes | None:
-        """CheckpointError where it cannot be read, after the patience of `files`."""
+        """Raises CheckpointError if the file cannot be read, after the retries of `files`."""
         try:
             return self.files.read(path)
         except StoreError as error:

@@ -1,6 +1,6 @@
-"""Whether the Ray processes that a driver depends on live.
+"""Tells whether the Ray processes on which a driver depends are alive.
 
-Ray lets a driver wait for ever when the node on its own machine has died, and for a minute when the head has.
+Ray itself lets a driver wait for ever if the node on its machine has died, and for a minute if the head has.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ import psutil
 NODE_DIED = "Ray's node on this machine, which this process depends on, has died"
 HEAD_DIED = "Ray's head (gcs_server), which this process depends on, has died"
 OWN = {"raylet": NODE_DIED, "gcs_server": HEAD_DIED}
-"""Names of the processes that a local cluster of the driver's own consists of, as its children."""
+"""Name of a process of the driver's own local cluster, which is a child of the driver -> what to report if it died."""
 HEAD_PATIENCE = 30.0
-"""Seconds for which a joined cluster's head may refuse connections; a head that Ray restarts is back before. Ray itself
-ends the driver after 60 s."""
+"""Seconds for which the head of a joined cluster may refuse connections before it counts as dead. A head that Ray
+restarts is back sooner, and Ray itself ends the driver after 60 s."""
 CONNECT_SECONDS = 2.0
+"""Seconds to wait for a connection to the head."""
 
 
 class NodeHealth:
-    """Called, says in one line which Ray process has died, or None where all live or nobody can say (before and after
-    Ray runs)."""
+    """A function that returns one line about the Ray process that has died, or None.
+
+    None means that all are alive, or that it cannot be known, as before Ray has started and after it was shut down.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -37,26 +40,26 @@ class NodeHealth:
             return None
 
     def _dead_elsewhere(self) -> str | None:
-        """Of a cluster that was joined: its head, or its node on this machine."""
-        ray = sys.modules.get("ray")  # imported here, its environment would not be set
+        """Check a joined cluster: its head, and its node on this machine."""
+        ray = sys.modules.get("ray")  # importing it here would be too early for its environment
         if ray is None or not ray.is_initialized():
             return None
         context = ray.get_runtime_context()
-        if not _answers(context.gcs_address):  # asked anything else, Ray would wait for a minute
-            return self._silent()
+        if not _answers(context.gcs_address):  # any call of Ray would wait for a minute now
+            return self._silent_head()
         self._silent_since = None
-        own = context.get_node_id()
-        return None if all(node["Alive"] for node in ray.nodes() if node["NodeID"] == own) else NODE_DIED
+        own_node = context.get_node_id()
+        return None if all(node["Alive"] for node in ray.nodes() if node["NodeID"] == own_node) else NODE_DIED
 
-    def _silent(self) -> str | None:
-        """The head does not answer: it has died once that lasts."""
+    def _silent_head(self) -> str | None:
+        """Return that the head has died, once it has not answered for `HEAD_PATIENCE` seconds."""
         if self._silent_since is None:
             self._silent_since = self._clock()
         return HEAD_DIED if self._clock() - self._silent_since >= HEAD_PATIENCE else None
 
 
 def _dead_child() -> str | None:
-    """A process of our own cluster that has died: it stays a zombie until we end, and the cluster hears of it later."""
+    """Return which process of our own local cluster has died. It stays a zombie as long as this process lives."""
     for child in psutil.Process().children():
         died = OWN.get(child.name())
         if died and child.status() == psutil.STATUS_ZOMBIE:
@@ -65,7 +68,7 @@ def _dead_child() -> str | None:
 
 
 def _answers(address: str) -> bool:
-    """Whether somebody takes connections at `host:port`."""
+    """Whether a process accepts connections at `host:port`."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()

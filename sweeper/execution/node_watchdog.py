@@ -1,4 +1,4 @@
-"""The Ray processes that a driver depends on: where one dies, Ray lets the driver wait for ever."""
+"""Ends a driver whose Ray processes have died: Ray itself would let it wait for ever."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from types import TracebackType
 from sweeper.errors import NodeLost
 
 EVERY = 1.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 GRACE = 20.0
-"""Seconds in which a driver that has lost its node must have ended."""
+"""Seconds within which a driver that has lost its node must end."""
 
 
 class NodeWatchdog:
-    """Context manager that raises NodeLost in the main thread once `died()` says in a line which process has died.
+    """Context manager that raises NodeLost in the main thread when a Ray process has died.
 
-    It does so as SIGTERM does where that raises KeyboardInterrupt. If the main thread has not left within `grace`
-    seconds, for instance because a call into Ray blocks it, `last_words` is called, for at most `grace` seconds more,
-    and the whole process ends with status 1. Call `close()` before Ray is shut down on purpose: nobody looks then.
+    `died()` is called every `every` seconds and returns one line about the dead process, or None. On a line, the
+    watchdog sends SIGTERM to this process, whose handler must raise KeyboardInterrupt (see `StopSignal`); leaving the
+    context turns that into NodeLost. If the main thread has not left within `grace` seconds, for example because a call
+    into Ray blocks it, `last_words` is called (for at most `grace` seconds) and the process exits with status 1. Call
+    `close()` before Ray is shut down on purpose.
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class NodeWatchdog:
         self._reason: str | None = None
 
     def __enter__(self) -> NodeWatchdog:
-        threading.Thread(target=self._watch, name="lifeline", daemon=True).start()
+        threading.Thread(target=self._watch, name="node-watchdog", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -48,7 +50,7 @@ class NodeWatchdog:
             raise NodeLost(self._reason) from None
 
     def close(self) -> None:
-        """After this no signal comes from here."""
+        """Stop checking. No signal is sent after this returns."""
         self._closed.set()
         with self._acting:
             pass
@@ -61,7 +63,7 @@ class NodeWatchdog:
 
     def _act(self, reason: str) -> None:
         with self._acting:
-            if self._closed.is_set():  # it was shut down while we looked
+            if self._closed.is_set():  # closed during the check: Ray was shut down on purpose
                 return
             self._reason = reason
             os.kill(os.getpid(), signal.SIGTERM)

@@ -1,8 +1,8 @@
-"""Placement groups given back to Ray without losing what they hold.
+"""A pool of placement groups that works around a leak in Ray (ray-project/ray issue 64693).
 
-Ray's control store forgets a group that is removed in the milliseconds in which it is being placed, and the node keeps
-its cores and GPUs reserved for ever (ray-project/ray issue 64693). Tune does just that: what one trial leaves free goes
-to the group requested for the next, and a moment later that trial takes a cached actor and its request is cancelled.
+If a placement group is removed in the milliseconds in which it is being placed, Ray's control store forgets it, and the
+node keeps its cores and GPUs reserved for ever. Tune does just that: the resources that one trial frees go to the group
+requested for the next trial; a moment later that trial takes a cached actor, and its request is cancelled.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from ray.air.execution.resources.request import ResourceRequest
 from ray.util.placement_group import remove_placement_group
 
 KEPT = 5.0
-"""Seconds for which a group that nobody asks for is kept: a pending one makes an autoscaler start nodes."""
+"""Seconds for which a spare group is kept. Not longer, because a pending group makes an autoscaler start nodes."""
 SETTLED = 2.0
-"""Seconds after which what was given back has gone to a pending group, or stays free: Ray looks once a second."""
+"""Seconds after which freed resources have gone to a pending group or stay free; Ray looks once a second."""
 
 
 class PlacementGroupPool(PlacementGroupResourceManager):
-    """Keeps a group whose request is cancelled while it is pending, for the next equal request.
+    """Keeps a pending group whose request is cancelled as a spare for the next equal request.
 
-    One that nobody wants for `KEPT` seconds is removed; where it still pends, not within `SETTLED` seconds of anything
-    given back here. A node that comes, or a core that another program gives back, in those very milliseconds is lost as
-    before.
+    A spare group that is not requested for `KEPT` seconds is removed. If it is still pending, it is not removed within
+    `SETTLED` seconds after resources were freed here, when it may be being placed. The leak remains possible if a node
+    joins, or another program frees a core, in those very milliseconds.
     """
 
     def __init__(self, update_interval_s: float = 0.1) -> None:
         super().__init__(update_interval_s)
         self._spare: dict[ResourceRequest, list[float]] = defaultdict(list)
-        """When each group that is too many for the request was cancelled; which of the equal ones it is, is open."""
+        """Request -> when each of its spare groups was cancelled, ascending. Equal groups are not told apart."""
         self._freed = float("-inf")
 
     def request_resources(self, resource_request: ResourceRequest) -> None:
@@ -57,22 +57,22 @@ class PlacementGroupPool(PlacementGroupResourceManager):
         super().free_resources(acquired_resource)
 
     def get_resource_futures(self) -> list[ray.ObjectRef]:
-        """Of the groups that are pending. Tune asks at each of its steps, so here old ones are removed."""
+        """Return the futures of the pending groups, and remove old spare ones: Tune calls this at each of its steps."""
         now = time.monotonic()
-        for request, since in self._spare.items():
-            while since and since[0] < now - KEPT and self._removed_one(request, now):
-                del since[0]
+        for request, cancelled_at in self._spare.items():
+            while cancelled_at and cancelled_at[0] < now - KEPT and self._remove_spare(request, now):
+                del cancelled_at[0]
         return super().get_resource_futures()
 
     def clear(self) -> None:
-        """Remove all; what the last actors left may be going to those that are pending, which is awaited."""
+        """Remove all groups. First wait for pending ones, which may be getting the resources of the last actors."""
         if self._staging_future_to_pg and ray.is_initialized():
             pending = list(self._staging_future_to_pg)
             ray.wait(pending, num_returns=len(pending), timeout=SETTLED)
         super().clear()
 
-    def _removed_one(self, request: ResourceRequest, now: float) -> bool:
-        """One too many of this request; False where none can be at this moment."""
+    def _remove_spare(self, request: ResourceRequest, now: float) -> bool:
+        """Remove one spare group of a request; return False if none can be removed at this moment."""
         if len(self._request_to_staged_pgs[request]) < len(self._spare[request]):
             group = self._request_to_ready_pgs[request].pop()
             self._pg_to_request.pop(group)
@@ -86,11 +86,11 @@ class PlacementGroupPool(PlacementGroupResourceManager):
 
 @contextmanager
 def patched_placement_groups() -> Iterator[None]:
-    """Tune uses `PlacementGroupPool` for whatever it runs inside."""
-    running: Any = ray.tune.tune
-    usual = running.TuneController
-    running.TuneController = partial(usual, resource_manager_factory=PlacementGroupPool)
+    """Context in which Tune uses a `PlacementGroupPool`."""
+    module: Any = ray.tune.tune
+    original = module.TuneController
+    module.TuneController = partial(original, resource_manager_factory=PlacementGroupPool)
     try:
         yield
     finally:
-        running.TuneController = usual
+        module.TuneController = original

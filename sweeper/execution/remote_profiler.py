@@ -1,4 +1,4 @@
-"""Measurements made where training will be: on whole devices of a cluster, or on this machine's cores."""
+"""Makes measurements where training will run: on whole devices of a cluster, or on this machine's cores."""
 
 from __future__ import annotations
 
@@ -16,38 +16,40 @@ from sweeper.packing.measurements import Asked, Site
 from trainables.worker.ray_train import Probe, measure_configs
 
 LONGEST = 300.0
-"""Seconds after which a worker that measures is given up: what hangs there, hangs in training, too."""
+"""Seconds after which a worker that measures ends itself. What hangs there would hang in training, too."""
 
 
 def site(address: str | None, data: str, stopping: StopSignal, say: Callable[[str], None]) -> Site:
-    """Where Ray is connected to. A cluster that has no worker yet is brought its first.
+    """Return the cluster to which Ray is connected.
 
-    `say` gets a line before anything is measured.
+    If the cluster has no worker yet, this waits for its first. `data` is the folder of the data sets. `say` is called
+    with a line before anything is measured.
     """
     grows = address not in (None, "local")
-    there = kinds(ray.nodes(), grows)
-    if there == (UNSEEN,):
-        _on_workers([Asked(UNSEEN)], data, there, stopping)
-        there = tuple(replace(kind, comes=True) for kind in kinds(ray.nodes(), grows))
-    here = not grows and not there[0].gpus
+    device_kinds = kinds(ray.nodes(), grows)
+    if device_kinds == (UNSEEN,):
+        _on_workers([Asked(UNSEEN)], data, device_kinds, stopping)
+        device_kinds = tuple(replace(kind, comes=True) for kind in kinds(ray.nodes(), grows))
+    here = not grows and not device_kinds[0].gpus
 
     def measure(asked: Sequence[Asked]) -> list[Probe | None]:
         if line := announcement(asked):
             say(line)
-        if here:  # in this process, which spares a worker's start
-            return [measure_configs(one.configs, data, **one.how) for one in asked]
-        return _on_workers(asked, data, there, stopping)
+        if here:  # in this process, to save the start of a worker
+            return [measure_configs(measurement.configs, data, **measurement.how) for measurement in asked]
+        return _on_workers(asked, data, device_kinds, stopping)
 
-    return Site(there, here, grows, measure)
+    return Site(device_kinds, here, grows, measure)
 
 
 def announcement(asked: Sequence[Asked]) -> str:
-    """What is about to be measured, and for how long at most; empty where devices are only looked at."""
-    timed = [one for one in asked if "seconds" in one.how]
+    """Say what is about to be measured, and for how long at most; empty if devices are only looked at."""
+    timed = [measurement for measurement in asked if "seconds" in measurement.how]
     if timed:
         what = "one shape of cohort" if len(timed) == 1 else f"{len(timed)} shapes of cohort"
-        return f"measuring speed and memory of {what}, for up to {sum(one.how['seconds'] for one in timed):.0f} s"
-    if any("sharing" in one.how for one in asked):
+        seconds = sum(measurement.how["seconds"] for measurement in timed)
+        return f"measuring speed and memory of {what}, for up to {seconds:.0f} s"
+    if any("sharing" in measurement.how for measurement in asked):
         return "measuring what it gives when several cohorts share a device"
     return ""
 
@@ -55,17 +57,19 @@ def announcement(asked: Sequence[Asked]) -> str:
 def _on_workers(
     asked: Sequence[Asked], data: str, among: Sequence[DeviceKind], stopping: StopSignal
 ) -> list[Probe | None]:
-    """Each on a worker that has a whole device for itself."""
-    waiting = [ray.remote(**_whole(one, among))(_within).remote(one, data) for one in asked]
-    left = waiting
-    while left:
-        _, left = ray.wait(left, num_returns=len(left), timeout=1.0)
+    """Make each measurement on a worker that has a whole device for itself; None for one that fails."""
+    tasks = [
+        ray.remote(**_options(measurement, among))(_measure_in_time).remote(measurement, data) for measurement in asked
+    ]
+    pending = tasks
+    while pending:
+        _, pending = ray.wait(pending, num_returns=len(pending), timeout=1.0)
         stopping.check()
-    return [_or_none(one) for one in waiting]
+    return [_result(task) for task in tasks]
 
 
-def _whole(asked: Asked, among: Sequence[DeviceKind]) -> dict[str, Any]:
-    """Arguments of `ray.remote`. The worker, and what it holds of a device, is gone when cohorts come."""
+def _options(asked: Asked, among: Sequence[DeviceKind]) -> dict[str, Any]:
+    """Return the arguments of `ray.remote`. The worker ends after its call, so that it frees the device for cohorts."""
     gpus = asked.kind.gpus
     return {
         "num_gpus": int(gpus),
@@ -76,8 +80,8 @@ def _whole(asked: Asked, among: Sequence[DeviceKind]) -> dict[str, Any]:
     }
 
 
-def _within(asked: Asked, data: str) -> Probe:
-    """On a worker, which ends if it takes too long."""
+def _measure_in_time(asked: Asked, data: str) -> Probe:
+    """Measure on this worker, which exits if it takes longer than `LONGEST` seconds."""
     timer = threading.Timer(LONGEST, os._exit, [1])
     timer.start()
     try:
@@ -86,9 +90,9 @@ def _within(asked: Asked, data: str) -> Probe:
         timer.cancel()
 
 
-def _or_none(found: Any) -> Probe | None:
+def _result(task: Any) -> Probe | None:
     try:
-        probe: Probe = ray.get(found)
+        probe: Probe = ray.get(task)
         return probe
     except ray.exceptions.RayError:
         return None

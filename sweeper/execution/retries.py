@@ -1,8 +1,10 @@
-"""What becomes of a cohort that failed: it is given again, given as its halves, or given up.
+"""Decides what becomes of a cohort that failed: it is tried again, split into halves, or given up.
 
-A process that is lost with its machine is no fault of the cohort's, and memory that does not suffice never will. After
-anything else a cohort is tried again, and what fails then too is halved until what is to blame stands alone, so that it
-takes no other trial with it.
+- A process that is lost with its machine is not the cohort's fault: the cohort is tried again, up to `LOSSES` times.
+- A cohort that hangs or does not fit into memory is split at once; a single trial is tried once more. A cohort that
+  must stay whole and does not fit is tried with stacks of half the width.
+- After any other error a cohort is tried again up to `retries` times, then split. Halves of several trials are split at
+  their first failure, until the trial that causes it is alone and takes no other trial with it.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
 
 Cause = Literal["error", "machine", "hung", "memory"]
-"""Why a cohort did not end: it raised or its process died, it lost its machine, it did not go on, or it did not fit."""
+"""Why a cohort did not end: `error`: it raised an exception or its process died; `machine`: it lost its machine;
+`hung`: it made no step for too long; `memory`: it needs more memory than it may use."""
 LOSSES = 50
-"""How often a cohort may lose its machine in a row without getting further."""
+"""Times that a cohort may lose its machine in a row without reaching a further epoch."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +31,9 @@ class Attempt:
 
     cohort: Cohort
     before: tuple[Cohort, ...] = ()
-    """What it was part of, or itself when it was stacked wider, nearest first: their checkpoints serve, too."""
+    """Cohorts whose checkpoints also serve, nearest first: those that it was part of, or itself in wider stacks."""
     order: tuple[int, ...] = ()
-    """Which was given first, halves in the place of their whole."""
+    """Sort key: the order in which cohorts were first given, where halves take the position of their whole."""
 
 
 @dataclass(frozen=True)
@@ -39,43 +42,52 @@ class RetryDecision:
 
     kind: Literal["again", "smaller", "failed"]
     parts: tuple[Cohort, ...] = ()
-    """What takes its place, if it is made smaller: its halves, or itself in narrower stacks."""
+    """For `smaller`, what replaces the cohort: its halves, or the same trials in narrower stacks."""
 
 
 class RetryQueue:
-    """Cohorts of a feed, each until it has ended or failed for good."""
+    """Gives the cohorts of a source, each until it has ended or failed for good.
+
+    Methods that take a string `cohort` take the id of a cohort.
+    """
 
     def __init__(self, feed: CohortSource, retries: int) -> None:
-        """`retries`: how often in a row a cohort, or a single trial of one, may fail without getting further."""
+        """`retries` is how often in a row a cohort is tried again after an error without reaching a further epoch."""
         self._feed, self._retries = feed, retries
         self._again: list[Attempt] = []
-        self._given = itertools.count()
+        """Attempts to give again, by their `order`."""
+        self._numbers = itertools.count()
         self._running: dict[str, Attempt] = {}
         self._failures, self._losses = Counter[str](), Counter[str]()
         self._reached: dict[str, int] = {}
+        """Last epoch that each running cohort has reported."""
         self._parts: set[str] = set()
+        """Ids of the cohorts that are halves of others."""
 
     @property
     def ended(self) -> bool:
-        """No cohort will follow."""
+        """True if no cohort will follow."""
         return self._feed.ended and not self._again and not self._running
 
     def next(self) -> Attempt | None:
-        """What to train next; None where there is nothing at the moment. What was begun goes on before anything else
-        begins, in its order: a cohort may wait for those before it."""
-        given = self._again.pop(0) if self._again else None
-        if given is None and (cohort := self._feed.next()):
-            given = Attempt(cohort, tuple(self._feed.before(cohort.id)), (next(self._given),))
-        if given:
-            self._running[given.cohort.id] = given
-        return given
+        """Return the next attempt; None if there is none at the moment.
+
+        Cohorts that are tried again come before new ones, in the order in which they were first given, because a cohort
+        may wait for those before it.
+        """
+        attempt = self._again.pop(0) if self._again else None
+        if attempt is None and (cohort := self._feed.next()):
+            attempt = Attempt(cohort, tuple(self._feed.before(cohort.id)), (next(self._numbers),))
+        if attempt:
+            self._running[attempt.cohort.id] = attempt
+        return attempt
 
     def options(self, cohort: str) -> Mapping[str, Any]:
-        """As the feed's."""
+        """Return the options of `CohortSource.options`."""
         return self._feed.options(cohort)
 
     def reported(self, cohort: str, epoch: int, done: bool) -> None:
-        """The cohort has got to this epoch."""
+        """Record that the cohort has reached an epoch, and whether it is `done`."""
         if epoch > self._reached.get(cohort, -1):
             self._reached[cohort] = epoch
             del self._failures[cohort], self._losses[cohort]
@@ -83,23 +95,23 @@ class RetryQueue:
             self._forget(cohort)
 
     def runs(self, cohort: str) -> bool:
-        """Whether it was given and has not ended."""
+        """Whether the cohort was given and has neither ended nor failed."""
         return cohort in self._running
 
     def lost(self, cohort: str, cause: Cause) -> RetryDecision:
-        """The worker of a cohort that runs failed or was lost."""
-        given = self._running.pop(cohort)
+        """Decide what becomes of a running cohort whose worker failed or was lost."""
+        attempt = self._running.pop(cohort)
         if cause == "machine" and self._excused(cohort):
-            self._put_back(given)
+            self._put_back(attempt)
             return RetryDecision("again")
         self._failures[cohort] += 1
         hopeless = cause in ("hung", "memory")
-        several = len(given.cohort.trials) > 1
+        several = len(attempt.cohort.trials) > 1
         retries = 0 if several and (hopeless or cohort in self._parts) else self._retries
         if self._failures[cohort] <= (min(1, retries) if hopeless else retries):
-            self._put_back(given)
+            self._put_back(attempt)
             return RetryDecision("again")
-        smaller = self._smaller(given, cause == "memory")
+        smaller = self._smaller(attempt, cause == "memory")
         self._forget(cohort)
         self._put_back(*smaller)
         if not smaller:
@@ -107,26 +119,30 @@ class RetryQueue:
         return RetryDecision("smaller", tuple(part.cohort for part in smaller))
 
     def _excused(self, cohort: str) -> bool:
-        """Whether a lost machine is no fault of the cohort's."""
+        """Count the loss of a machine, and return whether the cohort may be tried again for it."""
         self._losses[cohort] += 1
         return self._losses[cohort] <= LOSSES
 
-    def _smaller(self, given: Attempt, narrower: bool) -> list[Attempt]:
-        """Its halves; of what must stay whole, itself in narrower stacks if that is of use; else nothing."""
-        halves = self._feed.halve(given.cohort) if len(given.cohort.trials) > 1 else ()
+    def _smaller(self, attempt: Attempt, narrower: bool) -> list[Attempt]:
+        """Return attempts with the cohort's halves.
+
+        If the cohort must stay whole, return it in stacks of half the width if `narrower`, else an empty list.
+        """
+        halves = self._feed.halve(attempt.cohort) if len(attempt.cohort.trials) > 1 else ()
         self._parts |= {half.id for half in halves}
-        if not halves and narrower and given.cohort.width > 1:
-            narrow = replace(given.cohort, width=(given.cohort.width + 1) // 2)
-            return [Attempt(narrow, (given.cohort, *given.before), given.order)]
+        if not halves and narrower and attempt.cohort.width > 1:
+            narrow = replace(attempt.cohort, width=(attempt.cohort.width + 1) // 2)
+            return [Attempt(narrow, (attempt.cohort, *attempt.before), attempt.order)]
         return [
-            Attempt(half, tuple(self._feed.before(half.id)), (*given.order, place)) for place, half in enumerate(halves)
+            Attempt(half, tuple(self._feed.before(half.id)), (*attempt.order, index))
+            for index, half in enumerate(halves)
         ]
 
-    def _put_back(self, *given: Attempt) -> None:
-        self._again = sorted([*self._again, *given], key=lambda one: one.order)
+    def _put_back(self, *attempts: Attempt) -> None:
+        self._again = sorted([*self._again, *attempts], key=lambda attempt: attempt.order)
 
     def _forget(self, cohort: str) -> None:
         self._running.pop(cohort, None)
-        for known in (self._failures, self._losses, self._reached):
-            known.pop(cohort, None)
+        for by_cohort in (self._failures, self._losses, self._reached):
+            by_cohort.pop(cohort, None)
         self._parts.discard(cohort)

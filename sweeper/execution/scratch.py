@@ -1,10 +1,10 @@
-"""Scratch folders of drivers in the temporary folder: closed to other users, removed by the next run after a kill -9.
+"""Scratch folders of drivers: closed to other users, and removed by the next run after a kill -9.
 
-A scratch folder `sweep-XXXXXXXX` has mode 0700 and holds
+A scratch folder `sweep-XXXXXXXX` in the temporary folder has mode 0700 and contains
 
-- `driver.lock`, which the driver keeps locked (flock) while it lives. The operating system frees the lock when the
+- `driver.lock`, which the driver keeps locked (flock) while it lives. The operating system releases the lock when the
   driver dies, so a lock that can be taken means that no driver needs the folder any more;
-- `r`, which is handed out. Ray opens its own folders to every user (mode 0777); in here nobody else reaches them.
+- `r`, the folder for Ray. Ray opens its own folders to every user (mode 0777), but no other user can reach them here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import psutil
 
 PREFIX, LOCK, INNER = "sweep-", "driver.lock", "r"
 LONGEST_HOME = 22
-"""Longest temporary folder, in characters, that leaves room for Ray's socket paths: at most 107 bytes on Linux and 103
-on macOS. Temporary folders of macOS and of batch systems are often longer."""
+"""Most characters of a temporary folder that leave room for Ray's socket paths, which have at most 107 bytes on Linux
+and 103 on macOS. Temporary folders of macOS and of batch systems are often longer."""
 
 
 class ScratchError(Exception):
@@ -32,9 +32,10 @@ class ScratchError(Exception):
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder that no other user can reach. Removed at the end; folders of killed drivers go at the start.
+    """Make a folder that no other user can reach, and remove it at the end.
 
-    ScratchError where the temporary folder lets other users replace what is in it.
+    Folders of drivers that were killed are removed first. Raises ScratchError if other users can replace the contents
+    of the temporary folder.
     """
     home = scratch_home()
     check_parents(home)
@@ -51,13 +52,13 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def scratch_home() -> Path:
-    """The temporary folder, or `/tmp` where that is too deep for Ray's sockets."""
+    """Return the temporary folder, or `/tmp` if its path is too long for Ray's sockets."""
     home = os.path.realpath(tempfile.gettempdir())
     return Path("/tmp" if len(home) > LONGEST_HOME else home)
 
 
 def check_parents(home: Path) -> None:
-    """ScratchError if another user can rename `home`, a folder above it or what is in it."""
+    """Raise ScratchError if another user can rename `home`, a folder above it or what is in it."""
     for folder in (home, *home.parents):
         mode = stat.S_IMODE(folder.stat().st_mode)
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
@@ -68,14 +69,14 @@ def check_parents(home: Path) -> None:
 
 
 def remove_abandoned(home: Path) -> None:
-    """Remove this user's scratch folders in `home` whose driver has died and which no process uses any more."""
+    """Remove this user's scratch folders in `home` whose driver has died and that no process uses any more."""
     for folder in home.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # another user's, without a lock file, or gone meanwhile
             _remove_if_abandoned(folder)
 
 
 def _remove_if_abandoned(folder: Path) -> None:
-    """BlockingIOError if its driver lives, FileNotFoundError if no driver has made it."""
+    """Raises BlockingIOError if the folder's driver lives, FileNotFoundError if no driver has made the folder."""
     info = folder.lstat()
     if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():  # a link, or somebody else's
         return
@@ -89,8 +90,10 @@ def _remove_if_abandoned(folder: Path) -> None:
 
 
 def _locked(folder: Path) -> int:
-    """The descriptor of the folder's lock file. The file gets its name after it is locked: no other driver ever sees
-    it without a lock while this process lives."""
+    """Make and lock the folder's lock file, and return its file descriptor.
+
+    The file gets its name after it is locked, so other drivers never see it unlocked while this process lives.
+    """
     unnamed = folder / f"{LOCK}.new"
     lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -99,7 +102,7 @@ def _locked(folder: Path) -> int:
 
 
 def _in_use(folder: Path) -> bool:
-    """Whether a process of this user works in the folder: Ray's processes outlive a killed driver by some seconds."""
+    """Whether a process of this user uses the folder. Ray's processes outlive a killed driver by some seconds."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.uids().real == os.getuid() and _mentions(process, f"{folder}/"):
@@ -108,13 +111,13 @@ def _in_use(folder: Path) -> bool:
 
 
 def _mentions(process: psutil.Process, below: str) -> bool:
-    """Whether it was started with a path `below`, works there, or has a file open there."""
+    """Whether a process has a path with `below` in its command line, as working directory or as open file."""
     paths = (*process.cmdline(), process.cwd(), *(file.path for file in process.open_files()))
     return any(below in f"{path}/" for path in paths)
 
 
 def _remove(folder: Path) -> None:
-    """The lock file goes last, so that what cannot be removed now is still known to be a driver's."""
+    """Remove a scratch folder, its lock file last: a folder that cannot be removed now is still known as a driver's."""
     shutil.rmtree(folder / INNER, ignore_errors=True)
     if not (folder / INNER).exists():
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Which slot each cohort gets, where slots are on devices of several kinds."""
+"""Assigns a slot to each cohort, on devices of one kind or several."""
 
 from __future__ import annotations
 
@@ -6,52 +6,56 @@ from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.packing.slots import SlotResources, Slots
 
 MOST_WAITING = 64
-"""Cohorts that wait for their kind while others go ahead, at the most."""
+"""Most cohorts that wait for a slot of a kind that they fit while others go ahead."""
 
 
 class SlotAssigner:
-    """Gives each cohort that is to be trained a share, of a kind that has one free if it can be."""
+    """Assigns each cohort to train a slot on a kind of device that it fits."""
 
     def __init__(self, attempts: RetryQueue, slots: Slots) -> None:
         self._attempts, self._slots = attempts, slots
         self._taken: dict[str, int] = {}
+        """Holder -> index of the kind of device on which it has a slot."""
         self._waiting: list[Attempt] = []
+        """Attempts that fit no free slot yet."""
 
     @property
     def ended(self) -> bool:
-        """No cohort will follow."""
+        """True if no cohort will follow."""
         return self._attempts.ended
 
     def next(self, holder: str) -> tuple[Attempt, SlotResources] | None:
-        """A cohort and the share that `holder` has until it has `left`; None where there is nothing at the moment.
+        """Return the next attempt, and the slot that `holder` has until it has `left`; None if there is none now.
 
-        Of several kinds, a cohort waits for one with room for it, unless nodes may come: then the least busy has it.
+        With several kinds of devices, a cohort that fits some of them waits for a free slot there, and later cohorts go
+        ahead. If nodes may come it does not wait, and gets a slot on the least busy kind that it fits.
         """
-        for given in [*self._waiting, None]:
-            if given is None:
-                given = self._attempts.next() if len(self._waiting) < MOST_WAITING else None
-                if given is None:
+        for attempt in [*self._waiting, None]:
+            if attempt is None:
+                attempt = self._attempts.next() if len(self._waiting) < MOST_WAITING else None
+                if attempt is None:
                     return None
-                self._waiting.append(given)
-            kind = self._kind_for(given)
+                self._waiting.append(attempt)
+            kind = self._kind_for(attempt)
             if kind is not None:
-                self._waiting.remove(given)
+                self._waiting.remove(attempt)
                 self._taken[holder] = kind
-                return given, self._slots.shares[kind]
+                return attempt, self._slots.shares[kind]
         return None
 
     def left(self, holder: str) -> None:
-        """The share is free again."""
+        """Free the holder's slot."""
         self._taken.pop(holder, None)
 
-    def _kind_for(self, given: Attempt) -> int | None:
+    def _kind_for(self, attempt: Attempt) -> int | None:
+        """Return the index of the least busy kind of device that the cohort fits; None if it has to wait."""
         shares = self._slots.shares
         if len(shares) == 1:
             return 0
         taken = list(self._taken.values())
         busy = {
             kind: taken.count(kind) / max(1, shares[kind].count)
-            for kind in self._slots.only.get(given.cohort.trials[0].id, range(len(shares)))
+            for kind in self._slots.only.get(attempt.cohort.trials[0].id, range(len(shares)))
         }
-        kind = min(busy, key=lambda one: busy[one])
+        kind = min(busy, key=lambda index: busy[index])
         return kind if busy[kind] < 1 or self._slots.grows else None

@@ -1,4 +1,4 @@
-"""A plan -> what is dispatched one after the other: feeds of cohorts, and where they run."""
+"""The stages of a plan, which are dispatched one after the other: sources of cohorts, and the slots where they run."""
 
 from __future__ import annotations
 
@@ -28,15 +28,19 @@ from trainables.worker.ray_train import Judges
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of a sweep whose trials take equally many workers."""
+    """The part of a sweep whose trials take equally many workers."""
 
     feed: CohortSource
     slots: Slots
     judges: Judges | None = None
+    """Decide which members of a cohort are pruned; None if the sweep does not prune."""
 
 
 def stages(request: Request, plan: Plan, store: Store, site: Site, address: str | None) -> list[Stage]:
-    """What is to be dispatched there, on devices that are looked at first; says so in a line."""
+    """Return the stages of a plan on a site, and print one line about them.
+
+    The devices are looked at first, and a grid's groups are measured where that is needed. `address` is the cluster's.
+    """
     seen = profile_devices(site)
     if isinstance(plan, GridPlan):
         write_seen(store.files, address, seen)
@@ -46,48 +50,49 @@ def stages(request: Request, plan: Plan, store: Store, site: Site, address: str 
 
 
 def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[DeviceInfo], site: Site) -> list[Stage]:
-    found = grid_arrangement(request, plan, store, seen, site)
-    cut, ids = cohorts.cut(plan.groups, found.cuts), recorded_halves(store.files, plan.name)
-    every, before = cohorts.halved(cut, ids), cohorts.lineage(cut, ids)
-    left = cohorts.by_workers(cohorts.remaining(every, plan.statuses))
-    count, at_a_time = sum(map(len, left.values())), " or ".join(str(found.places[workers].count) for workers in left)
-    print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(widths(found.cuts))}", flush=True)
+    allocation = grid_arrangement(request, plan, store, seen, site)
+    slots = allocation.places
+    cut, halved_ids = cohorts.cut(plan.groups, allocation.cuts), recorded_halves(store.files, plan.name)
+    all_cohorts, ancestors = cohorts.halved(cut, halved_ids), cohorts.lineage(cut, halved_ids)
+    left = cohorts.by_workers(cohorts.remaining(all_cohorts, plan.statuses))
+    count, at_a_time = sum(map(len, left.values())), " or ".join(str(slots[workers].count) for workers in left)
+    print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(widths(allocation.cuts))}", flush=True)
     record = partial(record_halved, store.files, plan.name)
-    by_workers = cohorts.by_workers(every)
+    by_workers = cohorts.by_workers(all_cohorts)
     return [
-        Stage(CohortQueue(by_workers[workers], plan.statuses, before, record), found.places[workers])
-        for workers in left
+        Stage(CohortQueue(by_workers[workers], plan.statuses, ancestors, record), slots[workers]) for workers in left
     ]
 
 
-def _of_search(request: Request, plan: SearchPlan, store: Store, place: Slots) -> Stage:
+def _of_search(request: Request, plan: SearchPlan, store: Store, whole_devices: Slots) -> Stage:
     studies.record(plan, store)
-    waves, space = plan.waves, plan.waves.study_runs[0].study.search
-    place = place.of(cohorts.workers([waves.trials]))
+    waves, search = plan.waves, plan.waves.study_runs[0].study.search
+    slots = whole_devices.of(cohorts.workers([waves.trials]))
     rules = _rules(waves.study_runs)
-    referee = RungClient(rules) if rules else None
+    rung_client = RungClient(rules) if rules else None
     waves.begin(
-        wave_cut(request, place.count, len(waves.study_runs)),
-        referee,
+        wave_cut(request, slots.count, len(waves.study_runs)),
+        rung_client,
         studies.journal(plan, store.files),
         recorded_halves(store.files, plan.name),
         partial(record_halved, store.files, plan.name),
     )
-    asked = sorted({study_run.study.search.wave for study_run in waves.study_runs})
+    wave_sizes = sorted({study_run.study.search.wave for study_run in waves.study_runs})
     several = f"{len(waves.study_runs)} studies, " if len(waves.study_runs) > 1 else ""
     print(
-        f"{several}waves of {' or '.join(map(str, asked))} trials by {space.sampler}, {place.count} cohorts at a time",
+        f"{several}waves of {' or '.join(map(str, wave_sizes))} trials by {search.sampler}, "
+        f"{slots.count} cohorts at a time",
         flush=True,
     )
-    return Stage(waves, place, referee.judges if referee else None)
+    return Stage(waves, slots, rung_client.judges if rung_client else None)
 
 
 def _rules(study_runs: Sequence[StudyRun]) -> dict[str, Rule]:
-    """By study's id, of those that prune."""
-    found = {}
+    """Return the id of each study that prunes -> its rule."""
+    rules = {}
     for study_run in study_runs:
         search, training = study_run.study.search, resolve(study_run.trials[0].config).training
         if search.pruner:
             metric, ladders = search.objectives[0], search.pruner.ladders(training.epochs, training.report_every)
-            found[study_run.id] = Rule(metric.name, metric.better, search.pruner.factor, ladders)
-    return found
+            rules[study_run.id] = Rule(metric.name, metric.better, search.pruner.factor, ladders)
+    return rules

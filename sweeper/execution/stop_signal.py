@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM (a stopped Ray job, a machine shut down) stop a sweep."""
+"""Stops a sweep in order at Ctrl-C and at SIGTERM, which a stopped Ray job or a shutdown of the machine sends."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 130
-"""Exit status of a process that was stopped."""
+"""Exit status of a process that was stopped by a signal."""
 ENDING_SECONDS = 20.0
-"""Time that the first signal has to end the sweep in order, before another one ends the process at once."""
+"""Seconds that the sweep has to end in order after the first signal; a later signal ends the process at once."""
 AGAIN = f"stopping; a signal after {ENDING_SECONDS:.0f} s ends this process at once\n"
 LAST_WORDS = "interrupted; the same command continues\n"
 
 
 class StopSignal:
-    """Whether somebody has asked this process to stop.
+    """Whether this process was asked to stop, as handlers of SIGINT and SIGTERM have noted.
 
-    The first signal raises KeyboardInterrupt and is remembered: an exception that comes at any moment can get lost in
-    code that is not ours, and then the sweep stops at the next report. Later signals leave the orderly end alone for
-    `ENDING_SECONDS`; after that the process says that the same command continues and ends with status 130.
+    The first signal raises KeyboardInterrupt and sets `asked`. An exception that is raised at any moment may get lost
+    in foreign code; the sweep then stops at the next report. Further signals do not disturb the orderly end for
+    `ENDING_SECONDS`. After that a signal prints that the same command continues, and exits with status 130.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,7 +35,7 @@ class StopSignal:
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
-        """While this lasts; handlers that were there before come back after it."""
+        """Context in which the signals are handled here. The previous handlers are restored at the end."""
         before = {number: signal.signal(number, self._stop) for number in SIGNALS}
         try:
             yield
@@ -44,7 +44,7 @@ class StopSignal:
                 signal.signal(number, handler)
 
     def check(self) -> None:
-        """KeyboardInterrupt if somebody has asked."""
+        """Raise KeyboardInterrupt if this process was asked to stop."""
         if self.asked:
             raise KeyboardInterrupt
 
@@ -61,13 +61,13 @@ class StopSignal:
 
 
 def ignore_signals() -> None:
-    """From now on no signal of ours cuts the end of this process short: its last line and exit status are settled."""
+    """Ignore SIGINT and SIGTERM from now on, when the last line and the exit status of this process are settled."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
 def _write(text: str) -> None:
-    """To stderr without its buffer, which the code that the signal has interrupted may be writing to."""
+    """Write to stderr past its buffer, which the interrupted code may be writing to."""
     with contextlib.suppress(Exception):
         sys.stdout.flush()
     with contextlib.suppress(OSError):

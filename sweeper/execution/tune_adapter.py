@@ -1,4 +1,4 @@
-"""Ray Tune's side of a dispatch: it asks for the next cohort, and its events are passed on."""
+"""Adapters to Ray Tune: the searcher that gives it cohorts, and the callback that passes its events on."""
 
 from __future__ import annotations
 
@@ -16,39 +16,40 @@ from sweeper.execution.stop_signal import StopSignal
 from sweeper.plan.cohorts import Cohort
 
 MEMORY = "OutOfMemory"
-"""What is in the name of every error of memory, Ray's own included."""
+"""Part of the name of every error about memory, Ray's own included."""
 
 
 class Events(Protocol):
-    """Is told what happens to a cohort. What it raises stops everything, as when asked to."""
+    """Receives what happens to cohorts, which are named by their ids. An exception of a method stops the sweep."""
 
     def started(self, cohort: str) -> None:
-        """A worker has taken it up."""
+        """A worker has started the cohort."""
 
     def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
-        """See `trainables.worker.ray_train`."""
+        """The cohort has reported; see `trainables.worker.ray_train.run_cohort` for the keys of the message."""
 
     def advanced(self, cohort: str, heartbeat: Mapping[str, Any]) -> None:
-        """A `trainables.contract.Heartbeat`, as a dict."""
+        """The cohort is training: a `trainables.contract.Heartbeat` as a dict."""
 
     def ended(self, cohort: str) -> None:
-        """Its worker is done with it."""
+        """The cohort's worker has returned."""
 
     def lost(self, cohort: str, reason: str) -> None:
-        """Its worker has failed or was lost; why, in one line."""
+        """The cohort's worker has failed or was lost; `reason` is one line."""
 
 
 class TuneCallback(tune.Callback):
-    """Passes Tune's events on; keeps the first exception and then stops everything."""
+    """Passes Tune's events on. The first exception that they raise is kept, and stops the sweep."""
 
     def __init__(self, events: Events | None = None, stopping: StopSignal | None = None) -> None:
         self.error: BaseException | None = None
+        """The first exception that `events` raised."""
         self.stopping = stopping or StopSignal()
         self.stopper = SweepStopper(self)
         self._events = events
 
     def __reduce__(self) -> tuple[type[TuneCallback], tuple[()]]:
-        """Tune pickles its callbacks for a restore that we never ask for: what listens stays here."""
+        """Pickle without the listeners: Tune pickles its callbacks for a restore that never happens."""
         return TuneCallback, ()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -77,7 +78,7 @@ class TuneCallback(tune.Callback):
 
 
 class SweepStopper(tune.Stopper):
-    """Ends everything where the watcher has an error, or somebody has asked."""
+    """Stops all cohorts after an exception in the callback, or when the process was asked to stop."""
 
     def __init__(self, watcher: TuneCallback) -> None:
         self._watcher = watcher
@@ -90,10 +91,10 @@ class SweepStopper(tune.Stopper):
 
 
 class CohortSearcher(Searcher):
-    """Tune asks it for the next cohort, up to `most`; what became of one the attempts hear from the events.
+    """Gives Tune the next cohort with a slot, up to `most` cohorts.
 
-    A task travels as one string, the values that all its members share but once: Tune copies and logs what stands in a
-    trial's configuration.
+    Results do not come back through the searcher, but through `TuneCallback`. A task is sent as one JSON string, in
+    which values that all members share occur once, because Tune copies and logs a trial's configuration.
     """
 
     def __init__(
@@ -104,49 +105,51 @@ class CohortSearcher(Searcher):
         resources: Mapping[str, float] | None = None,
         most: int | None = None,
     ) -> None:
-        """`resources`: of every cohort, where they are not those of the share that it is given."""
+        """`resources` are Ray resources of every cohort; None takes those of the cohort's slot."""
         super().__init__()
         self._attempts, self._checkpoint, self._seating = attempts, checkpoint, seating
         self._resources, self._left = resources, most
 
     def __reduce__(self) -> tuple[type[CohortSearcher], tuple[()]]:
-        """As `TuneCallback`'s."""
+        """Pickle without state; see `TuneCallback.__reduce__`."""
         return CohortSearcher, ()
 
     def suggest(self, trial_id: str) -> Any:
         assert self._seating is not None
         if self._left == 0:
             return Searcher.FINISHED
-        seated = self._seating.next(trial_id)
-        if seated is None:
+        assignment = self._seating.next(trial_id)
+        if assignment is None:
             return Searcher.FINISHED if self._seating.ended else None
         if self._left is not None:
             self._left -= 1
-        given, share = seated
-        task = json.dumps(self._task(given) | {"memory": share.memory})
-        return {"cohort": given.cohort.id, "resources": dict(self._resources or share.resources), "task": task}
+        attempt, slot = assignment
+        task = json.dumps(self._task(attempt) | {"memory": slot.memory})
+        return {"cohort": attempt.cohort.id, "resources": dict(self._resources or slot.resources), "task": task}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         assert self._seating is not None
         self._seating.left(trial_id)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Nothing: the store is the truth."""
+        """Save nothing: a sweep is continued from the store."""
 
-    def _task(self, given: Attempt) -> dict[str, Any]:
+    def _task(self, attempt: Attempt) -> dict[str, Any]:
+        """Return the task of an attempt, as `trainables.worker.ray_train.run_cohort` takes it."""
         assert self._attempts is not None
-        task = self._members(given.cohort) | dict(self._attempts.options(given.cohort.id))
-        return {**task, "before": [self._members(one) for one in given.before]} if given.before else task
+        task = self._members(attempt.cohort) | dict(self._attempts.options(attempt.cohort.id))
+        return {**task, "before": [self._members(cohort) for cohort in attempt.before]} if attempt.before else task
 
     def _members(self, cohort: Cohort) -> dict[str, Any]:
+        """Return the configs of a cohort's members, split into shared and own values, its width and its checkpoint."""
         configs = [dict(trial.config) for trial in cohort.trials]
-        shared = {key: value for key, value in configs[0].items() if all(one[key] == value for one in configs)}
-        own = [{key: value for key, value in one.items() if key not in shared} for one in configs]
+        shared = {key: value for key, value in configs[0].items() if all(config[key] == value for config in configs)}
+        own = [{key: value for key, value in config.items() if key not in shared} for config in configs]
         return {"shared": shared, "own": own, "width": cohort.width, "checkpoint": self._checkpoint(cohort.id)}
 
 
 def of_cohort(train: Callable[[str, Mapping[str, Any]], None]) -> Any:
-    """A plain function, which is what Tune takes, with the resources that its configuration says."""
+    """Return a Tune trainable that calls `train(cohort, task)`, with the resources of the trial's configuration."""
 
     def cohort(config: dict[str, Any]) -> None:
         train(config["cohort"], json.loads(config["task"]))
@@ -155,14 +158,14 @@ def of_cohort(train: Callable[[str, Mapping[str, Any]], None]) -> Any:
 
 
 def _reason(trial: Any) -> str:
-    """The last line of what went wrong last: the exception itself, or that the worker died.
+    """Return the last line of a trial's error file: the exception, or that the worker died.
 
-    It is read from this machine's disk, because Tune has not brought it to its storage when it calls us.
+    The file is read from this machine's disk, because Tune calls this before it copies the file to its storage.
     """
     try:
         lines = [line.strip() for line in Path(trial.error_file).read_text(errors="replace").splitlines()]
     except (OSError, TypeError):
         lines = []
-    last = next((line for line in reversed(lines) if line), "nothing is known of why")
-    memory = next((line for line in reversed(lines) if MEMORY in line), None)  # Ray says more below it
+    last = next((line for line in reversed(lines) if line), "the reason is unknown")
+    memory = next((line for line in reversed(lines) if MEMORY in line), None)  # Ray writes further lines below it
     return memory or (last.split(". ")[0] if last.startswith("The actor ") else last)

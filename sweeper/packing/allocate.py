@@ -38,7 +38,8 @@ class Allocation:
     measured: Sequence[Sequence[Stack]]
     """Measured stacks of each group of `placed`, on the first kind of device."""
     timed: bool
-    """True if all groups that train a step were measured, so that the expected time covers them all."""
+    """True if the expected time covers all groups: none takes several workers, and each was measured unless it trains
+    no step or, on cores, trains faster than its measurement would."""
     devices: Sequence[str]
     """Names of the kinds of devices that are used."""
 

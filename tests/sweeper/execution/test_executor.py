@@ -1,4 +1,4 @@
-"""Why a cohort was lost, as far as the driver can know it."""
+"""The reason why a cohort was lost, as far as the driver can know it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from trainables.contract import WHY
 def test_last_words_are_heard_once_and_only_those_of_this_run(left_by: str, heard: str | None, tmp_path: Path) -> None:
     (tmp_path / f"c.pt{WHY}").write_text(f"{left_by} hung: at x.py:3 step")
 
-    def listen() -> str | None:
+    def read() -> str | None:
         return last_words(Files(tmp_path), "{}.pt".format, "now", "c")
 
-    assert [listen(), listen()] == [heard, None]
-    assert not list(tmp_path.iterdir()), "what is old is never read again"
+    assert [read(), read()] == [heard, None]
+    assert not list(tmp_path.iterdir()), "a reason is read once"

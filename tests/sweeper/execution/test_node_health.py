@@ -1,4 +1,4 @@
-"""Which Ray process has died is said in time, and nothing is said where all live."""
+"""The Ray process that has died is named in time, and none while all are alive."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def set_children(monkeypatch: pytest.MonkeyPatch, *children: SimpleNamespace) ->
 
 @pytest.fixture
 def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """A joined cluster, whose head is this socket, and whose one node is ours."""
+    """A joined cluster: its head is this socket, and its first node is on this machine."""
     set_children(monkeypatch)
     with socket.create_server(("127.0.0.1", 0)) as server:
         context = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""A driver whose node has died ends, and says so."""
+"""A driver whose node has died raises NodeLost, or exits."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sweeper.execution.stop_signal import StopSignal
 
 def test_a_node_that_dies_ends_what_waits_for_it() -> None:
     answers = iter([None, None])
-    waiting = NodeWatchdog(lambda: next(answers, "Ray's head has died"), every=0.05)
-    with pytest.raises(NodeLost, match=r"^Ray's head has died$"), StopSignal().on_signals(), waiting:
+    watchdog = NodeWatchdog(lambda: next(answers, "Ray's head has died"), every=0.05)
+    with pytest.raises(NodeLost, match=r"^Ray's head has died$"), StopSignal().on_signals(), watchdog:
         time.sleep(300)
 
 
@@ -31,15 +31,15 @@ def test_what_ends_in_time_or_by_ctrl_c_is_let_alone() -> None:
 
 
 def test_a_node_that_is_shut_down_on_purpose_ends_nothing() -> None:
-    """Even where somebody was looking at it as that began."""
+    """Even if the node is being checked when the shutdown begins."""
     looking, gone = threading.Event(), threading.Event()
 
     def died() -> str | None:
         looking.set()
         return "gone" if gone.wait(60) else None
 
-    with StopSignal().on_signals(), NodeWatchdog(died, every=0.01) as line:
-        with contextlib.closing(line):
+    with StopSignal().on_signals(), NodeWatchdog(died, every=0.01) as watchdog:
+        with contextlib.closing(watchdog):
             assert looking.wait(60)
         gone.set()
         time.sleep(0.2)
@@ -48,12 +48,12 @@ def test_a_node_that_is_shut_down_on_purpose_ends_nothing() -> None:
 def test_a_process_that_does_not_end_even_then_is_ended() -> None:
     code = (
         "import signal, time\n"
-        "from sweeper.execution.node_watchdog import Lifeline\n"
+        "from sweeper.execution.node_watchdog import NodeWatchdog\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "def last_words():\n"
         "    print('what there is')\n"
         "    time.sleep(300)\n"
-        "with Lifeline(lambda: 'the node has died', last_words, every=0.05, grace=0.1):\n"
+        "with NodeWatchdog(lambda: 'the node has died', last_words, every=0.05, grace=0.1):\n"
         "    time.sleep(300)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)

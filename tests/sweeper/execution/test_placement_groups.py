@@ -1,4 +1,4 @@
-"""Placement groups that are given back, where placing one takes so long that Ray's own manager loses what they hold."""
+"""Placement groups that are given back while placing one takes so long that Ray's own manager leaks resources."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from tests.sweeper.packing.measured import members
 pytestmark = pytest.mark.slow
 
 WRITES = 30
-"""Milliseconds that the control store needs to write a group down. It does so when the group is prepared, too, and that
-is where one that is removed is lost."""
+"""Milliseconds that the control store needs to write a group. It also writes when a group is prepared, and a group that
+is removed at that moment is lost."""
 BYTES = 1e6
 Manager = PlacementGroupResourceManager
 
 
 @pytest.fixture(scope="module")
 def scratch() -> Iterator[str]:
-    """Of a cluster that ends with this module."""
+    """Scratch folder of a cluster that ends with this module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_testing_asio_delay_us", f"GcsInMemoryStore.Put={1000 * WRITES}:{1000 * WRITES}")
         with connected(None) as folder:
@@ -44,24 +44,24 @@ def scratch() -> Iterator[str]:
 
 
 def free(kind: str, wanted: float, seconds: float = 300.0) -> float:
-    """How much of it there is, as soon as it is so much, or after so many seconds."""
+    """Return the available amount of a resource, once it is `wanted`, or after so many seconds."""
     deadline = time.monotonic() + seconds
-    while (found := ray.available_resources().get(kind, 0.0)) != wanted and time.monotonic() < deadline:
+    while (amount := ray.available_resources().get(kind, 0.0)) != wanted and time.monotonic() < deadline:
         time.sleep(0.05)
-    return found
+    return amount
 
 
 def lost(
     manager: type[Manager], give_back: Callable[[Manager, ResourceRequest], None], seconds: float = 300.0
 ) -> float:
-    """Places that are gone after some were asked for and given back, each at another moment of its placing."""
+    """Return the number of groups lost after several were requested and given back, each later in its placing."""
     before = ray.available_resources()["memory"]
-    one, asked = ResourceRequest([{"memory": BYTES}]), manager()
+    request, pool = ResourceRequest([{"memory": BYTES}]), manager()
     for turn in range(15):
-        asked.request_resources(one)
+        pool.request_resources(request)
         time.sleep(turn * WRITES / 6000)
-        give_back(asked, one)
-    asked.clear()
+        give_back(pool, request)
+    pool.clear()
     return (before - free("memory", before, seconds)) / BYTES
 
 

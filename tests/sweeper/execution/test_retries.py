@@ -1,4 +1,4 @@
-"""A cohort that fails is given again, made smaller, or given up; whatever happens, every trial ends once."""
+"""A cohort that fails is tried again, made smaller, or given up; whatever happens, every trial ends once."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ def names(cohort: Cohort) -> list[str]:
 
 
 def taken(attempts: RetryQueue) -> Attempt:
-    given = attempts.next()
-    assert given is not None
-    return given
+    attempt = attempts.next()
+    assert attempt is not None
+    return attempt
 
 
 class Whole(CohortQueue):
-    """A feed whose cohorts must stay whole."""
+    """A source whose cohorts must stay whole."""
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
         return ()
 
 
 def run_all(attempts: RetryQueue, cause: Callable[[Cohort], Cause | None]) -> tuple[list[str], list[str], int]:
-    """Train until nothing is left; returns who finished, who failed, and how often anything was begun."""
+    """Train until nothing is left. Returns the finished trials, the failed trials, and the number of attempts."""
     finished: list[str] = []
     failed: list[str] = []
     begun = 0
     while not attempts.ended:
         cohort, begun = taken(attempts).cohort, begun + 1
-        why = cause(cohort)
-        if why is None:
+        failure = cause(cohort)
+        if failure is None:
             attempts.reported(cohort.id, 1, True)
             finished += names(cohort)
-        elif attempts.lost(cohort.id, why).kind == "failed":
+        elif attempts.lost(cohort.id, failure).kind == "failed":
             failed += names(cohort)
     return finished, failed, begun
 
@@ -62,14 +62,14 @@ def test_a_trial_is_tried_again_as_often_as_it_may(retries: int) -> None:
 def test_what_cannot_train_takes_no_other_with_it(cause: Cause, poisoned: list[str]) -> None:
     feed = CohortQueue([whole(8), whole(3)])
     attempts = RetryQueue(feed, 1)
-    finished, failed, begun = run_all(attempts, lambda one: cause if set(names(one)) & set(poisoned) else None)
-    there = Counter(names(whole(8)) + names(whole(3)))
-    assert Counter(finished) + Counter(failed) == there and set(failed) == set(poisoned)
+    finished, failed, begun = run_all(attempts, lambda cohort: cause if set(names(cohort)) & set(poisoned) else None)
+    all_trials = Counter(names(whole(8)) + names(whole(3)))
+    assert Counter(finished) + Counter(failed) == all_trials and set(failed) == set(poisoned)
     assert begun <= 2 * (2 + 2 * len(poisoned) * (3 + 2))
 
 
 def test_parts_of_a_cohort_have_no_retries_until_a_trial_stands_alone() -> None:
-    """So many attempts at the most: those of the whole, one of each part on the way, those of the trial."""
+    """The whole and the single trial have all their attempts, each part between them has one."""
     attempts = RetryQueue(CohortQueue([whole(8)]), 3)
     begun = Counter[int]()
 
@@ -95,7 +95,7 @@ def test_who_gets_further_has_all_retries_again() -> None:
         attempts.reported(cohort, epoch, False)
         assert attempts.lost(cohort, "error").kind == "again"
     cohort = taken(attempts).cohort.id
-    attempts.reported(cohort, 19, False)  # the report again with which it went on
+    attempts.reported(cohort, 19, False)  # the repeated report of the checkpoint from which it continued
     assert attempts.lost(cohort, "error").kind == "failed"
 
 
@@ -103,10 +103,10 @@ def test_who_gets_further_has_all_retries_again() -> None:
 def test_what_is_hopeless_is_halved_at_once_and_tried_once_more_alone(cause: Cause) -> None:
     attempts = RetryQueue(CohortQueue([whole(2)]), 3)
     first = taken(attempts)
-    fate = attempts.lost(first.cohort.id, cause)
-    assert fate.kind == "smaller" and [names(part) for part in fate.parts] == [["0.0"], ["0.1"]]
+    decision = attempts.lost(first.cohort.id, cause)
+    assert decision.kind == "smaller" and [names(part) for part in decision.parts] == [["0.0"], ["0.1"]]
     half = taken(attempts)
-    assert (half.cohort, half.before) == (fate.parts[0], (first.cohort,))
+    assert (half.cohort, half.before) == (decision.parts[0], (first.cohort,))
     assert attempts.lost(half.cohort.id, cause).kind == "again"
     assert taken(attempts) == half and attempts.lost(half.cohort.id, cause).kind == "failed"
 
@@ -133,10 +133,10 @@ def test_the_parts_of_an_earlier_run_know_it_too() -> None:
 def test_what_must_stay_whole_is_stacked_narrower_where_memory_does_not_suffice() -> None:
     attempts, widths = RetryQueue(Whole([whole(5)]), 0), []
     while not attempts.ended:
-        given = taken(attempts)
-        widths.append(given.cohort.width)
-        assert len(given.before) == len(widths) - 1 and len(given.cohort.trials) == 5
-        last = attempts.lost(given.cohort.id, "memory")
+        attempt = taken(attempts)
+        widths.append(attempt.cohort.width)
+        assert len(attempt.before) == len(widths) - 1 and len(attempt.cohort.trials) == 5
+        last = attempts.lost(attempt.cohort.id, "memory")
     assert widths == [5, 3, 2, 1] and last.kind == "failed"
 
 
@@ -152,12 +152,12 @@ def test_what_failed_goes_before_what_has_not_begun() -> None:
 
 
 def test_a_cohort_that_others_may_wait_for_goes_on_before_them() -> None:
-    """Whichever of them was lost last."""
+    """Independently of the order in which they were lost."""
     attempts = RetryQueue(CohortQueue([whole(2), whole(1), whole(3)]), 1)
     first, second, third = (taken(attempts).cohort for _ in range(3))
     parts = attempts.lost(first.id, "memory").parts
-    for one in (third, second):
-        attempts.lost(one.id, "error")
+    for cohort in (third, second):
+        attempts.lost(cohort.id, "error")
     assert [taken(attempts).cohort for _ in range(4)] == [*parts, second, third]
 
 
@@ -174,30 +174,30 @@ def test_the_next_run_begins_with_the_halves_of_this_one() -> None:
     first = whole(8)
     run_all(
         RetryQueue(CohortQueue([first], record=recorded.append), 0),
-        lambda one: "error" if "0.3" in names(one) else None,
+        lambda cohort: "error" if "0.3" in names(cohort) else None,
     )
     parts = halved([first], recorded)
     assert [len(part.trials) for part in parts] == [2, 1, 1, 4]
     left = CohortQueue(parts, dict.fromkeys(set(names(first)) - {"0.3"}, "finished"))
-    assert [names(one) for one in left.cohorts.values()] == [["0.3"]]
+    assert [names(cohort) for cohort in left.cohorts.values()] == [["0.3"]]
 
 
 def test_halves_leave_out_who_has_a_result() -> None:
     feed = CohortQueue([whole(4)], {"0.0": "finished", "0.1": "finished"})
     attempts = RetryQueue(feed, 0)
     assert names(taken(attempts).cohort) == ["0.2", "0.3"]
-    fate = attempts.lost(whole(4).id, "error")
-    assert [names(part) for part in fate.parts] == [["0.2", "0.3"]]
-    assert [part.id for part in halved([whole(4)], [whole(4).id])][1] == fate.parts[0].id
+    decision = attempts.lost(whole(4).id, "error")
+    assert [names(part) for part in decision.parts] == [["0.2", "0.3"]]
+    assert [part.id for part in halved([whole(4)], [whole(4).id])][1] == decision.parts[0].id
 
 
 def test_whatever_happens_every_trial_ends_once() -> None:
-    drawn = random.Random(5)
+    rng = random.Random(5)
     causes: list[Cause | None] = [None, None, "error", "machine", "memory", "hung"]
     for _ in range(200):
-        sizes = [drawn.randint(1, 9) for _ in range(drawn.randint(1, 4))]
+        sizes = [rng.randint(1, 9) for _ in range(rng.randint(1, 4))]
         groups = [[members(*sizes)[stream]] for stream in range(len(sizes))]
-        cohorts = cut(groups, [Cut(drawn.randint(1, 9), drawn.randint(1, 9))] * len(sizes))
-        attempts = RetryQueue(CohortQueue(cohorts), drawn.randint(0, 3))
-        finished, failed, _ = run_all(attempts, lambda cohort: drawn.choice(causes))
-        assert sorted(finished + failed) == sorted(trial.id for one in cohorts for trial in one.trials)
+        cohorts = cut(groups, [Cut(rng.randint(1, 9), rng.randint(1, 9))] * len(sizes))
+        attempts = RetryQueue(CohortQueue(cohorts), rng.randint(0, 3))
+        finished, failed, _ = run_all(attempts, lambda cohort: rng.choice(causes))
+        assert sorted(finished + failed) == sorted(trial.id for cohort in cohorts for trial in cohort.trials)

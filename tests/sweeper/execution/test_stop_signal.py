@@ -77,10 +77,10 @@ def test_a_sweep_heeds_signals_from_its_first_to_its_last_line() -> None:
 
 def test_tune_stops_when_asked_or_when_the_listener_failed() -> None:
     stopping = StopSignal()
-    watcher = TuneCallback(None, stopping)
-    stopper = SweepStopper(watcher)
+    callback = TuneCallback(None, stopping)
+    stopper = SweepStopper(callback)
     assert not stopper.stop_all()
     stopping.asked = True
     assert stopper.stop_all()
-    stopping.asked, watcher.error = False, ValueError()
+    stopping.asked, callback.error = False, ValueError()
     assert stopper.stop_all()

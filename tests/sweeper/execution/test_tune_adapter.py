@@ -1,4 +1,4 @@
-"""What Tune says of a cohort, as it reaches the dispatch."""
+"""Tune's events, as they reach the dispatch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TRIAL = SimpleNamespace(config={"cohort": "c0"})
 
 
 class Events:
-    """Keeps what it is told."""
+    """Records the calls that it gets."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -28,18 +28,18 @@ class Events:
 
 def test_reports_and_heartbeats_are_told_apart_and_nothing_else_is_passed_on() -> None:
     events = Events()
-    watcher = TuneCallback(events)
+    callback = TuneCallback(events)
     report, heartbeat = {"report": {"epoch": 2}}, {"heartbeat": {"epoch": 2.5}}
     for result in (report, heartbeat, {"done": True}):
-        watcher.on_trial_result(1, [], TRIAL, result)
+        callback.on_trial_result(1, [], TRIAL, result)
     assert events.told == [("reported", "c0", report), ("advanced", "c0", {"epoch": 2.5})]
 
 
 def test_the_first_error_of_a_listener_stops_everything_and_is_kept() -> None:
     error = ValueError("the disk is gone")
     events = Events(error)
-    watcher = TuneCallback(events)
-    assert not watcher.stopper.stop_all()
-    watcher.on_trial_result(1, [], TRIAL, {"heartbeat": {}})
-    watcher.on_trial_result(2, [], TRIAL, {"report": {}})
-    assert watcher.error is error and watcher.stopper.stop_all() and len(events.told) == 1
+    callback = TuneCallback(events)
+    assert not callback.stopper.stop_all()
+    callback.on_trial_result(1, [], TRIAL, {"heartbeat": {}})
+    callback.on_trial_result(2, [], TRIAL, {"report": {}})
+    assert callback.error is error and callback.stopper.stop_all() and len(events.told) == 1

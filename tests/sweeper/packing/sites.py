@@ -1,4 +1,4 @@
-"""Devices that are not there, and what might be measured on them."""
+"""Made-up devices and measurements on them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ LARGE, MANY = DeviceKind(True, "A", (2,), cores=8.0), DeviceKind(True, "B", (4, 
 
 
 class Bench:
-    """A `probes.Measure` that says what it was asked. A step of a stack of w takes sqrt(w) times as long as one, half
-    as long on LARGE and less with more threads; each member takes 100 MiB, and sharing costs nothing."""
+    """A `measurements.Measure` that keeps what it was asked.
+
+    A step of a stack of width w takes sqrt(w) times as long as one of width 1, half as long on LARGE, and less with
+    more threads. Each member takes 100 MiB, and sharing a device costs nothing.
+    """
 
     def __init__(self, memory: Mapping[str, int], seconds: float = 0.01) -> None:
         self.asked: list[Asked] = []
@@ -24,26 +27,26 @@ class Bench:
 
     def __call__(self, asked: Sequence[Asked]) -> list[Any]:
         self.asked += asked
-        return [self._found(one) for one in asked]
+        return [self._probe(measurement) for measurement in asked]
 
     def site(self, *kinds: DeviceKind) -> Site:
         return Site(kinds, here=not kinds[0].gpus, grows=False, measure=self)
 
     @property
     def measured(self) -> list[Asked]:
-        return [one for one in self.asked if "seconds" in one.how]
+        return [measurement for measurement in self.asked if "seconds" in measurement.how]
 
     @property
     def shared(self) -> list[Asked]:
-        return [one for one in self.asked if "sharing" in one.how]
+        return [measurement for measurement in self.asked if "sharing" in measurement.how]
 
-    def _found(self, one: Asked) -> SimpleNamespace:
-        name = one.kind.accelerator
-        step = self._seconds / (2 if name == "A" else 1) / one.how.get("threads", 1) ** 0.5
+    def _probe(self, measurement: Asked) -> SimpleNamespace:
+        name, how = measurement.kind.accelerator, measurement.how
+        step = self._seconds / (2 if name == "A" else 1) / how.get("threads", 1) ** 0.5
         measured = [
             SimpleNamespace(width=2**k, seconds=step / 2 ** (k / 2), bytes=2**k * 100 * MIB, held=0)
-            for k in range(len(one.configs).bit_length() if "seconds" in one.how else 0)
+            for k in range(len(measurement.configs).bit_length() if "seconds" in how else 0)
         ]
-        overlap = {64: dict.fromkeys((2, 4, 8), 1.0)} if "sharing" in one.how else None
+        overlap = {64: dict.fromkeys((2, 4, 8), 1.0)} if "sharing" in how else None
         room = SimpleNamespace(device=f"device {name}", bytes=self._memory[name], overhead=50 * MIB)
         return SimpleNamespace(room=room, measured=measured, overlap=overlap)

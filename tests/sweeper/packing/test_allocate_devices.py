@@ -1,4 +1,4 @@
-"""Grids on devices that are not there, their measurements injected."""
+"""Grids on made-up devices, with injected measurements."""
 
 import json
 from dataclasses import replace
@@ -49,26 +49,29 @@ GPUS = {"A": 2000 * MIB, "B": 900 * MIB}
 
 def test_each_core_has_a_process_with_its_part_of_the_memory(tmp_path: Path) -> None:
     bench = Bench(CPU)
-    found = arranged(tmp_path, bench, grid())
-    (share,) = found.places[1].shares
+    allocation = arranged(tmp_path, bench, grid())
+    (share,) = allocation.places[1].shares
     assert share.resources == {"CPU": 1.0} and (share.count, share.memory) == (4, 4000 * MIB)
-    assert found.cuts == (Cut(8, 8),) and found.timed and found.places[1].here
-    assert {one.how["threads"] for one in bench.measured} == {1}
+    assert allocation.cuts == (Cut(8, 8),) and allocation.timed and allocation.places[1].here
+    assert {measurement.how["threads"] for measurement in bench.measured} == {1}
 
 
 @pytest.mark.parametrize(("steps", "measured"), [(7, 0), (8, 1)])
 def test_a_sweep_on_cores_that_is_smaller_than_its_measurement_is_not_measured(
     tmp_path: Path, steps: int, measured: int
 ) -> None:
-    """Of 32 trials stacks of 1, 2, 4, ... 32 make 4 steps each: 252 of one member, as 32 trials do in 8 steps."""
+    """A measurement of 32 trials makes 4 steps with stacks of 1, 2, 4, ..., 32, which are 252 steps of a member.
+
+    32 trials of 8 steps make 256.
+    """
     bench = Bench(CPU)
-    found = arranged(tmp_path, bench, grid(steps=steps))
+    allocation = arranged(tmp_path, bench, grid(steps=steps))
     assert len(bench.measured) == measured
-    assert found.cuts[0].size >= 8, "its trials share cohorts all the same"
+    assert allocation.cuts[0].size >= 8, "its trials share cohorts all the same"
 
 
 def test_a_small_sweep_on_gpus_is_measured(tmp_path: Path) -> None:
-    """What a cohort may take of a GPU's memory is not guessed."""
+    """A cohort's need of GPU memory is never guessed."""
     bench = Bench(GPUS)
     arranged(tmp_path, bench, grid(steps=1), on=(LARGE,))
     assert bench.measured
@@ -98,16 +101,16 @@ def test_other_memory_and_other_code_are_measured_anew(tmp_path: Path, monkeypat
 def test_many_groups_get_less_time_each(tmp_path: Path) -> None:
     bench = Bench(CPU)
     arranged(tmp_path, bench, grid(2, shapes=2))
-    assert [one.how["seconds"] for one in bench.measured] == [3.0] * 2
+    assert [measurement.how["seconds"] for measurement in bench.measured] == [3.0] * 2
     arranged(tmp_path / "many", bench, grid(2, shapes=24))
-    assert sum(one.how["seconds"] for one in bench.measured[2:]) == pytest.approx(12.0)
+    assert sum(measurement.how["seconds"] for measurement in bench.measured[2:]) == pytest.approx(12.0)
 
 
 def test_a_sweep_that_was_begun_keeps_its_cohorts(tmp_path: Path) -> None:
     plan, bench = grid(), Bench(CPU)
     first = arranged(tmp_path, bench, plan)
     (file,) = (tmp_path / "cuts/sweep=grid").iterdir()
-    assert [one["width"] for one in json.loads(file.read_text())["measured"][0]] == [1, 2, 4, 8, 16, 32]
+    assert [stack["width"] for stack in json.loads(file.read_text())["measured"][0]] == [1, 2, 4, 8, 16, 32]
     slower = Bench(CPU, seconds=1e-6)
     assert arranged(tmp_path, slower, plan).cuts == first.cuts and slower.measured == []
     assert arranged(tmp_path, slower, plan, "--cohort", "5").cuts == (Cut(5, 5),)
@@ -118,7 +121,7 @@ def test_fewer_trials_than_cores_have_several_threads_each(tmp_path: Path) -> No
     bench = Bench(CPU)
     (share,) = arranged(tmp_path, bench, grid(2)).places[1].shares
     assert share.resources == {"CPU": 2.0} and (share.count, share.memory) == (2, 8000 * MIB)
-    assert [one.how["threads"] for one in bench.measured] == [1, 2]
+    assert [measurement.how["threads"] for measurement in bench.measured] == [1, 2]
     for path in (tmp_path / "probes").glob("*.json"):
         path.unlink()
     again = arranged(tmp_path, bench, grid(2)).places[1]
@@ -127,7 +130,7 @@ def test_fewer_trials_than_cores_have_several_threads_each(tmp_path: Path) -> No
 
 
 def test_where_memory_is_short_fewer_processes_run(tmp_path: Path) -> None:
-    """A member needs 150 MiB with its process: of 320 MiB (a fifth of 400 to spare) two have room."""
+    """A member needs 150 MiB with its process: two fit into 320 MiB, which are four fifths of 400 MiB."""
     (share,) = arranged(tmp_path, Bench({"": 400 * MIB}), grid()).places[1].shares
     assert share.resources == {"CPU": 2.0} and share.count == 2
 
@@ -140,36 +143,36 @@ def test_a_fraction_that_is_asked_for_is_taken(words: list[str], count: int, tmp
 
 def test_a_gpu_is_shared_where_that_is_measured_to_gain(tmp_path: Path) -> None:
     bench = Bench(GPUS)
-    found = arranged(tmp_path, bench, grid(), on=(LARGE,))
-    (share,) = found.places[1].shares
+    allocation = arranged(tmp_path, bench, grid(), on=(LARGE,))
+    (share,) = allocation.places[1].shares
     sharing = round(1 / share.resources["GPU"])
     assert sharing in (4, 8) and share.count == 2 * sharing and share.memory == 2000 * MIB // sharing
     assert share.resources["CPU"] * sharing <= 8 and set(share.resources) == {"GPU", "CPU"}
     (shared,) = bench.shared
     assert shared.how["sharing"] == 8 and shared.how["widths"] == [1, 4, 16]
     again = Bench(GPUS)
-    assert arranged(tmp_path, again, grid(first=100), on=(LARGE,)).places == found.places
+    assert arranged(tmp_path, again, grid(first=100), on=(LARGE,)).places == allocation.places
     assert again.measured == again.shared == []
 
 
 def test_where_nodes_come_there_are_cohorts_for_them(tmp_path: Path) -> None:
-    """Of one GPU at first, and of eight that may be."""
-    one = replace(LARGE, nodes=(1,))
+    """Cohorts are cut for the one GPU that is there, or for the eight that may come."""
+    one_gpu = replace(LARGE, nodes=(1,))
     few, many = (
         arranged(tmp_path / name, Bench({"A": 20_000 * MIB}), grid(), "--gpu-fraction", "1", on=(kind,))
-        for name, kind in (("few", one), ("many", replace(one, comes=True)))
+        for name, kind in (("few", one_gpu), ("many", replace(one_gpu, comes=True)))
     )
     assert few.cuts == (Cut(32, 32),) and many.cuts[0].size == 4
     assert few.places[1].count == many.places[1].count == 1
 
 
 def test_a_cut_that_is_asked_for_leaves_the_share_to_choose(tmp_path: Path) -> None:
-    """Stacks of eight need 850 MiB of 1,600: one more has no room."""
+    """A stack of eight needs 850 of 1,600 MiB, so a second one has no room."""
     bench = Bench(GPUS)
-    found = arranged(tmp_path, bench, grid(), "--cohort", "8", on=(LARGE,))
-    assert found.cuts == (Cut(8, 8),) and found.places[1].resources["GPU"] == 1.0
-    found = arranged(tmp_path, bench, grid(), "--cohort", "4", "--stack", "1", on=(LARGE,))
-    assert found.places[1].resources["GPU"] < 1.0
+    allocation = arranged(tmp_path, bench, grid(), "--cohort", "8", on=(LARGE,))
+    assert allocation.cuts == (Cut(8, 8),) and allocation.places[1].resources["GPU"] == 1.0
+    allocation = arranged(tmp_path, bench, grid(), "--cohort", "4", "--stack", "1", on=(LARGE,))
+    assert allocation.places[1].resources["GPU"] < 1.0
     bench = Bench(GPUS)
     arranged(tmp_path / "fixed", bench, grid(), "--cohort", "8", "--gpu-fraction", "0.5", on=(LARGE,))
     assert bench.measured == bench.shared == []
@@ -177,28 +180,29 @@ def test_a_cut_that_is_asked_for_leaves_the_share_to_choose(tmp_path: Path) -> N
 
 def test_several_kinds_are_measured_each_and_asked_for_by_name(tmp_path: Path) -> None:
     bench = Bench(GPUS)
-    found = arranged(tmp_path, bench, grid(64), on=(LARGE, MANY))
-    large, small = found.places[1].shares
-    assert {one.kind for one in bench.measured} == {one.kind for one in bench.shared} == {LARGE, MANY}
+    allocation = arranged(tmp_path, bench, grid(64), on=(LARGE, MANY))
+    large, small = allocation.places[1].shares
+    assert {asked.kind for asked in bench.measured} == {asked.kind for asked in bench.shared} == {LARGE, MANY}
     assert large.resources["accelerator_type:A"] == small.resources["accelerator_type:B"] == 0.001
-    assert found.placed and found.placed.devices[1].speed == pytest.approx(0.5 * 0.5**0.5)  # half the cores, too
-    assert found.devices == ["device A", "device B"]
+    assert allocation.placed
+    assert allocation.placed.devices[1].speed == pytest.approx(0.5 * 0.5**0.5)  # half the cores, too
+    assert allocation.devices == ["device A", "device B"]
 
 
 def test_a_cohort_goes_only_where_it_has_room(tmp_path: Path) -> None:
-    """Stacks of eight need 850 MiB, of which a GPU of the second kind has 720 to spare; those of two have room."""
+    """A stack of eight needs 850 MiB, but a GPU of the second kind has room for 720 MiB; stacks of two fit."""
     plan = grid(48, shapes=2)
     record_cut(Store(tmp_path).files, plan, [Cut(8, 8), Cut(2, 2)], None)
-    found = arranged(tmp_path, Bench(GPUS), plan, on=(LARGE, MANY))
-    assert len(found.places[1].shares) == 2
-    assert found.places[1].only == {trial.id: (0,) for trial in plan.trials if trial.config["width"] == 0}
+    allocation = arranged(tmp_path, Bench(GPUS), plan, on=(LARGE, MANY))
+    assert len(allocation.places[1].shares) == 2
+    assert allocation.places[1].only == {trial.id: (0,) for trial in plan.trials if trial.config["width"] == 0}
 
 
 def test_trials_of_several_workers_have_whole_devices_and_are_not_measured(tmp_path: Path) -> None:
     bench = Bench(GPUS)
-    found = arranged(tmp_path, bench, grid(6, workers=2), on=(LARGE,))
-    assert found.cuts == (Cut(6, 1),) and found.placed is None and not found.timed
-    assert found.places[2].resources == {"GPU": 1.0, "CPU": 8.0} and found.places[2].count == 1
+    allocation = arranged(tmp_path, bench, grid(6, workers=2), on=(LARGE,))
+    assert allocation.cuts == (Cut(6, 1),) and allocation.placed is None and not allocation.timed
+    assert allocation.places[2].resources == {"GPU": 1.0, "CPU": 8.0} and allocation.places[2].count == 1
     assert bench.measured == []
     with pytest.raises(ClusterError, match="a GPU of its own"):
         arranged(tmp_path, bench, grid(6, workers=2), "--gpu-fraction", "0.5", on=(LARGE,))
@@ -209,11 +213,13 @@ def test_what_cannot_be_measured_trains_alone_and_nothing_is_expected(tmp_path: 
     site = bench.site(CORES)
     broken = replace(
         site,
-        measure=lambda asked: [one if not task.how else None for task, one in zip(asked, bench(asked), strict=True)],
+        measure=lambda asked: [
+            probe if not task.how else None for task, probe in zip(asked, bench(asked), strict=True)
+        ],
     )
-    found = grid_arrangement(parse(["grid"]), grid(), Store(tmp_path), profile_devices(site), broken)
-    assert found.cuts == (Cut(1, 1),) and not found.timed and not list((tmp_path / "probes").glob("*.json"))
-    assert expectation(found, grid(), 1.0)["hours"] is None
+    allocation = grid_arrangement(parse(["grid"]), grid(), Store(tmp_path), profile_devices(site), broken)
+    assert allocation.cuts == (Cut(1, 1),) and not allocation.timed and not list((tmp_path / "probes").glob("*.json"))
+    assert expectation(allocation, grid(), 1.0)["hours"] is None
 
 
 def test_a_cluster_that_says_nothing_is_refused_in_a_line() -> None:
@@ -222,13 +228,13 @@ def test_a_cluster_that_says_nothing_is_refused_in_a_line() -> None:
 
 
 def test_hours_and_cost_are_of_what_is_left(tmp_path: Path) -> None:
-    """32 members in stacks of 8 on 4 cores: sqrt(8) hundredths of a second, ten thousand times."""
+    """32 members in stacks of 8 on 4 cores: ten thousand steps of sqrt(8) hundredths of a second."""
     plan = grid()
-    found = arranged(tmp_path, Bench(CPU), plan, "--plan", "--node-price", "3")
+    allocation = arranged(tmp_path, Bench(CPU), plan, "--plan", "--node-price", "3")
     seconds = 0.4 + 10_000 * 0.01 * 8**0.5
-    plain = expectation(found, plan, 3.0)
+    plain = expectation(allocation, plan, 3.0)
     assert plain["hours"] == pytest.approx(seconds / 3600) and plain["cost"] == pytest.approx(3 * seconds / 3600)
     assert (plain["at_a_time"], plain["stack_widths"]) == (4, [8]) and json.loads(json.dumps(plain)) == plain
     half = replace(plan, statuses=dict.fromkeys(plan.ids[:16], "finished"))
-    assert expectation(found, half, 3.0)["hours"] == pytest.approx(seconds / 7200)
+    assert expectation(allocation, half, 3.0)["hours"] == pytest.approx(seconds / 7200)
     assert expectation(arranged(tmp_path, Bench(CPU), plan), half, None)["cost"] is None

@@ -14,9 +14,9 @@ A, B = {"CPU": 16.0, "GPU": 4.0, "accelerator_type:A": 1.0}, {"CPU": 6.0, "GPU":
 
 def test_gpus_are_told_apart_and_cores_beside_them_are_theirs() -> None:
     nodes = [node({"CPU": 64.0}), node(B), node(A), node(A | {"CPU": 8.0}), node(B, alive=False)]
-    found = kinds(nodes, grows=False)
-    assert found == (DeviceKind(True, "A", (4, 4), cores=2.0), DeviceKind(True, "B", (1,), cores=6.0))
-    assert [requirement(kind, found) for kind in found] == [
+    gpu_kinds = kinds(nodes, grows=False)
+    assert gpu_kinds == (DeviceKind(True, "A", (4, 4), cores=2.0), DeviceKind(True, "B", (1,), cores=6.0))
+    assert [requirement(kind, gpu_kinds) for kind in gpu_kinds] == [
         {"accelerator_type:A": 0.001},
         {"accelerator_type:B": 0.001},
     ]

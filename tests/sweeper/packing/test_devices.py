@@ -42,11 +42,11 @@ def test_processes_on_a_gpu_have_a_core_for_each_thread(cores: int) -> None:
 
 
 def test_threads_are_as_many_as_end_soonest() -> None:
-    """Of two members on four cores each takes two that make it faster; of thirty-two, each takes one."""
+    """On four cores, two members take two cores each, which makes them faster; thirty-two members take one each."""
     by_threads = {1: 1.0, 2: 0.6, 4: 0.5}
 
     def workloads(group: Group) -> dict[int, list[Workload]]:
-        return {threads: [Workload(group, [Measured(1, one)], 100)] for threads, one in by_threads.items()}
+        return {threads: [Workload(group, [Measured(1, seconds)], 100)] for threads, seconds in by_threads.items()}
 
     threads, packed = pack_cores(workloads(members(2)), [4], PLENTY)
     assert threads == 2 and packed.seconds == pytest.approx(0.4 + 60)

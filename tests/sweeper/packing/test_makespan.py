@@ -9,45 +9,45 @@ from sweeper.packing.makespan import CutOption, SlotPool, list_schedule, makespa
 from sweeper.plan.cohorts import Cut
 
 
-def options(some: random.Random, kinds: int, count: int) -> list[CutOption]:
-    found = []
+def options(rng: random.Random, kinds: int, count: int) -> list[CutOption]:
+    made = []
     for size in range(1, count + 1):
-        seconds = [some.choice([0.5, 1.0, 1.7, 3.0, 8.0]) * size for _ in range(kinds)]
-        if kinds > 1 and some.random() < 0.2:
-            seconds[some.randrange(kinds)] = math.inf
-        found.append(CutOption(Cut(size, 1), some.randint(1, 5), tuple(seconds)))
-    return found
+        seconds = [rng.choice([0.5, 1.0, 1.7, 3.0, 8.0]) * size for _ in range(kinds)]
+        if kinds > 1 and rng.random() < 0.2:
+            seconds[rng.randrange(kinds)] = math.inf
+        made.append(CutOption(Cut(size, 1), rng.randint(1, 5), tuple(seconds)))
+    return made
 
 
-def cluster(some: random.Random, kinds: int) -> SlotPool:
+def cluster(rng: random.Random, kinds: int) -> SlotPool:
     return SlotPool.of(
-        [some.randint(1, 3) for _ in range(kinds)],
-        [some.choice([0.25, 1.0, 1.5]) for _ in range(kinds)],
-        [some.randint(1, 3) for _ in range(kinds)],
+        [rng.randint(1, 3) for _ in range(kinds)],
+        [rng.choice([0.25, 1.0, 1.5]) for _ in range(kinds)],
+        [rng.randint(1, 3) for _ in range(kinds)],
     )
 
 
 def slots_of(slot_pool: SlotPool) -> list[int]:
-    """The kind of each slot."""
+    """Return the kind of device of each slot."""
     return [kind for kind, slots in enumerate(slot_pool.slots) for _ in range(slots)]
 
 
 def best_of_all(option: CutOption, slot_pool: SlotPool) -> float:
-    """Over every number of cohorts that each slot may be given."""
+    """Return the least makespan over all ways to assign the cohorts to the slots."""
     slots = slots_of(slot_pool)
-    found = math.inf
-    for each in itertools.product(range(option.count + 1), repeat=len(slots)):
-        if sum(each) == option.count:
-            given = [count * option.seconds[kind] for count, kind in zip(each, slots, strict=True) if count]
-            found = min(found, max(given))
-    return found
+    least = math.inf
+    for counts in itertools.product(range(option.count + 1), repeat=len(slots)):
+        if sum(counts) == option.count:
+            ends = [count * option.seconds[kind] for count, kind in zip(counts, slots, strict=True) if count]
+            least = min(least, max(ends))
+    return least
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_equal_cohorts_end_no_sooner_in_any_assignment(seed: int) -> None:
-    some = random.Random(seed)
-    slot_pool = SlotPool.of([some.randint(1, 2), some.randint(0, 2)], [1.0, 0.5], [1, 1])
-    option = CutOption(Cut(1, 1), some.randint(1, 4), (some.uniform(1, 3), some.choice([math.inf, some.uniform(1, 9)])))
+    rng = random.Random(seed)
+    slot_pool = SlotPool.of([rng.randint(1, 2), rng.randint(0, 2)], [1.0, 0.5], [1, 1])
+    option = CutOption(Cut(1, 1), rng.randint(1, 4), (rng.uniform(1, 3), rng.choice([math.inf, rng.uniform(1, 9)])))
     assert rounds(option, slot_pool) == pytest.approx(best_of_all(option, slot_pool))
 
 
@@ -62,21 +62,21 @@ def test_where_nothing_has_room_nothing_ends() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_soonest_of_all_combinations_is_found(seed: int) -> None:
-    some = random.Random(seed)
-    kinds = some.randint(1, 2)
-    slot_pool = cluster(some, kinds)
-    groups = [options(some, kinds, some.randint(1, 4)) for _ in range(some.randint(1, 3))]
-    groups = [[one for one in group if math.isfinite(min(one.seconds))] for group in groups]
+    rng = random.Random(seed)
+    kinds = rng.randint(1, 2)
+    slot_pool = cluster(rng, kinds)
+    groups = [options(rng, kinds, rng.randint(1, 4)) for _ in range(rng.randint(1, 3))]
+    groups = [[option for option in group if math.isfinite(min(option.seconds))] for group in groups]
     least = min(makespan(picked, slot_pool) for picked in itertools.product(*groups))
     assert makespan(minimise_makespan(groups, slot_pool), slot_pool) == pytest.approx(least)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_smaller_cohorts_cost_no_more_than_they_are_worth(seed: int) -> None:
-    some = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(100):
-        slot_pool = cluster(some, 1)
-        groups = [options(some, 1, 4) for _ in range(some.randint(1, 4))]
+        slot_pool = cluster(rng, 1)
+        groups = [options(rng, 1, 4) for _ in range(rng.randint(1, 4))]
         exact, worth = minimise_makespan(groups, slot_pool), minimise_makespan(groups, slot_pool, worth=1.5)
         assert makespan(worth, slot_pool) <= 1.5 * makespan(exact, slot_pool) * (1 + 1e-9)
 
@@ -84,9 +84,9 @@ def test_smaller_cohorts_cost_no_more_than_they_are_worth(seed: int) -> None:
 def test_the_smallest_cohorts_that_cost_little_are_taken() -> None:
     """On one slot, singly for 3.2 s in all, or in pairs for 3.1 s, or at once for 3 s."""
     group = [CutOption(Cut(4, 4), 1, (3.0,)), CutOption(Cut(2, 2), 2, (1.55,)), CutOption(Cut(1, 1), 4, (0.8,))]
-    one = SlotPool.of([1], [1.0], [1])
-    assert [minimise_makespan([group], one, worth)[0].cut.size for worth in (1.0, 1.04, 1.1)] == [4, 2, 1]
-    assert [by.cut.size for by in minimise_makespan([group, group], one, worth=1.1)] == [1, 1]
+    one_slot = SlotPool.of([1], [1.0], [1])
+    assert [minimise_makespan([group], one_slot, worth)[0].cut.size for worth in (1.0, 1.04, 1.1)] == [4, 2, 1]
+    assert [option.cut.size for option in minimise_makespan([group, group], one_slot, worth=1.1)] == [1, 1]
 
 
 def test_a_queue_is_worked_off_by_each_device_at_its_speed() -> None:
@@ -98,7 +98,7 @@ def test_a_queue_is_worked_off_by_each_device_at_its_speed() -> None:
 
 
 def in_turn(jobs: Sequence[Sequence[float]], slot_pool: SlotPool) -> float:
-    """Each job in its order to the slot that ends it soonest."""
+    """Return the makespan if each job in turn goes to the slot that ends it soonest."""
     kinds = slots_of(slot_pool)
     busy = [0.0] * len(kinds)
     for job in jobs:
@@ -109,32 +109,35 @@ def in_turn(jobs: Sequence[Sequence[float]], slot_pool: SlotPool) -> float:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_the_order_equal_devices_end_by_then(seed: int) -> None:
-    some = random.Random(seed)
-    slot_pool = cluster(some, 1)
-    picked = [some.choice(options(some, 1, 4)) for _ in range(some.randint(1, 4))]
-    jobs = [one.seconds for one in picked for _ in range(one.count)]
+    rng = random.Random(seed)
+    slot_pool = cluster(rng, 1)
+    picked = [rng.choice(options(rng, 1, 4)) for _ in range(rng.randint(1, 4))]
+    jobs = [option.seconds for option in picked for _ in range(option.count)]
     assert in_turn(jobs, slot_pool) <= makespan(picked, slot_pool) * (1 + 1e-9)
     longest, work = max(job[0] for job in jobs), sum(job[0] for job in jobs)
     for _ in range(10):
-        some.shuffle(jobs)
+        rng.shuffle(jobs)
         slots = sum(slot_pool.slots)
         assert in_turn(jobs, slot_pool) <= (work + (slots - 1) * longest) / slots * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_cohorts_are_dealt_in_their_order_to_where_they_end_soonest(seed: int) -> None:
-    some = random.Random(seed)
-    kinds = some.randint(1, 3)
-    slot_pool = cluster(some, kinds)
-    picked = [some.choice(options(some, kinds, 4)) for _ in range(some.randint(1, 4))]
-    picked = [one for one in picked if math.isfinite(min(one.seconds))]
+    rng = random.Random(seed)
+    kinds = rng.randint(1, 3)
+    slot_pool = cluster(rng, kinds)
+    picked = [rng.choice(options(rng, kinds, 4)) for _ in range(rng.randint(1, 4))]
+    picked = [option for option in picked if math.isfinite(min(option.seconds))]
     parts, end = list_schedule(picked, slot_pool)
-    assert [sum(part) for part in parts] == [one.count for one in picked]
+    assert [sum(part) for part in parts] == [option.count for option in picked]
     assert all(
-        not part[k] for part, one in zip(parts, picked, strict=True) for k in range(kinds) if math.isinf(one.seconds[k])
+        not part[kind]
+        for part, option in zip(parts, picked, strict=True)
+        for kind in range(kinds)
+        if math.isinf(option.seconds[kind])
     )
     assert end == pytest.approx(
-        in_turn([one.seconds for one in picked for _ in range(one.count)], slot_pool) if picked else 0
+        in_turn([option.seconds for option in picked for _ in range(option.count)], slot_pool) if picked else 0
     )
 
 
@@ -142,6 +145,6 @@ def test_small_groups_share_the_slots_instead_of_being_spread_over_them() -> Non
     """Eight groups, each of three in one stack for 6 s, or singly for 4 s each: at once on eight slots, or not."""
     group = [CutOption(Cut(3, 3), 1, (6.0,)), CutOption(Cut(1, 1), 3, (4.0,))]
     eight = SlotPool.of([8], [1.0], [1])
-    assert [one.cut.size for one in minimise_makespan([group] * 8, eight)] == [3] * 8
+    assert [option.cut.size for option in minimise_makespan([group] * 8, eight)] == [3] * 8
     assert makespan(minimise_makespan([group] * 8, eight), eight) == 6.0
     assert minimise_makespan([group], eight)[0].cut.size == 1

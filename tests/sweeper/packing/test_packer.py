@@ -22,12 +22,12 @@ from tests.sweeper.packing.measured import (
 
 
 def choose(measured: Sequence[Measured], group: Group, steps: int, slots: int, memory: int) -> Cut:
-    """How one group is cut for slots that share nothing."""
+    """Return the cut of one group for devices that are not shared."""
     return pack([Workload(group, measured, steps)], [Devices(slots, memory)]).cuts[0]
 
 
-def of(group: Group, by: Cut) -> tuple[Cohort, ...]:
-    return cut([group], [by])
+def cohorts_of(group: Group, group_cut: Cut) -> tuple[Cohort, ...]:
+    return cut([group], [group_cut])
 
 
 def test_members_are_stacked_where_that_is_faster() -> None:
@@ -40,7 +40,7 @@ def test_members_are_stepped_in_turn_where_stacking_is_slower() -> None:
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
 def test_every_slot_gets_its_share(slots: int) -> None:
-    assert len(of(FOUR_OF_EIGHT, choose(STACKING_PAYS, FOUR_OF_EIGHT, 10_000, slots, PLENTY))) >= slots
+    assert len(cohorts_of(FOUR_OF_EIGHT, choose(STACKING_PAYS, FOUR_OF_EIGHT, 10_000, slots, PLENTY))) >= slots
 
 
 @pytest.mark.parametrize(("memory", "width"), [(1000, 8), (799, 4), (0, 1)])
@@ -49,7 +49,7 @@ def test_a_stack_that_does_not_fit_is_not_chosen(memory: int, width: int) -> Non
 
 
 def test_smaller_cohorts_win_where_they_cost_little() -> None:
-    """A hundred seconds a member: starting a cohort is free beside it, so nothing speaks for a large one."""
+    """With a hundred seconds per member, the start of a cohort costs next to nothing, so cohorts are small."""
     assert choose(FLAT, FOUR_OF_EIGHT, steps=100_000, slots=1, memory=PLENTY).size == 1
     assert choose(FLAT, FOUR_OF_EIGHT, steps=10, slots=1, memory=PLENTY).size == 32
 
@@ -60,7 +60,7 @@ def test_what_could_not_be_measured_trains_alone() -> None:
 
 @pytest.mark.parametrize(("steps", "most"), [(0, 10), (2, 10)])
 def test_trials_of_no_or_hardly_any_step_do_not_make_a_cohort_each(steps: int, most: int) -> None:
-    """560 of them, on two cores: starting as many cohorts would take 112 s, where all the work takes 3 s a core."""
+    """560 trials on two cores: to start a cohort for each would take 112 s, while all work takes 3 s per core."""
     workload = Workload(members(*[56] * 10), STACKING_PAYS if steps else [], steps)
     packing = pack([workload], [Devices(2, PLENTY)])
     (cut,) = packing.cuts
@@ -87,7 +87,7 @@ def test_one_measurement_is_enough() -> None:
 
 @pytest.mark.parametrize(("slots", "size"), [(1, 6), (2, 3), (4, 2), (6, 1), (100, 1)])
 def test_a_group_of_workers_is_started_as_seldom_as_can_be(slots: int, size: int) -> None:
-    """Whatever was measured: once for each place, where its members are stepped in turn."""
+    """Once for each slot, whatever was measured; its members are stepped in turn."""
     group = members(*[1] * 6, workers=2)
     for measured in ([], STACKING_PAYS):
         packed = pack([Workload(group, measured, 10)], [Devices(2 * slots, PLENTY, cores=8)])
@@ -100,25 +100,25 @@ def test_a_group_of_workers_is_started_as_seldom_as_can_be(slots: int, size: int
 def test_large_groups_are_dealt_to_slots_evenly_and_in_whole_streams(
     lengths: list[int], slots: int, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step takes as long for any stack as for one: so in one round. Of ten streams on three slots four, four and two,
-    where a third of all would leave one behind."""
+    """A step takes equally long for any stack, so one round is fastest. Three slots get four, four and two of ten
+    streams; cohorts of a third of all trials would leave one stream behind."""
     monkeypatch.setattr("sweeper.packing.packer.WORTH", 1.0)
     flat = [Measured(2**k, 1e-3 / 2**k) for k in range(12)]
     packed = pack([Workload(members(*lengths), flat, 10_000)], [Devices(slots, PLENTY)])
     assert packed.seconds == pytest.approx(0.4 + 10)
-    cohorts = of(members(*lengths), packed.cuts[0])
+    cohorts = cohorts_of(members(*lengths), packed.cuts[0])
     assert len(cohorts) == slots and max(len(cohort.trials) for cohort in cohorts) == longest
 
 
 def test_cohorts_are_as_large_as_a_full_stack_where_that_is_soonest() -> None:
-    """Five stacks of up to 16; a cohort of 20 would make two steps, and of 15 there would be seven."""
+    """Five stacks of up to 16 members. A cohort of 20 would make two steps, and there would be seven cohorts of 15."""
     flat = [Measured(2**k, 1e-3 / 2**k, 2**k * MIB, held=MIB) for k in range(6)]
     packed = pack([Workload(members(20, 16, 16, 8), flat, 10_000)], [Devices(1, 20 * MIB)])
     assert packed.cuts == (Cut(16, 16),) and packed.seconds == pytest.approx(5 * (0.4 + 10))
 
 
 def test_a_cut_that_is_settled_is_kept_and_its_place_chosen() -> None:
-    """Stacks of eight need 800 MiB: two share a device of 2,000, four only one of 4,000."""
+    """A stack of eight needs 800 MiB: two share a device of 2,000 MiB, four a device of 4,000 MiB."""
     free = {8: dict.fromkeys((2, 4), 1.0)}
     workload = Workload(FOUR_OF_EIGHT, EACH_100_MIB, 10_000, by=Cut(8, 8))
     for mebibytes, sharing in ((2000, 2), (4000, 4), (500, 1)):
@@ -151,7 +151,7 @@ def test_where_others_cost_nothing_memory_and_cores_say_how_many_share(
 
 
 def test_a_device_is_shared_as_long_as_that_gains() -> None:
-    """Three processes take 1.5 times as long as one, so are worth two; a fourth and further gain nothing."""
+    """Three processes take 1.5 times as long as one, so they do the work of two; a fourth gains nothing."""
     packed = pack([LONG], [Devices(1, PLENTY, cores=16, overlap={1: {2: 1.2, 3: 1.5}})])
     assert packed.shares == (3,)
     assert packed.seconds == pytest.approx(11 * 0.4 + 11 * 150, rel=WORTH - 1)
@@ -164,14 +164,14 @@ def test_a_share_that_is_asked_for_is_kept() -> None:
 
 
 def test_members_that_wait_their_turn_take_memory_too() -> None:
-    """100 MiB for the one that is stepped, 50 for each other: 800 MiB hold 15."""
+    """The member that is stepped needs 100 MiB, each other member 50 MiB: 800 MiB hold 15 members."""
     in_turn = [Measured(1, 1e-6, 100 * MIB, 50 * MIB)]
     assert choose(in_turn, members(32), steps=1, slots=1, memory=1000 * MIB).size <= 15
     assert choose([in_turn[0]._replace(held=0)], members(32), steps=1, slots=1, memory=1000 * MIB).size == 32
 
 
 def test_no_stack_needs_more_than_a_wider_one() -> None:
-    """What the first step of a process loads is found in the first width that is measured."""
+    """The first width that is measured includes what the first step of a process loads."""
     first = [Measured(1, 1e-3, 900 * MIB), Measured(2, 2e-3, 100 * MIB), Measured(4, 1e-4, 400 * MIB)]
     assert choose(first, members(8), steps=10_000, slots=1, memory=200 * MIB).width == 1
     assert choose(first, members(8), steps=10_000, slots=1, memory=600 * MIB).width == 4
@@ -210,7 +210,7 @@ def test_shares_are_of_the_kinds_there_are(shares: list[int]) -> None:
 
 
 def test_small_groups_are_not_spread_over_all_devices() -> None:
-    """Eight groups of three on eight devices: each a stack on a device of its own, for which none waits."""
+    """Eight groups of three on eight devices: each group is a stack on a device of its own, and none waits."""
     packed = pack([Workload(members(3), STACKING_PAYS, 10_000)] * 8, [Devices(8, PLENTY)])
     assert packed.cuts == (Cut(3, 3),) * 8
     alone = pack([Workload(members(3), STACKING_PAYS, 10_000)], [Devices(1, PLENTY)])

@@ -1,4 +1,4 @@
-"""Packings beside every choice there is, enumerated by a formulation of its own."""
+"""Packings compared with every possible choice, enumerated by an independent formulation."""
 
 import itertools
 import random
@@ -22,26 +22,26 @@ class Case(NamedTuple):
 
 
 def case(seed: int) -> Case:
-    some = random.Random(seed)
-    widths = [width for width in (1, 2, 4, 8) if width == 1 or some.random() < 0.7]
+    rng = random.Random(seed)
+    widths = [width for width in (1, 2, 4, 8) if width == 1 or rng.random() < 0.7]
     measured = [
-        Measured(w, some.uniform(0.2, 1.0), (20 + w * some.randint(5, 15)) * MIB, some.choice([0, 3 * MIB]))
+        Measured(w, rng.uniform(0.2, 1.0), (20 + w * rng.randint(5, 15)) * MIB, rng.choice([0, 3 * MIB]))
         for w in widths
     ]
-    measured = [one._replace(bytes=max(m.bytes for m in measured[: i + 1])) for i, one in enumerate(measured)]
-    group = members(*[some.randint(1, 7) for _ in range(some.randint(1, 3))])
-    overlap = {8: {2: some.uniform(1, 2), 4: some.uniform(2, 4)}} if some.random() < 0.7 else {}
+    measured = [stack._replace(bytes=max(m.bytes for m in measured[: i + 1])) for i, stack in enumerate(measured)]
+    group = members(*[rng.randint(1, 7) for _ in range(rng.randint(1, 3))])
+    overlap = {8: {2: rng.uniform(1, 2), 4: rng.uniform(2, 4)}} if rng.random() < 0.7 else {}
     kind = Devices(
-        some.randint(1, 4), some.randint(60, 900) * MIB, cores=some.randint(1, 6), overhead=5 * MIB, overlap=overlap
+        rng.randint(1, 4), rng.randint(60, 900) * MIB, cores=rng.randint(1, 6), overhead=5 * MIB, overlap=overlap
     )
-    return Case(Workload(group, measured, some.choice([1, 10, 100])), kind)
+    return Case(Workload(group, measured, rng.choice([1, 10, 100])), kind)
 
 
 def stack_seconds(measured: Sequence[workloads.Measured], width: int) -> float:
-    """Of a step, by the polygon through what was measured."""
+    """Return the seconds of a step, interpolated linearly between the measurements."""
     if not width:
         return 0.0
-    points = [(0, 0.0), *((one.width, one.width * one.seconds) for one in measured)]
+    points = [(0, 0.0), *((stack.width, stack.width * stack.seconds) for stack in measured)]
     for (left, low), (right, high) in itertools.pairwise(points):
         if left <= width <= right:
             return low + (high - low) * (width - left) / (right - left)
@@ -49,13 +49,13 @@ def stack_seconds(measured: Sequence[workloads.Measured], width: int) -> float:
 
 
 def needed(measured: Sequence[workloads.Measured], longest: int, width: int) -> int:
-    stacked = next(one for one in measured if one.width >= width)
+    stacked = next(stack for stack in measured if stack.width >= width)
     return stacked.bytes + (longest - width) * stacked.held
 
 
 def every_choice(workload: Workload, kind: Devices) -> dict[tuple[int, int, int], float]:
-    """(processes on a device, size, width) -> seconds, of all that fit."""
-    found = {}
+    """Return (processes on a device, size, width) -> seconds, of all choices that fit."""
+    choices = {}
     total = sum(map(len, workload.members))
     for sharing in [n for n in ([1, 2, 4] if kind.overlap else [1]) if n <= kind.cores]:
         for size in range(1, total + 1):
@@ -74,27 +74,27 @@ def every_choice(workload: Workload, kind: Devices) -> dict[tuple[int, int, int]
                 slots = [0.0] * (kind.count * sharing)
                 for _ in lengths:
                     slots[slots.index(min(slots))] += SECONDS_A_COHORT + workload.steps * step * ratio
-                found[sharing, size, width] = max(slots)
-    return found
+                choices[sharing, size, width] = max(slots)
+    return choices
 
 
 @pytest.mark.parametrize("seed", range(80))
 def test_no_choice_ends_much_sooner(seed: int) -> None:
     workload, kind = case(seed)
-    all_of_them = every_choice(workload, kind)
+    all_choices = every_choice(workload, kind)
     packed = pack([workload], [kind])
-    if not all_of_them:
+    if not all_choices:
         assert packed.cuts == (Cut(1, 1),) and packed.shares == (1,)
         return
-    best = min(all_of_them.values())
-    (by,), (sharing,) = packed.cuts, packed.shares
-    assert packed.seconds == pytest.approx(all_of_them[sharing, by.size, by.width])
+    best = min(all_choices.values())
+    (chosen,), (sharing,) = packed.cuts, packed.shares
+    assert packed.seconds == pytest.approx(all_choices[sharing, chosen.size, chosen.width])
     assert best <= packed.seconds * (1 + 1e-9) and packed.seconds <= WORTH * best * (1 + 1e-9)
-    assert sharing == min(n for (n, _, _), time in all_of_them.items() if time <= WORTH * best * (1 + 1e-9))
+    assert sharing == min(n for (n, _, _), time in all_choices.items() if time <= WORTH * best * (1 + 1e-9))
 
 
 def exact(workload: Workload, kind: Devices, monkeypatch: pytest.MonkeyPatch) -> Packing:
-    """The very soonest, without anything given for smaller cohorts."""
+    """Return the packing with the least makespan, with no allowance for smaller cohorts."""
     monkeypatch.setattr("sweeper.packing.packer.WORTH", 1.0)
     return pack([workload], [kind])
 
@@ -124,16 +124,17 @@ def test_the_order_of_measurements_does_not_matter(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_margin_is_kept(seed: int) -> None:
-    """By what the largest cohort needs, on every kind that is given one, whatever the groups."""
+    """The largest cohort of each group fits on every kind of device that gets one of its cohorts."""
     cases = [case(seed + 1000 * group) for group in range(3)]
     kinds = [replace(cases[0].kind, bytes=900 * MIB), replace(cases[1].kind, bytes=300 * MIB)]
-    packed = pack([one.workload for one in cases], kinds)
-    for workload, by, parts in zip([one.workload for one in cases], packed.cuts, packed.parts, strict=True):
-        longest = max(len(cohort.trials) for cohort in cut([workload.members], [by]))
-        assert sum(parts) == len(cut([workload.members], [by]))
+    workloads_of_cases = [each.workload for each in cases]
+    packed = pack(workloads_of_cases, kinds)
+    for workload, group_cut, parts in zip(workloads_of_cases, packed.cuts, packed.parts, strict=True):
+        longest = max(len(cohort.trials) for cohort in cut([workload.members], [group_cut]))
+        assert sum(parts) == len(cut([workload.members], [group_cut]))
         for kind, share, part in zip(kinds, packed.shares, parts, strict=True):
             if part:
-                need = needed(workload.measured, longest, by.width) + kind.overhead
+                need = needed(workload.measured, longest, group_cut.width) + kind.overhead
                 assert need <= MEMORY_MARGIN * kind.bytes / share
 
 

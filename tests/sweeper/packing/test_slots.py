@@ -18,9 +18,9 @@ AWAY = Slots((SlotResources({"GPU": 1.0, "CPU": 2.0}, 4),), here=False, grows=Tr
 @pytest.mark.parametrize(("workers", "count"), [(1, 4), (2, 2), (3, 1), (4, 1)])
 def test_workers_share_the_places_there_are(workers: int, count: int) -> None:
     for slots in (HERE, AWAY):
-        found = slots.of(workers)
-        assert (found.count, found.workers) == (count, workers)
-        assert (found.resources, found.here) == (slots.resources, slots.here)
+        shared = slots.of(workers)
+        assert (shared.count, shared.workers) == (count, workers)
+        assert (shared.resources, shared.here) == (slots.resources, slots.here)
     assert (HERE.workers, HERE.count) == (1, 4)
 
 
@@ -55,44 +55,44 @@ def queue(*names: str) -> CohortQueue:
     return CohortQueue([Cohort(name, (Trial(name, {}),), 1) for name in names])
 
 
-def seating_of(feed: CohortQueue, slots: Slots) -> SlotAssigner:
+def assigner_of(feed: CohortQueue, slots: Slots) -> SlotAssigner:
     return SlotAssigner(RetryQueue(feed, 0), slots)
 
 
-def seated(seating: SlotAssigner, *holders: str) -> Sequence[tuple[str, SlotResources] | None]:
-    found = [seating.next(holder) for holder in holders]
-    return [one and (one[0].cohort.id, one[1]) for one in found]
+def assigned(assigner: SlotAssigner, *holders: str) -> Sequence[tuple[str, SlotResources] | None]:
+    assignments = [assigner.next(holder) for holder in holders]
+    return [assignment and (assignment[0].cohort.id, assignment[1]) for assignment in assignments]
 
 
 def test_where_there_is_one_kind_it_is_given_always() -> None:
-    """Tune holds back what has no place yet, and an autoscaler sees how much waits."""
-    seating = seating_of(queue("a", "b", "c", "d"), Slots((LARGE,), here=False))
-    assert seated(seating, "1", "2", "3", "4", "5") == [*((name, LARGE) for name in "abcd"), None]
+    """Tune holds back cohorts that have no resources yet, and an autoscaler sees how many wait."""
+    assigner = assigner_of(queue("a", "b", "c", "d"), Slots((LARGE,), here=False))
+    assert assigned(assigner, "1", "2", "3", "4", "5") == [*((name, LARGE) for name in "abcd"), None]
 
 
 def test_a_kind_with_a_free_share_goes_first_and_then_cohorts_wait() -> None:
-    seating = seating_of(queue("a", "b", "c", "d"), Slots((LARGE, SMALL), here=False))
-    assert seated(seating, "1", "2", "3", "4") == [("a", LARGE), ("b", SMALL), ("c", LARGE), None]
-    seating.left("2")
-    assert seated(seating, "5", "6") == [("d", SMALL), None]
+    assigner = assigner_of(queue("a", "b", "c", "d"), Slots((LARGE, SMALL), here=False))
+    assert assigned(assigner, "1", "2", "3", "4") == [("a", LARGE), ("b", SMALL), ("c", LARGE), None]
+    assigner.left("2")
+    assert assigned(assigner, "5", "6") == [("d", SMALL), None]
 
 
 def test_a_cohort_waits_for_a_kind_with_room_while_others_go_ahead() -> None:
-    seating = seating_of(queue("a", "b", "c"), Slots((SMALL, SMALL), here=False, only={"a": (1,), "b": (1,)}))
-    assert seated(seating, "1", "2", "3") == [("a", SMALL), None, ("c", SMALL)]
-    seating.left("1")
-    assert seated(seating, "4") == [("b", SMALL)]
+    assigner = assigner_of(queue("a", "b", "c"), Slots((SMALL, SMALL), here=False, only={"a": (1,), "b": (1,)}))
+    assert assigned(assigner, "1", "2", "3") == [("a", SMALL), None, ("c", SMALL)]
+    assigner.left("1")
+    assert assigned(assigner, "4") == [("b", SMALL)]
 
 
 def test_where_nodes_may_come_the_least_busy_kind_is_given() -> None:
-    seating = seating_of(queue(*"abcdef"), Slots((LARGE, SMALL), here=False, grows=True))
-    given = seated(seating, *"123456")
-    assert [one[1] for one in given if one].count(LARGE) == 4 and None not in given
+    assigner = assigner_of(queue(*"abcdef"), Slots((LARGE, SMALL), here=False, grows=True))
+    given = assigned(assigner, *"123456")
+    assert [assignment[1] for assignment in given if assignment].count(LARGE) == 4 and None not in given
 
 
 def test_no_more_cohorts_wait_than_is_needed() -> None:
     names = [f"c{number}" for number in range(100)]
     feed = queue(*names)
-    seating = seating_of(feed, Slots((SMALL, SMALL), here=False, only=dict.fromkeys(names, (1,))))
-    assert seated(seating, *map(str, range(200)))[1:] == [None] * 199
+    assigner = assigner_of(feed, Slots((SMALL, SMALL), here=False, only=dict.fromkeys(names, (1,))))
+    assert assigned(assigner, *map(str, range(200)))[1:] == [None] * 199
     assert not feed.ended

@@ -1,4 +1,4 @@
-"""What a request changes in its preset: by trial for rows, by request for the folder of its views."""
+"""The changes of a request in its preset: of each trial for its row, of the request for the folder of its views."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SMALL = "--axis beta=1 --axis nu=1 --axis normal_class=0"
 
 
 def plan(tmp_path: Path, words: str) -> Plan:
-    """Of `NAME PRESET WORDS`; no data are read."""
+    """Return the plan of `NAME PRESET WORDS`; no data are read."""
     name, preset, *more = words.split()
     request = parse([name, "--preset", preset, *more, "--store", str(tmp_path), "--data", "/nowhere", "--plan"])
     return prepare(request, Store(tmp_path))[0]
 
 
 def by_trial(tmp_path: Path, words: str) -> dict[str, object]:
-    """trial_id -> changes."""
+    """Return trial_id -> changes."""
     return {trial.id: trial.facts["changes"] for trial in plan(tmp_path, words).trials}
 
 
@@ -58,10 +58,10 @@ def by_trial(tmp_path: Path, words: str) -> dict[str, object]:
     ],
 )
 def test_what_a_request_changes(tmp_path: Path, words: str, trials: set[str], label: str | None) -> None:
-    found = plan(tmp_path, words)
-    assert {trial.facts["changes"] for trial in found.trials} == trials
-    assert {trial.facts["preset"] for trial in found.trials} == {words.split()[1]}
-    assert label is None or found.label == label
+    planned = plan(tmp_path, words)
+    assert {trial.facts["changes"] for trial in planned.trials} == trials
+    assert {trial.facts["preset"] for trial in planned.trials} == {words.split()[1]}
+    assert label is None or planned.label == label
     assert list(tmp_path.iterdir()) == []
 
 
@@ -83,7 +83,7 @@ def test_a_trial_has_the_same_changes_whichever_request_trains_it(tmp_path: Path
 
 
 def test_of_several_grids_the_nearest_counts() -> None:
-    """The second grid has the trial as it stands, although the first has its method, too."""
+    """The second grid has the trial unchanged; the first has the same method with other values."""
     own = Grids((Grid({"method": "a", "k": 0, "epochs": 5}, {}), Grid({"method": "a", "k": 1, "epochs": 7}, {})))
     defaults: Mapping[str, Value] = {"method": "a", "k": 0, "epochs": 3, "seed": 0}
     changed = changes.of_grid(parse(["x", "--set", "seed=0"]), own, lambda method: defaults)

@@ -14,8 +14,8 @@ def trials(streams: int, each: int, shape: int = 0) -> list[Trial]:
     return [trial(shape=shape, stream=stream, nu=nu) for stream in range(streams) for nu in range(each)]
 
 
-def groups_of(found: Sequence[Trial]) -> list[Group]:
-    return group(found, lambda t: t.config["shape"], lambda t: t.config["stream"])
+def groups_of(ungrouped: Sequence[Trial]) -> list[Group]:
+    return group(ungrouped, lambda t: t.config["shape"], lambda t: t.config["stream"])
 
 
 def sizes(cohorts: Sequence[Cohort]) -> list[int]:
@@ -42,9 +42,9 @@ def test_a_group_has_one_shape_and_its_streams_side_by_side() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 8, 16, 40, 1000])
 def test_every_trial_is_in_exactly_one_cohort_that_is_not_too_large(size: int) -> None:
-    all_of_them = trials(5, 8) + trials(2, 3, shape=1)
-    cohorts = cut(groups_of(all_of_them), [Cut(size, size)] * 2)
-    assert sorted(t.id for c in cohorts for t in c.trials) == sorted(t.id for t in all_of_them)
+    all_trials = trials(5, 8) + trials(2, 3, shape=1)
+    cohorts = cut(groups_of(all_trials), [Cut(size, size)] * 2)
+    assert sorted(t.id for c in cohorts for t in c.trials) == sorted(t.id for t in all_trials)
     assert max(sizes(cohorts)) <= size and len(set(ids(cohorts))) == len(cohorts)
     assert all(len({t.config["shape"] for t in cohort.trials}) == 1 for cohort in cohorts)
 
@@ -98,7 +98,7 @@ def test_cohorts_by_their_workers_fewest_first() -> None:
     shapes = [4, 1, 2, 4]
     mixed = [trial(shape=shape, workers=count, stream=0) for shape, count in enumerate(shapes)]
     whole = cut(groups_of(mixed), [Cut(1, 1)] * 4)
-    found = by_workers(whole)
-    assert list(found) == [1, 2, 4]
-    assert found == {1: [whole[1]], 2: [whole[2]], 4: [whole[0], whole[3]]}
+    grouped = by_workers(whole)
+    assert list(grouped) == [1, 2, 4]
+    assert grouped == {1: [whole[1]], 2: [whole[2]], 4: [whole[0], whole[3]]}
     assert by_workers([]) == {}

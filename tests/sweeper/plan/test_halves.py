@@ -1,4 +1,4 @@
-"""A cohort that does not fit, or one of whose trials cannot train, as two."""
+"""A cohort that does not fit, or one of whose trials cannot train, is split in two."""
 
 from __future__ import annotations
 
@@ -60,5 +60,5 @@ def test_parts_know_what_they_were_part_of() -> None:
 
 
 class _Everything(list[str]):
-    def __contains__(self, one: object) -> bool:
+    def __contains__(self, item: object) -> bool:
         return True

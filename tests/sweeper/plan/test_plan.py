@@ -50,7 +50,7 @@ def test_a_cut_is_kept_for_its_own_plan(tmp_path: Path) -> None:
     "content", [b"", b"{", b"[]", b'{"cuts": [{"size": 3}]}', b'{"cuts": [{"size": 3, "width": 3}]}']
 )
 def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
-    """The last is of one group, where the plan has two."""
+    """The last record has one cut, but the plan has two groups."""
     files = Files(tmp_path)
     record_cut(files, make(), [Cut(3, 3)] * 2, measured=None)
     (file,) = (tmp_path / "cuts/sweep=grid").iterdir()

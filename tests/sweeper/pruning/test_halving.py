@@ -1,4 +1,4 @@
-"""Who goes on at a rung, for whom it is waited, and which trials start in which bracket."""
+"""Which members go on at a rung, which cohorts wait for which, and the bracket of each trial."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_verdict_never_changes() -> None:
     rungs.post(0, 2, {1: 0.3})
     rungs.post(2, 2, {1: 0.2, 2: 0.1})
     first = rungs.verdict(2, 2)
-    rungs.post(1, 2, {0: -9.0})  # of one that was pruned: it would make room for another of four
+    rungs.post(1, 2, {0: -9.0})  # of a pruned member: with four values, two could stay
     assert rungs.verdict(2, 2) == first and set(first) == {1, 2}
     first.clear()
     assert rungs.verdict(2, 2)
@@ -138,9 +138,9 @@ def test_halving_finds_the_best_of_noisy_curves_at_a_fraction_of_the_epochs() ->
     """54 trials in cohorts of 6: noise shrinks as they train, and the best should be trained to the end."""
     kept, trained = 0, 0
     for seed in range(40):
-        drawn = random.Random(seed)
-        true = [drawn.gauss(0, 1) for _ in range(54)]
-        curves = [{epoch: value + drawn.gauss(0, 0.3) / math.sqrt(epoch) for epoch in range(1, 28)} for value in true]
+        rng = random.Random(seed)
+        true = [rng.gauss(0, 1) for _ in range(54)]
+        curves = [{epoch: value + rng.gauss(0, 0.3) / math.sqrt(epoch) for epoch in range(1, 28)} for value in true]
         cohorts = [curves[begin : begin + 6] for begin in range(0, 54, 6)]
         rungs = Rungs("maximize", 3, [(1, 3, 9)])
         survivors = []
@@ -162,7 +162,7 @@ def test_halving_finds_the_best_of_noisy_curves_at_a_fraction_of_the_epochs() ->
     ("brackets", "factor", "rungs"), [(1, 3, 4), (2, 2, 2), (3, 3, 3), (4, 3, 4), (3, 4, 5), (2, 3, 5)]
 )
 def test_brackets_train_for_equally_many_epochs(brackets: int, factor: int, rungs: int) -> None:
-    """Played through: of those that start in a bracket, 1 / factor goes on at each rung; the last takes all epochs."""
+    """Simulated: of the trials of a bracket, 1 / factor go on at each rung; the last ones train all epochs."""
     counts = Counter(assign_brackets(range(3000), brackets, factor, rungs))
     assert sorted(counts) == list(range(brackets))
     budgets = []
@@ -201,7 +201,7 @@ def test_more_brackets_than_rungs_are_refused() -> None:
 
 
 def test_a_cohort_that_is_split_is_judged_as_the_whole_was() -> None:
-    """Its parts keep their values and verdicts, wait for nobody that it did not wait for, and count once."""
+    """Its parts keep their values and verdicts, wait for the same cohorts as before, and are counted once."""
     whole, split = (Rungs("maximize", 2, [(1, 2)]) for _ in range(2))
     for rungs in (whole, split):
         for place, values in ((0, {0: 1.0, 1: 5.0, 2: 2.0, 3: 4.0}), (8, {0: 3.0, 1: 4.5})):

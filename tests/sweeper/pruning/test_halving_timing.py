@@ -1,4 +1,4 @@
-"""Decisions of cohorts that run at random speeds, against a plain formulation that trains one after the other."""
+"""Decisions of cohorts that run at random speeds, compared with cohorts that are trained one after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAST = 12
 Curve = Mapping[int, float | None]
 """Epoch -> value."""
 Decisions = dict[tuple[int, int], set[int]]
-"""(place, epoch) -> who is pruned there."""
+"""(place, epoch) -> indices of the members that are pruned there."""
 
 
 @dataclass(frozen=True)
@@ -27,27 +27,30 @@ class Made:
     brackets: tuple[int, ...]
     curves: tuple[Curve, ...]
     fails: int
-    """The epoch in which it fails for good; after the last one it does not."""
+    """Epoch in which the cohort fails for good; above `LAST` if it never does."""
 
 
 def made_up(seed: int, places: int = 9) -> list[Made]:
     """Cohorts of several sizes; values with many ties, some missing."""
-    drawn = random.Random(seed)
+    rng = random.Random(seed)
 
     def value() -> float | None:
-        return drawn.choice([None, math.nan, *(float(drawn.randrange(6)) for _ in range(8))])
+        return rng.choice([None, math.nan, *(float(rng.randrange(6)) for _ in range(8))])
 
     cohorts = []
     for _ in range(places):
-        size = drawn.randrange(1, 6)
+        size = rng.randrange(1, 6)
         curves = tuple({epoch: value() for epoch in range(1, LAST + 1)} for _ in range(size))
-        fails = drawn.choice([drawn.randrange(1, LAST), *[LAST + 1] * 4])
-        cohorts.append(Made(tuple(drawn.randrange(3) for _ in range(size)), curves, fails))
+        fails = rng.choice([rng.randrange(1, LAST), *[LAST + 1] * 4])
+        cohorts.append(Made(tuple(rng.randrange(3) for _ in range(size)), curves, fails))
     return cohorts
 
 
 def one_after_the_other(study: Sequence[Made], direction: Direction, factor: int) -> Decisions:
-    """Every cohort trains to its end before the next begins; a member is counted out by how many are before it."""
+    """Return the decisions if every cohort trains to its end before the next begins.
+
+    A member is pruned if too many members rank before it.
+    """
     seen: dict[tuple[int, int], list[float]] = {}
     decisions: Decisions = {}
     for place, cohort in enumerate(study):
@@ -57,18 +60,18 @@ def one_after_the_other(study: Sequence[Made], direction: Direction, factor: int
                 break
             leave = set[int]()
             for bracket, ladder in enumerate(LADDERS):
-                here = [index for index in sorted(running) if cohort.brackets[index] == bracket]
+                present = [index for index in sorted(running) if cohort.brackets[index] == bracket]
                 if epoch not in ladder:
                     continue
                 earlier = seen.setdefault((epoch, bracket), [])
-                own = [(index, cohort.curves[index][epoch]) for index in here]
+                own = [(index, cohort.curves[index][epoch]) for index in present]
                 good = [(index, value) for index, value in own if value is not None and not math.isnan(value)]
                 count = len(earlier) + len(good)
                 stays = max(1, count // factor)
-                for index in here:
+                for index in present:
                     mine = next((value for other, value in good if other == index), None)
                     if mine is None:
-                        if count or index != here[0]:
+                        if count or index != present[0]:
                             leave.add(index)
                         continue
                     better = [value > mine if direction == "maximize" else value < mine for value in earlier]
@@ -86,7 +89,7 @@ def one_after_the_other(study: Sequence[Made], direction: Direction, factor: int
 
 
 class Running:
-    """A cohort on a worker that asks at rungs, now and then dies and goes on from an earlier epoch."""
+    """A cohort that asks at rungs, and that sometimes dies and continues from an earlier epoch."""
 
     def __init__(self, place: int, made: Made, rungs: Rungs) -> None:
         self.place, self.made, self.rungs = place, made, rungs
@@ -97,14 +100,14 @@ class Running:
 
     @property
     def members(self) -> set[int]:
-        """Those who run at this epoch."""
+        """Indices of the members that are running at this epoch."""
         gone = {index for (_, epoch), pruned in self.decisions.items() if epoch < self.epoch for index in pruned}
         return set(range(len(self.made.curves))) - gone
 
-    def go_on(self, drawn: random.Random) -> bool:
-        """One epoch; False if it has to wait."""
-        if drawn.random() < 0.1:
-            self.epoch = drawn.randrange(1, self.epoch + 1)
+    def go_on(self, rng: random.Random) -> bool:
+        """Train one epoch; return False if the cohort has to wait."""
+        if rng.random() < 0.1:
+            self.epoch = rng.randrange(1, self.epoch + 1)
         if self.epoch >= min(self.made.fails, LAST + 1) or not self.members:
             self.rungs.end(self.place)
             self.ended = True
@@ -114,25 +117,28 @@ class Running:
             self.rungs.post(self.place, self.epoch, values)
             if not self.rungs.ready(self.place, self.epoch):
                 return False
-            found = set(self.rungs.verdict(self.place, self.epoch))
-            assert self.decisions.setdefault((self.place, self.epoch), found) == found
+            pruned = set(self.rungs.verdict(self.place, self.epoch))
+            assert self.decisions.setdefault((self.place, self.epoch), pruned) == pruned
         self.epoch += 1
         return True
 
 
 def at_once(study: Sequence[Made], direction: Direction, factor: int, seed: int) -> Decisions:
-    """The cohorts start in order and then run at random speeds. An AssertionError where all wait for each other."""
-    drawn, rungs = random.Random(seed), Rungs(direction, factor, LADDERS)
+    """Return the decisions if cohorts start in order and run at random speeds.
+
+    Raises AssertionError if all wait for each other.
+    """
+    rng, rungs = random.Random(seed), Rungs(direction, factor, LADDERS)
     started: list[Running] = []
     idle = 0
-    while len(started) < len(study) or not all(one.ended for one in started):
-        able = [one for one in started if not one.ended]
-        if len(started) < len(study) and (not able or drawn.random() < 0.2):
+    while len(started) < len(study) or not all(cohort.ended for cohort in started):
+        able = [cohort for cohort in started if not cohort.ended]
+        if len(started) < len(study) and (not able or rng.random() < 0.2):
             started.append(Running(len(started), study[len(started)], rungs))
         elif able:
-            idle = 0 if drawn.choice(able).go_on(drawn) else idle + 1
+            idle = 0 if rng.choice(able).go_on(rng) else idle + 1
             assert idle < 2000, "all wait for each other"
-    return {key: pruned for one in started for key, pruned in one.decisions.items()}
+    return {key: pruned for cohort in started for key, pruned in cohort.decisions.items()}
 
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
@@ -165,7 +171,7 @@ def test_cohorts_seeded_from_their_history_decide_as_if_they_had_just_run(seed: 
             }
             rungs.seed(place, made.brackets, history)
             rungs.seed(place, made.brackets, history)
-        one, drawn = Running(running, study[running], rungs), random.Random(0)
-        while not one.ended:
-            assert one.go_on(drawn), "what was seeded is not waited for"
-        assert one.decisions == {key: pruned for key, pruned in expected.items() if key[0] == running}
+        cohort, rng = Running(running, study[running], rungs), random.Random(0)
+        while not cohort.ended:
+            assert cohort.go_on(rng), "what was seeded is not waited for"
+        assert cohort.decisions == {key: pruned for key, pruned in expected.items() if key[0] == running}

@@ -1,4 +1,4 @@
-"""The board in this process: who waits, for what, and in which order the driver's word counts."""
+"""The rung server in this process: which cohorts wait for which, and the order of the driver's calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RULE = Rule("auroc", "maximize", 2, ((1, 3), (3,)))
 
 
 class Hurried(asyncio.SelectorEventLoop):
-    """An event loop that waits for nothing but time, so that its clock jumps ahead where others sleep."""
+    """An event loop whose clock jumps ahead instead of sleeping."""
 
     def __init__(self) -> None:
         super().__init__(_Selector(self))
@@ -41,34 +41,34 @@ def play(scene: Coroutine[Any, Any, None]) -> None:
         runner.run(asyncio.wait_for(scene, 60))
 
 
-def board(patience: float = 5.0, absence: float = 30.0) -> RungServer:
+def rung_server(patience: float = 5.0, absence: float = 30.0) -> RungServer:
     return RungServer({"one": RULE, "other": RULE}, patience, absence)
 
 
 async def settled(*waiting: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
-    """The calls, as far as they come without anybody else."""
-    tasks = [asyncio.ensure_future(one) for one in waiting]
+    """Start the calls, and let them run until each has returned or waits."""
+    tasks = [asyncio.ensure_future(call) for call in waiting]
     for _ in range(50):
         await asyncio.sleep(0)
     return tasks
 
 
-async def pruned(made: RungServer, cohort: str, epoch: int, values: dict[int, float | None]) -> set[int]:
-    return set(await made.judge(cohort, epoch, values) or ())
+async def pruned(server: RungServer, cohort: str, epoch: int, values: dict[int, float | None]) -> set[int]:
+    return set(await server.judge(cohort, epoch, values) or ())
 
 
 def test_a_cohort_waits_for_the_lower_ones_of_its_own_study() -> None:
     async def scene() -> None:
-        made = board()
-        await made.expect(0, "one", 0, "low", [0, 0])
-        await made.expect(1, "one", 1, "high", [0, 0])
-        await made.expect(2, "other", 0, "elsewhere", [0, 0])
-        (high,) = await settled(made.judge("high", 1, {0: 5.0, 1: 3.0}))
-        assert await made.judge("elsewhere", 1, {0: 1.0, 1: 0.0}) == {
+        server = rung_server()
+        await server.expect(0, "one", 0, "low", [0, 0])
+        await server.expect(1, "one", 1, "high", [0, 0])
+        await server.expect(2, "other", 0, "elsewhere", [0, 0])
+        (high,) = await settled(server.judge("high", 1, {0: 5.0, 1: 3.0}))
+        assert await server.judge("elsewhere", 1, {0: 1.0, 1: 0.0}) == {
             1: "0 at epoch 1 was not among the best 1 of 2 (1 or better)"
         }
         assert not high.done()
-        assert await pruned(made, "low", 1, {0: 4.0, 1: 6.0}) == {0}
+        assert await pruned(server, "low", 1, {0: 4.0, 1: 6.0}) == {0}
         assert set(await high) == {1}
 
     play(scene())
@@ -76,12 +76,12 @@ def test_a_cohort_waits_for_the_lower_ones_of_its_own_study() -> None:
 
 def test_the_end_of_a_lower_cohort_is_worth_its_report() -> None:
     async def scene() -> None:
-        made = board()
-        await made.expect(0, "one", 0, "low", [0])
-        await made.expect(1, "one", 1, "high", [0, 0])
-        (high,) = await settled(made.judge("high", 1, {0: 5.0, 1: 3.0}))
+        server = rung_server()
+        await server.expect(0, "one", 0, "low", [0])
+        await server.expect(1, "one", 1, "high", [0, 0])
+        (high,) = await settled(server.judge("high", 1, {0: 5.0, 1: 3.0}))
         assert not high.done()
-        await made.end(2, "low")
+        await server.end(2, "low")
         assert set(await high) == {1}
 
     play(scene())
@@ -89,15 +89,15 @@ def test_the_end_of_a_lower_cohort_is_worth_its_report() -> None:
 
 def test_a_cohort_that_is_pruned_whole_is_not_waited_for_at_the_next_rung() -> None:
     async def scene() -> None:
-        made = board()
+        server = rung_server()
         for place, cohort in enumerate(("best", "worst", "good")):
-            await made.expect(place, "one", place, cohort, [0])
-        await made.judge("best", 1, {0: 9.0})
-        await made.post(3, "good", 1, {0: 8.0})
-        await made.judge("best", 3, {0: 9.0})
-        (good,) = await settled(made.judge("good", 3, {0: 10.0}))
+            await server.expect(place, "one", place, cohort, [0])
+        await server.judge("best", 1, {0: 9.0})
+        await server.post(3, "good", 1, {0: 8.0})
+        await server.judge("best", 3, {0: 9.0})
+        (good,) = await settled(server.judge("good", 3, {0: 10.0}))
         assert not good.done()
-        assert await pruned(made, "worst", 1, {0: 1.0}) == {0}
+        assert await pruned(server, "worst", 1, {0: 1.0}) == {0}
         assert await good == {}
 
     play(scene())
@@ -105,23 +105,23 @@ def test_a_cohort_that_is_pruned_whole_is_not_waited_for_at_the_next_rung() -> N
 
 def test_a_cohort_is_answered_as_soon_as_what_it_waits_for_is_known() -> None:
     async def scene() -> None:
-        made = board()
+        server = rung_server()
         for place, brackets in enumerate(([0], [0, 1], [1])):
-            await made.expect(place, "one", place, ["low", "middle", "high"][place], brackets)
-        (high,) = await settled(made.judge("high", 3, {0: 5.0}))
+            await server.expect(place, "one", place, ["low", "middle", "high"][place], brackets)
+        (high,) = await settled(server.judge("high", 3, {0: 5.0}))
         assert not high.done()
-        (middle,) = await settled(made.judge("middle", 3, {0: 4.0, 1: 6.0}))
+        (middle,) = await settled(server.judge("middle", 3, {0: 4.0, 1: 6.0}))
         assert set(await high) == {0}, "it shares no bracket with the lowest"
         assert not middle.done()
 
-        made = board()
+        server = rung_server()
         for place, cohort in enumerate(("low", "middle", "high")):
-            await made.expect(place, "one", place, cohort, [0])
-        (middle,) = await settled(made.judge("middle", 1, {0: -1.0}))
-        (high,) = await settled(made.judge("high", 3, {0: 5.0}))
-        (low,) = await settled(made.judge("low", 3, {0: 7.0}))
+            await server.expect(place, "one", place, cohort, [0])
+        (middle,) = await settled(server.judge("middle", 1, {0: -1.0}))
+        (high,) = await settled(server.judge("high", 3, {0: 5.0}))
+        (low,) = await settled(server.judge("low", 3, {0: 7.0}))
         assert not middle.done() and await low == {}
-        assert await made.judge("low", 1, {0: 7.0}) == {}
+        assert await server.judge("low", 1, {0: 7.0}) == {}
         assert set(await middle) == {0}
         assert set(await high) == {0}, "the one between was pruned"
 
@@ -130,13 +130,13 @@ def test_a_cohort_is_answered_as_soon_as_what_it_waits_for_is_known() -> None:
 
 def test_a_call_that_waited_for_a_worker_that_died_hinders_nobody() -> None:
     async def scene() -> None:
-        made = board()
-        await made.expect(0, "one", 0, "low", [0])
-        await made.expect(1, "one", 1, "high", [0, 0])
-        dead, cancelled = await settled(*[made.judge("high", 1, {0: 5.0, 1: 6.0}) for _ in range(2)])
+        server = rung_server()
+        await server.expect(0, "one", 0, "low", [0])
+        await server.expect(1, "one", 1, "high", [0, 0])
+        dead, cancelled = await settled(*[server.judge("high", 1, {0: 5.0, 1: 6.0}) for _ in range(2)])
         cancelled.cancel()
-        (again,) = await settled(made.judge("high", 1, {0: 5.0, 1: 6.0}))
-        await made.judge("low", 1, {0: 1.0})
+        (again,) = await settled(server.judge("high", 1, {0: 5.0, 1: 6.0}))
+        await server.judge("low", 1, {0: 1.0})
         assert set(await again) == set(await dead) == {0}
 
     play(scene())
@@ -144,38 +144,38 @@ def test_a_call_that_waited_for_a_worker_that_died_hinders_nobody() -> None:
 
 def test_who_waits_for_a_cohort_without_a_worker_makes_room_the_highest_first() -> None:
     async def scene() -> None:
-        made, turn = board(absence=0.5), itertools.count()
+        server, turn = rung_server(absence=0.5), itertools.count()
         cohorts = ("lost", "middle", "high")
         for place, cohort in enumerate(cohorts):
-            await made.expect(next(turn), "one", place, cohort, [0, 0])
+            await server.expect(next(turn), "one", place, cohort, [0, 0])
         for cohort in cohorts:
-            await made.started(next(turn), cohort)
-        waiting = [made.judge(one, 1, {0: 5.0, 1: 3.0}) for one in ("middle", "high", "high")]
+            await server.started(next(turn), cohort)
+        waiting = [server.judge(cohort, 1, {0: 5.0, 1: 3.0}) for cohort in ("middle", "high", "high")]
         middle, high, its_peer = await settled(*waiting)
         await asyncio.sleep(0.8)
-        assert not any(one.done() for one in (middle, high, its_peer)), "all three are at work"
-        await made.stopped(next(turn), "lost")
+        assert not any(call.done() for call in (middle, high, its_peer)), "all three have a worker"
+        await server.stopped(next(turn), "lost")
         assert await high is None and await its_peer is None and not middle.done()
-        assert await made.judge("high", 1, {0: 5.0, 1: 3.0}) is None, "a process of it that came later"
-        await made.stopped(next(turn), "high")
-        await made.started(next(turn), "lost")
+        assert await server.judge("high", 1, {0: 5.0, 1: 3.0}) is None, "a later call of its other process"
+        await server.stopped(next(turn), "high")
+        await server.started(next(turn), "lost")
         await asyncio.sleep(0.8)
-        assert not middle.done(), "what it waits for has a place again"
-        assert await pruned(made, "lost", 1, {0: 9.0, 1: 1.0}) == {1}
+        assert not middle.done(), "what it waits for has a worker again"
+        assert await pruned(server, "lost", 1, {0: 9.0, 1: 1.0}) == {1}
         assert set(await middle) == {1}
-        await made.started(next(turn), "high")
-        assert await pruned(made, "high", 1, {0: 5.0, 1: 3.0}) == {1}
+        await server.started(next(turn), "high")
+        assert await pruned(server, "high", 1, {0: 5.0, 1: 3.0}) == {1}
 
     play(scene())
 
 
 def test_a_call_that_a_dead_worker_left_behind_makes_no_room_for_anybody() -> None:
     async def scene() -> None:
-        made, turn = board(absence=0.5), itertools.count()
+        server, turn = rung_server(absence=0.5), itertools.count()
         for place, cohort in enumerate(("lost", "middle", "dead")):
-            await made.expect(next(turn), "one", place, cohort, [0])
-        await made.started(next(turn), "middle")
-        middle, dead = await settled(*[made.judge(one, 1, {0: 5.0}) for one in ("middle", "dead")])
+            await server.expect(next(turn), "one", place, cohort, [0])
+        await server.started(next(turn), "middle")
+        middle, dead = await settled(*[server.judge(cohort, 1, {0: 5.0}) for cohort in ("middle", "dead")])
         assert await middle is None and not dead.done()
 
     play(scene())
@@ -183,34 +183,34 @@ def test_a_call_that_a_dead_worker_left_behind_makes_no_room_for_anybody() -> No
 
 def test_the_drivers_calls_count_in_their_order_however_they_arrive() -> None:
     async def scene() -> None:
-        made = board()
+        server = rung_server()
         late = await settled(
-            made.end(2, "low"),
-            made.expect(1, "one", 1, "high", [0, 0]),
-            made.judge("high", 1, {0: 5.0, 1: 3.0}),
+            server.end(2, "low"),
+            server.expect(1, "one", 1, "high", [0, 0]),
+            server.judge("high", 1, {0: 5.0, 1: 3.0}),
         )
         assert not any(task.done() for task in late)
-        await made.seed(0, "one", 0, [0, 0], {1: {0: 9.0, 1: 4.0}})
+        await server.seed(0, "one", 0, [0, 0], {1: {0: 9.0, 1: 4.0}})
         with pytest.raises(KeyError, match="low"):
             await late[0]
         assert set(await late[2]) == {1}, "compared with what was seeded before"
-        await made.end(3, "high")
+        await server.end(3, "high")
 
     play(scene())
 
 
 def test_a_cohort_that_the_driver_never_speaks_of_is_refused_in_one_line() -> None:
     async def scene() -> None:
-        made = board(patience=0.05)
-        await made.expect(0, "one", 0, "low", [0])
+        server = rung_server(patience=0.05)
+        await server.expect(0, "one", 0, "low", [0])
         with pytest.raises(LookupError, match="no cohort 'stray' is expected at any rung; there are: low"):
-            await made.judge("stray", 1, {0: 1.0})
-        assert await made.rule("low") == RULE
+            await server.judge("stray", 1, {0: 1.0})
+        assert await server.rule("low") == RULE
 
     play(scene())
 
 
-def test_a_rule_deals_brackets_by_its_ladders() -> None:
+def test_a_rule_assigns_brackets_by_its_ladders() -> None:
     assert RULE.epochs == {1, 3}
     assert set(RULE.brackets(range(100))) == {0, 1}
     assert Rule("auroc", "maximize", 3, ((2, 6),)).brackets(range(5)) == (0,) * 5

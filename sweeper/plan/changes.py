@@ -16,7 +16,7 @@ from sweeper.spec import Grid, Grids, Search, Searches, Space, Value
 from sweeper.spec.request import Request
 from sweeper.spec.search import Study
 
-DefaultsFormatter = Callable[[str], Mapping[str, Value]]
+Defaults = Callable[[str], Mapping[str, Value]]
 """Name of a method -> every key of its trials that has a default, with the default."""
 
 CHOOSING = ("method", "dataset")
@@ -59,7 +59,7 @@ class Changes:
         return f"{name[:LONGEST]}-{hashlib.sha256(self.label.encode()).hexdigest()[:8]}"
 
 
-def changes_of(request: Request, preset: str, before: Space, after: Space, defaults: DefaultsFormatter) -> Changes:
+def changes_of(request: Request, preset: str, before: Space, after: Space, defaults: Defaults) -> Changes:
     """Return what a request changes in a preset, whose space is `before` without the request and `after` with it."""
     requested = {key: (value,) for key, value in request.fixed.items()} | dict(request.axes)
     keys = {key: _of_key(key, before, after, defaults) for key in requested} | _of_options(request, before, after)
@@ -67,7 +67,7 @@ def changes_of(request: Request, preset: str, before: Space, after: Space, defau
 
 
 def of_grid(
-    request: Request, before: Grid | Grids, defaults: DefaultsFormatter
+    request: Request, before: Grid | Grids, defaults: Defaults
 ) -> Callable[[Mapping[str, Value]], str]:
     """Return a function from a trial's complete config to its changes, e.g. `epochs=5 seed=1`.
 
@@ -88,7 +88,7 @@ def of_grid(
     return of_trial
 
 
-def of_study(request: Request, before: Search | Searches, study: Study, defaults: DefaultsFormatter) -> str:
+def of_study(request: Request, before: Search | Searches, study: Study, defaults: Defaults) -> str:
     """Return the changes of all trials of a study, e.g. `lr=0.01 sampler=gp`.
 
     A key that is searched no longer counts, and so does an option of the search on which proposals depend.
@@ -130,7 +130,7 @@ def _tried(key: str, part: Grid | Search, defaults: Mapping[str, Value]) -> tupl
     return part.values(key) or ((defaults[key],) if key in defaults else ())
 
 
-def _of_key(key: str, before: Space, after: Space, defaults: DefaultsFormatter) -> Change | None:
+def _of_key(key: str, before: Space, after: Space, defaults: Defaults) -> Change | None:
     """Return the change of a requested key; None if the request has the preset's own values."""
     methods: set[str] = set() if key in CHOOSING else set(map(_method, parts_of(after)))
     unpinned = [part for part in parts_of(before) if key not in part.pinned]

@@ -56,7 +56,7 @@ def test_a_reader_never_fails_while_rows_are_written_and_rewritten(tmp_path):
 KILLED = """
 import sys
 sys.path.insert(0, {root!r})
-from tests.sweeper.test_store import COLUMNS, Store, row
+from tests.sweeper.storage.test_store import COLUMNS, Store, row
 store = Store({uri!r})
 store.prepare("grid", COLUMNS)
 print("go", flush=True)

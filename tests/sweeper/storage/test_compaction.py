@@ -144,7 +144,7 @@ WRITER = """
 import sys
 sys.path.insert(0, {root!r})
 from sweeper import folding
-from tests.sweeper.test_folding import COLUMNS, Store, put
+from tests.sweeper.storage.test_compaction import COLUMNS, Store, put
 folding.MANY = 4
 store = Store({folder!r})
 store.prepare("grid", COLUMNS)

@@ -1,7 +1,8 @@
-"""A study's trials, proposed by Optuna in waves: ask for a wave, tell how each of it went, ask for the next.
+"""Optuna's ask-and-tell interface in waves: ask for a wave of trials, tell their results, ask for the next wave.
 
-The store of rows is the truth, this only memory: a continued study asks for all its waves again, gives the values that
-were recorded, and tells what was recorded. What then follows equals an uninterrupted study's, number by number.
+A study is kept in memory only; the rows in the store are the truth. To continue a study, ask for all its waves again
+with the recorded parameters and tell the recorded results. The proposals that follow equal those of an uninterrupted
+study, trial by trial.
 """
 
 from __future__ import annotations
@@ -24,101 +25,122 @@ from sweeper.spec.search import WARM, Study
 
 
 class Asked(NamedTuple):
-    """A proposal: the number of a trial in its study, and key -> value for all of the search's space."""
+    """A proposed trial."""
 
     number: int
+    """Number of the trial in its study, from 0."""
     params: dict[str, Value]
+    """Value of every searched key."""
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """How a trial went."""
+    """Result of one trial."""
 
     number: int
-    """That it was asked with."""
+    """Number under which the trial was proposed."""
     status: Literal["finished", "pruned", "diverged", "failed"]
     values: tuple[float | None, ...]
-    """One an objective, in their order; they count if the trial finished."""
+    """Final value of each objective, in the order of the search's objectives. Used only if the trial finished."""
     reached: Mapping[int, float] = field(default_factory=dict)
-    """Epoch -> value of the objective at its reports; not where there are several objectives."""
+    """Epoch -> objective reported at that epoch. Empty for a search with several objectives."""
     attributes: Mapping[str, str] = field(default_factory=dict)
-    """What Optuna's figures and tables show beside it: its id, say."""
+    """User attributes shown by Optuna's figures and tables, such as the trial's id."""
 
 
 class AskTellStudy:
-    """A study that is asked for waves of trials and told of them; numbers are its own, from 0, without warm trials."""
+    """Optuna study that proposes trials in waves and is told their results.
+
+    Trial numbers start at 0 and do not count the warm-start trials, which come first in the Optuna study.
+    """
 
     def __init__(self, study: Study, warm: Sequence[tuple[Mapping[str, Value], tuple[float, ...]]] = ()) -> None:
-        """`warm`: values and objectives of finished trials of other studies. ValueError for one outside the space."""
+        """`warm` holds the parameters and objectives of finished trials of another sweep.
+
+        Raises ValueError if one of them lies outside the search space or has objectives that are not finite.
+        """
         search = study.search
         self._name, self._search = study.name, search
         self._space = dict(sorted(search.space.items()))
         self._running: dict[int, optuna.Trial] = {}
         self._finished: dict[int, tuple[float, ...]] = {}
         self._stand_ins: dict[int, TrialState] = {}
-        """Number of a trial that only the sampler sees as complete -> its state."""
-        before = [self._complete(params, values) for params, values in warm]
-        self._warm = len(before)
-        self._known_values = [tuple(trial.values) for trial in before]
+        """Number -> true state of the trials that the sampler sees as complete, with a stand-in value."""
+        warm_trials = [self._complete(params, values) for params, values in warm]
+        self._warm_count = len(warm_trials)
+        self._known_values = [tuple(trial.values) for trial in warm_trials]
         with quiet():
-            self._optuna = self._empty(NumberedSampler(search, before))
-            self._optuna.add_trials(before)
+            self._optuna = self._empty(NumberedSampler(search, warm_trials))
+            self._optuna.add_trials(warm_trials)
 
     def ask(self, count: int, known: Mapping[int, Mapping[str, Value]] = MappingProxyType({})) -> list[Asked]:
-        """The next `count` trials; `known`: number -> what it was proposed before, if it was, which it is again."""
-        begin = len(self._optuna.get_trials(deepcopy=False)) - self._warm
-        recorded = {n: self._native(known[n]) for n in range(begin, begin + count) if n in known}
-        with quiet():
-            return [Asked(n, self._ask(n, recorded.get(n))) for n in range(begin, begin + count)]
+        """Propose the next `count` trials.
 
-    def tell(self, told: Sequence[TrialResult]) -> None:
-        """How the trials of a wave went. ValueError for one that is not running, before any is told."""
-        numbers = [one.number for one in told]
-        for one in told:
-            if one.number not in self._running or numbers.count(one.number) > 1:
-                raise ValueError(f"a trial is told once, after it was asked, but got {one.number}")
-            if one.status == "finished" and len(one.values) != len(self._search.objectives):
+        `known` maps a trial number to the parameters it got in an earlier run; these are proposed again unchanged.
+        Raises ValueError if known parameters lie outside the search space.
+        """
+        first = len(self._optuna.get_trials(deepcopy=False)) - self._warm_count
+        recorded = {number: self._native(known[number]) for number in range(first, first + count) if number in known}
+        with quiet():
+            return [Asked(number, self._ask(number, recorded.get(number))) for number in range(first, first + count)]
+
+    def tell(self, results: Sequence[TrialResult]) -> None:
+        """Tell the results of a wave, in any order.
+
+        Raises ValueError if a trial is not running, appears twice, or finished without a value for each objective.
+        In that case no result is told.
+        """
+        numbers = [result.number for result in results]
+        for result in results:
+            if result.number not in self._running or numbers.count(result.number) > 1:
+                raise ValueError(f"a trial must be told once, after it was asked, but got trial {result.number}")
+            if result.status == "finished" and len(result.values) != len(self._search.objectives):
                 raise ValueError(
-                    f"a trial has a value for each of {len(self._search.objectives)} objectives, but {one.number} "
-                    f"has {one.values}"
+                    f"a finished trial must have a value for each of {len(self._search.objectives)} objectives, but "
+                    f"trial {result.number} has {result.values}"
                 )
-        finished = {one.number: values for one in told if (values := _finite(one)) is not None}
+        finished = {result.number: values for result in results if (values := _finite(result)) is not None}
         self._finished |= finished
         self._known_values += finished.values()
         with quiet():
-            for one in sorted(told, key=lambda one: one.number):
-                self._tell(one)
+            for result in sorted(results, key=lambda result: result.number):
+                self._tell(result)
 
     @property
     def optuna_study(self) -> optuna.Study:
-        """What was told, as Optuna's figures and storages take it; the warm trials come first."""
+        """Optuna study of all trials so far, for figures and storages. Warm-start trials come first."""
         if not self._stand_ins:
             return self._optuna
         with quiet():
-            shown = self._empty(None)
+            copy = self._empty(None)
             for trial in self._optuna.get_trials():
-                if (state := self._stand_ins.get(trial.number - self._warm)) is not None:
+                if (state := self._stand_ins.get(trial.number - self._warm_count)) is not None:
                     last = trial.intermediate_values.get(trial.last_step) if trial.last_step is not None else None
-                    trial.values = None if last is None else [last]  # as Optuna has it of a pruned one
+                    trial.values = None if last is None else [last]  # Optuna's convention for pruned trials
                     trial.state = state
-                shown.add_trial(trial)
-        return shown
+                copy.add_trial(trial)
+        return copy
 
     @property
     def front(self) -> tuple[int, ...]:
-        """Numbers of the finished trials that no other one beats; of one objective the best one and its equals."""
+        """Numbers of the trials on the Pareto front. With one objective: the best trial and those equal to it."""
         losses = {number: self._losses(values) for number, values in self._finished.items()}
-        kept: list[int] = []
-        for number in sorted(losses, key=lambda number: (losses[number], number)):  # none is beaten by a later one
-            if not any(_beats(losses[other], losses[number]) for other in kept):
-                kept.append(number)
-        return tuple(sorted(kept))
+        front: list[int] = []
+        for number in sorted(losses, key=lambda number: (losses[number], number)):  # none dominates an earlier one
+            if not any(_dominates(losses[other], losses[number]) for other in front):
+                front.append(number)
+        return tuple(sorted(front))
 
     @property
     def best(self) -> int | None:
-        """Number of the best trial, the first among equals; None before one has finished. For one objective."""
+        """Number of the best trial, the first among equals; None before any trial has finished.
+
+        Raises ValueError for a search with several objectives.
+        """
         if len(self._search.objectives) > 1:
-            raise ValueError(f"only of one objective there is a best, but got {len(self._search.objectives)}")
+            raise ValueError(
+                f"a best trial needs exactly one objective, but got {len(self._search.objectives)}; use `front` instead"
+            )
         return min(self.front, default=None)
 
     def _ask(self, number: int, recorded: Mapping[str, Value] | None) -> dict[str, Value]:
@@ -126,32 +148,38 @@ class AskTellStudy:
             self._optuna.enqueue_trial(dict(recorded))
         trial = self._running[number] = self._optuna.ask(self._space)
         if recorded is not None and self._search.sampler in KEEPS_COUNT:
-            _ = trial.relative_params  # proposes and keeps count, to no other effect
+            _ = trial.relative_params  # makes the sampler count this trial; the recorded parameters stay
         return self._native(trial.params)
 
-    def _tell(self, told: TrialResult) -> None:
-        trial = self._running.pop(told.number)
-        for key, text in told.attributes.items():
+    def _tell(self, result: TrialResult) -> None:
+        """Tell one result to Optuna.
+
+        A sampler that learns from complete trials alone would propose a pruned or diverged trial's region again. It is
+        told a stand-in value: the last report of a pruned trial, otherwise the worst value so far.
+        """
+        trial = self._running.pop(result.number)
+        for key, text in result.attributes.items():
             trial.set_user_attr(key, text)
         one_objective = len(self._search.objectives) == 1
-        reached = {epoch: value for epoch, value in told.reached.items() if math.isfinite(value)}
-        if one_objective and told.status in ("finished", "pruned"):
+        reached = {epoch: value for epoch, value in result.reached.items() if math.isfinite(value)}
+        if one_objective and result.status in ("finished", "pruned"):
             for epoch, value in sorted(reached.items()):
                 trial.report(float(value), int(epoch))
-        if told.number in self._finished:
-            self._optuna.tell(trial, self._finished[told.number])
+        if result.number in self._finished:
+            self._optuna.tell(trial, self._finished[result.number])
             return
-        learns = told.status in ("pruned", "diverged")
-        state = TrialState.PRUNED if learns and one_objective else TrialState.FAIL
-        if learns and self._known_values and (not one_objective or self._search.sampler in LEARNS_FROM_VALUES_ALONE):
-            self._stand_ins[told.number] = state
-            early = told.status == "pruned" and reached and one_objective
-            self._optuna.tell(trial, reached[max(reached)] if early else self._worst())
+        informative = result.status in ("pruned", "diverged")
+        state = TrialState.PRUNED if informative and one_objective else TrialState.FAIL
+        needs_value = not one_objective or self._search.sampler in LEARNS_FROM_VALUES_ALONE
+        if informative and self._known_values and needs_value:
+            self._stand_ins[result.number] = state
+            use_last_report = result.status == "pruned" and reached and one_objective
+            self._optuna.tell(trial, reached[max(reached)] if use_last_report else self._worst())
         else:
             self._optuna.tell(trial, state=state)
 
     def _worst(self) -> list[float]:
-        """Of each objective the worst value so far."""
+        """Worst value of each objective among the finished trials."""
         columns = zip(*self._known_values, strict=True)
         return [
             max(column) if metric.better == "minimize" else min(column)
@@ -159,12 +187,14 @@ class AskTellStudy:
         ]
 
     def _losses(self, values: tuple[float, ...]) -> tuple[float, ...]:
+        """Objectives with their signs changed so that lower is better."""
         return tuple(
             value if metric.better == "minimize" else -value
             for metric, value in zip(self._search.objectives, values, strict=True)
         )
 
     def _empty(self, sampler: NumberedSampler | None) -> optuna.Study:
+        """Optuna study without trials."""
         study = optuna.create_study(
             study_name=self._name,
             directions=[metric.better for metric in self._search.objectives],
@@ -175,53 +205,60 @@ class AskTellStudy:
         return study
 
     def _complete(self, params: Mapping[str, Value], values: tuple[float, ...]) -> FrozenTrial:
-        """A finished trial. ValueError for parameters outside the space or objectives that are not numbers."""
+        """Finished Optuna trial.
+
+        Raises ValueError for parameters outside the space or objectives that are not finite.
+        """
         if len(values) != len(self._search.objectives) or not all(map(math.isfinite, values)):
             raise ValueError(
-                f"a finished trial has a number for each of {len(self._search.objectives)} objectives, but got {values}"
+                f"a finished trial must have a finite number for each of {len(self._search.objectives)} objectives, "
+                f"but got {values}"
             )
         return create_trial(
             values=values, params=self._native(params), distributions=self._space, user_attrs={WARM: True}
         )
 
     def _native(self, params: Mapping[str, Value]) -> dict[str, Value]:
-        """The parameters as plain Python values of the kinds that the space says. ValueError for one outside it."""
+        """Convert parameters to plain Python values of the types that the space defines.
+
+        Raises ValueError for a missing or unknown key, or a value outside its distribution.
+        """
         space = self._search.space
         if params.keys() != space.keys():
-            raise ValueError(f"a trial has a value for each of {', '.join(space)}, but got {dict(params)}")
-        return {key: _member(key, one, params[key]) for key, one in space.items()}
+            raise ValueError(f"a trial must have a value for each of {', '.join(space)}, but got {dict(params)}")
+        return {key: _member(key, distribution, params[key]) for key, distribution in space.items()}
 
 
 def _member(key: str, distribution: BaseDistribution, value: Value) -> Value:
-    """The value as the distribution has it: 3.0 as 3, 1 as True. ValueError for one that it does not have."""
+    """Value converted to the distribution's type, e.g. 3.0 to 3 or 1 to True. Raises ValueError if outside it."""
     with contextlib.suppress(ValueError):
-        inside = distribution.to_internal_repr(value)
-        if distribution._contains(inside):
-            found: Value = distribution.to_external_repr(inside)
-            if not isinstance(value, str) or found == value:
-                return float(inside) if isinstance(distribution, FloatDistribution) else found
+        internal = distribution.to_internal_repr(value)
+        if distribution._contains(internal):
+            external: Value = distribution.to_external_repr(internal)
+            if not isinstance(value, str) or external == value:
+                return float(internal) if isinstance(distribution, FloatDistribution) else external
     raise ValueError(f"{key} must lie in {distribution}, but got {value!r}")
 
 
-def _finite(told: TrialResult) -> tuple[float, ...] | None:
-    """Its objectives, if it finished with a number for each."""
-    values = [float(value) for value in told.values if value is not None and math.isfinite(value)]
-    return tuple(values) if told.status == "finished" and len(values) == len(told.values) else None
+def _finite(result: TrialResult) -> tuple[float, ...] | None:
+    """Objectives of a trial that finished with a finite number for each; None for any other trial."""
+    values = [float(value) for value in result.values if value is not None and math.isfinite(value)]
+    return tuple(values) if result.status == "finished" and len(values) == len(result.values) else None
 
 
-def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """Whether these losses are nowhere higher, and somewhere lower."""
-    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+def _dominates(losses: tuple[float, ...], others: tuple[float, ...]) -> bool:
+    """Whether `losses` are nowhere higher than `others` and somewhere lower."""
+    return losses != others and all(loss <= other for loss, other in zip(losses, others, strict=True))
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without what Optuna says of new studies and of experimental functions; elsewhere it speaks as before."""
-    level = optuna.logging.get_verbosity()
+    """Silence Optuna's log below errors and its experimental warnings inside the block."""
+    verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             yield
     finally:
-        optuna.logging.set_verbosity(level)
+        optuna.logging.set_verbosity(verbosity)

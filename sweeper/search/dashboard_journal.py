@@ -1,4 +1,4 @@
-"""Studies in Optuna's own journal file, a copy made for `optuna-dashboard`: the rows in the store are the truth."""
+"""Copy of the studies in Optuna's journal file, for `optuna-dashboard`. The rows in the store remain the truth."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LOGGER = logging.getLogger(__name__)
 
 
 class DashboardJournal:
-    """A file that `optuna-dashboard PATH` opens while a search writes it; it holds any number of studies.
+    """Journal file of any number of studies, which `optuna-dashboard PATH` can open while a search writes it.
 
-    What is changed there, in the dashboard, is changed in the copy alone. A search never fails for it: `begin` and
-    `add` return one line that says why the file could not be written, or None, and log it the first time.
+    Changes made in the dashboard affect this copy only. A write error never fails the search: `begin` and `add` return
+    one line with the reason, or None on success, and the first such line is logged as a warning.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,13 +30,13 @@ class DashboardJournal:
         self._warned = False
 
     def begin(self) -> str | None:
-        """Remove the file of an earlier run, and its lock."""
+        """Remove the file of an earlier run and its lock."""
         return self._try(self._remove)
 
     def add(self, name: str, study: optuna.Study) -> str | None:
-        """Copy what has finished in this study since the last time: numbers, values, attributes and reports.
+        """Copy the trials that have finished since the last call, with their values, attributes and reports.
 
-        Trials keep their numbers: one that is unfinished before a finished one is there as running.
+        Trials keep their numbers. An unfinished trial that precedes a finished one is copied as running.
         """
         return self._try(lambda: self._copy(name, study))
 
@@ -44,9 +44,9 @@ class DashboardJournal:
         try:
             with quiet():
                 write()
-        except Exception as error:  # whatever it is, the search goes on
+        except Exception as error:  # the search goes on without the journal
             self._storage = None
-            with contextlib.suppress(OSError):  # half a line would make all of the file unreadable
+            with contextlib.suppress(OSError):  # an incomplete last line would make the whole file unreadable
                 os.truncate(self.path, self.path.read_bytes().rfind(b"\n") + 1)
             reason = " ".join(str(error).split()) or "no reason given"
             line = f"the journal for optuna-dashboard cannot be written: {type(error).__name__}: {reason}"
@@ -74,23 +74,23 @@ class DashboardJournal:
         for key, value in study.user_attrs.items():
             if copy.user_attrs.get(key) != value:
                 copy.set_user_attr(key, value)
-        there = [trial.state for trial in copy.get_trials(deepcopy=False)]
-        place = storage.get_study_id_from_name(name)
+        copied_states = [trial.state for trial in copy.get_trials(deepcopy=False)]
+        study_id = storage.get_study_id_from_name(name)
         trials = study.get_trials(deepcopy=False)
-        finished = max((trial.number for trial in trials if trial.state.is_finished()), default=-1)
-        for trial in trials[: finished + 1]:
-            if trial.number >= len(there):
-                storage.create_new_trial(place, template_trial=trial)
-            elif trial.state.is_finished() and not there[trial.number].is_finished():
-                _finish(storage, storage.get_trial_id_from_study_id_trial_number(place, trial.number), trial)
+        last_finished = max((trial.number for trial in trials if trial.state.is_finished()), default=-1)
+        for trial in trials[: last_finished + 1]:
+            if trial.number >= len(copied_states):
+                storage.create_new_trial(study_id, template_trial=trial)
+            elif trial.state.is_finished() and not copied_states[trial.number].is_finished():
+                _finish(storage, storage.get_trial_id_from_study_id_trial_number(study_id, trial.number), trial)
 
 
-def _finish(storage: JournalStorage, place: int, trial: FrozenTrial) -> None:
-    """Say of a trial that is there as running what has become of it."""
+def _finish(storage: JournalStorage, trial_id: int, trial: FrozenTrial) -> None:
+    """Write the result of a trial that the storage holds as running."""
     for key, distribution in trial.distributions.items():
-        storage.set_trial_param(place, key, distribution.to_internal_repr(trial.params[key]), distribution)
+        storage.set_trial_param(trial_id, key, distribution.to_internal_repr(trial.params[key]), distribution)
     for step, value in trial.intermediate_values.items():
-        storage.set_trial_intermediate_value(place, step, value)
+        storage.set_trial_intermediate_value(trial_id, step, value)
     for key, attribute in trial.user_attrs.items():
-        storage.set_trial_user_attr(place, key, attribute)
-    storage.set_trial_state_values(place, trial.state, trial.values)
+        storage.set_trial_user_attr(trial_id, key, attribute)
+    storage.set_trial_state_values(trial_id, trial.state, trial.values)

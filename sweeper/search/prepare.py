@@ -1,4 +1,4 @@
-"""A search as a plan: its studies, checked in all that can be known before anything starts, rebuilt from the rows."""
+"""Turn a search request into a `SearchPlan`: check its studies before anything starts, and rebuild them from rows."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from trainables.learners.streams import stream_key
 from trainables.training import preflight
 
 JOURNAL = "studies/{}/journal.log"
-"""Where the studies of a sweep's preset, or of a request that changes it, are for optuna-dashboard."""
+"""Path of the journal for optuna-dashboard, below the store. The placeholder is `Plan.views`."""
 FACTS: Mapping[str, type] = {"study": str, "study_id": str, "number": int, "wave": int, "schedule": str}
-"""Columns of a search's rows beside the hyperparameters."""
+"""Columns that a search's rows have in addition to the hyperparameters."""
 
 
 def prepare(
@@ -41,45 +41,48 @@ def prepare(
     name: str,
     preset: str,
     sweep: Sweep,
-    own: Search | Searches,
+    preset_space: Search | Searches,
     space: Search | Searches,
 ) -> tuple[SearchPlan, Columns]:
-    """What is to run and the columns of its rows, the request having made `space` of the preset's `own`. SpecError or
-    StoreError, one line, where it cannot run."""
+    """Return the plan of a search and the columns of its rows.
+
+    `preset_space` is the preset's search and `space` the same search with the request's changes. Raises SpecError or
+    StoreError, with a message of one line, if the search cannot run.
+    """
     studies = list(space.studies())
-    ends = {study.name: corners(study) for study in studies}
-    every = [one for found in ends.values() for one in found]
+    study_corners = {study.name: corners(study) for study in studies}
+    configs = [corner for study_configs in study_corners.values() for corner in study_configs]
     try:
-        prospects = dict(zip(map(id, every), preflight.prospects(every, request.data_read), strict=True))
+        prospects = dict(zip(map(id, configs), preflight.prospects(configs, request.data_read), strict=True))
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     for study in studies:
-        check(study, ends[study.name], [prospects[id(one)] for one in ends[study.name]])
-    if len({one.training.workers for one in every}) > 1:
-        raise SpecError("all trials of a search have equally many workers, but got several numbers of them")
+        check(study, study_corners[study.name], [prospects[id(corner)] for corner in study_corners[study.name]])
+    if len({corner.training.workers for corner in configs}) > 1:
+        raise SpecError("all trials of a search must have the same number of workers, but got several")
 
     def shape(trial: Trial) -> Hashable:
         free = config.fusible(str(trial.config["method"]))
         return tuple((key, value) for key, value in trial.config.items() if key not in free)
 
-    types = {key: kind for one in every for key, kind in config.keys(one.method).items()}
-    metrics = tuple(dict.fromkeys(metric for one in prospects.values() for metric in one.metrics))
+    types = {key: kind for corner in configs for key, kind in config.keys(corner.method).items()}
+    metrics = tuple(dict.fromkeys(metric for prospect in prospects.values() for metric in prospect.metrics))
 
     def facts(study: Study) -> Mapping[str, Value]:
-        return {"preset": preset, "changes": changes.of_study(request, own, study, config.defaults)}
+        return {"preset": preset, "changes": changes.of_study(request, preset_space, study, config.defaults)}
 
     waves = Waves(
-        _courses(studies, ends, request, store, name, facts),
+        _study_runs(studies, study_corners, request, store, name, facts),
         shape,
         lambda trial: stream_key(config.resolve(trial.config)),
         _population,
     )
-    changed = changes.changes_of(request, preset, own, space, config.defaults)
+    changed = changes.changes_of(request, preset, preset_space, space, config.defaults)
     return SearchPlan(name, preset, sweep, space, waves, changes=changed), Columns({**types, **FACTS}, metrics)
 
 
 def record(plan: SearchPlan, store: Store) -> None:
-    """Keep what each study is and what it begins with."""
+    """Write the definition and the warm start of each study to the store, unless they are already there."""
     for study_run in plan.waves.study_runs:
         path = _path(plan.name, study_run.id)
         if kept_warm_start(store.files, path, study_run.study) is None:
@@ -87,20 +90,23 @@ def record(plan: SearchPlan, store: Store) -> None:
 
 
 def journal(plan: SearchPlan, files: Files) -> Callable[[StudyRun], None]:
-    """Begins a new journal, and copies to it what a study has been told; nothing where the store is no folder."""
+    """Begin a new journal for optuna-dashboard. Returns a function that copies a study's results to it.
+
+    The function does nothing if the store is not a local folder.
+    """
     if files.local is None:
         return lambda study_run: None
-    kept_in = DashboardJournal(files.local / JOURNAL.format(plan.views))
-    kept_in.begin()
+    dashboard_journal = DashboardJournal(files.local / JOURNAL.format(plan.views))
+    dashboard_journal.begin()
 
     def copy(study_run: StudyRun) -> None:
-        kept_in.add(study_run.study.name, study_run.engine.optuna_study)
+        dashboard_journal.add(study_run.study.name, study_run.engine.optuna_study)
 
     return copy
 
 
 def show(plan: SearchPlan, files: Files) -> str:
-    """The figures and tables of every study, into `studies/NAME/PRESET/STUDY`; returns what to print."""
+    """Write the figures and tables of every study to `studies/NAME/PRESET/STUDY`. Returns the text to print."""
     texts = []
     copy = journal(plan, files) if files.read(JOURNAL.format(plan.views)) is None else None
     for study_run in plan.waves.study_runs:
@@ -116,7 +122,7 @@ def show(plan: SearchPlan, files: Files) -> str:
 
 
 def all_diverged(plan: SearchPlan) -> list[str]:
-    """Names of the studies all of whose trials diverged: they have found nothing."""
+    """Names of the studies whose trials have all diverged."""
     return [
         study_run.study.name
         for study_run in plan.waves.study_runs
@@ -124,50 +130,51 @@ def all_diverged(plan: SearchPlan) -> list[str]:
     ]
 
 
-def _courses(
+def _study_runs(
     studies: Sequence[Study],
-    ends: Mapping[str, Sequence[TrialConfig]],
+    study_corners: Mapping[str, Sequence[TrialConfig]],
     request: Request,
     store: Store,
     sweep: str,
     facts: Callable[[Study], Mapping[str, Value]],
 ) -> list[StudyRun]:
-    """The studies, rebuilt from their rows; `facts`: what the rows of a study say beside its name."""
+    """Rebuild the studies from their rows. `facts` returns the columns that all rows of a study share."""
     rows, history = ([], []) if request.fresh else store.records(sweep)
     reports: dict[str, list[Record]] = {}
-    for one in history:
-        reports.setdefault(one[0], []).append(one)
+    for report in history:
+        reports.setdefault(report[0], []).append(report)
     study_runs = []
     for study in studies:
         identity = content_hash([study.identity, request.warm_start])
         warm = None if request.fresh else kept_warm_start(store.files, _path(sweep, identity), study)
         if warm is None:
-            name = request.warm_start
-            warm = warm_from(store, name, study, ends[study.name][0].flat()) if name else WarmStart(None)
-        own = [row for row in rows if row.get("study_id") == identity and row["number"] < study.search.trials]
+            source = request.warm_start
+            warm = warm_from(store, source, study, study_corners[study.name][0].flat()) if source else WarmStart(None)
+        study_rows = [row for row in rows if row.get("study_id") == identity and row["number"] < study.search.trials]
         recorded = {
             row["number"]: RecordedTrial(
                 {key: row[key] for key in study.search.space}, result(study, row, reports.get(row["trial_id"], []))
             )
-            for row in own
+            for row in study_rows
         }
         study_runs.append(StudyRun(study, identity, warm, recorded, _complete, facts(study)))
     return study_runs
 
 
-def _complete(given: Mapping[str, Value]) -> Mapping[str, Value]:
-    return config.resolve(given).flat()
+def _complete(params: Mapping[str, Value]) -> Mapping[str, Value]:
+    return config.resolve(params).flat()
 
 
 def _population(study: Study) -> Mapping[str, Any]:
-    """What a cohort of the study is told of its population."""
+    """Option `population` of the study's cohorts; empty for a study without a population."""
     population, (metric, *_) = study.search.population, study.search.objectives
     if population is None:
         return {}
-    ranges = {key: bounds(one) for key, one in study.search.space.items()}
+    ranges = {key: bounds(distribution) for key, distribution in study.search.space.items()}
     rules = {"every": population.every, "share": population.share, "factor": population.factor}
     return {"population": {"metric": metric.name, "direction": metric.better, "ranges": ranges, **rules}}
 
 
 def _path(sweep: str, identity: str) -> str:
+    """Path in the store of a study's definition."""
     return f"studies/{sweep}/{identity}.json"

@@ -1,4 +1,7 @@
-"""Optuna's samplers, made anew for each trial: a proposal depends on what was told and on the trial's number alone."""
+"""Optuna's samplers, created anew for each trial.
+
+A proposal therefore depends only on the results told so far and on the trial's number, not on the history of a process.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +26,26 @@ from sweeper.plan.trials import content_hash
 from sweeper.spec.search import Search
 
 KEEPS_COUNT = ("cmaes", "qmc")
-"""Samplers that write into the study what they proposed: they must be asked even for a trial whose values are known."""
+"""Samplers that record their proposals in the study. They must be asked even for a trial whose parameters are known."""
 LEARNS_FROM_VALUES_ALONE = ("gp", "cmaes")
-"""Samplers to which a trial without a value is no trial: they would propose again what was pruned or diverged."""
+"""Samplers that ignore trials without a value, and would propose the region of a pruned or diverged trial again."""
 STARTUP = 10
-"""Trials before a model is fitted to them."""
+"""Number of random trials before TPE or a Gaussian process fits a model."""
 
 
 class NumberedSampler(BaseSampler):
-    """The search's sampler, seeded by the search and the number of each trial.
+    """Sampler of a search, seeded anew for each trial by the search's seed and the trial's number.
 
-    The space is known from the start, not found out from the first trials as Optuna would.
+    The search space is fixed from the first trial on, whereas Optuna infers it from completed trials.
     """
 
     def __init__(self, search: Search, warm: Sequence[FrozenTrial]) -> None:
-        """`warm`: trials before the search's own number 0."""
+        """`warm` holds the warm-start trials, which precede the search's trial 0 in the Optuna study."""
         self._search = search
         self._warm = tuple(warm)
-        self._space = {key: one for key, one in sorted(search.space.items()) if not one.single()}
+        self._space = {
+            key: distribution for key, distribution in sorted(search.space.items()) if not distribution.single()
+        }
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         self._sampler = _make(self._search, trial.number - len(self._warm), self._warm)
@@ -60,10 +65,10 @@ class NumberedSampler(BaseSampler):
 
 
 class WaveNSGAIISampler(NSGAIISampler):
-    """A generation is a wave, of which those that finished may be parents; warm trials are generation 0.
+    """NSGA-II in which each wave is a generation and its finished trials can become parents.
 
-    Optuna's own begins a generation only when the one before has all its members, and draws at random until the
-    first has: a wave with one failure would cost another wave.
+    Warm-start trials are generation 0. Optuna's own sampler starts a generation only when the previous one has
+    `population_size` finished trials, so one failed trial would cost a whole wave.
     """
 
     def __init__(self, wave: int, warm: int, seed: int) -> None:
@@ -79,52 +84,55 @@ class WaveNSGAIISampler(NSGAIISampler):
         return [trial for trial in finished if self.get_trial_generation(study, trial) == generation]
 
     def get_parent_population(self, study: Study, generation: int) -> list[FrozenTrial]:
-        parents = super().get_parent_population(study, generation)  # best first, but in order when asked again
-        return sorted(parents, key=lambda trial: trial.number) if len(parents) > 1 else []  # a crossover needs two
+        parents = super().get_parent_population(study, generation)  # order differs between the first and later calls
+        return sorted(parents, key=lambda trial: trial.number) if len(parents) > 1 else []  # crossover needs two
 
 
 def _make(search: Search, number: int, warm: Sequence[FrozenTrial]) -> BaseSampler:
-    """The sampler for one trial; what does not depend on `number` is what continues a sequence."""
-    own, common = _seed(search.seed, number), _seed(search.seed)
+    """Sampler for the trial `number`. CMA-ES and quasi-Monte Carlo share the search's seed."""
+    trial_seed, search_seed = _seed(search.seed, number), _seed(search.seed)
     match search.sampler:
         case "tpe":
             startup = max(STARTUP, search.wave)
-            return TPESampler(multivariate=True, constant_liar=True, n_startup_trials=startup, seed=own)
+            return TPESampler(multivariate=True, constant_liar=True, n_startup_trials=startup, seed=trial_seed)
         case "gp":
-            return GPSampler(n_startup_trials=STARTUP, seed=own, warn_independent_sampling=False)
+            return GPSampler(n_startup_trials=STARTUP, seed=trial_seed, warn_independent_sampling=False)
         case "cmaes":
             return CmaEsSampler(
                 n_startup_trials=0,
-                popsize=_generation(search),
-                source_trials=_source(search, warm),
-                independent_sampler=RandomSampler(seed=own),
+                popsize=_generation_size(search),
+                source_trials=_source_trials(search, warm),
+                independent_sampler=RandomSampler(seed=trial_seed),
                 warn_independent_sampling=False,
-                seed=common,  # Optuna adds the trial's number
+                seed=search_seed,  # Optuna adds the trial's number
             )
         case "nsga2":
-            return WaveNSGAIISampler(search.wave, len(warm), seed=own)
+            return WaveNSGAIISampler(search.wave, len(warm), seed=trial_seed)
         case "qmc":
             return QMCSampler(
                 scramble=True,
-                independent_sampler=RandomSampler(seed=own),
+                independent_sampler=RandomSampler(seed=trial_seed),
                 warn_independent_sampling=False,
-                seed=common,
+                seed=search_seed,
             )
         case "random":
-            return RandomSampler(seed=own)
+            return RandomSampler(seed=trial_seed)
 
 
-def _generation(search: Search) -> int:
-    """Trials of a generation of CMA-ES: the least number of whole waves that its author's rule asks for."""
+def _generation_size(search: Search) -> int:
+    """Trials in a generation of CMA-ES: `4 + floor(3 ln d)` for d hyperparameters, rounded up to whole waves."""
     least = 4 + math.floor(3 * math.log(len(search.space)))
     return math.ceil(least / search.wave) * search.wave
 
 
-def _source(search: Search, warm: Sequence[FrozenTrial]) -> list[FrozenTrial] | None:
-    """The warm trials as CMA-ES begins from them (the best tenth, so ten at least), without constants."""
+def _source_trials(search: Search, warm: Sequence[FrozenTrial]) -> list[FrozenTrial] | None:
+    """Warm-start trials for CMA-ES, without keys that have a single value; None for fewer than ten trials.
+
+    CMA-ES starts from the best tenth of them, hence the minimum of ten.
+    """
     if len(warm) < 10:
         return None
-    keys = [key for key, one in search.space.items() if not one.single()]
+    keys = [key for key, distribution in search.space.items() if not distribution.single()]
     return [
         create_trial(
             values=trial.values,
@@ -136,5 +144,5 @@ def _source(search: Search, warm: Sequence[FrozenTrial]) -> list[FrozenTrial] | 
 
 
 def _seed(*content: int) -> int:
-    """32 bits that depend on the content alone."""
+    """Seed of 32 bits, a hash of `content`."""
     return int(content_hash(content)[:8], 16)

@@ -1,4 +1,4 @@
-"""A search as a plan: its studies, whose trials become known wave by wave."""
+"""The plan of a search, whose trials become known wave by wave."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:  # it imports Optuna
 
 @dataclass(frozen=True)
 class SearchPlan(Plan):
-    """Studies, whose trials become known wave by wave."""
+    """Plan of a search: one or several studies, whose trials become known wave by wave."""
 
     space: Search | Searches
+    """The search, with the request's changes."""
     waves: Waves
+    """The studies and their cohorts."""
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -35,11 +37,11 @@ class SearchPlan(Plan):
 
     @property
     def counts(self) -> dict[str, int]:
-        found = super().counts
+        counts = super().counts
         for status in (status for study_run in self.waves.study_runs for status in study_run.ahead):
-            found[status] += 1
-            found[TO_RUN] -= 1
-        return found
+            counts[status] += 1
+            counts[TO_RUN] -= 1
+        return counts
 
     @property
     def where(self) -> tuple[str, ...]:

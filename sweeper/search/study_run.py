@@ -1,4 +1,4 @@
-"""One study of a search: its trials so far, wave by wave, and what is told of them."""
+"""One study of a search in progress: its trials so far, wave by wave, and their results."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ FAILED = "failed"
 
 @dataclass(frozen=True)
 class RecordedTrial:
-    """What the store has of one trial of a study."""
+    """One trial of a study as the store has it."""
 
     params: Mapping[str, Value]
+    """Value of every searched key."""
     told: TrialResult
+    """Result of the trial."""
 
 
 class StudyRun:
-    """One study: its trials so far, a wave of which is open until each has a result."""
+    """One study in progress. Its last wave is open until each of its trials has a result; then the next is asked."""
 
     def __init__(
         self,
@@ -37,63 +39,70 @@ class StudyRun:
         complete: Callable[[Mapping[str, Value]], Mapping[str, Value]],
         facts: Mapping[str, Value] | None = None,
     ) -> None:
-        """`recorded`: by number, what the store has; `complete` adds the defaults to a trial's values; `facts`: what
-        the row of each trial says beside its study, number and wave."""
+        """Ask and tell as many waves as the recorded results complete.
+
+        `recorded` maps trial numbers to what the store has. `complete` adds the defaults to a trial's values. `facts`
+        are further columns for the row of every trial, besides its study, number and wave.
+        """
         self.study, self.id, self.warm, self.engine = study, identity, warm, AskTellStudy(study, warm.results)
         self.waves: list[tuple[Trial, ...]] = []
         self._recorded, self._complete, self._facts = recorded, complete, facts or {}
-        self._told: dict[str, TrialResult] = {}
+        self._results: dict[str, TrialResult] = {}
         self._advance()
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """All that were asked so far."""
+        """All trials asked so far."""
         return tuple(trial for wave in self.waves for trial in wave)
 
     @property
     def ended(self) -> bool:
-        """Every trial has a result."""
+        """Whether every trial of the study has a result."""
         return len(self.trials) == self.study.search.trials and not self._open
 
     @property
     def statuses(self) -> dict[str, str]:
-        """trial_id -> status of those that have a result."""
-        return {trial: told.status for trial, told in self._told.items()}
+        """trial_id -> status, for the trials that have a result."""
+        return {trial_id: result.status for trial_id, result in self._results.items()}
 
     @property
     def ahead(self) -> list[str]:
-        """Statuses of the recorded trials that have not been asked again yet: an earlier wave waits for a trial that
-        failed."""
-        return [one.told.status for number, one in self._recorded.items() if number >= len(self.trials)]
+        """Statuses of the recorded trials that have not been asked again yet.
+
+        There are some if an earlier wave is open, because one of its trials failed and is tried again.
+        """
+        return [trial.told.status for number, trial in self._recorded.items() if number >= len(self.trials)]
 
     def reached(self, trial: Trial) -> Mapping[int, float]:
-        """Epoch -> objective of a trial that has a result."""
-        return self._told[trial.id].reached
+        """Epoch -> objective, for a trial that has a result."""
+        return self._results[trial.id].reached
 
     def told(self, results: Mapping[str, TrialResult]) -> bool:
-        """Take up results by trial_id; True where a wave is complete by them."""
-        self._told |= results
+        """Add results, keyed by trial_id. Returns whether they complete the open wave."""
+        self._results |= results
         complete = not self._open
         self._advance()
         return complete
 
     @property
     def _open(self) -> bool:
-        return bool(self.waves) and any(trial.id not in self._told for trial in self.waves[-1])
+        """Whether the last wave has a trial without a result."""
+        return bool(self.waves) and any(trial.id not in self._results for trial in self.waves[-1])
 
     def _advance(self) -> None:
-        """Tell whole waves and ask for the next, as far as results are there."""
+        """Tell complete waves and ask for the next, until a wave is open or the study has all its trials."""
         while not self._open:
             if self.waves:
-                self.engine.tell([self._told[trial.id] for trial in self.waves[-1]])
+                self.engine.tell([self._results[trial.id] for trial in self.waves[-1]])
             if len(self.trials) == self.study.search.trials:
                 break
             self.waves.append(self._ask())
 
     def _ask(self) -> tuple[Trial, ...]:
-        begun, search = len(self.trials), self.study.search
-        known = {number: one.params for number, one in self._recorded.items()}
-        asked = self.engine.ask(min(search.wave, search.trials - begun), known)
+        """Ask for the next wave. Takes over the recorded results of its trials, except failures."""
+        asked_before, search = len(self.trials), self.study.search
+        known = {number: recorded.params for number, recorded in self._recorded.items()}
+        asked = self.engine.ask(min(search.wave, search.trials - asked_before), known)
         trials = []
         for number, params in asked:
             config = dict(self._complete({**self.study.fixed, **params}))
@@ -106,25 +115,28 @@ class StudyRun:
             }
             trials.append(Trial(content_hash([self.id, number, config]), config, facts))
             recorded = self._recorded.get(number)
-            if recorded and recorded.told.status != FAILED:  # what failed is tried again
-                self._told[trials[-1].id] = recorded.told
+            if recorded and recorded.told.status != FAILED:  # failed trials are tried again
+                self._results[trials[-1].id] = recorded.told
         return tuple(trials)
 
 
 def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> TrialResult:
-    """What a row, and the history of its trial, say to the study."""
+    """Result of the trial of `row`; its reports are taken from `history`, which may hold other trials, too."""
     objectives = study.search.objectives
     values = tuple(_number(row.get(metric.name)) for metric in objectives)
     reached: dict[int, float] = {}
     if len(objectives) == 1:
-        trial, name = str(row["trial_id"]), objectives[0].name
-        before = row["epochs_run"] if row["status"] == "diverged" else math.inf  # where it was compared no more
+        row_id, name = str(row["trial_id"]), objectives[0].name
+        end = row["epochs_run"] if row["status"] == "diverged" else math.inf  # no rung compares a diverged member
         reached = {
-            epoch: value for one, epoch, metric, value in history if one == trial and metric == name and epoch < before
+            epoch: value
+            for trial_id, epoch, metric, value in history
+            if trial_id == row_id and metric == name and epoch < end
         }
     attributes = {"trial_id": str(row["trial_id"]), "status": str(row["status"])}
     return TrialResult(int(row["number"]), row["status"], values, reached, attributes)
 
 
 def _number(value: Any) -> float | None:
+    """Value as a float; None if it is missing or not finite."""
     return None if value is None or not math.isfinite(value) else float(value)

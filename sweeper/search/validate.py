@@ -1,4 +1,4 @@
-"""What can be known of a study before anything starts: its trials are legal, and report what it is judged by."""
+"""Checks of a study before anything starts: its trials must be legal and report the metrics it is judged by."""
 
 from __future__ import annotations
 
@@ -14,20 +14,24 @@ from trainables.config.trial import TrialConfig
 from trainables.training.preflight import Prospect
 
 ALIKE = frozenset({"workers", "method", "dataset", "normal_class", "held_out", "validation"})
-"""Keys in which all trials of a study agree."""
+"""Keys that must have the same value in all trials of a study."""
 
 
 def corners(study: Study) -> list[TrialConfig]:
-    """Trials at the ends of the space: all at the lowest (first choices), and each key at its other end or choices.
+    """Configs of trials at the ends of the search space.
 
-    SpecError where one is illegal.
+    The first has every key at its lowest value or first choice. The others differ from it in one key, which has its
+    highest value or another choice. Raises SpecError if one of them is illegal.
     """
     return [_resolved({**study.fixed, **params}) for params in _corners(study.search)]
 
 
 def check(study: Study, corners: Sequence[TrialConfig], prospects: Sequence[Prospect]) -> None:
-    """SpecError where the study cannot be judged as it asks, or its trials have too little in common."""
-    search, one = study.search, corners[0]
+    """Raise SpecError if the study's objectives are not reported, or its trials are too different to be compared.
+
+    `prospects` holds what preflight found out about each of the `corners`.
+    """
+    search, first = study.search, corners[0]
     for metric in search.objectives:
         if metric.name == SECONDS:
             continue
@@ -39,12 +43,12 @@ def check(study: Study, corners: Sequence[TrialConfig], prospects: Sequence[Pros
     if not (search.pruner or search.population):
         return
     for key in sorted({"epochs", "report_every"} & set(search.space)):
-        raise SpecError(f"{key} must be fixed where members are compared while they train, but it is searched")
-    name, training = search.objectives[0].name, one.training
+        raise SpecError(f"{key} must be fixed in a search with a pruner or a population, but it is searched")
+    name, training = search.objectives[0].name, first.training
     if name not in prospects[0].during:
         raise SpecError(
-            f"a pruner or a population needs a metric that is reported while trials train, but {name} is reported at "
-            f"the end; reported before are: {', '.join(prospects[0].during)}"
+            f"a pruner or a population needs a metric that is reported during training, but {name} is reported only "
+            f"at the end; metrics reported during training: {', '.join(prospects[0].during)}"
         )
     if search.pruner:
         search.pruner.ladders(training.epochs, training.report_every)
@@ -53,31 +57,33 @@ def check(study: Study, corners: Sequence[TrialConfig], prospects: Sequence[Pros
 
 
 def _check_population(study: Study, population: Population, training: Training) -> None:
-    able = config.fusible(str(study.fixed["method"])) - {"seed", "normal_class"}
-    for key, one in study.search.space.items():
-        if key not in able or hasattr(one, "choices"):
+    """Raise SpecError if the population cannot adapt a searched key, or its interval does not fit the reports."""
+    adaptable = config.fusible(str(study.fixed["method"])) - {"seed", "normal_class"}
+    for key, distribution in study.search.space.items():
+        if key not in adaptable or hasattr(distribution, "choices"):
             raise SpecError(
-                f"a population adapts numbers that are no tensor's shape, but {key} is searched; those are: "
-                f"{', '.join(sorted(able))}"
+                f"a population can only adapt numeric hyperparameters that keep tensor shapes, but {key} is searched; "
+                f"fix it with --set {key}=VALUE, or search only: {', '.join(sorted(adaptable))}"
             )
     if population.every % training.report_every or population.every >= training.epochs:
         raise SpecError(
-            "the `every` of a population must be a multiple of report_every, below epochs, but got "
+            "the `every` of a population must be a multiple of report_every and less than epochs, but got "
             f"every={population.every}, report_every={training.report_every}, epochs={training.epochs}"
         )
 
 
 def _corners(search: Search) -> Iterator[dict[str, Value]]:
-    ends = {key: bounds(one) for key, one in search.space.items()}
-    lowest = {key: values[0] for key, values in ends.items()}
+    """Parameters of the trials that `corners` resolves."""
+    extremes = {key: bounds(distribution) for key, distribution in search.space.items()}
+    lowest = {key: values[0] for key, values in extremes.items()}
     yield lowest
-    for key, values in ends.items():
+    for key, values in extremes.items():
         for value in values[1:]:
             yield {**lowest, key: value}
 
 
-def _resolved(given: Mapping[str, Value]) -> TrialConfig:
+def _resolved(params: Mapping[str, Value]) -> TrialConfig:
     try:
-        return config.resolve(given)
+        return config.resolve(params)
     except ValueError as error:
         raise SpecError(str(error)) from error

@@ -1,4 +1,7 @@
-"""What a study begins with: results of another sweep, kept beside the study so that it stays what it was begun with."""
+"""Warm start: results of another sweep that a study begins with.
+
+They are written beside the study, so that a continued study begins with the same results.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from sweeper.storage.json_records import read_record, text
 from sweeper.storage.store import Store
 
 SAME = ("method", "dataset", "normal_class", "held_out", "outliers", "validation")
-"""Keys that say what an objective measures: rows that differ in them say nothing to a study."""
+"""Keys that define what an objective measures. Only rows with the study's own values of these keys are used."""
 
 
 @dataclass(frozen=True)
@@ -24,40 +27,41 @@ class WarmStart:
     """Results that a study knows before its first trial."""
 
     sweep: str | None
-    """The one that they are of."""
+    """Sweep that the results come from; None for a study without a warm start."""
     results: tuple[tuple[Mapping[str, Value], tuple[float, ...]], ...] = ()
-    """Of each its values of the searched keys, and its objectives."""
+    """Values of the searched keys and the objectives, for each result."""
 
     def keep(self, files: Files, path: str, study: Study) -> None:
-        """Write it, with what the study is, for when the search is continued."""
+        """Write the warm start and the study's definition to `path`, for continuing the search."""
         content = {"study": study.identity, "warm_start": self.sweep, "results": self.results}
         files.write(path, json.dumps(content, indent=1).encode())
 
 
 def kept_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:
-    """What `keep` wrote of this study; None where there is nothing, or it is damaged."""
+    """Read what `WarmStart.keep` wrote for this study; None if there is no file or it is damaged."""
     space, objectives = study.search.space, study.search.objectives
 
     def result(params: Any, values: Any) -> tuple[Mapping[str, Value], tuple[float, ...]]:
-        if set(params) != set(space) or not all(within(one, params[key]) for key, one in space.items()):
-            raise ValueError("a result has another value than the space")
+        if set(params) != set(space) or not all(within(space[key], params[key]) for key in space):
+            raise ValueError("a result must have one value inside the search space for each searched key")
         if len(values) != len(objectives) or not all(type(value) is float for value in values):
-            raise ValueError("a result has other objectives")
+            raise ValueError("a result must have one float for each objective")
         if not all(map(math.isfinite, values)):
-            raise ValueError("a result is not finite")
+            raise ValueError("the objectives of a result must be finite")
         return dict(params), tuple(values)
 
     def parse(plain: Any) -> WarmStart:
         sweep = plain["warm_start"]
-        return WarmStart(sweep and text(sweep), tuple(result(*one) for one in plain["results"]))
+        return WarmStart(sweep and text(sweep), tuple(result(*pair) for pair in plain["results"]))
 
     return read_record(files, path, parse)
 
 
 def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value]) -> WarmStart:
-    """What the finished rows of a sweep say to a study whose trials are like `config`. SpecError where it is nothing.
+    """Warm start of a study from the finished rows of another sweep.
 
-    Rows of its method and data count whose searched values lie within the space; they may differ in all else.
+    A row is used if it has the values of `config` for the keys in `SAME` and its searched values lie within the space.
+    All other keys may differ. Raises SpecError if no row can be used.
     """
     rows = store.rows(sweep)
     if not rows:
@@ -68,13 +72,13 @@ def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value
         fits = row["status"] == "finished" and all(row.get(key) == config.get(key) for key in SAME)
         params = {key: row.get(key) for key in study.search.space}
         values = [float(row[name]) for name in names if isinstance(row.get(name), int | float)]
-        inside = all(within(one, params[key]) for key, one in study.search.space.items())
+        inside = all(within(distribution, params[key]) for key, distribution in study.search.space.items())
         if fits and inside and len(values) == len(names):
             results.append((params, tuple(values)))
     if not results:
         keys = ", ".join(study.search.space)
         raise SpecError(
-            f"no finished row of sweep '{sweep}' fits study '{study.name}': same {', '.join(SAME)}, with "
-            f"{', '.join(names)}, and {keys} within the space"
+            f"no finished row of sweep '{sweep}' fits study '{study.name}': a row must have the same "
+            f"{', '.join(SAME)}, report {', '.join(names)}, and have {keys} within the search space"
         )
     return WarmStart(sweep, tuple(results))

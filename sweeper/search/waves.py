@@ -1,4 +1,9 @@
-"""The studies of a search, wave by wave: what is to be trained next, and what is told of what was trained."""
+"""Cohorts of a search, wave by wave.
+
+The cohorts of a study that prunes have positions (`place`) in the order in which they start. At a rung a cohort waits
+only for cohorts at lower positions. A wave's cohorts stand `ROOM` positions apart, so that the parts of a halved cohort
+find positions between it and the next cohort.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +20,18 @@ from sweeper.search.study_run import StudyRun, result
 from sweeper.spec.search import Study
 
 ROOM = 1 << 32
-"""Of places from one cohort of a wave to the next: for its halves, their halves and so on, and before each of them for
-those of its trials that have a result."""
+"""Positions from one cohort of a wave to the next.
+
+The parts of a cohort share its positions equally. When a part is opened, its trials that already have a result take its
+first position, and the remaining trials take the next.
+"""
 
 
 class RungVerbs(Protocol):
-    """Is told of every cohort whose members are compared at rungs (`sweeper.pruning.rung_client`)."""
+    """What `Waves` needs of a `sweeper.pruning.rung_client.RungClient`.
+
+    It is told of every cohort whose members are compared at rungs.
+    """
 
     def expect(self, study: str, place: int, cohort: str, numbers: Sequence[int]) -> None: ...
     def seed(self, study: str, place: int, numbers: Sequence[int], reached: Sequence[Mapping[int, float]]) -> None: ...
@@ -33,36 +44,39 @@ class RungVerbs(Protocol):
 
 @dataclass
 class Waves:
-    """A `feed.CohortSource` of the cohorts of all studies."""
+    """`CohortSource` of the cohorts of all studies of a search. Call `begin` before `next`."""
 
     study_runs: Sequence[StudyRun]
     shape: Callable[[Trial], Hashable]
     """Trials of equal shape may share a cohort."""
     stream: Callable[[Trial], Hashable]
-    """Trials of equal streams read the same data."""
+    """Trials of equal stream read the same data."""
     population: Callable[[Study], Mapping[str, Any]]
-    """What `options` says of the cohorts of a study."""
+    """Returns the population's part of the `options` of a study's cohorts."""
     cut: Callable[[Sequence[Group], bool], list[Cut]] | None = None
-    """See `cutting.wave_cut`."""
+    """See `sweeper.packing.allocate.wave_cut`."""
     ladder: RungVerbs | None = None
+    """Rungs at which cohorts are compared; None if no study prunes."""
     heard: Callable[[StudyRun], None] | None = None
-    """Is told of a study one of whose waves has been told."""
+    """Called with a study after one of its waves has been told."""
     halved: Collection[str] = ()
     """Ids of the cohorts that were halved in earlier runs."""
     record: Callable[[str], None] = lambda cohort: None
-    """Is told of every cohort that is halved."""
+    """Called with the id of every cohort that is halved."""
     cohorts: dict[str, Cohort] = field(default_factory=dict)
+    """Cohort by id."""
     _whole: dict[str, Cohort] = field(default_factory=dict)
-    """Each cohort with those of its trials that had a result before."""
+    """Cohort by id, including the trials that had a result before it was opened."""
     _ready: deque[Cohort] = field(default_factory=deque)
-    _course: dict[str, StudyRun] = field(default_factory=dict)
+    _study_run_of: dict[str, StudyRun] = field(default_factory=dict)
     _before: dict[str, Sequence[Cohort]] = field(default_factory=dict)
+    """Id of a part -> the cohorts that it was halved from, nearest first."""
     _places: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Of each cohort that is compared at rungs: its place, and the room behind it for its parts."""
+    """Id -> first position and number of positions, for the cohorts that are compared at rungs."""
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """All that were asked so far, study by study."""
+        """All trials asked so far, study by study."""
         return tuple(trial for study_run in self.study_runs for trial in study_run.trials)
 
     def begin(
@@ -73,13 +87,13 @@ class Waves:
         halved: Collection[str] = (),
         record: Callable[[str], None] = lambda cohort: None,
     ) -> None:
-        """From now on cohorts are given."""
+        """Open the last wave of every study. The arguments set the attributes of the same names."""
         self.cut, self.ladder, self.heard, self.halved, self.record = cut, ladder, heard, halved, record
         for study_run in self.study_runs:
             if self.heard:
                 self.heard(study_run)
             for number, wave in enumerate(study_run.waves[:-1]):
-                self._seed(study_run, _place(number, 0), wave)
+                self._seed(study_run, _first_place(number, 0), wave)
             if not study_run.ended:
                 self._open(study_run)
 
@@ -91,16 +105,16 @@ class Waves:
         return self._ready.popleft() if self._ready else None
 
     def options(self, cohort: str) -> Mapping[str, Any]:
-        study = self._course[cohort].study
+        study = self._study_run_of[cohort].study
         return {**self.population(study), "judged": study.search.pruner is not None}
 
     def before(self, cohort: str) -> Sequence[Cohort]:
         return self._before.get(cohort, ())
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
-        """As `CohortQueue.halve`."""
-        study_run = self._course[cohort.id]
-        if study_run.study.search.population:  # whose members copy each other
+        """As `CohortQueue.halve`, but returns nothing for a cohort of a population, whose members copy each other."""
+        study_run = self._study_run_of[cohort.id]
+        if study_run.study.search.population:
             return ()
         halves = cohorts.halves(self._whole[cohort.id])
         self.record(cohort.id)
@@ -108,16 +122,16 @@ class Waves:
         ids = [part.id for part in parts]
         self._whole |= {half.id: half for half in halves}
         self.cohorts |= {part.id: part for part in parts}
-        self._course |= dict.fromkeys(ids, study_run)
+        self._study_run_of |= dict.fromkeys(ids, study_run)
         self._before |= dict.fromkeys(ids, (cohort, *self.before(cohort.id)))
         if cohort.id in self._places:
             assert self.ladder is not None
             place, room = self._places[cohort.id]
             room //= 2
-            self._places |= {part: (place + nth * room, room) for nth, part in enumerate(ids)}
+            self._places |= {part_id: (place + index * room, room) for index, part_id in enumerate(ids)}
             if len(parts) == 2:
                 self.ladder.split(cohort.id, ids, place + room, len(parts[0].trials))
-            else:  # the same trials, at the same place
+            else:  # all remaining trials are in one half, which takes the cohort's position
                 self.ladder.expect(study_run.id, place, ids[0], _numbers(cohort.trials))
         return parts
 
@@ -134,7 +148,7 @@ class Waves:
             self.ladder.reported(cohort, report)
 
     def told(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
-        study_run = self._course[cohort]
+        study_run = self._study_run_of[cohort]
         if self.ladder:
             self.ladder.end(cohort)
         if not study_run.told({str(row["trial_id"]): result(study_run.study, row, history) for row in rows}):
@@ -145,42 +159,47 @@ class Waves:
             self._open(study_run)
 
     def _open(self, study_run: StudyRun) -> None:
-        """The cohorts of a course's last wave, largest first: cut from the whole of it and halved as in earlier runs,
-        without the trials that have a result."""
+        """Make the cohorts of the study's last wave ready, largest first.
+
+        The whole wave is cut, and its cohorts are halved as in earlier runs. The trials that already have a result are
+        then removed, so that a continued search has the same cohorts.
+        """
         assert self.cut is not None
-        number, wave = len(study_run.waves) - 1, study_run.waves[-1]
+        wave_number, wave = len(study_run.waves) - 1, study_run.waves[-1]
         groups = cohorts.group(wave, self.shape, self.stream)
         cuts = self.cut(groups, study_run.study.search.population is not None)
-        whole = sorted(cohorts.cut(groups, cuts), key=lambda cohort: -len(cohort.trials))
+        whole_cohorts = sorted(cohorts.cut(groups, cuts), key=lambda cohort: -len(cohort.trials))
         statuses = study_run.statuses
-        self._before |= cohorts.lineage(whole, self.halved)
-        for index, cohort in enumerate(whole):
+        self._before |= cohorts.lineage(whole_cohorts, self.halved)
+        for cohort_index, cohort in enumerate(whole_cohorts):
             parts = cohorts.halved([cohort], self.halved)
             room = ROOM // len(parts)
-            for nth, part in enumerate(parts):
-                place = _place(number, index) + nth * room
+            for part_index, part in enumerate(parts):
+                place = _first_place(wave_number, cohort_index) + part_index * room
                 if done := [trial for trial in part.trials if trial.id in statuses]:
                     self._seed(study_run, place, done)
-                for rest in cohorts.remaining([part], statuses):
+                for remaining in cohorts.remaining([part], statuses):
                     self._whole[part.id] = part
-                    self._give(study_run, place + 1, room - 1, rest)
+                    self._make_ready(study_run, place + 1, room - 1, remaining)
 
-    def _give(self, study_run: StudyRun, place: int, room: int, cohort: Cohort) -> None:
-        self.cohorts[cohort.id], self._course[cohort.id] = cohort, study_run
+    def _make_ready(self, study_run: StudyRun, place: int, room: int, cohort: Cohort) -> None:
+        self.cohorts[cohort.id], self._study_run_of[cohort.id] = cohort, study_run
         if self.ladder and study_run.study.search.pruner:
             self._places[cohort.id] = place, room
             self.ladder.expect(study_run.id, place, cohort.id, _numbers(cohort.trials))
         self._ready.append(cohort)
 
     def _seed(self, study_run: StudyRun, place: int, trials: Sequence[Trial]) -> None:
+        """Tell the rungs, if the study prunes, what these trials reached in earlier runs."""
         if self.ladder and study_run.study.search.pruner:
             self.ladder.seed(study_run.id, place, _numbers(trials), [study_run.reached(trial) for trial in trials])
 
 
 def _numbers(trials: Sequence[Trial]) -> list[int]:
+    """Numbers of the trials in their study."""
     return [cast(int, trial.facts["number"]) for trial in trials]
 
 
-def _place(wave: int, index: int) -> int:
-    """The order in which cohorts of a study start."""
+def _first_place(wave: int, index: int) -> int:
+    """First position of the cohort `index` of a wave, in the order in which a study's cohorts start."""
     return (wave * 1_000_000 + index) * ROOM

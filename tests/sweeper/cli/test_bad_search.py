@@ -1,4 +1,4 @@
-"""What a search that is wrong gets: exit status 2 and one line, before any Ray process starts."""
+"""A wrong search ends with exit status 2 and one line, before any Ray process starts."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 @pytest.fixture
 def refuse(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Refuse:
-    """The line that a search of beta, changed so, and these words get."""
+    """Returns the error line of a search over beta with the given changes and command-line arguments."""
 
     def line(*words: str, fixed: dict[str, Any] | None = None, **changes: Any) -> str:
-        given: dict[str, Any] = {"space": {"beta": FloatDistribution(0.1, 2.0)}, "trials": 4, "wave": 2}
-        given |= {"metric": AUROC, "fixed": FIXED | (fixed or {})} | changes
-        kept = {key: value for key, value in given["fixed"].items() if key not in given["space"]}
-        search = Search(**(given | {"fixed": kept}))
+        options: dict[str, Any] = {"space": {"beta": FloatDistribution(0.1, 2.0)}, "trials": 4, "wave": 2}
+        options |= {"metric": AUROC, "fixed": FIXED | (fixed or {})} | changes
+        kept = {key: value for key, value in options["fixed"].items() if key not in options["space"]}
+        search = Search(**(options | {"fixed": kept}))
         monkeypatch.setattr(registry, "find", lambda name: Sweep("about", {"digits": search}))
         return bench.refuse(*words, name="a_search").error
 
@@ -80,12 +80,12 @@ def test_a_pruner_without_reports_before_the_end(refuse: Refuse) -> None:
     assert said.startswith("a pruner needs a report before the last epoch for each of its 1 brackets")
     classes = {"normal_class": None, "probe_epochs": 1, "knn": 5}
     said = refuse(pruner=Halving(1), fixed=classes, metric=Metric("probe_z", "maximize"))
-    assert "needs a metric that is reported while trials train, but probe_z is" in said
+    assert "needs a metric that is reported during training, but probe_z is" in said
     assert "knn_z" in said
 
 
 def test_epochs_are_not_searched_where_members_are_compared(refuse: Refuse) -> None:
-    said = "epochs must be fixed where members are compared while they train, but it is searched"
+    said = "epochs must be fixed in a search with a pruner or a population, but it is searched"
     space: dict[str, BaseDistribution] = {"epochs": IntDistribution(2, 8)}
     assert refuse(space=space, pruner=Halving(1)) == f"{said} (epochs is set by preset 'digits')"
 
@@ -93,9 +93,9 @@ def test_epochs_are_not_searched_where_members_are_compared(refuse: Refuse) -> N
 @pytest.mark.parametrize(
     ("space", "population", "said"),
     [
-        ({"width": IntDistribution(8, 64)}, Population(1), "a population adapts numbers that are no tensor's shape"),
-        ({"nu": CategoricalDistribution([1.0, 2.0])}, Population(1), "a population adapts numbers that are no tensor"),
-        ({"seed": IntDistribution(0, 9)}, Population(1), "a population adapts numbers that are no tensor's shape"),
+        ({"width": IntDistribution(8, 64)}, Population(1), "a population can only adapt numeric hyperparameters"),
+        ({"nu": CategoricalDistribution([1.0, 2.0])}, Population(1), "a population can only adapt numeric"),
+        ({"seed": IntDistribution(0, 9)}, Population(1), "a population can only adapt numeric hyperparameters"),
         ({"beta": FloatDistribution(0.1, 1)}, Population(4), "the `every` of a population must be a multiple of"),
     ],
 )
@@ -135,7 +135,7 @@ def test_rows_that_say_nothing_to_a_search(bench: Bench, refuse: Refuse) -> None
     row = {"trial_id": "t", "status": "finished", "method": "vje", "dataset": "cifar10", "beta": 1.0}
     columns = Columns({"method": str, "dataset": str, "beta": float}, ("auroc_joint",))
     Store(bench.store).write("other", "c", [row | {"auroc_joint": 0.9}], columns)
-    assert refuse("--warm-start", "other").startswith("no finished row of sweep 'other' fits study 'all': same method")
+    assert refuse("--warm-start", "other").startswith("no finished row of sweep 'other' fits study 'all': a row")
 
 
 def test_directions_that_contradict_each_other() -> None:

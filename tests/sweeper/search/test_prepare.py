@@ -1,4 +1,4 @@
-"""What a search says at its end, from its rows alone."""
+"""The summary and exit status of a search that has ended, computed from its rows alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
     of = study(trials=8, wave=8)
     trials = study_run(of).trials
     known = [recorded([trial], of, state) for trial, state in zip(trials, statuses, strict=True)]
-    ended = study_run(of, {number: one for found in known for number, one in found.items()})
+    ended = study_run(of, {number: trial for trials_by_number in known for number, trial in trials_by_number.items()})
     store = Store(tmp_path)
     rows = [
         {"trial_id": trial.id, **trial.config, **trial.facts, "status": state, "auroc": 0.5, **FIXED}

@@ -1,4 +1,4 @@
-"""The samplers learn from what they are told: of waves, of what was pruned or diverged, of other studies."""
+"""Samplers learn from whole waves, from pruned and diverged trials, and from warm starts."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def finished(value: Callable[[Params], float]) -> Callable[[Any], TrialResult]:
 
 @functools.cache
 def best(sampler: str, seed: int) -> float:
-    """Of 64 trials; of 32 of the Gaussian process, whose proposals take the longer the more trials there are."""
+    """Lowest value of 64 trials, or of 32 with the Gaussian process, whose proposals slow down as trials increase."""
     engine = AskTellStudy(study(sampler, CUBE, wave=WAVE, seed=seed))
-    found = waves(engine, 4 if sampler == "gp" else 8, finished(bowl), size=WAVE)
-    lowest = min(found, key=lambda one: bowl(one.params))
+    asked = waves(engine, 4 if sampler == "gp" else 8, finished(bowl), size=WAVE)
+    lowest = min(asked, key=lambda trial: bowl(trial.params))
     assert engine.best == lowest.number
     return bowl(lowest.params)
 
@@ -45,7 +45,7 @@ def test_in_waves_it_finds_better_than_random_draws(sampler: str, seeds: int) ->
 
 
 def test_a_wave_of_the_gaussian_process_is_spread() -> None:
-    """Each sees those before it as running: none is proposed twice, though all are after the same maximum."""
+    """Each proposal sees the earlier ones of its wave as running, so none repeats though all seek the same maximum."""
     engine = AskTellStudy(study("gp", SQUARE, wave=WAVE))
     waves(engine, 2, finished(bowl), size=WAVE)
     points = [(params["x"], params["y"]) for _, params in waves(engine, 1, finished(bowl), size=WAVE)]
@@ -66,7 +66,7 @@ def test_a_proposal_depends_on_those_before_it_in_its_wave(sampler: str) -> None
 
 @functools.cache
 def spoilt(sampler: str, status: Any, metric: Any, seeds: int) -> int:
-    """How many of the trials after three waves come to nothing, as all with x < 0.6 do."""
+    """Number of trials with x < 0.6 after the first three waves. All such trials end with `status`."""
     count, length = 0, 5 if sampler == "gp" else 8
     for seed in range(seeds):
 
@@ -79,11 +79,11 @@ def spoilt(sampler: str, status: Any, metric: Any, seeds: int) -> int:
             )
 
         engine = AskTellStudy(study(sampler, SQUARE, wave=WAVE, seed=seed, metric=metric))
-        found = waves(engine, length, outcome, size=WAVE)
-        count += sum(one.params["x"] < 0.6 for one in found[3 * WAVE :])
+        asked_trials = waves(engine, length, outcome, size=WAVE)
+        count += sum(trial.params["x"] < 0.6 for trial in asked_trials[3 * WAVE :])
         assert {trial.state.name for trial in engine.optuna_study.trials} == {"COMPLETE", SHOWN[metric, status]}
         assert [trial.number for trial in engine.optuna_study.trials if trial.state == TrialState.COMPLETE] == [
-            one.number for one in found if one.params["x"] >= 0.6
+            trial.number for trial in asked_trials if trial.params["x"] >= 0.6
         ]
     return count
 
@@ -96,7 +96,7 @@ SHOWN = {(LOSS, "pruned"): "PRUNED", (LOSS, "diverged"): "PRUNED", (LOSS, "faile
 @pytest.mark.parametrize("status", ["diverged", "pruned"])
 @pytest.mark.parametrize(("sampler", "seeds"), [("tpe", 4), ("cmaes", 4), SLOW_GP])
 def test_where_trials_diverge_or_are_pruned_it_proposes_less(sampler: str, seeds: int, status: str) -> None:
-    """Whereas a failure says nothing of the place, so that a model goes on to ask what is there."""
+    """A failed trial carries no information about its parameters, so a model keeps proposing that region."""
     assert spoilt(sampler, status, LOSS, seeds) < spoilt(sampler, "failed", LOSS, seeds) * 0.7
 
 
@@ -135,7 +135,7 @@ def test_cma_es_begins_where_ten_warm_trials_were_best() -> None:
 
 
 def test_generations_of_nsga2_go_on_though_members_fail_and_near_the_front() -> None:
-    """One objective wants x low, the other wants it high, and both want y = 1: the front."""
+    """One objective is best at low x, the other at high x, and both at y = 1, which is therefore the front."""
 
     def outcome(asked: Any) -> TrialResult:
         x, away = asked.params["x"], (1 - asked.params["y"]) ** 2
@@ -164,9 +164,9 @@ def test_nsga2_takes_warm_trials_as_parents() -> None:
 
 @pytest.mark.parametrize("known", [{}, {0: {"x": 0.11, "y": 0.22}}])
 def test_sobol_points_share_out_each_axis_evenly(known: Any) -> None:
-    """Of 2^k scrambled points one lies in each 2^k-th of each axis; a recorded one takes the place of its own."""
+    """Each of 2^k equal parts of an axis holds one of 2^k scrambled points. A recorded trial replaces its point."""
     asked = waves(AskTellStudy(study("qmc", SQUARE, wave=16)), 1, finished(bowl), known, size=16)
-    points = [one.params for one in asked if one.number not in known]
+    points = [trial.params for trial in asked if trial.number not in known]
     for key in SQUARE:
         cells = [int(16 * point[key]) for point in points]
         assert len(set(cells)) == len(points)

@@ -1,4 +1,4 @@
-"""Waves of a search as a feed."""
+"""`Waves` as a source of cohorts."""
 
 from __future__ import annotations
 

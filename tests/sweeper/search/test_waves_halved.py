@@ -1,4 +1,4 @@
-"""Cohorts of a search that are halved, judged beside others, killed and continued."""
+"""Cohorts of a search that are halved while rungs compare them, and continued by a later run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_halves_are_those_of_the_whole_without_who_has_a_result(done: int, sizes
 
 
 def test_whatever_is_halved_and_killed_every_trial_of_a_search_ends_and_only_who_is_poisoned_fails() -> None:
-    """And no cohort fails twice as a whole, but trials that stand alone."""
+    """No cohort of several trials fails twice: only trials that stand alone do."""
     drawn = random.Random(5)
     for _ in range(50):
         of, halved, failures = study(pruner=Halving(1), wave=drawn.randint(4, 10)), list[str](), Counter[str]()

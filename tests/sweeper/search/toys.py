@@ -1,4 +1,4 @@
-"""Searches of functions that cost nothing, for the tests of what proposes."""
+"""Searches over functions that cost nothing to evaluate, for the tests of samplers and studies."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ SQUARE = {key: CUBE[key] for key in "xy"}
 
 Params = Mapping[str, Any]
 Outcome = Callable[[Any], TrialResult]
-"""Of an `Asked`; Any, here and below, because its values are what the space says."""
+"""`Asked` trial -> its result. The argument is Any because the space defines the types of its parameters."""
 
 
 def study(sampler: Any, space: Mapping[str, BaseDistribution] | None = None, **rules: Any) -> Study:
-    """The one study of a search; MIXED is its space unless said, or what of it the sampler takes."""
+    """The only study of a search. Its space defaults to MIXED, or to NUMBERS for CMA-ES."""
     space = space or (NUMBERS if sampler == "cmaes" else MIXED)
-    said: dict[str, Any] = {"metric": LOSS, "wave": WAVE, "trials": 600} | rules
-    return next(Search(space, {"method": "vje"}, sampler=sampler, **said).studies())
+    options: dict[str, Any] = {"metric": LOSS, "wave": WAVE, "trials": 600} | rules
+    return next(Search(space, {"method": "vje"}, sampler=sampler, **options).studies())
 
 
 def loss(params: Params) -> float:
@@ -71,10 +71,10 @@ def waves(
     known: Mapping[int, Mapping[str, Value]] | None = None,
     size: int = WAVE,
 ) -> list[Any]:
-    """Ask and tell `count` waves."""
-    found: list[Any] = []
+    """Ask and tell `count` waves of `size` trials. Returns the asked trials."""
+    trials: list[Any] = []
     for _ in range(count):
         asked = engine.ask(size, known or {})
-        engine.tell([outcome(one) for one in asked])
-        found += asked
-    return found
+        engine.tell([outcome(trial) for trial in asked])
+        trials += asked
+    return trials

@@ -1,4 +1,4 @@
-"""Waves of trials that cost nothing, and a ladder that writes down what it is told."""
+"""Waves of trials that cost nothing to train, and a fake `RungClient` that records its calls."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ SPACE = {"x": FloatDistribution(0.0, 1.0), "width": CategoricalDistribution([1, 
 
 
 def study(**changes: Any) -> Study:
-    given: dict[str, Any] = {"trials": 10, "wave": 4, "metric": Metric("auroc", "maximize"), "sampler": "random"}
-    (made,) = Search(SPACE, {"method": "vje"}, **(given | changes)).studies()
-    return made
+    options: dict[str, Any] = {"trials": 10, "wave": 4, "metric": Metric("auroc", "maximize"), "sampler": "random"}
+    (only_study,) = Search(SPACE, {"method": "vje"}, **(options | changes)).studies()
+    return only_study
 
 
 def study_run(of: Study, recorded: Mapping[int, RecordedTrial] | None = None) -> StudyRun:
-    return StudyRun(of, "s0", WarmStart(None), recorded or {}, lambda given: {**given, "seed": 0})
+    return StudyRun(of, "s0", WarmStart(None), recorded or {}, lambda params: {**params, "seed": 0})
 
 
 class Heard:
-    """A ladder that writes down what it is told."""
+    """`RungVerbs` that records its calls."""
 
     def __init__(self) -> None:
         self.said: list[tuple[Any, ...]] = []
@@ -40,7 +40,7 @@ class Heard:
         self.places[cohort] = place
 
     def seed(self, study: str, place: int, numbers: Sequence[int], reached: Sequence[Mapping[int, float]]) -> None:
-        self.said.append(("seed", place, tuple(numbers), tuple(dict(one) for one in reached)))
+        self.said.append(("seed", place, tuple(numbers), tuple(dict(values) for values in reached)))
 
     def started(self, cohort: str) -> None:
         self.said.append(("started", cohort))
@@ -60,15 +60,15 @@ class Heard:
 
     @property
     def standing(self) -> list[tuple[int, ...]]:
-        """Trials by number, those of each place together, lower places first."""
+        """Numbers of the trials at each position, lowest position first."""
         places: dict[int, tuple[int, ...]] = {}
         for what, place, *rest in self.said:
             if what == "split":
                 count, first = rest
-                assert not any(first < one <= place for one in places)
+                assert not any(first < other <= place for other in places)
                 places |= {first: places[first][:count], place: places[first][count:]}
             elif what in ("expect", "seed"):
-                assert places[place] == rest[0] if place in places else all(one < place for one in places)
+                assert places[place] == rest[0] if place in places else all(other < place for other in places)
                 places[place] = rest[0]
         return [places[place] for place in sorted(places)]
 
@@ -80,13 +80,13 @@ def waves(
     halved: Collection[str] = (),
     record: Callable[[str], None] = lambda cohort: None,
 ) -> Waves:
-    made = Waves(study_runs, lambda trial: trial.config["width"], lambda trial: 0, lambda of: {})
+    feed = Waves(study_runs, lambda trial: trial.config["width"], lambda trial: 0, lambda of: {})
 
     def cut(groups: Sequence[Group], whole: bool) -> list[Cut]:
         return [Cut(100, 100) if whole else Cut(size, size)] * len(groups)
 
-    made.begin(cut, ladder, halved=halved, record=record)
-    return made
+    feed.begin(cut, ladder, halved=halved, record=record)
+    return feed
 
 
 def given(feed: Waves) -> Cohort:
@@ -109,18 +109,19 @@ def rows(cohort: Cohort, status: str = "finished") -> list[dict[str, Any]]:
 
 
 def run(feed: Waves, stop_after: int = 1000) -> list[tuple[Trial, ...]]:
-    """Train all that the feed gives, cohort by cohort; returns what was given."""
-    given: list[tuple[Trial, ...]] = []
-    while (cohort := feed.next()) and len(given) < stop_after:
-        given.append(cohort.trials)
+    """Finish at most `stop_after` cohorts of the feed, one by one. Returns their trials."""
+    trained: list[tuple[Trial, ...]] = []
+    while (cohort := feed.next()) and len(trained) < stop_after:
+        trained.append(cohort.trials)
         feed.told(cohort.id, rows(cohort), [(trial.id, 1, "auroc", 0.5) for trial in cohort.trials])
-    return given
+    return trained
 
 
 def recorded(trials: Sequence[Trial], of: Study, status: str = "finished") -> dict[int, RecordedTrial]:
-    found = {}
+    recorded_trials = {}
     for trial in trials:
         (row,) = rows(Cohort("c", (trial,), 1), status)
         params = {key: trial.config[key] for key in SPACE}
-        found[int(str(trial.facts["number"]))] = RecordedTrial(params, result(of, row, [(trial.id, 1, "auroc", 0.5)]))
-    return found
+        told = result(of, row, [(trial.id, 1, "auroc", 0.5)])
+        recorded_trials[int(str(trial.facts["number"]))] = RecordedTrial(params, told)
+    return recorded_trials

@@ -1,4 +1,4 @@
-"""The command line, and the one place where all stages meet: a sweep's name in, Parquet out."""
+"""Command line of the sweeper, and the only module that connects all stages: from a sweep's name to Parquet files."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from sweeper.storage.store import Store, checkpoint_path
 from sweeper.version import code_version
 
 PATIENCE = "SWEEPER_PATIENCE"
-"""The environment variable for how many seconds a store is waited for that has stopped working."""
+"""Environment variable: how many seconds to wait for a store that has stopped working."""
 LEAST_FREE = 64 << 20
-"""Bytes that a local store's disk must have left before a run."""
+"""Least free space, in bytes, of a local store's disk at the start of a run."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a sweep; returns the exit status (see `command.EXITS`)."""
+    """Run the command line. Returns the exit status; see `sweeper.cli.arguments.EXITS`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a folder's name may not fit a terminal's encoding
@@ -55,23 +55,25 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
         if request.restore is not None:
             return restore(request, request.restore)
         if request.describe is not None:
-            from sweeper.cli.describe import describe  # here: it imports torch, which takes seconds
+            from sweeper.cli.describe import describe  # imported here because torch takes seconds to import
 
             print(describe(request.describe))
             return EXIT_OK
-        from sweeper.cli import preview  # here: they import torch, which takes seconds
+        from sweeper.cli import preview  # imported here because torch takes seconds to import
         from sweeper.cli.prepare import prepare
 
-        request = replace(request, data=os.path.abspath(request.data))  # before anything leaves this folder
+        request = replace(
+            request, data=os.path.abspath(request.data)
+        )  # relative to this process's folder, not to a worker's
         store = Store(request.store)
         plan, columns = prepare(request, store)
         if request.plan:
             again = survey(plan, store, columns) if request.fresh else None
             print(preview.show(request, plan, store, _address(request), again))
-            _note_damaged(store)
+            _report_damaged(store)
             return EXIT_OK
         check_address(_address(request))
-        _check_room(store)
+        _check_free_space(store)
         damaged, store = store.damaged, Store(store.files.patient(_patience(), _say))
         store.set_damaged_aside(damaged)
         checkpoint = set_aside(plan, store, columns) if request.fresh else partial(checkpoint_path, plan.name)
@@ -83,7 +85,7 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command continues", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # whoever read our output (`| head`) has gone; so do we, and what is in the store stays
+    except BrokenPipeError:  # the reader of our output (`| head`) has exited; the store keeps what it has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
 
@@ -91,7 +93,7 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
 def _run(
     request: Request, plan: Plan, store: Store, columns: Columns, stopping: StopSignal, checkpoint: Checkpoint
 ) -> int:
-    """Train what is left of the plan and show what all its rows say; where that is cut short, say how to go on."""
+    """Train what is left of the plan and show the results. If interrupted, print how to continue."""
     try:
         if plan.left:
             _train(request, plan, store, columns, stopping, checkpoint)
@@ -108,22 +110,22 @@ def _run(
 def _train(
     request: Request, plan: Plan, store: Store, columns: Columns, stopping: StopSignal, checkpoint: Checkpoint
 ) -> None:
-    """Every trial that is left, over the cluster, into the store; `checkpoint`: cohort -> the path of its own."""
+    """Train every trial that is left and write its row. `checkpoint` maps a cohort's id to its checkpoint's path."""
     address = _address(request)
     print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
     with (
-        NodeWatchdog(NodeHealth(), partial(_say_how_to_go_on, plan, store)) as line,
+        NodeWatchdog(NodeHealth(), partial(_say_how_to_go_on, plan, store)) as watchdog,
         connected(address) as scratch,
-        contextlib.closing(line),
+        contextlib.closing(watchdog),
     ):
-        from sweeper.execution.executor import (  # here: they import Ray, whose environment `connected` sets
+        from sweeper.execution.executor import (  # imported here because `connected` sets Ray's environment
             Limits,
             dispatch,
         )
         from sweeper.execution.remote_profiler import site
         from sweeper.execution.stages import stages
 
-        parts = stages(request, plan, store, site(address, request.data, stopping, _say), address)
+        plan_stages = stages(request, plan, store, site(address, request.data, stopping, _say), address)
         progress = Progress(
             total=plan.total,
             before=plan.counts,
@@ -131,31 +133,31 @@ def _train(
             direction=plan.headline.better,
             label=f"{plan.name} ({plan.label})",
             where=list(dict.fromkeys(plan.where)),
-            cohorts=sum(len(part.feed.cohorts) for part in parts) if isinstance(plan, GridPlan) else None,
+            cohorts=sum(len(stage.feed.cohorts) for stage in plan_stages) if isinstance(plan, GridPlan) else None,
         )
         with progress:
             if plan.left < plan.total:
-                before = findings.rows_of(store.files, plan.name, plan.ids)
+                rows = findings.rows_of(store.files, plan.name, plan.ids)
                 shown = ("trial_id", "status", plan.headline.name, *plan.where)
-                progress.seen(before[[name for name in before if name in shown]].to_dict("records"))
-            for part in parts:
+                progress.seen(rows[[name for name in rows if name in shown]].to_dict("records"))
+            for stage in plan_stages:
                 stopping.check()
                 dispatch(
-                    part.feed,
+                    stage.feed,
                     data=request.data,
                     checkpoints=store.files.patient(BRIEF),
                     checkpoint=checkpoint,
-                    slots=part.slots,
+                    slots=stage.slots,
                     limits=Limits(request.retries, request.save_every, request.patience),
                     scratch=scratch,
                     stopping=stopping,
-                    listener=Recorder(store, plan.name, columns, part.feed, progress, code_version()),
-                    judges=part.judges,
+                    listener=Recorder(store, plan.name, columns, stage.feed, progress, code_version()),
+                    judges=stage.judges,
                 )
 
 
-def _check_room(store: Store) -> None:
-    """StoreError where the disk is as good as full: better said before training than after."""
+def _check_free_space(store: Store) -> None:
+    """Raise StoreError if the disk of a local store is almost full."""
     free = store.files.free_bytes()
     if free is not None and free < LEAST_FREE:
         raise StoreError(
@@ -165,34 +167,37 @@ def _check_room(store: Store) -> None:
 
 
 def _address(request: Request) -> str | None:
-    """Where to run: as asked, else where Ray's own variable says (inside a Ray job), else here."""
+    """Ray cluster to use: `--address`, else `RAY_ADDRESS` (set inside a Ray job), else None for a local one."""
     return request.address or os.environ.get("RAY_ADDRESS")
 
 
 def _say_how_to_go_on(plan: Plan, store: Store) -> None:
+    """Print how many trials are done, and that the same command continues."""
     try:
         statuses = Store(store.files.patient(ONCE)).statuses(plan.name, check_history=False)
     except StoreError:
         print(f"stopped: what is in {store.files.shown} cannot be read now; the same command continues")
         return
-    done = sum(statuses.get(trial, "failed") != "failed" for trial in plan.ids)
+    done = sum(statuses.get(trial_id, "failed") != "failed" for trial_id in plan.ids)
     print(f"stopped: {done} of {plan.total} trials are in {store.files.shown}; the same command continues")
 
 
 def _patience() -> RetryPolicy:
-    """SpecError where the variable is no number of seconds."""
-    said = os.environ.get(PATIENCE)
+    """How long to wait for a store that has stopped working. Raises SpecError if the variable is not a number."""
+    text = os.environ.get(PATIENCE)
     try:
-        seconds = LONG.seconds if said is None else float(said)
+        seconds = LONG.seconds if text is None else float(text)
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= LARGEST_AMOUNT:
-        raise SpecError(f"{PATIENCE} must be seconds, from 0 to {LARGEST_AMOUNT:g}, but got {PATIENCE}={said}")
+        raise SpecError(
+            f"{PATIENCE} must be a number of seconds from 0 to {LARGEST_AMOUNT:g}, but got {PATIENCE}={text}"
+        )
     return RetryPolicy(seconds)
 
 
-def _note_damaged(store: Store) -> None:
-    """For `--plan`, which writes nothing."""
+def _report_damaged(store: Store) -> None:
+    """Print which files a run would move away. `--plan` itself writes nothing."""
     for path, reason in store.damaged.items():
         print(
             f"'{path}' is damaged: {reason}; a run moves it to '{DAMAGED}' and trains its trials again", file=sys.stderr
@@ -200,12 +205,12 @@ def _note_damaged(store: Store) -> None:
 
 
 def _say(line: str) -> None:
-    """Above the live view, which catches what is printed."""
+    """Print a line; it appears above the live view, which redirects standard output."""
     print(line, flush=True)
 
 
 def _list() -> int:
-    """The sweeps that can be read; what is wrong with another is a line on standard error."""
+    """Print all sweeps and their presets. A sweep that cannot be read gets one line on standard error."""
     for name in registry.names():
         try:
             sweep = registry.find(name)
@@ -218,5 +223,5 @@ def _list() -> int:
 
 
 if __name__ == "__main__":
-    ignore_signals()  # `main` handles them from its first to its last line; the rest is the interpreter's end
+    ignore_signals()  # `main` handles signals while it runs; this is for the interpreter's exit after it
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""The command line's words -> a Request. Bad words end with one line and exit status 2."""
+"""Parse the command line into a `Request`. A wrong argument ends with one line and exit status 2."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ABOUT = (
     "Run a sweep: its trials, on this machine or a Ray cluster, into a Parquet store. The same command continues it."
 )
 LONGEST_WORD = 1000
-"""Characters of an error's word that are shown."""
+"""Longest word, in characters, that an error message shows in full."""
 EXITS = (
-    "Exit status: 0 every trial has a result; 1 some failed, or all of a search diverged; 2 the request was wrong; 130 "
-    "interrupted."
+    "Exit status: 0 every trial has a result; 1 some trials failed, or all trials of a search diverged; 2 the request "
+    "was wrong; 130 interrupted."
 )
 
 
@@ -29,55 +29,59 @@ PRUNERS = ("none", "halving", "hyperband")
 
 
 def parse(arguments: Sequence[str]) -> Request:
-    """The request. SpecError for words that make none; `--help` prints and leaves."""
+    """Parse command-line arguments. Raises SpecError for wrong arguments; `--help` prints and exits."""
     parser = Parser(prog="python -m sweeper.run", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter)
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the sweep; --list says which there are")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the sweep to run; see --list")
     parser.add_argument("--list", action="store_true", help="list the sweeps and their presets")
-    parser.add_argument("--describe", metavar="WHAT", help="say what a method (and its keys), data set or metric is")
-    parser.add_argument("--preset", help="which of the sweep's presets; by default the paper's")
+    parser.add_argument("--describe", metavar="WHAT", help="describe a method and its keys, a data set or a metric")
+    parser.add_argument("--preset", help="one of the sweep's presets; by default the paper's")
     parser.add_argument("--store", default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
     parser.add_argument("--data", default="data", metavar="DIR", help="folder of the data sets")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="fix a hyperparameter")
     parser.add_argument("--axis", action="append", default=[], metavar="KEY=V1,V2", help="vary a hyperparameter")
-    parser.add_argument("--plan", action="store_true", help="say what would run, and run nothing")
-    parser.add_argument("--probe", action="store_true", help="with --plan: measure now what the plan follows from")
+    parser.add_argument("--plan", action="store_true", help="print what would run, and run nothing")
+    parser.add_argument("--probe", action="store_true", help="with --plan: measure now what the plan depends on")
     parser.add_argument(
         "--node-price",
         metavar="P",
-        help="with --plan: of a node (a machine that trains) an hour; the cost counts those that the devices seen are "
-        "on, from the first cohort to the last, and neither the head nor idle time",
+        help="with --plan: price of a node (a machine that trains) per hour; the cost covers the nodes of the devices "
+        "seen, from the first cohort to the last, but neither the head nor idle time",
     )
-    parser.add_argument("--json", action="store_true", help="with --plan: as JSON")
-    parser.add_argument("--cohort", default="auto", metavar="N|auto", help="trials that train together in one process")
-    parser.add_argument("--stack", metavar="N", help="with --cohort N: trials stepped as one (default: all N)")
+    parser.add_argument("--json", action="store_true", help="with --plan: print JSON")
     parser.add_argument(
-        "--gpu-fraction", default="auto", metavar="F|auto", help="share of a GPU (without GPUs: of a core) for a cohort"
+        "--cohort", default="auto", metavar="N|auto", help="number of trials that train together in one process"
     )
-    parser.add_argument("--address", help="a Ray cluster: host:port, ray://host:port, auto, or local (default)")
+    parser.add_argument(
+        "--stack", metavar="N", help="with --cohort N: number of trials stepped as one (default: all N)"
+    )
+    parser.add_argument(
+        "--gpu-fraction", default="auto", metavar="F|auto", help="share of a GPU (without GPUs: of a core) per cohort"
+    )
+    parser.add_argument("--address", help="Ray cluster: host:port, ray://host:port, auto, or local (default)")
     parser.add_argument("--retries", default="3", metavar="N", help="how often a failed cohort is tried again")
-    parser.add_argument("--save-every", default="30", metavar="SECONDS", help="between a cohort's checkpoints")
+    parser.add_argument("--save-every", default="30", metavar="SECONDS", help="time between checkpoints of a cohort")
     parser.add_argument(
-        "--patience", default="600", metavar="SECONDS", help="without a step, until a cohort is given up"
+        "--patience", default="600", metavar="SECONDS", help="time without a step after which a cohort is given up"
     )
     search = parser.add_argument_group("searches")
     search.add_argument("--trials", metavar="N", help="trials of each study (default: the preset's)")
-    search.add_argument("--wave", metavar="N", help="trials that are proposed at once (default: the preset's)")
+    search.add_argument("--wave", metavar="N", help="trials proposed at once (default: the preset's)")
     search.add_argument("--sampler", metavar="NAME", help=f"one of {', '.join(SAMPLERS)} (default: the preset's)")
     search.add_argument("--pruner", metavar="NAME", help=f"one of {', '.join(PRUNERS)} (default: the preset's)")
-    search.add_argument("--search-seed", metavar="N", help="of the sampler (default: the preset's)")
-    search.add_argument("--warm-start", metavar="SWEEP", help="begin with what the store has of another sweep")
+    search.add_argument("--search-seed", metavar="N", help="seed of the sampler (default: the preset's)")
+    search.add_argument("--warm-start", metavar="SWEEP", help="begin with the store's results of another sweep")
     parser.add_argument(
-        "--fresh", action="store_true", help="set the rows of these trials aside and train them again; others stay"
+        "--fresh", action="store_true", help="set the rows of these trials aside and train them again; keep all others"
     )
-    parser.add_argument("--restore", metavar="TIME", help="bring back what --fresh set aside then, and run nothing")
+    parser.add_argument("--restore", metavar="TIME", help="bring back what --fresh set aside at TIME, and run nothing")
     words = parser.parse_args(arguments)
     if words.name is None and not words.list and words.describe is None:
-        raise SpecError("a sweep's name is needed; --list says which there are")
-    for option, given in {"--json": words.json, "--probe": words.probe, "--node-price": words.node_price}.items():
-        if given and not words.plan:
-            raise SpecError(f"{option} goes with --plan")
+        raise SpecError("the name of a sweep is required; --list shows all sweeps")
+    for option, value in {"--json": words.json, "--probe": words.probe, "--node-price": words.node_price}.items():
+        if value and not words.plan:
+            raise SpecError(f"{option} requires --plan")
     if words.restore is not None and (words.fresh or words.plan):
-        raise SpecError("--restore runs nothing, so neither --fresh nor --plan goes with it")
+        raise SpecError("--restore cannot be combined with --fresh or --plan")
     cohort, stack = auto("--cohort", words.cohort), whole_or_none("--stack", words.stack, 1)
     if stack and (cohort is None or stack > cohort):
         raise SpecError(f"--stack must not exceed --cohort, but got --stack {stack} --cohort {words.cohort}")
@@ -115,7 +119,7 @@ def parse(arguments: Sequence[str]) -> Request:
 
 
 class DefaultsFormatter(argparse.HelpFormatter):
-    """Adds its default to what an option is, where there is one and the text does not say it."""
+    """Appends an option's default to its help text, unless the text already mentions a default."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         if action.help and action.default not in (None, False, [], argparse.SUPPRESS) and "default" not in action.help:
@@ -124,9 +128,11 @@ class DefaultsFormatter(argparse.HelpFormatter):
 
 
 def error_line(error: Exception) -> str:
-    """What went wrong, in one line that any terminal prints: signs that are not to be seen are escaped, and words of
-    more than `LONGEST_WORD` characters are cut."""
-    text = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in str(error))
+    """Error message as one line that is safe to print.
+
+    Unprintable characters are escaped, and words longer than `LONGEST_WORD` characters are cut.
+    """
+    text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(error))
 
     def cut(word: re.Match[str]) -> str:
         return f"{word[0][:50]}... ({len(word[0])} characters)"
@@ -135,42 +141,44 @@ def error_line(error: Exception) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse prints its usage and leaves; a wrong word deserves one line."""
+    """Argument parser that raises SpecError with one line, where argparse prints its usage and exits."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, allow_abbrev=False)
 
     def error(self, message: str) -> Never:
-        raise SpecError(f"{message}; --help says what there is")
+        raise SpecError(f"{message}; --help shows all options")
 
 
 def _named(option: str, text: str, noun: str = "a folder") -> str:
-    """An empty name is a shell variable that was not set, never the working folder."""
+    """Return `text` unless it is blank: a blank name is an unset shell variable, not the working folder."""
     if not text.strip():
         raise SpecError(f"{option} must name {noun}, but got ''")
     return text
 
 
 def _sweep(option: str, text: str) -> str:
-    """The name of a sweep is a folder's name in the store, too, and cannot leave it."""
+    """Return `text` if it is a sweep's name. The name becomes a folder of the store and must not lead out of it."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", _named(option, text, "a sweep")):
         raise SpecError(f"{option} must name a sweep (letters, digits, '_', '-', '+' or '.'), but got '{text}'")
     return text
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Key -> value of texts like `KEY=VALUE`."""
     pairs: dict[str, str] = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not key:
             raise SpecError(f"{option} takes KEY=VALUE, but got '{text}'")
         if key in pairs:
-            raise SpecError(f"{option} must be given once a key, but got {key}={pairs[key]} and {key}={value}")
+            raise SpecError(f"{option} must be given once per key, but got {key}={pairs[key]} and {key}={value}")
         pairs[key] = value
     return pairs
 
 
 def _values(key: str, text: str) -> tuple[str, ...]:
+    """Comma-separated values of an axis."""
     values = tuple(value.strip() for value in text.split(",")) if text else ()
     if not values or "" in values:
         raise SpecError(f"axis {key} must have at least one value and no empty one, but got '{key}={text}'")

@@ -1,4 +1,4 @@
-"""The end of a run: what all rows of its plan say, in the store and in the terminal, and the exit status."""
+"""The end of a run: figures and tables of all rows of the plan, a summary in the terminal, and the exit status."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COMPACT_ABOVE = 256
-"""A sweep that ends with more files than this is compacted."""
+"""A sweep that ends with more files of rows than this is compacted."""
 
 
 def finish(plan: Plan, store: Store, columns: Columns) -> int:
-    """Figures and tables from all rows of the plan; returns the exit status."""
-    store.prepare(plan.name, columns)  # settles what another sweep has written into this store meanwhile
+    """Write figures and tables from all rows of the plan and print a summary. Returns the exit status."""
+    store.prepare(plan.name, columns)  # other runs may have written files of another schema meanwhile
     if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
         store.compact(plan.name)
     remove_orphans(store, plan.name)
 
     def show() -> tuple[pd.DataFrame, str]:
         rows = findings.rows_of(store.files, plan.name, plan.ids)
-        comparable = rows[rows["status"] != "pruned"]  # whose metrics are of an earlier epoch
+        comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
         text = findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)
         return rows, text
 
@@ -50,11 +50,13 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
             print(f"{kind}: {store.files.shown_at(f'{kind}/{plan.views}')}")
     if diverged:
         print(
-            f"error: all trials of {plan.name} diverged in study {', '.join(diverged)}: nothing was found",
+            f"error: all trials of {plan.name} diverged in study {', '.join(diverged)}, so there is no best trial",
             file=sys.stderr,
         )
-    lost = len(store.without_history(plan.name).intersection(plan.ids))
-    if lost:
-        print(f"{lost} trials have lost their history with a damaged file; the same command trains them again")
-    complete = len(rows) == plan.total and "failed" not in counts and not lost and not diverged
+    without_history = len(store.without_history(plan.name).intersection(plan.ids))
+    if without_history:
+        print(
+            f"{without_history} trials have lost their history with a damaged file; the same command trains them again"
+        )
+    complete = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged
     return EXIT_OK if complete else EXIT_FAILED

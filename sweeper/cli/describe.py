@@ -1,4 +1,4 @@
-"""What a method, a data set or a metric is, as `--describe` prints it: from docstrings and declarations alone."""
+"""Text of `--describe` for a method, a data set or a metric, taken from docstrings and declarations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from trainables.training.reported import reported_by
 from trainables.validation import nearest
 
 WIDTH = 110
-"""Letters of a line."""
+"""Characters per line."""
 SECTIONS: Mapping[str, str] = {
     "options": "its own",
     "data": "data",
@@ -27,7 +27,7 @@ SECTIONS: Mapping[str, str] = {
     "views": "augmented views",
     "evaluation": "evaluation",
 }
-"""Section of a config -> how it is headed."""
+"""Section of a config -> its heading."""
 
 FILES: Mapping[str, str] = {
     "cifar10": "DATA/cifar-10-batches-py/, fetched if absent, from DATA/cifar-10-python.tar.gz if that is there",
@@ -36,13 +36,13 @@ FILES: Mapping[str, str] = {
     "stl10": "DATA/stl10_binary/, fetched if absent, from DATA/stl10_binary.tar.gz if that is there",
     "svhn": "DATA/train_32x32.mat and DATA/test_32x32.mat, fetched if absent",
 }
-"""Where the files of a data set are expected; DATA is what `--data` says."""
+"""Data set -> where its files are expected; DATA stands for the folder of `--data`."""
 MOST = 12
-"""Metrics of a family that are listed by name."""
+"""Most metrics of a family that are listed by name."""
 
 
 def describe(name: str) -> str:
-    """What there is to say of a method, a data set or a metric. SpecError, one line, for any other name."""
+    """Describe a method, a data set or a metric. Raises SpecError, with one line, for any other name."""
     if name in METHODS:
         return _method(name)
     if name in DATASETS:
@@ -51,7 +51,7 @@ def describe(name: str) -> str:
         return _metric(name)
     known = [*METHODS, *DATASETS, *FAMILIES, *reported_by()]
     owners = [method for method in METHODS if name in {key.name for key in keys_of(method)}]
-    hint = f" ('{name}' is a key; --describe {owners[0]} says what it is)" if owners else nearest(name, known)
+    hint = f" ('{name}' is a key; see --describe {owners[0]})" if owners else nearest(name, known)
     raise SpecError(
         f"no method, data set or metric '{name}'{hint}; there are: {', '.join(METHODS)}; {', '.join(DATASETS)}; "
         f"{', '.join(FAMILIES)}"
@@ -62,11 +62,11 @@ def _method(name: str) -> str:
     cls = METHODS[name]
     keys, module = keys_of(name), inspect.getdoc(sys.modules[cls.__module__]) or ""
     reported = [metric for metric, methods in reported_by().items() if name in methods]
-    lines = [f"{name}: {_first(module)}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
+    lines = [f"{name}: {_first_paragraph(module)}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
     lines += ["Keys, their defaults and ranges. * is fusible: the trials of one cohort may differ in it."]
     for section, heading in SECTIONS.items():
-        mine = [key for key in keys if key.section == section]
-        lines += ["", f"{heading}:", *(line for key in mine for line in _key(key))] if mine else []
+        section_keys = [key for key in keys if key.section == section]
+        lines += ["", f"{heading}:", *(line for key in section_keys for line in _key(key))] if section_keys else []
     lines += ["", "metrics that it can report (--describe METRIC):"]
     lines += _wrapped(", ".join(dict.fromkeys(_family_name(metric) for metric in reported)), "  ")
     return "\n".join(lines)
@@ -92,6 +92,7 @@ def _dataset(name: str) -> str:
 
 
 def _count(per_class: tuple[int, ...] | None, unlabelled: int = 0) -> str:
+    """Number of images as text. `per_class` holds the images of each class, None where the files decide."""
     if per_class is None:
         return "as many images as there are files"
     low, high = min(per_class), max(per_class)
@@ -102,14 +103,14 @@ def _count(per_class: tuple[int, ...] | None, unlabelled: int = 0) -> str:
 
 def _metric(name: str) -> str:
     family = family_of(name) or FAMILIES[name]
-    better = {"maximize": "higher is better", "minimize": "lower is better", None: "neither way is better by itself"}
+    better = {"maximize": "higher is better", "minimize": "lower is better", None: "neither higher nor lower is better"}
     when = "at the end of training" if family.at_end else "at every report"
     missing = "; null where it is undefined" if family.may_be_undefined else ""
     lines = [f"{name}:", *_wrapped(family.meaning, "  "), ""]
     lines += [f"  range     {family.unit}", f"  direction {better[family.direction]}", f"  reported  {when}{missing}"]
-    who = reported_by().get(name)
-    if who:
-        lines += [f"  by        {', '.join(who)}"]
+    methods = reported_by().get(name)
+    if methods:
+        lines += [f"  by        {', '.join(methods)}"]
     members = _members(family)
     if name in FAMILIES and members not in ([name], []):
         more = [f"and {len(members) - MOST} more"] if len(members) > MOST else []
@@ -118,7 +119,7 @@ def _metric(name: str) -> str:
 
 
 def _members(family: MetricFamily) -> list[str]:
-    """Its metrics by name, without those of validation images, whose names only begin with `val_`."""
+    """Names of the family's metrics, without the `val_` metrics of validation images."""
     return [metric for metric in reported_by() if family_of(metric) is family and not metric.startswith(VALIDATION)]
 
 
@@ -126,13 +127,13 @@ def _family_name(metric: str) -> str:
     return next(name for name, family in FAMILIES.items() if family is family_of(metric))
 
 
-def _first(doc: str) -> str:
-    """The first paragraph in one line."""
+def _first_paragraph(doc: str) -> str:
+    """First paragraph of a docstring, as one line."""
     return " ".join(doc.split("\n\n")[0].split())
 
 
 def _shown(default: Value) -> str:
-    """As it is typed on a command line."""
+    """Default value as it is typed on a command line."""
     if isinstance(default, bool | None):
         return str(default).lower()
     if isinstance(default, float):
@@ -142,6 +143,7 @@ def _shown(default: Value) -> str:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
+    """Lines of the text, each paragraph wrapped to `WIDTH` characters."""
     paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
     return [
         line

@@ -1,4 +1,4 @@
-"""`--fresh` and `--restore`: which trials a plan trains again, and what the terminal says of them."""
+"""`--fresh` and `--restore`: set the rows of a plan aside to train them again, or bring them back."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 
 Checkpoint = Callable[[str], str]
-"""A cohort's id -> where in the store its checkpoint is."""
+"""A cohort's id -> path of its checkpoint in the store."""
 
 
 def survey(plan: Plan, store: Store, columns: Columns) -> replaced.SetAside:
-    """What a fresh run of the plan would set aside; changes nothing."""
-    return replaced.survey(store.files, plan.name, _chosen(plan, store), columns)
+    """Return what a fresh run of the plan would set aside, without changing anything."""
+    return replaced.survey(store.files, plan.name, _selection(plan, store), columns)
 
 
-def _chosen(plan: Plan, store: Store) -> replaced.TrialSelection:
-    """What a fresh run of the plan trains again."""
+def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
+    """Trials, studies and files that a fresh run of the plan replaces."""
     views = [f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "studies")]
     if isinstance(plan, GridPlan):
         return replaced.TrialSelection(plan.ids, paths=[*records_of(store.files, plan), *views])
@@ -37,9 +37,8 @@ def _chosen(plan: Plan, store: Store) -> replaced.TrialSelection:
 
 
 def set_aside(plan: Plan, store: Store, columns: Columns) -> Checkpoint:
-    """Make way for what a fresh run trains again, and say what was moved; returns where its cohorts keep their
-    checkpoints."""
-    moved = replaced.set_aside(store.files, plan.name, _chosen(plan, store), columns)
+    """Set aside what a fresh run replaces, and print what was moved. Returns the path of each cohort's checkpoint."""
+    moved = replaced.set_aside(store.files, plan.name, _selection(plan, store), columns)
     if moved:
         time = moved.folder.rsplit("/", 1)[1]
         print(
@@ -51,7 +50,7 @@ def set_aside(plan: Plan, store: Store, columns: Columns) -> Checkpoint:
 
 
 def restore(request: Request, time: str) -> int:
-    """Bring back what a fresh run has set aside."""
+    """Bring back what a fresh run set aside at `time`. Returns the exit status."""
     store, name = Store(request.store), str(request.name)
     registry.find(name)
     store.files.check_writable()

@@ -1,4 +1,4 @@
-"""A plan as plain values, for `--plan --json`, and as text: counts, axes, what is fixed, what the request changed."""
+"""Outline of a plan for `--plan`, as plain values for JSON or as text: trial counts, axes, fixed values, changes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from sweeper.spec.schedulers import Halving, Population
 from sweeper.storage.schema import STATUSES
 
 WIDTH, INDENT = 110, 13
-"""Characters of a line, and of its margin."""
+"""Characters per line, and of its left margin."""
 ATTRIBUTES = ("low", "high", "log", "step", "choices")
-"""Of Optuna's distributions."""
+"""Attributes of Optuna's distributions that an outline shows."""
 
 
 def describe(plan: Plan, cuts: Sequence[Cut] | None, resources: str) -> dict[str, object]:
-    """The plan as plain values, for `--plan`."""
+    """Describe a plan in plain values. `cuts` is None if a run chooses them; `resources` is what a cohort takes."""
     plain = {"sweep": plan.name, "preset": plan.preset, "about": plan.sweep.about, "trials": plan.total, **plan.counts}
     space = cast(GridPlan | SearchPlan, plan).space
     shape = outline(space, plan.changes) if space else {}
@@ -33,12 +33,12 @@ def describe(plan: Plan, cuts: Sequence[Cut] | None, resources: str) -> dict[str
 
 
 def _grid(plan: GridPlan, cuts: Sequence[Cut] | None) -> dict[str, object]:
-    whole: tuple[Cohort, ...] | None = cohorts.cut(plan.groups, cuts) if cuts else None
+    all_cohorts: tuple[Cohort, ...] | None = cohorts.cut(plan.groups, cuts) if cuts else None
     return {
         "groups": len(plan.groups),
-        "cohorts": len(whole) if whole else None,
-        "cohorts_to_run": len(cohorts.remaining(whole, plan.statuses)) if whole else None,
-        "cohort_sizes": sorted({len(cohort.trials) for cohort in whole}) if whole else None,
+        "cohorts": len(all_cohorts) if all_cohorts else None,
+        "cohorts_to_run": len(cohorts.remaining(all_cohorts, plan.statuses)) if all_cohorts else None,
+        "cohort_sizes": sorted({len(cohort.trials) for cohort in all_cohorts}) if all_cohorts else None,
         "steps": None if plan.unsized else sorted(set(plan.steps)),
         "unsized": list(plan.unsized),
     }
@@ -51,7 +51,7 @@ def _search(plan: SearchPlan) -> dict[str, object]:
                 "trials": study_run.study.search.trials,
                 "wave": study_run.study.search.wave,
                 "sampler": study_run.study.search.sampler,
-                "space": {key: distribution(one) for key, one in study_run.study.search.space.items()},
+                "space": {key: distribution(value) for key, value in study_run.study.search.space.items()},
                 "rule": _rule(study_run.study.search.pruner or study_run.study.search.population),
             }
             for study_run in plan.waves.study_runs
@@ -61,11 +61,12 @@ def _search(plan: SearchPlan) -> dict[str, object]:
 
 
 def _rule(rule: Halving | Population | None) -> dict[str, object] | None:
+    """Class name and fields of a pruner or a population."""
     return {"name": type(rule).__name__, **asdict(rule)} if rule else None
 
 
 def text(plain: Mapping[str, Any]) -> str:
-    """What `describe` returned, for a person."""
+    """Format the result of `describe` as text."""
     counts = ", ".join(
         f"{plain[status]} {status}" for status in (*STATUSES, TO_RUN) if plain[status] or status != "pruned"
     )
@@ -103,28 +104,32 @@ def _search_lines(plain: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"  study      {name}: {study['trials']} trials in waves of {study['wave']}, {study['sampler']}{rule}"
         )
-        lines += [f"    {key:<16} {distribution_text(one)}" for key, one in study["space"].items()]
+        lines += [f"    {key:<16} {distribution_text(value)}" for key, value in study["space"].items()]
     return lines
 
 
 def _rule_text(rule: Mapping[str, Any]) -> str:
-    """`, Halving(first=10, factor=2, brackets=1)`."""
+    """Text such as `, Halving(first=10, factor=2, brackets=1)`."""
     return f", {rule['name']}({', '.join(f'{key}={value}' for key, value in rule.items() if key != 'name')})"
 
 
 def outline(space: Space, changes: Changes) -> dict[str, Any]:
-    """`axes` and `fixed` that all grids or searches of the space share, `parts` with what each has of its own (nothing
-    where there is but one), and `changed`: key -> its `values` and those of the `preset`."""
+    """Outline a space in plain values, under four keys.
+
+    - `axes` and `fixed`: what all grids or searches of the space share.
+    - `parts`: what each grid or search has of its own; empty if there is only one.
+    - `changed`: key -> its `values` in the request and those of the `preset`.
+    """
     parts = parts_of(space)
-    axes, fixed = (_shared([group(part) for part in parts]) for group in (_axes, _fixed))
-    own = [
+    axes, fixed = (_shared([settings(part) for part in parts]) for settings in (_axes, _fixed))
+    differences = [
         {"axes": _without(_axes(part), axes), "fixed": _without(_fixed(part), fixed), "trials": part.count}
         for part in parts
     ]
     return {
         "axes": axes,
         "fixed": fixed,
-        "parts": own if len(parts) > 1 else [],
+        "parts": differences if len(parts) > 1 else [],
         "changed": {
             key: {"values": list(map(plain, change.values)), "preset": list(map(plain, change.preset))}
             for key, change in changes.keys.items()
@@ -132,15 +137,15 @@ def outline(space: Space, changes: Changes) -> dict[str, Any]:
     }
 
 
-def distribution(one: Any) -> dict[str, Any]:
-    """One of Optuna's distributions: its `name` and those of `low`, `high`, `log`, `step` and `choices` it has."""
-    has = {name: getattr(one, name) for name in ATTRIBUTES if hasattr(one, name)}
-    choices = {"choices": list(map(plain, has["choices"]))} if "choices" in has else {}
-    return {"name": type(one).__name__, **has, **choices}
+def distribution(optuna_distribution: Any) -> dict[str, Any]:
+    """Plain values of one of Optuna's distributions: its class as `name`, and those of `ATTRIBUTES` that it has."""
+    attributes = {name: getattr(optuna_distribution, name) for name in ATTRIBUTES if hasattr(optuna_distribution, name)}
+    choices = {"choices": list(map(plain, attributes["choices"]))} if "choices" in attributes else {}
+    return {"name": type(optuna_distribution).__name__, **attributes, **choices}
 
 
 def lines(plain: Mapping[str, Any]) -> list[str]:
-    """What `outline` returned, for a person."""
+    """Format the result of `outline` as lines of text."""
     axes = [f"{key}: {_values(values)}" for key, values in plain["axes"].items()]
     parts = [
         " ".join([*_pairs(part["fixed"]), *(f"{key}={_values(values, ',')}" for key, values in part["axes"].items())])
@@ -158,16 +163,16 @@ def lines(plain: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def distribution_text(one: Mapping[str, Any]) -> str:
-    """What `distribution` returned, for a person: `0.03 to 3, log`."""
-    if "choices" in one:
-        return f"one of {_values(one['choices'])}"
-    steps = f", in steps of {written(one['step'])}" if one.get("step") not in (None, 1) else ""
-    return f"{written(one['low'])} to {written(one['high'])}{', log' if one['log'] else ''}{steps}"
+def distribution_text(plain: Mapping[str, Any]) -> str:
+    """Format the result of `distribution`, for example `0.03 to 3, log`."""
+    if "choices" in plain:
+        return f"one of {_values(plain['choices'])}"
+    steps = f", in steps of {written(plain['step'])}" if plain.get("step") not in (None, 1) else ""
+    return f"{written(plain['low'])} to {written(plain['high'])}{', log' if plain['log'] else ''}{steps}"
 
 
 def plain(value: Value) -> Value:
-    """A value as JSON can have it: `inf` is text."""
+    """Value in a form that JSON can represent: infinity becomes the text `inf`."""
     return written(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -179,15 +184,14 @@ def _fixed(part: Any) -> dict[str, Any]:
     return {key: plain(value) for key, value in part.fixed.items()}
 
 
-def _shared(groups: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The keys that have the same value in every group."""
-    return {
-        key: value for key, value in groups[0].items() if all(key in one and one[key] == value for one in groups[1:])
-    }
+def _shared(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Items that are the same in every mapping."""
+    first, *others = settings
+    return {key: value for key, value in first.items() if all(key in other and other[key] == value for other in others)}
 
 
-def _without(group: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in group.items() if key not in shared}
+def _without(settings: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in shared}
 
 
 def _pairs(fixed: Mapping[str, Value]) -> list[str]:
@@ -199,7 +203,6 @@ def _values(values: Sequence[Value], separator: str = ", ") -> str:
 
 
 def _block(name: str, texts: Sequence[str]) -> list[str]:
-    """Each text wrapped, the name beside the first."""
-    room = WIDTH - INDENT
-    wrapped = [line for text in texts for line in textwrap.wrap(text, room, break_long_words=False)]
-    return [f"  {name if place == 0 else '':<{INDENT - 2}}{line}" for place, line in enumerate(wrapped)]
+    """Wrapped lines of all texts, with the name in the margin of the first line."""
+    wrapped = [line for text in texts for line in textwrap.wrap(text, WIDTH - INDENT, break_long_words=False)]
+    return [f"  {name if index == 0 else '':<{INDENT - 2}}{line}" for index, line in enumerate(wrapped)]

@@ -1,4 +1,4 @@
-"""A request -> a plan, checked in all that can be known before anything starts."""
+"""Turn a request into a plan, and check all that can be checked before anything starts."""
 
 from __future__ import annotations
 
@@ -24,78 +24,84 @@ from trainables.training import preflight
 from trainables.training.reported import reported_by
 from trainables.validation import nearest
 
-FIRST_SHARE = 9
-"""Where a search has no pruner of its own and is asked for one, its first rung is at the epochs by this."""
+FIRST_RUNG_DIVISOR = 9
+"""First rung of a pruner requested with `--pruner` for a search that defines none: `epochs // FIRST_RUNG_DIVISOR`."""
 
 OF_EVERY_ROW = ("seconds", "epochs_run")
-"""Numbers that every row has beside its metrics."""
+"""Numeric columns that every row has in addition to its metrics."""
 
 
 def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
-    """What is to run and the columns of its rows. SpecError or StoreError, one line, where it cannot run."""
-    whole = registry.find(str(request.name))
-    preset, space = whole.preset(request.preset)
+    """Return the plan of a request and the columns of its rows.
+
+    Raises SpecError or StoreError, with a message of one line, if it cannot run.
+    """
+    sweep = registry.find(str(request.name))
+    preset, preset_space = sweep.preset(request.preset)
     try:
-        return _prepared(request, store, whole.of(preset), preset, space)
+        return _prepared(request, store, sweep.of(preset), preset, preset_space)
     except SpecError as error:
-        raise SpecError(explained(str(error), request, preset, space)) from error.__cause__ or error
+        raise SpecError(explained(str(error), request, preset, preset_space)) from error.__cause__ or error
 
 
-def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, own: Space) -> tuple[Plan, Columns]:
-    """As `prepare`; `own` is the preset's space, which the request may change."""
-    name, space = str(request.name), _changed(own, request)
+def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_space: Space) -> tuple[Plan, Columns]:
+    """As `prepare`, for a sweep reduced to one preset. `preset_space` does not have the request's changes yet."""
+    name, space = str(request.name), _changed(preset_space, request)
     if isinstance(space, Search | Searches):
         from sweeper.search import prepare as studies  # here: it imports Optuna
 
-        assert isinstance(own, Search | Searches)
-        return studies.prepare(request, store, name, preset, sweep, own, _worded(space, request.search))
-    assert isinstance(own, Grid | Grids)
+        assert isinstance(preset_space, Search | Searches)
+        search = _with_options(space, request.search)
+        return studies.prepare(request, store, name, preset, sweep, preset_space, search)
+    assert isinstance(preset_space, Grid | Grids)
     if request.warm_start or request.search != SearchWords():
-        raise SpecError(f"{name} ({preset}) is a grid, so options of searches do not go with it")
-    resolved: list[TrialConfig] = []  # as they are enumerated: a second time costs as much again
+        raise SpecError(f"{name} ({preset}) is a grid, and takes no options of searches")
+    resolved: list[TrialConfig] = []  # kept, because resolving all trials again would take as long again
 
     def complete(combination: Mapping[str, Value]) -> Mapping[str, Value]:
         resolved.append(config.resolve(combination))
         return resolved[-1].flat()
 
-    changed = changes.of_grid(request, own, config.defaults)
+    changes_of_trial = changes.of_grid(request, preset_space, config.defaults)
     trials = enumerate_trials(
-        space.combinations(), complete, lambda config: {"preset": preset, "changes": changed(config)}
+        space.combinations(), complete, lambda config: {"preset": preset, "changes": changes_of_trial(config)}
     )
-    configs = {trial.id: one for trial, one in zip(trials, resolved, strict=True)}
-    methods = dict.fromkeys(one.method for one in configs.values())
+    configs = {trial.id: trial_config for trial, trial_config in zip(trials, resolved, strict=True)}
+    methods = dict.fromkeys(trial_config.method for trial_config in configs.values())
     types = {key: kind for method in methods for key, kind in config.keys(method).items()}
-    free = {method: config.fusible(method) for method in methods}
+    fusible = {method: config.fusible(method) for method in methods}
     try:
         prospects = dict(zip(configs, preflight.prospects(list(configs.values()), request.data_read), strict=True))
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
-    metrics = tuple(dict.fromkeys(metric for one in prospects.values() for metric in one.metrics))
+    metrics = tuple(dict.fromkeys(metric for prospect in prospects.values() for metric in prospect.metrics))
     _check_shown(sweep, sweep.headline(preset), metrics, types)
 
     def shape(trial: Trial) -> Hashable:
-        but = free[str(trial.config["method"])]
-        return (prospects[trial.id].steps, *(item for item in trial.config.items() if item[0] not in but))
+        ignored = fusible[str(trial.config["method"])]
+        return (prospects[trial.id].steps, *(item for item in trial.config.items() if item[0] not in ignored))
 
     groups = cohorts.group(trials, shape, lambda trial: stream_key(configs[trial.id]))
-    firsts = [group[0][0].id for group in groups]
+    first_ids = [group[0][0].id for group in groups]
     plan = GridPlan(
         name=name,
         preset=preset,
         sweep=sweep,
         trials=trials,
         groups=groups,
-        steps=[configs[first].training.epochs * prospects[first].steps for first in firsts],
+        steps=[configs[first_id].training.epochs * prospects[first_id].steps for first_id in first_ids],
         statuses={} if request.fresh else store.statuses(name),
         space=space,
-        unsized=tuple(dict.fromkeys(one.data.dataset for trial, one in configs.items() if not prospects[trial].sized)),
-        changes=changes.changes_of(request, preset, own, space, config.defaults),
+        unsized=tuple(
+            dict.fromkeys(configs[trial.id].data.dataset for trial in trials if not prospects[trial.id].sized)
+        ),
+        changes=changes.changes_of(request, preset, preset_space, space, config.defaults),
     )
     return plan, Columns(types, metrics)
 
 
 def _changed(space: Space, request: Request) -> Space:
-    """The preset with what the command line sets and varies."""
+    """The preset's space with the changes of `--set` and `--axis`."""
     try:
         fixed = {key: config.parse(key, text) for key, text in request.fixed.items()}
         axes = {key: tuple(config.parse(key, text) for text in texts) for key, texts in request.axes.items()}
@@ -104,32 +110,31 @@ def _changed(space: Space, request: Request) -> Space:
     return space.changed(fixed, axes) if isinstance(space, Grid | Search) else space.changed(fixed, axes, config.keys)
 
 
-def _worded(space: Search | Searches, words: SearchWords) -> Search | Searches:
-    """The search with what the command line says of it."""
+def _with_options(space: Search | Searches, options: SearchWords) -> Search | Searches:
+    """The search or searches with the command line's options, such as `--sampler`."""
     if isinstance(space, Searches):
-        return Searches(tuple(_with(search, words) for search in space.searches))
-    return _with(space, words)
+        return Searches(tuple(_search_with_options(search, options) for search in space.searches))
+    return _search_with_options(space, options)
 
 
-def _with(search: Search, words: SearchWords) -> Search:
-    named = {"trials": words.trials, "wave": words.wave, "sampler": words.sampler, "seed": words.seed}
-    changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    if words.pruner == "none":
+def _search_with_options(search: Search, options: SearchWords) -> Search:
+    values = {"trials": options.trials, "wave": options.wave, "sampler": options.sampler, "seed": options.seed}
+    changes: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    if options.pruner == "none":
         changes["pruner"] = None
-    elif words.pruner:
-        epochs = config.resolve(
-            {key: bounds(one)[0] for key, one in search.space.items()} | dict(search.fixed)
-        ).training.epochs
-        pruner = search.pruner or Halving(first=max(1, epochs // FIRST_SHARE))
-        changes["pruner"] = replace(pruner, brackets=1 if words.pruner == "halving" else max(2, pruner.brackets))
+    elif options.pruner:
+        lowest = {key: bounds(distribution)[0] for key, distribution in search.space.items()}
+        epochs = config.resolve(lowest | dict(search.fixed)).training.epochs
+        pruner = search.pruner or Halving(first=max(1, epochs // FIRST_RUNG_DIVISOR))
+        changes["pruner"] = replace(pruner, brackets=1 if options.pruner == "halving" else max(2, pruner.brackets))
     return replace(search, **changes)
 
 
 def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys: Collection[str]) -> None:
-    """SpecError where trials do not report the metric that says which is best, or lack what a heatmap shows.
+    """Raise SpecError if the trials do not report the headline or a heatmap's metric, or lack a heatmap's axis.
 
-    Tables and trajectories do without what these trials lack: a method may have no posterior, a data set few classes.
-    A metric that no trial of any method reports is refused there, too.
+    Tables, trajectories and correlations may name metrics that these trials do not report: a method may have no
+    posterior, a data set few classes. A metric that no method reports is refused there, too.
     """
     for metric in (headline, *(heatmap.metric for heatmap in sweep.heatmaps)):
         if metric.name not in metrics:
@@ -142,4 +147,4 @@ def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys:
     for heatmap in sweep.heatmaps:
         for axis in (heatmap.rows, heatmap.columns):
             if axis not in keys:
-                raise SpecError(f"these trials have no {axis} to show {heatmap.metric.name} over")
+                raise SpecError(f"a heatmap of {heatmap.metric.name} needs the axis {axis}, which these trials lack")

@@ -1,4 +1,4 @@
-"""Which keys of an error the preset has set, and not who asked for the sweep."""
+"""Point out in an error message which of its keys the preset has set, rather than the user."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from sweeper.spec.request import Request
 
 
 def explained(error: str, request: Request, preset: str, space: Space) -> str:
-    """The error, with ` (KEY is set by preset 'NAME')` for the keys that it is about and that the preset alone sets.
+    """Add ` (KEY is set by preset 'NAME')` to an error, for the keys it names that the preset alone sets.
 
-    An error is about the keys that it names in its first part, before a semicolon and a list of what there is.
+    Only the part before the first semicolon counts, because a list of choices may follow it.
     """
     head, semicolon, rest = error.partition("; ")
-    said = re.sub(r"\(did you mean [^)]*\)", "", head)
-    about = {key for word in said.split() if "/" not in word for key in re.findall(r"\w+", word)}  # no path's parts
-    keys = sorted((about & _keys(space)) - {"method"} - set(request.fixed) - set(request.axes))
+    statement = re.sub(r"\(did you mean [^)]*\)", "", head)
+    words = {part for word in statement.split() if "/" not in word for part in re.findall(r"\w+", word)}  # no paths
+    keys = sorted((words & _keys(space)) - {"method"} - set(request.fixed) - set(request.axes))
     if not keys:
         return error
-    are = "are" if len(keys) > 1 else "is"
-    return f"{head} ({' and '.join(keys)} {are} set by preset '{preset}'){semicolon}{rest}"
+    verb = "are" if len(keys) > 1 else "is"
+    return f"{head} ({' and '.join(keys)} {verb} set by preset '{preset}'){semicolon}{rest}"
 
 
 def _keys(space: Space) -> set[str]:
-    """Every key that the preset fixes, varies or searches."""
+    """All keys that the preset fixes, varies or searches."""
     if isinstance(space, Grids):
         return {key for grid in space.grids for key in _keys(grid)}
     if isinstance(space, Searches):

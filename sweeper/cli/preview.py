@@ -1,4 +1,4 @@
-"""`--plan`: what would run, on what, for how long and at what cost."""
+"""`--plan`: what would run, on which devices, for how long and at what cost."""
 
 from __future__ import annotations
 
@@ -23,24 +23,27 @@ from sweeper.storage.store import Store
 
 
 def show(request: Request, plan: Plan, store: Store, address: str | None, again: SetAside | None = None) -> str:
-    """The plan in words, or as JSON. Starts nothing, but with `--probe` measures. `again`: what a fresh run would set
-    aside."""
+    """Return the plan as text or JSON. Nothing is trained; `--probe` measures on the devices.
+
+    `again` is what a run with `--fresh` would set aside.
+    """
     share = "one" if request.fraction is None else f"{request.fraction:g} of a"
     groups = plan.groups if isinstance(plan, GridPlan) else [[plan.trials]]
     workers = sorted({cohorts.workers(group) for group in groups})
-    each = "a cohort" if workers == [1] else f"for each of {' or '.join(map(str, workers))} workers a cohort"
-    resources = f"{share} GPU (without GPUs: CPU core) {each}"
+    per = "a cohort" if workers == [1] else f"for each of {' or '.join(map(str, workers))} workers a cohort"
+    resources = f"{share} GPU (without GPUs: CPU core) {per}"
     if not isinstance(plan, GridPlan):
         if request.probe:
             raise SpecError(
-                f"--probe is for grids, but {plan.name} ({plan.preset}) is a search, which nothing is measured for"
+                f"--probe requires a grid, but {plan.name} ({plan.preset}) is a search, which needs no measurement"
             )
         plain = describe(plan, None, resources) | _set_aside(again)
         return json.dumps(plain) if request.json else text(plain)
-    found = None if plan.unsized else (_measured if request.probe else _as_seen)(request, plan, store, address)
-    plain = describe(plan, found.cuts if found else settled_cuts(request, plan, store), resources)
+    allocate_on = _on_measured_devices if request.probe else _on_recorded_devices
+    allocation = None if plan.unsized else allocate_on(request, plan, store, address)
+    plain = describe(plan, allocation.cuts if allocation else settled_cuts(request, plan, store), resources)
     plain |= _set_aside(again)
-    plain |= expectation(found, plan, request.node_price)
+    plain |= expectation(allocation, plan, request.node_price)
     return json.dumps(plain) if request.json else "\n".join([text(plain), *_lines(plain)])
 
 
@@ -48,37 +51,41 @@ def _set_aside(again: SetAside | None) -> dict[str, Any]:
     return {"set_aside": {"rows": again.rows, "files": again.files, "text": again.text}} if again else {}
 
 
-def expectation(found: Allocation | None, plan: GridPlan, price: float | None) -> dict[str, Any]:
-    """The choice in plain values; `hours` and `cost` are of the trials that are left, and None where they cannot be
-    known."""
-    part = plan.left / max(1, plan.total)
-    placed = found.placed if found and found.timed else None
+def expectation(allocation: Allocation | None, plan: GridPlan, price: float | None) -> dict[str, Any]:
+    """Describe an allocation in plain values.
+
+    `hours` and `cost` are those of the trials that are left, None if they are unknown. `price` is per node and hour.
+    """
+    share_left = plan.left / max(1, plan.total)
+    placed = allocation.placed if allocation and allocation.timed else None
     cost = placed.cost if placed else None
     return {
-        "places": found and [
+        "places": allocation and [
             {"resources": dict(share.resources), "at_a_time": share.count, "memory": share.memory}
-            for share in found.places[min(found.places)].shares
+            for share in allocation.places[min(allocation.places)].shares
         ],
-        "devices": found and list(found.devices),
-        "devices_counted_upon": found and found.placed and [one.count for one in found.placed.devices],
-        "at_a_time": found and found.places[min(found.places)].count,
-        "cuts": found and widths(found.cuts),
-        "stack_widths": found and sorted({cut.width for cut in found.cuts}),
-        "hours": placed and placed.packing.hours * part,
+        "devices": allocation and list(allocation.devices),
+        "devices_counted_upon": allocation and allocation.placed and [
+            devices.count for devices in allocation.placed.devices
+        ],
+        "at_a_time": allocation and allocation.places[min(allocation.places)].count,
+        "cuts": allocation and widths(allocation.cuts),
+        "stack_widths": allocation and sorted({cut.width for cut in allocation.cuts}),
+        "hours": placed and placed.packing.hours * share_left,
         "node_price": price,
-        "cost": None if cost is None else cost * part,
+        "cost": None if cost is None else cost * share_left,
     }  # fmt: skip
 
 
 def _lines(plain: Mapping[str, Any]) -> list[str]:
-    """What `expectation` returned, for a person."""
+    """Format the result of `expectation` as lines of text."""
     unknown = "  expected   not measured yet; --plan --probe measures now"
     if not plain["places"]:
         return [unknown]
     lines = [
-        f"  place      {_share(place['resources'])} of {device}, {place['at_a_time']} at a time"
-        + f", {place['memory'] / 2**30:.1f} GiB each"
-        for place, device in zip(plain["places"], plain["devices"], strict=True)
+        f"  place      {_share(slot['resources'])} of {device}, {slot['at_a_time']} at a time"
+        + f", {slot['memory'] / 2**30:.1f} GiB each"
+        for slot, device in zip(plain["places"], plain["devices"], strict=True)
     ]
     if plain["devices_counted_upon"] and sum(plain["devices_counted_upon"]) > plain["at_a_time"]:
         lines.append(
@@ -92,6 +99,7 @@ def _lines(plain: Mapping[str, Any]) -> list[str]:
 
 
 def _share(resources: Mapping[str, float]) -> str:
+    """Share of a device as text: `one GPU`, `1/4 GPU` or `2 core`."""
     gpu = resources.get("GPU")
     if gpu is None:
         return f"{resources['CPU']:g} core"
@@ -102,26 +110,29 @@ def _hours(hours: float) -> str:
     return f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes ({hours:.3f} hours)"
 
 
-def _as_seen(request: Request, plan: GridPlan, store: Store, address: str | None) -> Allocation | None:
-    """On the devices that were seen the last time, if they were."""
+def _on_recorded_devices(request: Request, plan: GridPlan, store: Store, address: str | None) -> Allocation | None:
+    """Allocation on the devices that an earlier run recorded in the store.
+
+    None if no devices are recorded, they are too few for the workers, or a measurement is missing.
+    """
     seen, grows = read_seen(store.files, address), address not in (None, "local")
     if not seen:
         return None
     try:
         return allocate(request, plan, store, seen, here=not grows and not seen[0].kind.gpus, grows=grows)
-    except ClusterError:  # too small for its workers: a run will say so, or be elsewhere
+    except ClusterError:  # too few devices for the workers: a run reports it, or finds other devices
         return None
 
 
-def _measured(request: Request, plan: GridPlan, store: Store, address: str | None) -> Allocation | None:
-    """On the devices there are, with what is not known yet measured now."""
+def _on_measured_devices(request: Request, plan: GridPlan, store: Store, address: str | None) -> Allocation | None:
+    """Allocation on the devices there are now, after measuring what the store does not know yet."""
     check_address(address)
     store.files.check_writable()
     stopping = StopSignal()
     with stopping.on_signals(), connected(address):
         from sweeper.execution.remote_profiler import site  # here: it imports Ray, whose environment `connected` sets
 
-        there = site(address, request.data, stopping, say=lambda line: print(line, file=sys.stderr, flush=True))
-        seen = profile_devices(there)
+        devices = site(address, request.data, stopping, say=lambda line: print(line, file=sys.stderr, flush=True))
+        seen = profile_devices(devices)
         write_seen(store.files, address, seen)
-        return allocate(request, plan, store, seen, here=there.here, grows=there.grows, measure=there.measure)
+        return allocate(request, plan, store, seen, here=devices.here, grows=devices.grows, measure=devices.measure)

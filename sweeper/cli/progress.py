@@ -1,4 +1,4 @@
-"""How far the sweep is: one calm live view in a terminal, a plain line now and then elsewhere."""
+"""Progress of a sweep: a live view in a terminal, plain lines elsewhere."""
 
 import math
 import sys
@@ -18,14 +18,15 @@ from rich.text import Text
 from sweeper.cli.running_cohorts import RunningCohorts
 
 EVERY_SECONDS, LONGEST_SECONDS = 5.0, 60.0
-"""Seconds between two plain lines at the start of a run, and hours later."""
+"""Shortest and longest time between two plain lines, in seconds."""
 PLAIN_SHARE = 0.05
-"""The wait for the next plain line grows with the run: to this share of the time elapsed."""
+"""Time between two plain lines as a share of the elapsed time, within the limits above."""
 DONE = ("finished", "diverged", "pruned")
+"""Statuses of trials that have a result."""
 
 
 class Progress:
-    """A context manager: tell it what starts and what ends, and it shows it."""
+    """Context manager that shows how far a sweep is. Its methods are called when cohorts start, advance and end."""
 
     def __init__(
         self,
@@ -40,8 +41,11 @@ class Progress:
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`before`: trials that the store had before, by status; those that failed are trained again. `where` names the
-        row's columns that say where the best value is; `cohorts` are those of this run."""
+        """`total` is the number of trials of the sweep, and `cohorts` that of cohorts in this run, None if unknown.
+
+        `before` counts the trials that the store had before this run, by status; failed ones are trained again.
+        `where` names the columns that identify the trial with the best value.
+        """
         self.total, self.metric, self.direction, self.label = total, metric, direction, label
         self._before = Counter({status: before.get(status, 0) for status in DONE})
         self.where, self.cohorts = tuple(where), cohorts
@@ -51,7 +55,7 @@ class Progress:
         self._running = self._cohorts_done = 0
         self._best: tuple[float, str] | None = None
         self.running_cohorts = RunningCohorts()
-        """What trains at the moment, as far as it has said so."""
+        """Cohorts that are training and have reported their progress."""
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -72,33 +76,38 @@ class Progress:
             self._plain(last=True)
 
     def started(self, trials: int) -> None:
-        """So many trials have begun to run."""
+        """Count `trials` more running trials."""
         self._running += trials
         self._plain()
 
     def advanced(
         self, cohort: str, trials: int, epoch: float, epochs: int | None, loss: float | None, values: Sequence[object]
     ) -> None:
-        """A cohort of so many trials has got to `epoch`; `values` of the metric are those that its members reported
-        there, None where a member has none."""
-        known = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
-        best = self._best_of(known)
+        """Show that a cohort of `trials` members has reached `epoch`.
+
+        `values` holds the metric that each member reported at this epoch, None for a member without one.
+        """
+        finite = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+        best = self._best_of(finite)
         self.running_cohorts.advance(cohort, trials, epoch, epochs, loss=loss, value=best)
         self._plain()
 
     def left(self, cohort: str) -> None:
-        """The cohort trains no longer: it has ended, or lost its worker."""
+        """Remove a cohort that has ended or lost its worker from the live view."""
         self.running_cohorts.end(cohort)
 
     def stopped(self, trials: int, cohorts: int = 0) -> None:
-        """So many running trials ended without a row (a lost worker); they may start again, in so many cohorts more."""
+        """Count `trials` fewer running trials: their worker was lost, and they will start again.
+
+        `cohorts` is by how many the number of cohorts grows, because the cohort was split.
+        """
         self._running = max(0, self._running - trials)
         if self.cohorts is not None:
             self.cohorts += cohorts
         self._plain()
 
     def finished(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """The rows of one cohort. A trial that comes again replaces its earlier status."""
+        """Count the rows of a cohort that has ended. A trial that was counted before takes its new status."""
         for row in rows:
             self._status[str(row["trial_id"])] = str(row["status"])
         self._cohorts_done += 1
@@ -107,8 +116,10 @@ class Progress:
         self._plain()
 
     def seen(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Consider rows for the best value without counting them: those that the store had before. What was pruned is
-        compared with nothing: its value is of an earlier epoch."""
+        """Consider rows for the best value without counting them.
+
+        Pruned trials are not considered, because their metrics are from an earlier epoch.
+        """
         for row in rows:
             value = row.get(self.metric)
             if row.get("status") == "pruned":
@@ -118,22 +129,25 @@ class Progress:
                 self._best = float(value), ", ".join(f"{name}={_short(row.get(name))}" for name in names)
 
     def line(self, text: str) -> None:
-        """A message above the live view, or a line of its own."""
+        """Print a message, above the live view if there is one."""
         self._console.print(Text(text), soft_wrap=True)
 
     @property
     def done(self) -> int:
-        """Trials with a result, in this run or before."""
+        """Number of trials with a result, from this run or before."""
         return sum(self.counts[status] for status in DONE)
 
     @property
     def counts(self) -> Counter[str]:
-        """Trials with a row by status, those of before included: what the summary at the end counts."""
+        """Number of trials with a row by status, including those from before this run."""
         return self._before + Counter(self._status.values())
 
     @property
     def seconds_left(self) -> float | None:
-        """From the rate of this run alone, cohorts that train counted by their epochs; None before any is known."""
+        """Estimate of the remaining time in seconds; None while nothing has been trained.
+
+        It follows from the rate of this run, in which training cohorts count by their epochs.
+        """
         ended = len(self._status)
         trained = ended + self.running_cohorts.trials_trained(since_first=True)
         if not trained:
@@ -152,7 +166,7 @@ class Progress:
         return max(values) if self.direction == "maximize" else min(values)
 
     def _facts(self) -> list[tuple[str, str, str]]:
-        """(name, value, colour) of what there is to say beside how many are done."""
+        """Facts shown beside the number of trials done, as (name, value, colour)."""
         counts = self.counts
         facts = [("running", str(self._running), "cyan" if self._running else "")]
         facts += [
@@ -169,7 +183,7 @@ class Progress:
         return facts
 
     def _view(self) -> Group:
-        """The live view: a bar, the facts, the best."""
+        """The live view: progress bar, facts, running cohorts and the best value."""
         bar = Table.grid(padding=(0, 2))
         share = self.done / self.total if self.total else 1.0
         bar.add_row(
@@ -200,7 +214,7 @@ class Progress:
         return Group(*(Padding(line, (0, 0, 0, 1)) for line in lines))
 
     def _plain(self, last: bool = False) -> None:
-        """One line, unless there is a live view or one was just printed."""
+        """Print a plain line, unless there is a live view or the last line is too recent."""
         now = self._clock()
         wait = min(LONGEST_SECONDS, max(EVERY_SECONDS, PLAIN_SHARE * (now - self._begun)))
         if self._live is not None or (not last and now - self._printed < wait):
@@ -217,7 +231,7 @@ class Progress:
 
 
 def _known(value: object) -> bool:
-    """Whether a row has this value; rows of other methods make a table's missing values NaN, or pandas' own null."""
+    """Whether a row has this value. In tables of several methods, missing values are NaN or pandas' null."""
     return isinstance(value, bool | int | str) or (isinstance(value, float) and not math.isnan(value))
 
 

@@ -1,4 +1,4 @@
-"""Reports -> rows and history in the store, as they come, and to the live view."""
+"""Write the reports of cohorts to the store, as rows and history, and pass them on to the live view."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store, checkpoint_path
 
 HISTORY_SECONDS = 1.0
-"""Seconds between two writes of one cohort's history while it trains; reports that come faster are written together."""
+"""Shortest time, in seconds, between two writes of a cohort's history while it trains."""
 
 
 class Recorder:
-    """A `dispatch.Listener`: a cohort's history is written as it reports, its rows when it is done, after all history.
+    """`Listener` of a dispatch that writes to the store.
 
-    So a row means that all of the trial is there. Writing is idempotent by trial id: a cohort that runs twice, because
-    a driver died between its last report and its rows, changes nothing.
+    No result can be lost or counted twice:
+
+    1. History is written while a cohort trains. Its trials have no row yet, so they count as not done.
+    2. When a cohort has ended, the rest of its history is written before its rows. A trial with a row therefore has
+       its complete history.
+    3. Its checkpoint is deleted last. Until then a restarted driver can continue the cohort; writing rows and history
+       again changes nothing, because both are keyed by trial id.
     """
 
     def __init__(
@@ -40,11 +45,14 @@ class Recorder:
         self._store, self._sweep, self._columns, self._feed = store, sweep, columns, feed
         self._history: dict[str, list[Record]] = {}
         self._unwritten: dict[str, int] = {}
-        """Of each cohort that trains: the index of the first record of its history that is not in the store."""
+        """Training cohort -> index of the first record of its history that is not in the store yet."""
         self._written_at: dict[str, float] = {}
+        """Training cohort -> clock reading, in seconds, at the last write of its history."""
         self._clock = clock
         self._begun: dict[str, datetime] = {}
+        """Cohort -> time of its first start in this run."""
         self._ended: set[str] = set()
+        """Cohorts that have a result, including those whose parts all have one."""
         self._progress, self._code = progress, code
 
     def started(self, cohort: str) -> None:
@@ -68,8 +76,8 @@ class Recorder:
         if report["done"]:
             self._store.write_history(self._sweep, cohort, self._history[cohort])
             self._forget(cohort)
-            self._write(cohort, report["members"], message)
-            self._tidy(cohort)
+            self._write_rows(cohort, report["members"], message)
+            self._delete_checkpoints(cohort)
             return
         self._write_due_history()
         values = [member["metrics"].get(self._progress.metric) for member in report["members"]]
@@ -90,25 +98,25 @@ class Recorder:
         self._progress.line(f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {error}")
 
     def split(self, cohort: str, parts: Sequence[Cohort], error: str) -> None:
-        """The `parts` take its place: its halves, or the same trials in narrower stacks."""
+        """Continue the cohort as `parts`: its halves, or the same trials in narrower stacks."""
         count = len(self._feed.cohorts[cohort].trials)
         self._forget(cohort)
-        if len(parts) > 1:  # its halves report again what it has reported, to rounding
+        if len(parts) > 1:  # the halves report the same epochs again, equal up to rounding
             self._store.delete_history(self._sweep, cohort)
-        how = f"{len(parts)} halves" if len(parts) > 1 else f"stacks of {parts[0].width}"
+        form = f"{len(parts)} halves" if len(parts) > 1 else f"stacks of {parts[0].width}"
         self._progress.stopped(count, cohorts=len(parts) - 1)
         self._feed.stopped(cohort)
-        self._progress.line(f"cohort {cohort} ({count} trials) goes on in {how}: {error}")
+        self._progress.line(f"cohort {cohort} ({count} trials) goes on in {form}: {error}")
 
     def failed(self, cohort: str, error: str) -> None:
-        nothing = {"status": "failed", "error": error, "epochs_run": 0, "metrics": {}, "seconds": 0.0, "schedule": None}
-        members = [nothing for _ in self._feed.cohorts[cohort].trials]
+        failure = {"status": "failed", "error": error, "epochs_run": 0, "metrics": {}, "seconds": 0.0, "schedule": None}
+        members = [failure for _ in self._feed.cohorts[cohort].trials]
         self._forget(cohort)
         self._progress.line(f"cohort {cohort} ({len(members)} trials) failed for good: {error}")
-        self._write(cohort, members, {})
+        self._write_rows(cohort, members, {})
 
     def _write_due_history(self) -> None:
-        """Of every cohort that has reported since its history was written, if that is `HISTORY_SECONDS` ago."""
+        """Write new history of every cohort whose last write is at least `HISTORY_SECONDS` ago."""
         now = self._clock()
         for cohort, start in self._unwritten.items():
             records = self._history[cohort]
@@ -117,13 +125,13 @@ class Recorder:
                 self._unwritten[cohort], self._written_at[cohort] = len(records), now
 
     def _forget(self, cohort: str) -> None:
-        """The cohort trains no longer."""
+        """Stop tracking a cohort that no longer trains."""
         self._unwritten.pop(cohort, None)
         self._written_at.pop(cohort, None)
         self._progress.left(cohort)
 
-    def _tidy(self, cohort: str) -> None:
-        """Remove the checkpoint of a cohort that has a result, and those of what it was the last part of."""
+    def _delete_checkpoints(self, cohort: str) -> None:
+        """Delete the checkpoint of a cohort that has ended, and of each cohort whose parts have now all ended."""
         self._store.files.delete(checkpoint_path(self._sweep, cohort))
         self._ended.add(cohort)
         for whole in self._feed.before(cohort):
@@ -132,9 +140,11 @@ class Recorder:
                 self._ended.add(whole.id)
 
     def _parts_of(self, whole: str) -> set[str]:
-        return {one for one in self._feed.cohorts if whole in {other.id for other in self._feed.before(one)}}
+        """Ids of all cohorts that `whole` was split into, directly or in several steps."""
+        return {part for part in self._feed.cohorts if whole in {ancestor.id for ancestor in self._feed.before(part)}}
 
-    def _write(self, cohort: str, members: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> None:
+    def _write_rows(self, cohort: str, members: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> None:
+        """Write one row per member. `message` is the cohort's last report, empty if there was none."""
         trials, now = self._feed.cohorts[cohort].trials, datetime.now(UTC)
         shared = {
             "cohort": cohort,
@@ -166,6 +176,6 @@ class Recorder:
 
 
 def _epochs(trials: Sequence[Trial]) -> int | None:
-    """Epochs of the whole training, which the members of a cohort share."""
+    """Number of epochs, which the members of a cohort share; None if it is not a hyperparameter."""
     epochs = trials[0].config.get("epochs")
     return epochs if isinstance(epochs, int) else None

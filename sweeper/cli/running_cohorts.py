@@ -1,4 +1,4 @@
-"""The cohorts that train at the moment: the epoch of each, its loss, and the metric of its last report."""
+"""Progress of the cohorts that are training: epoch, loss, and the metric of the last report."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 MOST_SHOWN = 4
-"""Cohorts that get a line of their own in the live view."""
+"""Most cohorts that get a line of their own in the live view."""
 
 
 @dataclass(frozen=True)
 class RunningCohort:
-    """How far one cohort is."""
+    """Progress of one cohort."""
 
     trials: int
+    """Number of members."""
     epoch: float = 0.0
-    """Epochs completed, the part of the current one included."""
+    """Completed epochs, including the fraction of the current one."""
     first: float = 0.0
-    """The epoch that was heard of first: a cohort that continues from a checkpoint does not begin at 0."""
+    """First epoch heard of, which is not 0 for a cohort that continues from a checkpoint."""
     epochs: int | None = None
-    """Epochs of the whole training; None until the cohort has said so."""
+    """Epochs of the whole training; None if unknown."""
     loss: float | None = None
-    """Mean training loss of the current epoch so far; None where nothing finite is known."""
+    """Mean training loss of the current epoch so far; None if no finite loss is known."""
     value: float | None = None
-    """The sweep's first metric in the cohort's last report, of its best member; None before a report has one."""
+    """Headline metric of the best member in the last report; None before a report has one."""
 
     def text(self, metric: str) -> str:
-        """For example `56 trials  epoch 37.2 of 800  loss 1.25  auroc 0.913`."""
+        """Text such as `56 trials  epoch 37.2 of 800  loss 1.25  auroc 0.913`."""
         parts = [f"{self.trials} trial{'s' if self.trials != 1 else ''}", _epoch(self.epoch, self.epoch, self.epochs)]
         if self.loss is not None:
             parts.append(f"loss {self.loss:.4g}")
@@ -37,7 +38,7 @@ class RunningCohort:
 
 
 class RunningCohorts:
-    """The cohorts that have started and not ended, by id, in the order in which they started."""
+    """Cohorts that have started and not ended, in the order in which they started."""
 
     def __init__(self) -> None:
         self._cohorts: dict[str, RunningCohort] = {}
@@ -45,7 +46,7 @@ class RunningCohorts:
     def advance(
         self, cohort: str, trials: int, epoch: float, epochs: int | None, *, loss: float | None, value: float | None
     ) -> None:
-        """The cohort has got to this epoch. A loss or value that is None leaves the one that is known."""
+        """Update a cohort, or add it. `epochs`, `loss` and `value` keep their last known values where they are None."""
         known = self._cohorts.get(cohort, RunningCohort(trials, first=epoch))
         self._cohorts[cohort] = replace(
             known,
@@ -57,20 +58,20 @@ class RunningCohorts:
         )
 
     def end(self, cohort: str) -> None:
-        """The cohort trains no longer."""
+        """Remove a cohort, if it is there."""
         self._cohorts.pop(cohort, None)
 
     def lines(self, metric: str) -> list[str]:
-        """One line for each of the first cohorts, and how many more there are."""
+        """One line for each of the first `MOST_SHOWN` cohorts, and one that counts the others."""
         shown = list(self._cohorts.items())[:MOST_SHOWN]
         lines = [f"cohort {cohort}  {state.text(metric)}" for cohort, state in shown]
         more = len(self._cohorts) - len(shown)
         return [*lines, f"and {more} more cohort{'s' if more > 1 else ''}"] if more else lines
 
     def summary(self, metric: str, best: Sequence[float] = ()) -> str:
-        """All cohorts in a few words, such as `epochs 12 to 37 of 800, loss 1.25`; empty where none has said anything.
+        """Text for all cohorts, such as `epochs 12 to 37 of 800, loss 1.25`; empty if there are none.
 
-        `best` is what to show of `metric`, of all cohorts; see `values`.
+        `best` holds the values of `metric` to show, at most one; see `values`.
         """
         states = list(self._cohorts.values())
         if not states:
@@ -85,8 +86,10 @@ class RunningCohorts:
         return ", ".join(parts)
 
     def trials_trained(self, since_first: bool) -> float:
-        """Training done, in whole trials: half of an 8-trial cohort's epochs count as 4; `since_first` leaves out the
-        epochs before the first that was heard of."""
+        """Completed training in units of whole trials: half the epochs of a cohort of 8 trials count as 4.
+
+        With `since_first` the epochs before the first one heard of do not count.
+        """
         return math.fsum(
             state.trials * (state.epoch - (state.first if since_first else 0.0)) / state.epochs
             for state in self._cohorts.values()
@@ -95,12 +98,12 @@ class RunningCohorts:
 
     @property
     def values(self) -> list[float]:
-        """The last metric of each cohort that has reported one."""
+        """Last reported metric of each cohort that has reported one."""
         return [state.value for state in self._cohorts.values() if state.value is not None]
 
 
 def _epoch(low: float, high: float, epochs: int | None) -> str:
-    """`epoch 3.5 of 10`, or `epochs 3.5 to 7 of 10`."""
+    """Text such as `epoch 3.5 of 10` or `epochs 3.5 to 7 of 10`."""
     first, last = (f"{value:.1f}".removesuffix(".0") for value in (low, high))
-    of = f" of {epochs}" if epochs else ""
-    return f"epoch {first}{of}" if first == last else f"epochs {first} to {last}{of}"
+    total = f" of {epochs}" if epochs else ""
+    return f"epoch {first}{total}" if first == last else f"epochs {first} to {last}{total}"

@@ -34,7 +34,7 @@ def test_a_job_is_named_to_stop_or_to_follow() -> None:
         (["--stop", "a-1", "--logs", "a-1"], "--stop ID and --logs ID go alone"),
         (["--logs", "a-1", "--no-wait"], "--stop ID and --logs ID go alone"),
         (["--stop", ""], "--stop and --logs must name a job, but got ''"),
-        (["--stop"], "argument --stop: expected one argument; --help says what there is"),
+        (["--stop"], "argument --stop: expected one argument; --help shows all options"),
     ],
 )
 def test_words_that_make_no_request_are_refused(words: list[str], law: str) -> None:

@@ -1,4 +1,4 @@
-"""Runs the command line in this process with requests that are wrong."""
+"""Helpers to run the command line with wrong requests, in this process."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sweeper.execution import connection as cluster
 
 class Refused(NamedTuple):
     error: str
-    """The one line, without `error: `."""
+    """The error's only line, without `error: `."""
     out: str
 
 
 class Bench:
-    """Runs the command line in this process, on a store of its own."""
+    """Command line that runs in this process, with its own store."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.store, self._capsys = folder, folder / "store", capsys
 
     def refuse(self, *words: str, name: str = "anomaly_grid", preset: str = "digits") -> Refused:
-        """The request must end with status 2, in one line, and leave nothing in the store."""
+        """Run a request, and assert that it ends with status 2, prints one line, and changes no file."""
         before = snapshot(self.folder)
         status = run.main([name, "--preset", preset, "--store", str(self.store), *words])
         out, err = self._capsys.readouterr()
@@ -36,12 +36,12 @@ class Bench:
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    """Every file but the data's lock."""
+    """Path -> content of every file except lock files."""
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
 
 def bench_of(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """For a fixture."""
+    """Create a `Bench` on which starting Ray fails the test."""
 
     def start(*_: object) -> Never:
         raise AssertionError("Ray must not be started for a request that is wrong")

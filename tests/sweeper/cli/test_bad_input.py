@@ -1,4 +1,4 @@
-"""What a wrong request gets: exit status 2 and one line, before any Ray process starts."""
+"""A wrong request ends with exit status 2 and one line, before any Ray process starts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
         ("--axis nu=1,,2", "axis nu must have at least one value and no empty one, but got 'nu=1,,2'"),
         ("--axis nu=1,1.0", "the values of axis nu must differ, but 1.0 is there twice"),
         ("--axis nu=1 --set nu=2", "nu must be either set or an axis, but it is asked to be both"),
-        ("--set nu=1 --set nu=2", "--set must be given once a key, but got nu=1 and nu=2"),
+        ("--set nu=1 --set nu=2", "--set must be given once per key, but got nu=1 and nu=2"),
         ("--axis nu", "--axis takes KEY=VALUE, but got 'nu'"),
         ("--set normal_class=none", "these trials do not report auroc_joint; they report: loss, "),
         ("--set knn=30", "knn needs trials on all classes, but got knn=30 with a normal_class"),
@@ -101,14 +101,14 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
         ("--stack 3", "--stack must not exceed --cohort, but got --stack 3 --cohort auto"),
         ("--retries -1", "--retries must be a whole number of at least 0, but got -1"),
         ("--save-every soon", "--save-every must be a number, but got soon"),
-        ("--json", "--json goes with --plan"),
-        ("--restore x --fresh", "--restore runs nothing, so neither --fresh nor --plan goes with it"),
+        ("--json", "--json requires --plan"),
+        ("--restore x --fresh", "--restore cannot be combined with --fresh or --plan"),
         ("--restore ../trials", "store "),
         (
             "--describe vja",
             "no method, data set or metric 'vja' (did you mean 'vje'?); there are: barlow_twins, byol, ",
         ),
-        ("--epoch 3", "unrecognized arguments: --epoch 3; --help says what there is"),
+        ("--epoch 3", "unrecognized arguments: --epoch 3; --help shows all options"),
         ("--address nowhere", "--address must be host:port, ray://host:port, auto or local, but got 'nowhere'"),
         ("--address host:port", "--address must be host:port, ray://host:port, auto or local, but got 'host:port'"),
     ],
@@ -124,7 +124,7 @@ def test_a_wrong_value_is_refused_in_a_plan_too(bench: Bench) -> None:
 
 def test_no_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main([]) == 2
-    assert capsys.readouterr() == ("", "error: a sweep's name is needed; --list says which there are\n")
+    assert capsys.readouterr() == ("", "error: the name of a sweep is required; --list shows all sweeps\n")
 
 
 def test_an_address_that_nobody_answers_at(bench: Bench, closed_port: int, monkeypatch: pytest.MonkeyPatch) -> None:

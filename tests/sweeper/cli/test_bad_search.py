@@ -128,7 +128,7 @@ def test_words_that_do_not_fit_a_search(refuse: Refuse, words: list[str], said: 
 
 @pytest.mark.parametrize("words", [["--trials", "8"], ["--wave", "2"], ["--warm-start", "anomaly_grid"]])
 def test_words_of_a_search_do_not_go_with_a_grid(bench: Bench, words: list[str]) -> None:
-    assert bench.refuse(*words).error == "anomaly_grid (digits) is a grid, so options of searches do not go with it"
+    assert bench.refuse(*words).error == "anomaly_grid (digits) is a grid, and takes no options of searches"
 
 
 def test_rows_that_say_nothing_to_a_search(bench: Bench, refuse: Refuse) -> None:

@@ -1,4 +1,4 @@
-"""`--describe` says what a method, a data set and a metric are, from the source."""
+"""`--describe` describes methods, data sets and metrics from the source."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_is_said_of_metrics() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("vej", r" \(did you mean 'vje'\?\)"), ("nu", r" \('nu' is a key; --describe vje says what it is\)"), ("?", "")],
+    [("vej", r" \(did you mean 'vje'\?\)"), ("nu", r" \('nu' is a key; see --describe vje\)"), ("?", "")],
 )
 def test_another_name_is_refused_with_the_nearest(name: str, hint: str) -> None:
     law = rf"^no method, data set or metric '{name}'{hint}; there are: barlow_twins, ".replace("'?'", r"'\?'")

@@ -1,4 +1,4 @@
-"""Words of the command line as an enemy would choose them: exit status 2 and one line, and no traceback."""
+"""Hostile arguments on the command line end with exit status 2 and one line, without a traceback."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_an_odd_word(bench: Bench, words: str, law: str) -> None:
 
 @pytest.mark.parametrize("option", ["--trials", "--wave", "--stack", "--address", "--warm-start", "--search-seed"])
 def test_an_option_without_a_value_is_not_an_option_that_is_not_given(bench: Bench, option: str) -> None:
-    """A shell variable that was not set."""
+    """An empty argument is what an unset shell variable leaves."""
     assert bench.refuse(option, "").error.endswith("but got ''")
 
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "soon", "9" * 400])
 def test_a_patience_that_is_none(bench: Bench, seconds: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(run.PATIENCE, seconds)
-    law = "SWEEPER_PATIENCE must be seconds, from 0 to 1e+09, but got SWEEPER_PATIENCE="
+    law = "SWEEPER_PATIENCE must be a number of seconds from 0 to 1e+09, but got SWEEPER_PATIENCE="
     assert bench.refuse("--set", "nu=3").error.startswith(law)
 
 

@@ -1,4 +1,4 @@
-"""Plans in plain values and in words: what varies, what is fixed, what the request changed."""
+"""Outlines of plans, as plain values and as text: axes, fixed values, changes by the request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sweeper.spec import Grid, Grids
 
 
 def strict(plain: object) -> Any:
-    """Through JSON as every reader takes it: without NaN or Infinity."""
+    """Convert to JSON and back, refusing NaN and Infinity, which are not valid JSON."""
     return json.loads(json.dumps(plain, allow_nan=False))
 
 
@@ -47,8 +47,8 @@ def test_distributions_are_objects_and_read_as_ranges() -> None:
         FloatDistribution(0.03, 3, log=True), FloatDistribution(0, 1, step=0.25), IntDistribution(8, 64, log=True),
         CategoricalDistribution((32, None, math.inf)),
     ]  # fmt: skip
-    found = strict([distribution(one) for one in made])
-    assert found[0] == {"name": "FloatDistribution", "low": 0.03, "high": 3.0, "log": True, "step": None}
-    assert found[3] == {"name": "CategoricalDistribution", "choices": [32, None, "inf"]}
+    plain = strict([distribution(one) for one in made])
+    assert plain[0] == {"name": "FloatDistribution", "low": 0.03, "high": 3.0, "log": True, "step": None}
+    assert plain[3] == {"name": "CategoricalDistribution", "choices": [32, None, "inf"]}
     expected = ["0.03 to 3, log", "0 to 1, in steps of 0.25", "8 to 64, log", "one of 32, none, inf"]
-    assert list(map(distribution_text, found)) == expected
+    assert list(map(distribution_text, plain)) == expected

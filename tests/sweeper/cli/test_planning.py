@@ -1,4 +1,4 @@
-"""Planning needs no data: every preset is planned where there is none, and where none can be fetched."""
+"""Planning needs no data: every preset can be planned without data and without a network."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(folder: Path, capsys: pytest.CaptureFixture[str], name: str, preset: str, *words: str) -> Any:
-    """What `--plan --json` says, as every reader of JSON takes it; nothing is written, not even for the data."""
+    """Result of `--plan --json`. Asserts that it is valid JSON and that no file was written."""
 
     def refuse(constant: str) -> Never:
         raise ValueError(f"{constant} is no JSON")
@@ -48,7 +48,7 @@ def test_every_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: 
 
 
 def test_steps_are_known_from_what_is_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """5,000 images a class of CIFAR-10 in batches of 64; 50,000 in batches of 256, and none for what is untrained."""
+    """CIFAR-10 has 5,000 images per class (batches of 64) and 50,000 in all (batches of 256). Untrained: 0 steps."""
     assert planned(tmp_path, capsys, "anomaly_grid", "paper")["steps"] == [800 * (5000 // 64)]
     assert planned(tmp_path, capsys, "ssl_cifar10", "paper")["steps"] == [0, 800 * (50_000 // 256)]
 

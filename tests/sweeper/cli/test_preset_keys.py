@@ -1,4 +1,4 @@
-"""An error says which of the keys that it is about the preset has set."""
+"""An error points out those of its keys that the preset has set."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_best_follows_the_direction_and_skips_what_is_no_number(direction, expec
 
 
 def test_counts_are_those_of_all_rows_as_in_the_summary() -> None:
-    """What was in the store before counts by its status; what had failed is trained again, so only its new row does."""
+    """Trials from before count by their status. Failed ones are trained again and count by their new row only."""
     before = {"finished": 3, "pruned": 2, "diverged": 1, "failed": 1, "to run": 3}
     progress, out, _ = make(before=before)
     with progress:
@@ -125,7 +125,7 @@ def test_counts_are_those_of_all_rows_as_in_the_summary() -> None:
 
 
 def test_a_key_that_the_method_lacks_is_not_where_the_best_is() -> None:
-    """In the rows of several methods it is NaN, or pandas' null."""
+    """In a table of several methods, the missing value is NaN or pandas' null."""
     table = pd.DataFrame({"trial_id": ["a", "b"], "auroc": [0.9, 0.5], "ema": [None, 0.99], "tau": [0.2, None]})
     table["queue"] = pd.array([None, 512], dtype="Int64")
     progress, out, _ = make(where=("ema", "tau", "queue"))

@@ -40,7 +40,7 @@ def message(epoch: int, aurocs: list[float | None], done: bool = False, **more: 
 
 
 def diverged(reported: dict[str, Any], member: int, epoch: int) -> dict[str, Any]:
-    """`reported`, with this member lost in that epoch."""
+    """The message `reported`, with one member diverged in the given epoch."""
     lost = {"status": "diverged", "epochs_run": epoch, "metrics": {"auroc": None}, "error": f"not finite in {epoch}"}
     lost |= {"seconds": 0.5, "schedule": None}
     members = [lost if i == member else one for i, one in enumerate(reported["report"]["members"])]
@@ -48,7 +48,7 @@ def diverged(reported: dict[str, Any], member: int, epoch: int) -> dict[str, Any
 
 
 class Bench:
-    """A collector on a store in a folder, with what it printed."""
+    """A `Recorder` on a store in a folder, with its printed output and a clock."""
 
     def __init__(self, folder: Path) -> None:
         self.store, self.out = Store(folder), io.StringIO()
@@ -57,14 +57,14 @@ class Bench:
         self.store.prepare("grid", COLUMNS)
         self.feed = CohortQueue(COHORTS)
         self.now = 0.0
-        self.collector = Recorder(
+        self.recorder = Recorder(
             self.store, "grid", COLUMNS, self.feed, self.progress, "0.1.0+abc", clock=lambda: self.now
         )
 
     def tell(self, cohort: str, *messages: Mapping[str, Any]) -> None:
-        self.collector.started(cohort)
-        for one in messages:
-            self.collector.reported(cohort, one)
+        self.recorder.started(cohort)
+        for report in messages:
+            self.recorder.reported(cohort, report)
 
     def rows(self) -> pd.DataFrame:
         return load("grid", self.store.files).set_index("trial_id").sort_index()
@@ -117,8 +117,8 @@ def test_reports_that_come_fast_are_written_together_with_the_next_sign_of_life(
     bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8]))
     assert len(bench.history()) == 2
     bench.now += HISTORY_SECONDS
-    bench.collector.started("c1")
-    bench.collector.advanced("c1", {"epoch": 0.5, "epochs": 4, "loss": 1.0})
+    bench.recorder.started("c1")
+    bench.recorder.advanced("c1", {"epoch": 0.5, "epochs": 4, "loss": 1.0})
     assert len(bench.history()) == 4
 
 
@@ -134,7 +134,7 @@ def test_halves_report_in_the_place_of_their_whole(bench: Bench) -> None:
     assert bench.feed.next() is not None
     bench.tell("c0", message(1, [0.5, 0.6]))
     parts = bench.feed.halve(COHORTS[0])
-    bench.collector.split("c0", parts, "out of memory")
+    bench.recorder.split("c0", parts, "out of memory")
     bench.tell(parts[0].id, message(1, [0.55], done=True))
     assert bench.history() == [("a0", 1, "auroc", 0.55)]
 
@@ -142,9 +142,9 @@ def test_halves_report_in_the_place_of_their_whole(bench: Bench) -> None:
 def test_the_epoch_and_the_last_metric_of_what_runs_are_shown(bench: Bench) -> None:
     view = bench.progress.running_cohorts
     bench.tell("c0", message(1, [0.5, 0.6]))
-    bench.collector.advanced("c0", {"epoch": 1.5, "epochs": 4, "loss": 2.25})
+    bench.recorder.advanced("c0", {"epoch": 1.5, "epochs": 4, "loss": 2.25})
     assert view.lines("auroc") == ["cohort c0  2 trials  epoch 1.5 of 4  loss 2.25  auroc 0.6"]
-    bench.collector.interrupted("c0", "the worker died")
+    bench.recorder.interrupted("c0", "the worker died")
     assert view.lines("auroc") == []
     bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
     assert view.lines("auroc") == []
@@ -152,7 +152,7 @@ def test_the_epoch_and_the_last_metric_of_what_runs_are_shown(bench: Bench) -> N
 
 def test_a_cohort_that_starts_again_is_not_in_the_history_twice(bench: Bench) -> None:
     bench.tell("c0", message(1, [0.5, 0.6]))
-    bench.collector.interrupted("c0", "the worker died")
+    bench.recorder.interrupted("c0", "the worker died")
     bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
     assert len(bench.history()) == 4
     assert "cohort c0 (2 trials)" in bench.out.getvalue() and "the worker died" in bench.out.getvalue()
@@ -182,10 +182,10 @@ def test_the_checkpoint_of_a_whole_stays_until_its_last_part_has_a_result(bench:
     files, feed = bench.store.files, bench.feed
     assert feed.next() is not None
     parts = feed.halve(COHORTS[0])
-    paths = [checkpoint_path("grid", one.id) for one in (COHORTS[0], *parts)]
+    paths = [checkpoint_path("grid", cohort.id) for cohort in (COHORTS[0], *parts)]
     for path in paths:
         files.write(path, b"standing")
-    bench.collector.split("c0", parts, "out of memory")
+    bench.recorder.split("c0", parts, "out of memory")
     assert "goes on in 2 halves: out of memory" in bench.out.getvalue()
     for part, left in zip(parts, ([True, False, True], [False] * 3), strict=True):
         bench.tell(part.id, message(1, [0.5], done=True))
@@ -194,8 +194,8 @@ def test_the_checkpoint_of_a_whole_stays_until_its_last_part_has_a_result(bench:
 
 
 def test_a_cohort_that_failed_has_rows_that_say_why(bench: Bench) -> None:
-    bench.collector.started("c0")
-    bench.collector.failed("c0", "RuntimeError: out of luck")
+    bench.recorder.started("c0")
+    bench.recorder.failed("c0", "RuntimeError: out of luck")
     rows = bench.rows()
     assert set(rows["status"]) == {"failed"} and set(rows["error"]) == {"RuntimeError: out of luck"}
     assert set(rows["epochs_run"]) == {0} and rows["auroc"].isna().all()
@@ -203,13 +203,13 @@ def test_a_cohort_that_failed_has_rows_that_say_why(bench: Bench) -> None:
 
 
 def test_a_cohort_that_failed_before_it_started_has_rows_too(bench: Bench) -> None:
-    bench.collector.failed("c0", "no room in the cluster")
+    bench.recorder.failed("c0", "no room in the cluster")
     assert set(bench.rows()["status"]) == {"failed"} and bench.rows()["started"].notna().all()
 
 
 def test_a_later_success_replaces_a_failure(bench: Bench) -> None:
-    bench.collector.started("c0")
-    bench.collector.failed("c0", "lost")
+    bench.recorder.started("c0")
+    bench.recorder.failed("c0", "lost")
     bench.tell("c0", message(2, [0.7, 0.8], done=True))
     rows = bench.rows()
     assert set(rows["status"]) == {"finished"} and rows["error"].isna().all() and len(rows) == 2
@@ -228,21 +228,21 @@ def test_a_cohort_that_is_cut_off_or_fails_keeps_its_checkpoint(bench: Bench) ->
     path = checkpoint_path("grid", "c0")
     bench.store.files.write(path, b"state")
     bench.tell("c0", message(1, [0.5, 0.6]))
-    bench.collector.interrupted("c0", "killed")
+    bench.recorder.interrupted("c0", "killed")
     assert bench.store.files.read(path) == b"state"
-    bench.collector.failed("c0", "killed")
+    bench.recorder.failed("c0", "killed")
     assert bench.store.files.read(path) == b"state"
 
 
 def test_cohorts_that_overlap_in_time_do_not_mix(bench: Bench) -> None:
-    bench.collector.started("c0")
-    bench.collector.started("c1")
-    for cohort, one in [
+    bench.recorder.started("c0")
+    bench.recorder.started("c1")
+    for cohort, report in [
         ("c0", message(1, [0.1, 0.2])),
         ("c1", message(1, [0.9])),
         ("c1", message(2, [0.95], done=True)),
         ("c0", message(2, [0.3, 0.4], done=True)),
     ]:
-        bench.collector.reported(cohort, one)
+        bench.recorder.reported(cohort, report)
     assert bench.rows()["auroc"].to_dict() == {"a0": 0.3, "a1": 0.4, "b0": 0.95}
     assert len(bench.history()) == 6

@@ -42,6 +42,6 @@ def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
     out, err = capsys.readouterr()
     if status:
         assert "lost (digits), 8 trials: 8 diverged\nall 8 trials diverged, so none is best\n" in out
-        assert err == "error: all trials of lost diverged in study all: nothing was found\n"
+        assert err == "error: all trials of lost diverged in study all, so there is no best trial\n"
     else:
         assert "best auroc" in out and "1 complete, 7 diverged" in out and err == ""

@@ -1,1 +1,1 @@
-"""Where sweeps run beyond one machine: cluster files, the image of their nodes, submission."""
+"""Running sweeps on clusters: cluster files, the nodes' image, and submission of sweeps as Ray jobs."""

@@ -1,4 +1,4 @@
-"""How a cluster is reached: the address that takes jobs, and the token that shows who asks."""
+"""Access to a cluster: the address of its job server, and the token that authenticates requests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from urllib.parse import urlsplit
 from sweeper.errors import ClusterError
 
 HERE = "http://127.0.0.1:8265"
-"""Where Ray's dashboard takes jobs: on the head itself, or with its port forwarded to this machine."""
+"""Default address of Ray's dashboard, which takes jobs: on the head itself, or with its port forwarded here."""
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
-"""Ray's own variables."""
+"""Ray's environment variables for token authentication."""
 
 
 def address(asked: str | None, environment: Mapping[str, str]) -> str:
-    """Where to send the job: as asked, else where Ray's variables say, else HERE. ClusterError for what is no URL."""
+    """Address to send the job to: `asked`, else that of Ray's environment variables, else `HERE`.
+
+    Raises ClusterError if it is not a URL of the form `http://host:port`.
+    """
     name, text = next(
         (name, text)
         for name, text in [
@@ -28,18 +31,22 @@ def address(asked: str | None, environment: Mapping[str, str]) -> str:
     )
     try:
         parts = urlsplit(text)
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.port and not parts.query
-    except ValueError:  # a port that is none
-        good = False
-    if not good or parts.username:
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port and not parts.query
+    except ValueError:  # the port is not a number, or out of range
+        valid = False
+    if not valid or parts.username:
         raise ClusterError(
-            f"{name} must be http://host:port or https://host:port, where the cluster's dashboard is, but got {text!r}"
+            f"{name} must be the URL of the cluster's dashboard, http://host:port or https://host:port, but got "
+            f"{text!r}"
         )
     return text.rstrip("/")
 
 
 def check_token(environment: Mapping[str, str], home: Path) -> None:
-    """ClusterError where token authentication is on, as it is unless RAY_AUTH_MODE says otherwise, without a token."""
+    """Raise ClusterError if token authentication is on, but there is no token.
+
+    It is on unless `RAY_AUTH_MODE` says otherwise. `home` is the home folder, where Ray keeps a token by default.
+    """
     if not with_token(environment) or environment.get(TOKEN, "").strip():
         return
     path = Path(environment.get(TOKEN_PATH) or home / ".ray/auth_token")
@@ -50,8 +57,8 @@ def check_token(environment: Mapping[str, str], home: Path) -> None:
     except (OSError, UnicodeDecodeError) as error:
         reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
     raise ClusterError(
-        f"a cluster is asked with a token, but {TOKEN} is not set and {path} {reason}; put the cluster's token there, "
-        f"name its file in {TOKEN_PATH}, or set {MODE}=disabled for a cluster that asks for none"
+        f"a cluster requires a token, but {TOKEN} is not set and {path} {reason}; put the cluster's token there, "
+        f"name its file in {TOKEN_PATH}, or set {MODE}=disabled for a cluster without authentication"
     )
 
 
@@ -61,7 +68,7 @@ def with_token(environment: Mapping[str, str]) -> bool:
 
 
 def in_clear(url: str) -> bool:
-    """Whether what is sent to `url` can be read on its way: no TLS, and another machine."""
+    """Whether requests to `url` travel unencrypted to another machine."""
     parts = urlsplit(url)
     try:
         loopback = ipaddress.ip_address(str(parts.hostname)).is_loopback

@@ -1,7 +1,7 @@
-"""What a job is asked to run, checked here as `sweeper.run --plan` would, before anything is sent.
+"""Check a request on this machine, as `sweeper.run --plan` would, before it is sent to a cluster.
 
-The store and the data may be where only the cluster sees them. What depends on them is then left to the job, which
-checks it again before anything trains; the words, their keys and their ranges are always checked here.
+The arguments, their keys and their ranges are always checked here. The store and the data may be visible to the cluster
+only. What depends on them is then left to the job, which checks everything again before anything trains.
 """
 
 from __future__ import annotations
@@ -17,44 +17,49 @@ from sweeper.spec.request import Request
 from sweeper.storage.store import Store
 
 NOWHERE = f"{os.devnull}/absent"
-"""A folder that there cannot be: nothing is fetched into it."""
+"""A folder that cannot exist, so that nothing is downloaded into it."""
 
 
 def check(request: Request) -> list[str]:
-    """Returns what could not be seen from here, a line each. SpecError or StoreError for a request that is wrong."""
+    """Check a request. Returns notes, one line each, on what could not be checked from this machine.
+
+    Raises SpecError or StoreError if the request is wrong.
+    """
     if request.list:
-        raise SpecError("--list is answered here, without a cluster: python -m sweeper.run --list")
+        raise SpecError("--list needs no cluster; run python -m sweeper.run --list")
     if "://" not in request.store and not os.path.isabs(os.path.expanduser(request.store)):
         raise SpecError(
             "--store must be a URI (s3://, gs://) or an absolute folder that the cluster's machines share, because a "
-            f"job runs in a copy of the working directory that goes with it, but got {request.store!r}"
+            f"job runs in a temporary copy of the working directory, but got {request.store!r}"
         )
     store = Store(request.store)
-    notes = [_credentials(store)] if store.files.uri != store.files.shown else []
-    if not _seen(store):
-        notes.append(f"store {store.files.shown} is not there yet or not seen from here; the job looks at its rows")
+    notes = [_credentials_note(store)] if store.files.uri != store.files.shown else []
+    if not _is_visible(store):
+        notes.append(
+            f"store {store.files.shown} does not exist yet or is not visible from here; the job checks its rows"
+        )
         with tempfile.TemporaryDirectory() as empty:
             return notes + _check_data(replace(request, warm_start=None), Store(empty))
     return notes + _check_data(request, store)
 
 
 def _check_data(request: Request, store: Store) -> list[str]:
-    """First without files: what needs none is checked in full, and nothing is fetched to this machine for nothing."""
-    if _prepared(replace(request, data=NOWHERE), store):
+    """Check a request without its data first, so that nothing is downloaded here, then with it if it is visible."""
+    if _is_fully_checked(replace(request, data=NOWHERE), store):
         return []
     if not os.path.isabs(request.data):
         raise SpecError(
             "--data must be an absolute folder, the same on every machine of the cluster, because these trials read "
-            f"or fetch files and a job runs in a copy of the working directory, but got {request.data!r}"
+            f"or fetch files and a job runs in a temporary copy of the working directory, but got {request.data!r}"
         )
-    if Path(request.data).is_dir() and _prepared(request, store):
+    if Path(request.data).is_dir() and _is_fully_checked(request, store):
         return []
-    return [f"the data in {request.data} are not seen from here; the job checks what depends on them"]
+    return [f"the data in {request.data} are not visible from here; the job checks what depends on them"]
 
 
-def _prepared(request: Request, store: Store) -> bool:
-    """Whether all could be checked; False where only the data are missing. SpecError for anything else."""
-    from sweeper.cli.prepare import prepare  # here: it imports torch, which takes seconds
+def _is_fully_checked(request: Request, store: Store) -> bool:
+    """Whether everything could be checked; False if only the data are missing. Raises SpecError for a wrong request."""
+    from sweeper.cli.prepare import prepare  # imported here because torch takes seconds to import
     from trainables.data.errors import DataError
 
     try:
@@ -66,8 +71,8 @@ def _prepared(request: Request, store: Store) -> bool:
     return True
 
 
-def _seen(store: Store) -> bool:
-    """Whether its rows can be looked at from here. StoreError where it is no place at all."""
+def _is_visible(store: Store) -> bool:
+    """Whether the store can be read from this machine. Raises StoreError if it cannot exist anywhere."""
     try:
         folder = store.files.local
         if folder is not None:
@@ -75,13 +80,13 @@ def _seen(store: Store) -> bool:
         store.files.list()
         return True
     except StoreError as error:
-        if isinstance(error.__cause__, OSError):  # no network, no permission: the cluster's machines may have both
+        if isinstance(error.__cause__, OSError):  # no network or no permission; the cluster's machines may have both
             return False
         raise
 
 
-def _credentials(store: Store) -> str:
+def _credentials_note(store: Store) -> str:
     return (
         f"the credentials in --store {store.files.shown} can be read by all who see the cluster's jobs; better give "
-        "the machines a role, or set them in the cluster's environment"
+        "the machines a role, or set the credentials in the cluster's environment"
     )

@@ -1,4 +1,4 @@
-"""The command line's words -> what is asked of a cluster."""
+"""Parse the command line of `cluster.submit`."""
 
 from __future__ import annotations
 
@@ -11,48 +11,49 @@ from sweeper.cli.arguments import EXITS, Parser
 from sweeper.spec import SpecError
 
 ABOUT = (
-    "Run a sweep on a Ray cluster, as a job: NAME and all other words are those of `python -m sweeper.run`. The job "
-    "goes on without this terminal; when it has ended, the same command continues the sweep."
+    "Run a sweep on a Ray cluster, as a job. NAME and all other arguments are those of `python -m sweeper.run`. The "
+    "job goes on without this terminal; when it has ended, the same command continues the sweep."
 )
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be done."""
+    """Parsed command line."""
 
     words: tuple[str, ...]
-    """For `sweeper.run`."""
+    """Arguments for `sweeper.run`."""
     address: str | None
+    """URL of the cluster's dashboard; None for the default."""
     working_dir: Path
-    """The folder of the code that is sent."""
+    """Folder of the code to send."""
     wait: bool
-    """Follow the job to its end."""
+    """Whether to follow the job to its end."""
     stop: str | None
-    """A job to stop, instead of sending one."""
+    """Id of a job to stop; None to send a new one."""
     logs: str | None
-    """A job to follow, instead of sending one."""
+    """Id of a job to follow; None to send a new one."""
     again: tuple[str, ...]
-    """Words that continue the sweep when its job has ended."""
+    """Arguments of `cluster.submit` that continue the sweep after its job has ended."""
 
 
 def parse(arguments: Sequence[str]) -> Asked:
-    """SpecError for words that make no request; `--help` prints and leaves."""
+    """Parse command-line arguments. Raises SpecError for wrong arguments; `--help` prints and exits."""
     parser = Parser(
         prog="python -m cluster.submit",
-        usage="%(prog)s NAME [words of sweeper.run] [options]",
+        usage="%(prog)s NAME [arguments of sweeper.run] [options]",
         description=ABOUT,
         epilog=f"Exit status: that of the sweep. {EXITS}",
     )
     parser.add_argument("--address", metavar="URL", help=f"the cluster's dashboard (default: {HERE})")
-    parser.add_argument("--working-dir", default=".", metavar="DIR", help="the code that is sent (default: .)")
-    parser.add_argument("--no-wait", action="store_true", help="print the job's id, and leave")
-    parser.add_argument("--stop", metavar="ID", help="stop a job: its sweep writes what it has")
+    parser.add_argument("--working-dir", default=".", metavar="DIR", help="folder of the code to send (default: .)")
+    parser.add_argument("--no-wait", action="store_true", help="print the job's id and exit")
+    parser.add_argument("--stop", metavar="ID", help="stop a job; its sweep saves what it has")
     parser.add_argument("--logs", metavar="ID", help="follow a job from its beginning")
     known, words = parser.parse_known_args(arguments)
-    others = [known.stop, known.logs].count(None) < 2
-    if others and (words or known.no_wait or (known.stop is not None and known.logs is not None)):
-        raise SpecError("--stop ID and --logs ID go alone or with --address, but got more")
-    if "" in (known.stop, known.logs):  # a shell variable that was not set
+    names_job = known.stop is not None or known.logs is not None
+    if names_job and (words or known.no_wait or (known.stop is not None and known.logs is not None)):
+        raise SpecError("--stop ID and --logs ID can be combined with --address only, but got more")
+    if "" in (known.stop, known.logs):  # an unset shell variable
         raise SpecError("--stop and --logs must name a job, but got ''")
     return Asked(
         words=tuple(words),

@@ -1,4 +1,4 @@
-"""The jobs of a Ray cluster, through its job server: send, follow to the end, stop."""
+"""Send, follow and stop jobs of a Ray cluster, through its job server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from sweeper.errors import ClusterError, JobLost
 from sweeper.execution.connection import first_line
 
 STOP_SECONDS = 60
-"""What a driver has to write what it has before it is killed; Ray's own default is 3."""
+"""Seconds that a stopped driver has to save its results before it is killed. Ray's own default is 3."""
 PATIENCE = 60.0
-"""Seconds without an answer after which a cluster is given up."""
+"""Seconds without an answer after which the cluster counts as lost."""
 PAUSE = 1.0
-"""Seconds between two questions."""
+"""Seconds between two requests."""
 SILENT = "it does not say why"
+"""Stands for the reason of an error that gives none."""
 
 
 @dataclass(frozen=True)
@@ -31,53 +32,60 @@ class End:
     """How a job has ended."""
 
     status: int
-    """The exit status of its command; 130 where it was stopped, 1 where the command never ended by itself."""
+    """Exit status of its command; 130 if the job was stopped, 1 if the cluster ended it."""
     what: str
-    """For a person."""
+    """Text such as `has succeeded` or `ended with status 1`."""
 
 
 class Jobs:
-    """Those of one cluster. Every method raises ClusterError, one line, where the cluster does not do what is asked."""
+    """Jobs of one cluster. Every method raises ClusterError, with one line, if the cluster refuses the request."""
 
     def __init__(self, address: str, client: Any) -> None:
         self.address, self._client = address, client
         self._shown: dict[str, int] = {}
+        """Job -> number of characters of its log that have been printed."""
 
     def send(self, job: str, command: str, package: Path, about: Mapping[str, str]) -> None:
-        """Begin `job`: `command`, a line for a shell, in a copy of the packed working directory."""
+        """Start a job with the id `job`.
+
+        `command` is a shell command, run in a copy of the packed working directory. `about` is stored with the job.
+        """
         environment = {"working_dir": str(package), "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS)}}
-        with _said_plainly(self.address):
+        with _plain_errors(self.address):
             self._client.submit_job(
                 entrypoint=command, submission_id=job, runtime_env=environment, metadata=dict(about)
             )
 
     def running(self, about: Mapping[str, str]) -> str | None:
-        """A job that was begun with the same `about` and has not ended."""
-        with _said_plainly(self.address):
-            found = self._client.list_jobs()
-        same = (one for one in found if one.metadata and about.items() <= one.metadata.items())
-        return next((one.submission_id for one in same if not one.status.is_terminal()), None)
+        """Id of a job that was sent with the same `about` and has not ended; None if there is none."""
+        with _plain_errors(self.address):
+            jobs = self._client.list_jobs()
+        same = (job for job in jobs if job.metadata and about.items() <= job.metadata.items())
+        return next((job.submission_id for job in same if not job.status.is_terminal()), None)
 
     def end(self, job: str) -> End | None:
-        """How it has ended; None while it goes on."""
-        with _said_plainly(self.address):
+        """How the job has ended; None while it runs."""
+        with _plain_errors(self.address):
             details = self._client.get_job_info(job)
         return _end(details) if details.status.is_terminal() else None
 
     def stop(self, job: str) -> None:
-        """Ask its command to end by SIGTERM; after STOP_SECONDS comes SIGKILL."""
-        with _said_plainly(self.address):
+        """Stop the job with SIGTERM, and with SIGKILL after `STOP_SECONDS`."""
+        with _plain_errors(self.address):
             self._client.stop_job(job)
 
     def wait(self, job: str) -> End:
-        """Until it has ended."""
+        """Wait until the job has ended."""
         while not (end := self._end_if_any(job)):
             time.sleep(PAUSE)
         return end
 
     def follow(self, job: str, check: Callable[[], None] = lambda: None) -> End:
-        """Print what the job prints, from where the last `follow` was cut off, until it has ended. `check` may raise:
-        an exception of a signal's handler can get lost in code that is not ours."""
+        """Print the job's log until the job has ended, from where an earlier `follow` was interrupted.
+
+        `check` is called whenever the log breaks off, and may raise. It lets a caller notice a signal whose exception
+        got lost in other code.
+        """
         while True:
             asyncio.run(self._print(job))
             check()
@@ -86,7 +94,7 @@ class Jobs:
             time.sleep(PAUSE)
 
     def _end_if_any(self, job: str) -> End | None:
-        """`end`, asked again while the cluster does not answer."""
+        """As `end`, but repeats the request for up to `PATIENCE` seconds while the cluster does not answer."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
@@ -97,32 +105,32 @@ class Jobs:
                 time.sleep(PAUSE)
 
     async def _print(self, job: str) -> None:
-        """The log, which the cluster tells from its beginning, until it or the connection ends."""
-        log, passed = self._client.tail_job_logs(job), 0
+        """Print the log until it or the connection ends. The cluster sends it from its beginning each time."""
+        log, received = self._client.tail_job_logs(job), 0
         while True:
             try:
                 text = await anext(log)
             except StopAsyncIteration:
                 return
-            except Exception:  # whatever has cut the connection: what the job does now says how to go on
+            except Exception:  # the connection was cut; `follow` asks for the job's state and tries again
                 return
-            new = text[max(0, self._shown.get(job, 0) - passed) :]
-            passed += len(text)
+            new = text[max(0, self._shown.get(job, 0) - received) :]
+            received += len(text)
             if new:
                 print(new, end="", flush=True)
-                self._shown[job] = passed
+                self._shown[job] = received
 
 
 def connect(address: str) -> Jobs:
-    """The jobs of the cluster whose dashboard is at `address`; asked with a token unless RAY_AUTH_MODE says not."""
+    """Connect to the cluster whose dashboard is at `address`, with a token unless `RAY_AUTH_MODE` says otherwise."""
     os.environ.setdefault(MODE, "token")
-    os.environ["RAY_API_SERVER_ADDRESS"] = address  # Ray heeds its variables before its arguments
-    from ray.job_submission import JobSubmissionClient  # after the environment is set: Ray reads it on import
+    os.environ["RAY_API_SERVER_ADDRESS"] = address  # takes precedence over the client's argument
+    from ray.job_submission import JobSubmissionClient  # imported here because Ray reads the environment on import
 
     for name in ("ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk"):
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
-        with _said_plainly(address):
+        with _plain_errors(address):
             return Jobs(address, JobSubmissionClient(address))
     except JobLost as error:
         raise ClusterError(
@@ -132,8 +140,8 @@ def connect(address: str) -> Jobs:
 
 
 @contextlib.contextmanager
-def _said_plainly(address: str) -> Iterator[None]:
-    """What Ray's client raises, as one line."""
+def _plain_errors(address: str) -> Iterator[None]:
+    """Convert errors of Ray's client to ClusterError with one line; JobLost if the cluster does not answer."""
     try:
         yield
     except OSError as error:
@@ -141,19 +149,19 @@ def _said_plainly(address: str) -> Iterator[None]:
     except (RuntimeError, ValueError) as error:
         if "ray[default]" in str(error):
             raise ClusterError(
-                "jobs are sent by ray[default]; install it with `pip install -e '.[cluster]'`"
+                "sending jobs requires ray[default]; install it with `pip install -e '.[cluster]'`"
             ) from error
-        raise ClusterError(f"the Ray cluster at {address} refuses: {first_line(error, SILENT)}") from error
+        raise ClusterError(f"the Ray cluster at {address} refuses the request: {first_line(error, SILENT)}") from error
     except Exception as error:
         from ray.exceptions import AuthenticationError
 
         if not isinstance(error, AuthenticationError):
             raise
-        raise ClusterError(f"the Ray cluster at {address} does not let us in: {first_line(error, SILENT)}") from error
+        raise ClusterError(f"the Ray cluster at {address} refuses access: {first_line(error, SILENT)}") from error
 
 
 def _end(details: Any) -> End:
-    """Of a job that has ended, by what the job server says of it."""
+    """End of a job, from the job server's details of it."""
     code = details.driver_exit_code
     if details.status == "SUCCEEDED":
         return End(EXIT_OK, "has succeeded")

@@ -1,4 +1,4 @@
-"""The working directory as one file: the code, without stores, data, environments, caches and what git ignores."""
+"""Pack the working directory into a ZIP file, without stores, data, environments, caches and files ignored by git."""
 
 from __future__ import annotations
 
@@ -12,42 +12,43 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from sweeper.spec import SpecError
 
 LIMIT = 100 << 20
-"""Bytes that Ray's job server takes."""
+"""Largest working directory, in bytes, that Ray's job server takes."""
 MARKS = ("pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
-"""A folder that has one of these is an environment or a cache."""
+"""Names of entries that mark a folder as an environment or a cache."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The time of every file in a package, so that the same files make the same package and are sent once."""
+"""Modification time of every packed file. With one fixed time, equal files make equal packages, which are sent once."""
 NAMED = 3
+"""Number of the largest folders that an error names."""
 
 
 def contents(folder: Path, left_out: Collection[Path] = ()) -> dict[str, int]:
-    """Path below `folder` -> bytes, of what a job needs. Nothing hidden, and no folder that is a link, is among it.
+    """Files that a job needs: path relative to `folder` -> size in bytes.
 
-    `left_out`: absolute folders.
+    Hidden files and folders, linked folders and the folders in `left_out` (absolute paths) are not among them.
     """
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for root, folders, files in os.walk(folder):
-        here = Path(root)
+        parent = Path(root)
         folders[:] = sorted(
-            name for name in folders if _is_source(here / name) and (here / name).resolve() not in left_out
+            name for name in folders if _is_source(parent / name) and (parent / name).resolve() not in left_out
         )
         for name in sorted(files):
-            path = here / name
+            path = parent / name
             if not name.startswith(".") and not name.endswith(".pyc") and path.is_file():
-                found[path.relative_to(folder).as_posix()] = path.stat().st_size
-    ignored = _ignored(folder, found)
-    return {path: size for path, size in found.items() if path not in ignored}
+                sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
+    ignored = _ignored(folder, sizes)
+    return {path: size for path, size in sizes.items() if path not in ignored}
 
 
 def check_size(folder: Path, files: Mapping[str, int]) -> None:
-    """SpecError where Ray would not take it; names what is largest."""
+    """Raise SpecError, naming the largest folders, if the files are larger than `LIMIT` together."""
     total = sum(files.values())
     if total <= LIMIT:
         return
-    places = Counter[str]()
+    folder_sizes = Counter[str]()
     for path, size in files.items():
-        places[_place(PurePosixPath(path))] += size
-    largest = ", ".join(f"{place} ({_mib(size)})" for place, size in places.most_common(NAMED))
+        folder_sizes[_folder_of(PurePosixPath(path))] += size
+    largest = ", ".join(f"{name} ({_mib(size)})" for name, size in folder_sizes.most_common(NAMED))
     raise SpecError(
         f"the working directory must not exceed {_mib(LIMIT)}, but {folder} has {_mib(total)}, most of it in "
         f"{largest}; have git ignore what the job does not need, or give another --working-dir"
@@ -55,7 +56,7 @@ def check_size(folder: Path, files: Mapping[str, int]) -> None:
 
 
 def pack(folder: Path, files: Iterable[str], target: Path) -> None:
-    """Write `files` of `folder` as a ZIP file. SpecError for one that cannot be read."""
+    """Write `files` of `folder` to the ZIP file `target`. Raises SpecError if a file cannot be read."""
     with ZipFile(target, "w") as archive:
         for path in files:
             try:
@@ -69,12 +70,13 @@ def pack(folder: Path, files: Iterable[str], target: Path) -> None:
             archive.writestr(info, data, ZIP_DEFLATED)
 
 
-def _place(path: PurePosixPath) -> str:
-    """The folder to name for a file, at most two deep, or the file where it is in none."""
+def _folder_of(path: PurePosixPath) -> str:
+    """Folder of a file, cut to two levels, such as `runs/old/`; the file itself if it is in no folder."""
     return "/".join(path.parts[:-1][:2]) + "/" if len(path.parts) > 1 else path.name
 
 
 def _is_source(folder: Path) -> bool:
+    """Whether a folder may hold code: not hidden, and no cache, environment or store."""
     name = folder.name
     return not (
         name.startswith(".")
@@ -86,9 +88,9 @@ def _is_source(folder: Path) -> bool:
 
 
 def _ignored(folder: Path, paths: Iterable[str]) -> set[str]:
-    """Those that git ignores; none where there is no git or no repository."""
+    """Those of `paths` that git ignores; empty without git or outside a repository."""
     try:
-        answer = subprocess.run(
+        result = subprocess.run(
             ["git", "check-ignore", "-z", "--stdin"],
             cwd=folder,
             input="\0".join(paths).encode(errors="surrogateescape"),
@@ -96,7 +98,7 @@ def _ignored(folder: Path, paths: Iterable[str]) -> set[str]:
         )
     except OSError:
         return set()
-    return set(answer.stdout.decode(errors="surrogateescape").split("\0"))
+    return set(result.stdout.decode(errors="surrogateescape").split("\0"))
 
 
 def _mib(size: int) -> str:

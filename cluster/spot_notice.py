@@ -1,10 +1,10 @@
-"""A spot machine is to be taken back: Ray is told, and every training process gets SIGTERM while there is time.
+"""When a spot machine is about to be taken away, drain its Ray node and send SIGTERM to its training processes.
 
-    python cluster/spot_notice.py --cloud aws     # asks until there is a notice
-    python cluster/spot_notice.py --now           # there is one: the `preStop` of a pod
+    python cluster/spot_notice.py --cloud aws     # wait for the cloud's notice
+    python cluster/spot_notice.py --now           # the notice has come: for the `preStop` hook of a pod
 
-Ray then places nothing new on the node, so that a cohort which ends there goes on elsewhere. A container is one node;
-where there are several, `--raylet PID` says which is meant. Only what descends from its raylet is stopped.
+Ray places nothing new on a draining node, so a cohort that ends there continues elsewhere. If several nodes run on one
+machine, `--raylet PID` names the one to drain. Only descendants of its raylet process are stopped.
 """
 
 from __future__ import annotations
@@ -21,22 +21,24 @@ from urllib.request import ProxyHandler, Request, build_opener
 import psutil
 
 METADATA = "http://169.254.169.254"
-"""Where both clouds tell a machine about itself; reachable from that machine alone."""
+"""Metadata server of both clouds, reachable from the machine itself only."""
 AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+"""Titles of Ray's own processes, which must not be stopped."""
 ANSWER_SECONDS, BETWEEN_SECONDS, DRAIN_SECONDS = 2.0, 5.0, 10.0
+"""Timeout of a metadata request, time between two requests, and timeout of `ray drain-node`, in seconds."""
 GRACE_SECONDS = {"aws": 110.0, "gcp": 25.0}
-"""What a cloud leaves between the notice and the end, less a margin."""
+"""Cloud -> seconds between its notice and the machine's end, less a safety margin."""
 
 
 def noticed_by_aws(metadata: str = METADATA) -> bool:
-    """Whether the machine is to be stopped or terminated: the page is not there before."""
+    """Whether AWS is about to stop or terminate the machine. The metadata page does not exist before."""
     token = _ask(f"{metadata}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, method="PUT")
     page = f"{metadata}/latest/meta-data/spot/instance-action"
     return bool(token) and _ask(page, {"X-aws-ec2-metadata-token": token}) != ""
 
 
 def noticed_by_gcp(metadata: str = METADATA) -> bool:
-    """Whether the machine is being preempted."""
+    """Whether Google Cloud is preempting the machine."""
     return _ask(f"{metadata}/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"}) == "TRUE"
 
 
@@ -48,31 +50,32 @@ class Node:
     """A Ray node of this machine."""
 
     raylet: psutil.Process
-    """The parent of all that works for Ray on it."""
+    """Ancestor of all of the node's worker processes."""
     id: str
+    """Ray's id of the node."""
     cluster: str
-    """host:port of its head."""
+    """Address of the cluster's head, `host:port`."""
 
 
 def nodes(processes: Iterable[psutil.Process]) -> list[Node]:
-    """One for each raylet among the processes, as its command line says."""
+    """Ray nodes of the raylets among the processes, from their command lines."""
     found = []
     for process in processes:
         try:
             if process.name() == "raylet":
-                said = dict(word.removeprefix("--").split("=", 1) for word in process.cmdline()[1:] if "=" in word)
-                found.append(Node(process, said["node_id"], said["gcs-address"]))
+                options = dict(word.removeprefix("--").split("=", 1) for word in process.cmdline()[1:] if "=" in word)
+                found.append(Node(process, options["node_id"], options["gcs-address"]))
         except (psutil.Error, KeyError):
             continue
     return found
 
 
 def trainers(node: Node) -> list[psutil.Process]:
-    """Its processes that work for a driver; they carry what they do as their title, `ray::...`.
+    """Processes of the node that work for a driver, recognised by their titles, `ray::...`.
 
-    Not Ray's own agents, without which the raylet ends at once, and training with it.
+    Ray's own agents are left out: without them the raylet exits at once, and training with it.
     """
-    found = []
+    workers = []
     try:
         processes = node.raylet.children(recursive=True)
     except psutil.Error:
@@ -83,12 +86,12 @@ def trainers(node: Node) -> list[psutil.Process]:
         except psutil.Error:
             continue
         if title.startswith("ray::") and not title.startswith(AGENTS):
-            found.append(process)
-    return found
+            workers.append(process)
+    return workers
 
 
 def stop(processes: Sequence[psutil.Process], seconds: float) -> int:
-    """SIGTERM to all of them; returns how many are still there when the time is over."""
+    """Send SIGTERM to all processes and wait for up to `seconds`. Returns how many still run then."""
     for process in processes:
         try:
             process.terminate()
@@ -98,7 +101,7 @@ def stop(processes: Sequence[psutil.Process], seconds: float) -> int:
 
 
 def drain(node: Node, seconds: float) -> None:
-    """Tell Ray that this node goes in so many seconds. Where that fails the node is lost unannounced, as any may be."""
+    """Tell Ray that the node ends in `seconds`. If that fails, Ray loses the node without announcement."""
     command = ["ray", "drain-node", "--address", node.cluster, "--node-id", node.id]
     command += ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot notice"]
     try:
@@ -110,35 +113,39 @@ def drain(node: Node, seconds: float) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Wait for a notice, drain the node and stop its training. Returns 2 unless exactly one node is meant, else 0."""
     parser = argparse.ArgumentParser(description="Wait for a spot notice, then have training write its checkpoints.")
     when = parser.add_mutually_exclusive_group(required=True)
-    when.add_argument("--cloud", choices=sorted(CLOUDS), help="whose notice to wait for")
-    when.add_argument("--now", action="store_true", help="the notice has come")
-    parser.add_argument("--grace", type=float, metavar="SECONDS", help="how long training may take to end")
-    parser.add_argument("--raylet", type=int, metavar="PID", help="whose node it is, where there are several")
+    when.add_argument("--cloud", choices=sorted(CLOUDS), help="cloud whose notice to wait for")
+    when.add_argument("--now", action="store_true", help="do not wait: the notice has come")
+    parser.add_argument("--grace", type=float, metavar="SECONDS", help="time that training has to end")
+    parser.add_argument("--raylet", type=int, metavar="PID", help="raylet of the node, if there are several")
     words = parser.parse_args(arguments)
     grace = words.grace if words.grace is not None else GRACE_SECONDS.get(words.cloud, min(GRACE_SECONDS.values()))
     while words.cloud and not CLOUDS[words.cloud]():
         time.sleep(BETWEEN_SECONDS)
     end = time.monotonic() + grace
-    here = [node for node in nodes(psutil.process_iter()) if words.raylet in (None, node.raylet.pid)]
-    if len(here) != 1:
-        pids = ", ".join(str(node.raylet.pid) for node in here) or "none"
-        print(f"one raylet must be here, or --raylet name one of several, but there are: {pids}", file=sys.stderr)
+    candidates = [node for node in nodes(psutil.process_iter()) if words.raylet in (None, node.raylet.pid)]
+    if len(candidates) != 1:
+        pids = ", ".join(str(node.raylet.pid) for node in candidates) or "none"
+        print(
+            f"exactly one raylet must run here, or --raylet PID must name one of several; raylets found: {pids}",
+            file=sys.stderr,
+        )
         return 2
-    drain(here[0], grace)
-    left = stop(trainers(here[0]), max(0.0, end - time.monotonic()))
-    print(f"spot notice: {left} processes were still there after {grace:g} s", flush=True)
+    drain(candidates[0], grace)
+    left = stop(trainers(candidates[0]), max(0.0, end - time.monotonic()))
+    print(f"spot notice: {left} processes still ran after {grace:g} s", flush=True)
     return 0
 
 
 def _ask(url: str, headers: Mapping[str, str], method: str = "GET") -> str:
-    """What the machine's metadata says; nothing where there is no such page, or no answer. No proxy is asked."""
+    """Text of a metadata page; empty if there is no such page or no answer. Proxies are not used."""
     try:
         with build_opener(ProxyHandler({})).open(
             Request(url, headers=dict(headers), method=method), timeout=ANSWER_SECONDS
-        ) as answer:
-            return str(answer.read(4096).decode("ascii", "replace")).strip()
+        ) as response:
+            return str(response.read(4096).decode("ascii", "replace")).strip()
     except (URLError, OSError):
         return ""
 

@@ -1,4 +1,4 @@
-"""Send a sweep to a Ray cluster as a job, follow it, and end with its exit status: a thin front of Ray's job API."""
+"""Command line that sends a sweep to a Ray cluster as a job, follows it, and exits with its status."""
 
 from __future__ import annotations
 
@@ -25,14 +25,18 @@ from sweeper.spec.request import Request
 from sweeper.storage.io.files import Files
 
 SECOND_THOUGHTS = 5
-"""Seconds after Ctrl-C in which another one stops the job."""
+"""Seconds after Ctrl-C during which another Ctrl-C stops the job."""
 CODE = "sweeper/run.py"
+"""File by which a folder of the code is recognised."""
 DEFAULTS = ("results", "data")
-"""Folders of stores and data beside the code."""
+"""Default folders of stores and data, beside the code."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: that of the sweep once there is one. What is not the job's own goes to stderr."""
+    """Run the command line. Returns the sweep's exit status, or that of a failed submission.
+
+    Standard output is the job's; messages of this process go to standard error.
+    """
     try:
         asked = parse(sys.argv[1:] if arguments is None else arguments)
         address = access.address(asked.address, os.environ)
@@ -40,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.stop:
             return _stop(connect(address), asked.stop)
         if asked.logs:
-            return _look_on(connect(address), asked.logs)
+            return _follow(connect(address), asked.logs)
         return _submit(asked, address)
     except (SpecError, ClusterError, StoreError) as error:
         _say(f"error: {error}")
@@ -48,19 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _say("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # whoever read our output (`| head`) has gone; so do we, and the job goes on
+    except BrokenPipeError:  # the reader of our output (`| head`) has exited; the job goes on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
 
 
 def _submit(asked: Asked, address: str) -> int:
-    """Check the request, send it, and look on."""
+    """Check the request, send it as a job, and follow the job. Returns the exit status."""
     request = command.parse(asked.words)
     folder = asked.working_dir.resolve()
     if not (folder / CODE).is_file():
         raise SpecError(f"--working-dir must be the folder of the code, with {CODE} in it, but got {folder}")
     notes = check(request)
-    files = package.contents(folder, _left_out(request, folder))
+    files = package.contents(folder, _folders_left_out(request, folder))
     package.check_size(folder, files)
     if access.in_clear(address) and access.with_token(os.environ):
         notes.append(f"the token goes to {address} unencrypted; better forward its port to this machine, or use https")
@@ -68,7 +72,7 @@ def _submit(asked: Asked, address: str) -> int:
         _say(f"note: {note}")
     jobs = connect(address)
     about = {} if request.plan else {"sweep": str(request.name), "store": Files(request.store).shown}
-    _check_alone(jobs, about)
+    _check_not_running(jobs, about)
     job = f"{request.name}-{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory() as scratch:
         package.pack(folder, files, packed := Path(scratch, "code.zip"))
@@ -78,32 +82,32 @@ def _submit(asked: Asked, address: str) -> int:
         _say_how_to_go_on(jobs, job, asked.again)
         return EXIT_OK
     _say(f"job {job} is sent to {address}")
-    return _look_on(jobs, job, asked.again)
+    return _follow(jobs, job, asked.again)
 
 
-def _left_out(request: Request, folder: Path) -> list[Path]:
-    """Folders that hold stores and data."""
-    named = [Path(request.data), *([] if "://" in request.store else [Path(Files(request.store).uri)])]
-    return [path.resolve() for path in (*named, *(folder / name for name in DEFAULTS))]
+def _folders_left_out(request: Request, folder: Path) -> list[Path]:
+    """Absolute paths of the folders that hold stores and data, which are not sent."""
+    requested = [Path(request.data), *([] if "://" in request.store else [Path(Files(request.store).uri)])]
+    return [path.resolve() for path in (*requested, *(folder / name for name in DEFAULTS))]
 
 
-def _check_alone(jobs: Jobs, about: Mapping[str, str]) -> None:
-    """ClusterError where a job already does the same: two would train everything twice."""
+def _check_not_running(jobs: Jobs, about: Mapping[str, str]) -> None:
+    """Raise ClusterError if a job already runs the sweep into the store: two jobs would train everything twice."""
     other = jobs.running(about) if about else None
     if other:
         raise ClusterError(
-            f"one job at a time runs a sweep into a store, but {other} runs {about['sweep']} into {about['store']}; "
-            f"--logs {other} follows it, --stop {other} stops it"
+            f"only one job at a time can run a sweep into a store, but {other} runs {about['sweep']} into "
+            f"{about['store']}; --logs {other} follows it, --stop {other} stops it"
         )
 
 
-def _look_on(jobs: Jobs, job: str, again: Sequence[str] = ()) -> int:
-    """Follow the job to its end. Ctrl-C leaves it to itself; another one stops it."""
+def _follow(jobs: Jobs, job: str, again: Sequence[str] = ()) -> int:
+    """Follow the job to its end and return its exit status. Ctrl-C detaches from it; a second Ctrl-C stops it."""
     stopping = StopSignal()
     try:
         with stopping.on_signals():
-            jobs.end(job)  # better said now if there is no such job
-            return _ended(job, jobs.follow(job, stopping.check))
+            jobs.end(job)  # raises at once if there is no such job
+            return _report_end(job, jobs.follow(job, stopping.check))
     except KeyboardInterrupt:
         _say(f"\njob {job} goes on; Ctrl-C again within {SECOND_THOUGHTS} s stops it")
         _say_how_to_go_on(jobs, job, again)
@@ -111,9 +115,9 @@ def _look_on(jobs: Jobs, job: str, again: Sequence[str] = ()) -> int:
         time.sleep(SECOND_THOUGHTS)
         return EXIT_INTERRUPTED
     except KeyboardInterrupt:
-        _say(f"\nstopping job {job}; it has {STOP_SECONDS} s to write what it has")
+        _say(f"\nstopping job {job}; it has {STOP_SECONDS} s to save its results")
     jobs.stop(job)
-    return _ended(job, jobs.follow(job))
+    return _report_end(job, jobs.follow(job))
 
 
 def _stop(jobs: Jobs, job: str) -> int:
@@ -122,24 +126,27 @@ def _stop(jobs: Jobs, job: str) -> int:
     if end is None:
         jobs.stop(job)
         end = jobs.wait(job)
-    _ended(job, end)
+    _report_end(job, end)
     return EXIT_OK
 
 
-def _ended(job: str, end: End) -> int:
+def _report_end(job: str, end: End) -> int:
+    """Print how the job has ended and return its exit status."""
     _say(f"job {job} {end.what}")
     return end.status
 
 
 def _say_how_to_go_on(jobs: Jobs, job: str, again: Sequence[str]) -> None:
-    where = [] if jobs.address == access.HERE else ["--address", jobs.address]
-    commands = {"follow": ["--logs", job, *where], "stop": ["--stop", job, *where], "continue": again}
+    """Print the commands that follow the job, stop it, and continue its sweep."""
+    address = [] if jobs.address == access.HERE else ["--address", jobs.address]
+    commands = {"follow": ["--logs", job, *address], "stop": ["--stop", job, *address], "continue": again}
     for verb, words in commands.items():
         if words:
             _say(f"  {verb:<9} python -m cluster.submit {shlex.join(words)}")
 
 
 def _say(line: str) -> None:
+    """Print a line to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What would let bytes or words from elsewhere run as code, read from the source: nothing is imported here."""
+"""Find calls and imports in source code that could execute untrusted data. The source is parsed, not imported."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ import ast
 from collections.abc import Iterator
 
 UNPICKLERS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "ray.cloudpickle"}
-"""Modules that make any object of bytes."""
+"""Modules that can create arbitrary objects from bytes."""
 RUNNERS = {
     *("eval", "exec", "compile", "os.system", "os.popen", "pandas.read_pickle", "yaml.load", "yaml.unsafe_load"),
     *("yaml.full_load", "torch.hub.load", "torch.jit.load", "shutil.unpack_archive", "ssl._create_unverified_context"),
 }
-"""Calls that may run what they are given, or write where it says."""
+"""Calls that may execute their argument, or write to paths that it names."""
 FETCHERS = {"urllib.request", "requests", "httpx", "aiohttp", "ftplib", "http.client.HTTPConnection"}
-"""What fetches from elsewhere."""
+"""Modules and classes that fetch data from the network."""
 
 
 def dangers(source: str) -> list[str]:
-    """One line for each, in the order of the file."""
+    """Dangerous imports and calls in the source, one text per line of code, in the order of the file."""
     tree = ast.parse(source)
-    return [f"{line}: {what}" for line, what in sorted({*_imported(tree), *_called(tree)})]
+    return [f"{line}: {reason}" for line, reason in sorted({*_imported(tree), *_called(tree)})]
 
 
 def fetched(source: str) -> bool:
-    """Whether it fetches anything itself."""
+    """Whether the source imports anything that fetches from the network."""
     return any(_within(name, FETCHERS) for _, name in _names(ast.parse(source)).values())
 
 
 def unguarded_downloads(source: str) -> list[int]:
-    """Lines of what is asked to download (`download=True`) outside of the arguments of `ensure`, which verifies."""
+    """Lines of calls with `download=True` outside the arguments of `ensure`, which verifies what is downloaded."""
     tree = ast.parse(source)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    guarded = {id(one) for call in calls if ast.unparse(call.func).split(".")[-1] == "ensure" for one in ast.walk(call)}
+    ensured = [call for call in calls if ast.unparse(call.func).split(".")[-1] == "ensure"]
+    guarded = {id(node) for call in ensured for node in ast.walk(call)}
     return [
         call.lineno
         for call in calls
@@ -41,33 +42,34 @@ def unguarded_downloads(source: str) -> list[int]:
 
 
 def _names(tree: ast.AST) -> dict[str, tuple[int, str]]:
-    """Name in the file -> the line that imports it, and what it is."""
-    found = {}
+    """Imported name -> the line that imports it, and the full name of the imported object."""
+    imported = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                found[alias.asname or alias.name] = (node.lineno, alias.name)
+                imported[alias.asname or alias.name] = (node.lineno, alias.name)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                found[alias.asname or alias.name] = (node.lineno, f"{node.module}.{alias.name}")
-    return found
+                imported[alias.asname or alias.name] = (node.lineno, f"{node.module}.{alias.name}")
+    return imported
 
 
 def _imported(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for line, name in _names(tree).values():
         if _within(name, UNPICKLERS):
-            yield line, f"{name} makes any object of bytes"
+            yield line, f"{name} can create arbitrary objects from bytes"
 
 
 def _called(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    names = {name: what for name, (_, what) in _names(tree).items()}
+    names = {name: full_name for name, (_, full_name) in _names(tree).items()}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         root, dot, rest = ast.unparse(node.func).partition(".")
-        called, options = names.get(root, root) + dot + rest, {one.arg: one.value for one in node.keywords}
+        called = names.get(root, root) + dot + rest
+        options = {keyword.arg: keyword.value for keyword in node.keywords}
         if called in RUNNERS or rest.split(".")[-1] == "extractall":
-            yield node.lineno, f"{called} may run what it is given"
+            yield node.lineno, f"{called} may execute its argument"
         if called == "torch.load" and not _is(options.get("weights_only"), True):
             yield node.lineno, "torch.load must have weights_only=True"
         if "allow_pickle" in options and not _is(options["allow_pickle"], False):
@@ -79,7 +81,7 @@ def _called(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _is(node: ast.expr | None, value: bool) -> bool:
-    """Whether it is that word itself: what is worked out elsewhere could be anything."""
+    """Whether the expression is the literal `value`; a computed expression could be anything."""
     return isinstance(node, ast.Constant) and node.value is value
 
 

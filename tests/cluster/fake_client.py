@@ -1,4 +1,4 @@
-"""A job server's client that plays a written part, in place of Ray's."""
+"""Fake of Ray's job client, with scripted answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 
 class Status(enum.StrEnum):
-    """As Ray's: a string that knows whether it is the last."""
+    """As Ray's `JobStatus`."""
 
     PENDING, RUNNING, STOPPED, SUCCEEDED, FAILED = "PENDING", "RUNNING", "STOPPED", "SUCCEEDED", "FAILED"
 
@@ -23,28 +23,31 @@ def details(status: str, code: int | None = None, message: str | None = None, **
 
 
 class FakeClient:
-    """Knows one job, whose log it tells in pieces; an exception among them, or among the answers, is raised."""
+    """Client with one job. `answers` are its successive states and `logs` the pieces of its log, for each connection.
+
+    An exception among them is raised in its turn.
+    """
 
     def __init__(self, *answers: SimpleNamespace | BaseException, logs: Sequence[Sequence[str | BaseException]] = ()):
         self.answers, self.logs = list(answers), list(logs)
         self.others: list[SimpleNamespace] = []
         self.sent: list[dict[str, Any]] = []
         self.files: list[str] = []
-        """In the package that was sent last."""
+        """Names of the files in the package that was sent last."""
         self.stopped: list[str] = []
         self.on_stop: Callable[[], None] = lambda: None
 
-    def submit_job(self, **given: Any) -> str:
-        self.sent.append(given)
-        with ZipFile(given["runtime_env"]["working_dir"]) as archive:
+    def submit_job(self, **arguments: Any) -> str:
+        self.sent.append(arguments)
+        with ZipFile(arguments["runtime_env"]["working_dir"]) as archive:
             self.files = archive.namelist()
-        return str(given["submission_id"])
+        return str(arguments["submission_id"])
 
     def list_jobs(self) -> list[SimpleNamespace]:
         return self.others
 
     def get_job_info(self, job: str) -> SimpleNamespace:
-        """The next answer; the last one for ever."""
+        """The next answer. The last answer is repeated."""
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, BaseException):
             raise answer

@@ -1,4 +1,4 @@
-"""The cluster files as Python values, as Ray and Kubernetes read them."""
+"""The cluster files as Python values."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ LAUNCHED = ("aws", "gcp")
 MANIFESTS = ("raycluster", "rayjob")
 """Files of KubeRay."""
 EVERY = sorted(path for path in FOLDER.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc"))
-"""All that is no code: cluster files, the image, the page about them."""
+"""All files of `cluster` that are not Python: cluster files, the image, the README."""
 
 
 def launched(name: str) -> dict[str, Any]:
-    """`cluster/NAME.yaml`, as its owner leaves it."""
+    """Content of `cluster/NAME.yaml`."""
     return dict(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()))
 
 
 def objects(name: str) -> list[dict[str, Any]]:
-    """The objects of `cluster/kuberay/NAME.yaml`."""
+    """Kubernetes objects in `cluster/kuberay/NAME.yaml`."""
     return list(yaml.safe_load_all((FOLDER / "kuberay" / f"{name}.yaml").read_text()))
 
 
 def cluster_spec(name: str) -> dict[str, Any]:
-    """What a RayCluster, or the cluster of a RayJob, is to be."""
+    """Specification of a RayCluster, or of the cluster of a RayJob."""
     spec = objects(name)[0]["spec"]
     return dict(spec.get("rayClusterSpec", spec))
 
 
 def pods(name: str) -> dict[str, dict[str, Any]]:
-    """Who it is -> the template of a pod, of all pods of the manifest."""
+    """Role (`head`, a group of workers, or `submitter`) -> template of its pods."""
     cluster, spec = cluster_spec(name), objects(name)[0]["spec"]
     groups = {group["groupName"]: group["template"] for group in cluster["workerGroupSpecs"]}
     submitter = {"submitter": spec["submitterPodTemplate"]} if "submitterPodTemplate" in spec else {}
@@ -44,35 +44,35 @@ def pods(name: str) -> dict[str, dict[str, Any]]:
 
 
 def images() -> set[str]:
-    """Every container image that a file names."""
-    found = {launched(name)["docker"]["image"] for name in LAUNCHED}
+    """All container images that the files name."""
+    images = {launched(name)["docker"]["image"] for name in LAUNCHED}
     for name in MANIFESTS:
-        found |= {one["image"] for pod in pods(name).values() for one in pod["spec"]["containers"]}
-    return found
+        images |= {container["image"] for pod in pods(name).values() for container in pod["spec"]["containers"]}
+    return images
 
 
 def argument(name: str) -> str:
-    """The default of an ARG of the Dockerfile."""
+    """Default of an ARG of the Dockerfile."""
     [value] = re.findall(rf"^ARG {name}=(\S+)$", (FOLDER / "Dockerfile").read_text(), re.MULTILINE)
     return str(value)
 
 
 def project() -> dict[str, Any]:
-    """What pyproject.toml says of the project."""
+    """Table `project` of pyproject.toml."""
     return dict(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The Dockerfile's instructions, a line each: keyword and the rest."""
+    """Instructions of the Dockerfile, as (keyword, arguments)."""
     text = re.sub(r"^#.*\n", "", (FOLDER / "Dockerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     lines = [" ".join(line.split()).partition(" ") for line in text.splitlines() if line.strip()]
     return [(keyword, rest) for keyword, _, rest in lines]
 
 
 def leaves(value: Any, name: str = "") -> list[tuple[str, Any]]:
-    """(the name of the nearest field around it, value) of every plain value within."""
+    """Every scalar inside `value`, as (name of the nearest enclosing field, scalar)."""
     if isinstance(value, dict):
-        return [leaf for key, one in value.items() for leaf in leaves(one, str(key))]
+        return [leaf for key, child in value.items() for leaf in leaves(child, str(key))]
     if isinstance(value, list):
-        return [leaf for one in value for leaf in leaves(one, name)]
+        return [leaf for child in value for leaf in leaves(child, name)]
     return [(name, value)]

@@ -1,7 +1,7 @@
-"""The fields of KubeRay 1.7 and of Kubernetes' pods that the manifests may use: name -> what it holds.
+"""Fields of KubeRay 1.7 and of Kubernetes' pods that the manifests may use: name -> type.
 
-From the field reference of ray.io/v1 that Ray's documentation carries, and Kubernetes' own of core/v1. `!` after a
-name: it must be there. A kind in quotes is a row of its own; a tuple is a choice of words.
+The sources are the field reference of ray.io/v1 in Ray's documentation, and that of core/v1 in Kubernetes' own. `!`
+after a name marks a required field. A type in quotes is another entry of `KINDS`; a tuple lists the allowed texts.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
 
 
 def offences(value: Any, kind: Any, place: str) -> Iterator[str]:
-    """One line for each thing at `place` that is not as documented."""
+    """One line for each field that does not match its documentation. `place` is the path of `value` in the manifest."""
     if kind == ANY:
         return
     if kind == TEXTS:
@@ -90,14 +90,14 @@ def offences(value: Any, kind: Any, place: str) -> Iterator[str]:
             yield f"{place} must hold texts by name, but is {value!r}"
         else:
             yield from (
-                f"{place}.{key} must be a text, but is {one!r}" for key, one in value.items() if type(one) is not str
+                f"{place}.{key} must be a text, but is {text!r}" for key, text in value.items() if type(text) is not str
             )
     elif isinstance(kind, list):
         if not isinstance(value, list):
             yield f"{place} must be a list, but is {value!r}"
         else:
-            for index, one in enumerate(value):
-                yield from offences(one, kind[0], f"{place}[{index}]")
+            for index, item in enumerate(value):
+                yield from offences(item, kind[0], f"{place}[{index}]")
     elif isinstance(kind, tuple):
         if value not in kind:
             yield f"{place} must be one of {', '.join(kind)}, but is {value!r}"

@@ -1,4 +1,4 @@
-"""Where processes take connections, and which of their ports tell Ray's metrics to everybody."""
+"""Ports at which processes listen, and which of them serve Ray's metrics without a token."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ class Listener(NamedTuple):
 
 
 def listening(processes: Iterable[psutil.Process]) -> set[Listener]:
-    """Every port at which one of them takes connections."""
-    found: set[Listener] = set()
+    """All ports at which the processes listen."""
+    listeners: set[Listener] = set()
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
-            for one in process.net_connections(kind="inet"):
-                if one.status == psutil.CONN_LISTEN:
-                    found.add(Listener(process.name(), one.laddr.ip.removeprefix("::ffff:"), one.laddr.port))
-    return found
+            for connection in process.net_connections(kind="inet"):
+                if connection.status == psutil.CONN_LISTEN:
+                    address, port = connection.laddr
+                    listeners.add(Listener(process.name(), address.removeprefix("::ffff:"), port))
+    return listeners
 
 
 def tells_metrics(port: int) -> bool:
-    """Whether this port of the loopback tells Ray's metrics to somebody without a token."""
-    asked = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    """Whether this port of the loopback serves Ray's metrics without a token."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
-        asked.request("GET", "/metrics")
-        return asked.getresponse().status == 200
-    except (OSError, http.client.HTTPException):  # gRPC, or gone
+        connection.request("GET", "/metrics")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):  # a gRPC port, or closed meanwhile
         return False
     finally:
-        asked.close()
+        connection.close()

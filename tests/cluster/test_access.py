@@ -30,13 +30,15 @@ def test_the_address_is_what_is_asked_before_what_rays_variables_say(
      "http://head:99999", "http://user:secret@head:8265", "http://head:8265?x=1"],
 )  # fmt: skip
 def test_an_address_that_is_no_dashboards_is_refused(text: str) -> None:
-    with pytest.raises(ClusterError, match="must be http://host:port or https://host:port, where") as refused:
+    with pytest.raises(
+        ClusterError, match="must be the URL of the cluster's dashboard, http://host:port or"
+    ) as refused:
         address(text, {})
     assert str(refused.value).startswith("--address ") and "\n" not in str(refused.value)
 
 
 def test_a_wrong_address_in_a_variable_is_refused_by_the_variables_name() -> None:
-    with pytest.raises(ClusterError, match=r"^RAY_ADDRESS must be http://.*, but got '10\.0\.0\.1:6379'$"):
+    with pytest.raises(ClusterError, match=r"^RAY_ADDRESS must be the URL .*http://.*, but got '10\.0\.0\.1:6379'$"):
         address(None, {"RAY_ADDRESS": "10.0.0.1:6379"})
 
 
@@ -53,9 +55,9 @@ def test_a_missing_token_is_said_with_the_three_places_for_it(tmp_path: Path) ->
     with pytest.raises(ClusterError) as refused:
         check_token({}, tmp_path)
     assert str(refused.value) == (
-        f"a cluster is asked with a token, but RAY_AUTH_TOKEN is not set and {tmp_path}/.ray/auth_token cannot be "
+        f"a cluster requires a token, but RAY_AUTH_TOKEN is not set and {tmp_path}/.ray/auth_token cannot be "
         "read: No such file or directory; put the cluster's token there, name its file in RAY_AUTH_TOKEN_PATH, or "
-        "set RAY_AUTH_MODE=disabled for a cluster that asks for none"
+        "set RAY_AUTH_MODE=disabled for a cluster without authentication"
     )
 
 

@@ -16,15 +16,15 @@ DIGITS = ["anomaly_grid", "--preset", "digits"]
 
 @pytest.fixture(autouse=True)
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """What anybody has tried to fetch."""
-    asked: list[object] = []
+    """Arguments of every attempted download."""
+    attempts: list[object] = []
 
-    def refuse(*given: object, **_: object) -> Never:
-        asked.append(given)
+    def refuse(*arguments: object, **_: object) -> Never:
+        attempts.append(arguments)
         raise OSError("no network in tests")
 
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
-    return asked
+    return attempts
 
 
 def refusal(*words: str) -> str:
@@ -70,7 +70,7 @@ def test_keys_and_ranges_are_checked_without_the_data(tmp_path: Path, fetched: l
     assert refusal(*words, "--set", "nu=-1") == "`nu > 0` must hold, but got nu=-1.0"
     assert refusal(*words, "--axis", "bata=1,2").startswith("no key 'bata' (did you mean 'beta'?); there are: ")
     assert check(parse(words)) == [
-        "the data in /mnt/not/here are not seen from here; the job checks what depends on them"
+        "the data in /mnt/not/here are not visible from here; the job checks what depends on them"
     ]
     assert fetched == []
 
@@ -83,7 +83,7 @@ def test_data_that_need_no_files_need_no_folder(tmp_path: Path, fetched: list[ob
 def test_a_relative_folder_of_data_is_refused_where_files_are_read(tmp_path: Path, fetched: list[object]) -> None:
     assert refusal("anomaly_grid", "--store", str(tmp_path)) == (
         "--data must be an absolute folder, the same on every machine of the cluster, because these trials read or "
-        "fetch files and a job runs in a copy of the working directory, but got 'data'"
+        "fetch files and a job runs in a temporary copy of the working directory, but got 'data'"
     )
     assert fetched == []
 
@@ -92,7 +92,7 @@ def test_a_relative_folder_of_data_is_refused_where_files_are_read(tmp_path: Pat
 def test_a_store_in_the_copy_of_the_working_directory_would_be_lost(store: list[str]) -> None:
     assert refusal(*DIGITS, *store) == (
         "--store must be a URI (s3://, gs://) or an absolute folder that the cluster's machines share, because a job "
-        f"runs in a copy of the working directory that goes with it, but got '{store[-1] if store else 'results'}'"
+        f"runs in a temporary copy of the working directory, but got '{store[-1] if store else 'results'}'"
     )
 
 
@@ -102,7 +102,7 @@ def test_a_store_that_is_no_place_is_refused(store: str) -> None:
 
 
 def test_a_store_that_only_the_cluster_sees_is_left_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That it has nothing to begin with is then no reason to refuse a warm start."""
+    """A warm start is not refused either, though no rows of the other sweep are visible."""
     opened = Files._open
 
     def refuse(files: Files) -> object:
@@ -113,7 +113,7 @@ def test_a_store_that_only_the_cluster_sees_is_left_to_the_job(monkeypatch: pyte
     monkeypatch.setattr(Files, "_open", refuse)
     words = ["vje_search", "--preset", "digits", "--warm-start", "anomaly_grid", "--store"]
     for store in ("s3://bucket1/r", "/mnt/not/here"):
-        note = f"store {store} is not there yet or not seen from here; the job looks at its rows"
+        note = f"store {store} does not exist yet or is not visible from here; the job checks its rows"
         assert check(parse([*words, store])) == [note]
     assert "anomaly_grid" in refusal(*words, str(Path(__file__).parent))
 
@@ -127,4 +127,4 @@ def test_credentials_in_a_store_are_warned_of_and_not_repeated(monkeypatch: pyte
 
 
 def test_a_list_needs_no_cluster() -> None:
-    assert refusal("--list").startswith("--list is answered here, without a cluster")
+    assert refusal("--list").startswith("--list needs no cluster")

@@ -30,9 +30,9 @@ def test_a_job_is_named_to_stop_or_to_follow() -> None:
 @pytest.mark.parametrize(
     ("words", "law"),
     [
-        (["--stop", "a-1", "grid"], "--stop ID and --logs ID go alone"),
-        (["--stop", "a-1", "--logs", "a-1"], "--stop ID and --logs ID go alone"),
-        (["--logs", "a-1", "--no-wait"], "--stop ID and --logs ID go alone"),
+        (["--stop", "a-1", "grid"], "--stop ID and --logs ID can be combined with --address only"),
+        (["--stop", "a-1", "--logs", "a-1"], "--stop ID and --logs ID can be combined with --address only"),
+        (["--logs", "a-1", "--no-wait"], "--stop ID and --logs ID can be combined with --address only"),
         (["--stop", ""], "--stop and --logs must name a job, but got ''"),
         (["--stop"], "argument --stop: expected one argument; --help shows all options"),
     ],

@@ -1,4 +1,4 @@
-"""A job's line runs the sweep with a Python that has Ray, or says in a line that there is none."""
+"""A job's shell command runs the sweep with a Python that has Ray, or prints one line if there is none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = ["anomaly_grid", "--store", "/a b;$(rm) 'c'"]
 
 
 def interpreter(folder: Path, has_ray: bool) -> Path:
-    """A `python` in the folder that says with which words it was run."""
+    """Create a fake `python` in the folder that prints its own path and its arguments."""
     folder.mkdir()
     path = folder / "python"
     path.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exit {int(not has_ray)}\nprintf "%s\\n" "$0" "$@"\nexit 7\n')
@@ -23,7 +23,7 @@ def interpreter(folder: Path, has_ray: bool) -> Path:
 
 
 def told(line: str, path: Path) -> subprocess.CompletedProcess[str]:
-    """What a head does with the line whose PATH is this one folder."""
+    """Run the command as on a head whose PATH is this one folder."""
     return subprocess.run(["/bin/sh", "-c", line], env={"PATH": str(path)}, capture_output=True, text=True)
 
 
@@ -34,7 +34,7 @@ def told(line: str, path: Path) -> subprocess.CompletedProcess[str]:
 def test_the_first_python_that_has_ray_becomes_the_sweep(
     mine: bool | None, heads: bool | None, taken: str, tmp_path: Path
 ) -> None:
-    """`mine`: of whoever submits; `heads`: on the head's PATH. None where there is none, False where it has no Ray."""
+    """`mine` is the submitter's interpreter, `heads` the one on the head's PATH: None if absent, False without Ray."""
     for name, has_ray in (("mine", mine), ("heads", heads)):
         if has_ray is not None:
             interpreter(tmp_path / name, has_ray)
@@ -48,8 +48,8 @@ def test_where_no_python_has_ray_one_line_says_what_to_do(tmp_path: Path) -> Non
     done = told(entrypoint(WORDS, f"{tmp_path}/it's/python"), path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        f"error: no Python with Ray on the cluster's head: tried {tmp_path}/it's/python, and python on its PATH; start "
-        "the head with its environment on PATH: PATH=VENV/bin:$PATH ray start ...\n"
+        f"error: the cluster's head has no Python with Ray: tried {tmp_path}/it's/python, and python on its PATH; "
+        "start the head with its environment on PATH: PATH=VENV/bin:$PATH ray start ...\n"
     )
 
 

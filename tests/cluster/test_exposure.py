@@ -1,4 +1,4 @@
-"""Nothing of a cluster is open to strangers, and no file holds a secret."""
+"""Clusters expose nothing to strangers, and no file contains a secret."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECRETS = {
     "somebody's address": r"[\w.]+@[\w-]+\.\w+",
     "a machine": r"\b(?!127\.0\.0\.1\b|0\.0\.0\.0\b|169\.254\.)\d{1,3}(\.\d{1,3}){3}\b(?!/(8|10|12|16)\b)",
 }
-"""What must stand in no file."""
+"""Kind of secret -> regular expression that must match no file."""
 
 
 def secrets(text: str) -> list[str]:
@@ -65,7 +65,7 @@ def test_a_secret_would_be_seen(text: str, name: str) -> None:
 
 
 def test_only_the_dashboard_of_a_job_listens_beyond_loopback() -> None:
-    """The operator must reach it; the network policy lets nobody else in (`test_kuberay`)."""
+    """The operator must reach it; the network policy admits nobody else (see `test_kuberay`)."""
     code = {path.name: re.sub(r"#.*", "", path.read_text()) for path in EVERY if path.suffix == ".yaml"}
     assert {name for name, text in code.items() if re.search(r"0\.0\.0\.0(?!/)", text)} == {"rayjob.yaml"}
     assert cluster_spec("rayjob")["headGroupSpec"]["rayStartParams"]["dashboard-host"] == "0.0.0.0"
@@ -80,7 +80,7 @@ def test_every_head_is_started_with_its_dashboard_on_loopback() -> None:
 
 
 def test_a_head_on_this_machine_is_closed_to_other_machines_and_other_users() -> None:
-    """Both pages export what a sweep's own cluster has (`test_autoscaling`, `test_object_store` see to it)."""
+    """Both READMEs export the variables of a sweep's own cluster (see `test_autoscaling` and `test_object_store`)."""
     closed = " ".join(f"{name}={value}" for name, value in LOOPBACK.items())
     for page in (FOLDER / "README.md", ROOT / "README.md"):
         exported = [line for line in page.read_text().splitlines() if line.startswith("export ")]
@@ -122,7 +122,7 @@ def test_workers_reach_the_store_and_no_other_service() -> None:
 
 
 def test_the_head_starts_machines_and_reaches_the_store_and_no_other_service() -> None:
-    """Without accounts of its own Ray gives it the scope `cloud-platform`, in a project-wide role for all buckets."""
+    """Ray's default account has the scope `cloud-platform`, with a project-wide role for all buckets."""
     types = launched("gcp")["available_node_types"]
     assert scopes(types["head"]) == ["compute", "devstorage.read_write"]
     assert all(kind["node_config"]["serviceAccounts"][0]["email"] == "REPLACE" for kind in types.values())
@@ -131,7 +131,7 @@ def test_the_head_starts_machines_and_reaches_the_store_and_no_other_service() -
 
 
 def scopes(kind: dict[str, Any]) -> list[str]:
-    """Last words of the scopes of a node type's one service account."""
+    """Last path components of the scopes of a node type's only service account."""
     [account] = kind["node_config"]["serviceAccounts"]
     return [scope.rsplit("/")[-1] for scope in account["scopes"]]
 
@@ -141,7 +141,7 @@ def test_the_page_says_what_is_to_be_filled_in() -> None:
     gaps = set()
     for path in EVERY:
         if path.suffix == ".yaml":
-            values = [leaf for one in yaml.safe_load_all(path.read_text()) for leaf in leaves(one)]
+            values = [leaf for document in yaml.safe_load_all(path.read_text()) for leaf in leaves(document)]
             gaps |= {(path.stem, name) for name, value in values if "REPLACE" in str(value)}
     assert {name for _, name in gaps} == {"image", "ImageId", "Name", "project_id", "email", "entrypoint"}
     assert all(f"`{name}`" in page for _, name in gaps)

@@ -1,4 +1,4 @@
-"""One image for every node, of the versions that the project asks for."""
+"""One image serves all nodes, with versions that the project's requirements admit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RAY = argument("RAY_VERSION")
 
 
 def copied() -> set[str]:
-    """What the image takes of the project."""
+    """Files and folders of the project that are copied into the image."""
     return {source for keyword, rest in instructions() if keyword == "COPY" for source in rest.split()[:-1]}
 
 
@@ -48,8 +48,8 @@ def test_no_file_speaks_of_another_ray() -> None:
 def test_the_projects_own_requirements_admit_the_versions_of_the_image() -> None:
     extras = project()["optional-dependencies"]
     requirements = [Requirement(text) for text in (*project()["dependencies"], *extras["cluster"])]
-    of_ray = [one for one in requirements if one.name == "ray"]
-    assert len(of_ray) >= 2 and all(one.specifier.contains(RAY) for one in of_ray)
+    of_ray = [requirement for requirement in requirements if requirement.name == "ray"]
+    assert len(of_ray) >= 2 and all(requirement.specifier.contains(RAY) for requirement in of_ray)
     assert SpecifierSet(project()["requires-python"]).contains(f"{argument('PYTHON_VERSION')}.0")
 
 
@@ -84,7 +84,7 @@ def test_the_image_runs_as_an_ordinary_user_and_not_without_a_token() -> None:
 
 def test_the_notice_lies_where_the_files_start_it() -> None:
     before = instructions()[: instructions().index(("COPY", "cluster/spot_notice.py ./"))]
-    place = [rest for keyword, rest in before if keyword == "WORKDIR"][-1]
+    folder = [rest for keyword, rest in before if keyword == "WORKDIR"][-1]
     texts = [(FOLDER / f"{name}.yaml").read_text() for name in LAUNCHED]
     texts += [(FOLDER / "kuberay" / f"{name}.yaml").read_text() for name in MANIFESTS]
-    assert {found for text in texts for found in re.findall(r"\S*spot_notice\.py", text)} == {f"{place}/spot_notice.py"}
+    assert {path for text in texts for path in re.findall(r"\S*spot_notice\.py", text)} == {f"{folder}/spot_notice.py"}

@@ -38,7 +38,7 @@ def test_a_jobs_end_is_the_exit_status_of_its_command(
 
 
 def test_the_log_is_printed_once_however_often_the_connection_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    """The cluster tells it from the beginning each time, in other pieces."""
+    """Each connection sends the log from its beginning, in other pieces."""
     logs: list[list[str | BaseException]]
     logs = [["one\n", "two\nth", RuntimeError("closed")], [], ["one\ntwo\n", OSError("x")], ["one\ntwo\nthr", "ee\n"]]
     client = FakeClient(*[details("RUNNING")] * 3, details("FAILED", 1), logs=logs)
@@ -75,7 +75,7 @@ def test_what_the_cluster_refuses_is_said_in_one_line() -> None:
     with pytest.raises(ClusterError) as refused:
         Jobs(AT, client).end("j")
     assert str(refused.value) == (
-        f"the Ray cluster at {AT} refuses: Request failed with status code 404: Job j does not exist."
+        f"the Ray cluster at {AT} refuses the request: Request failed with status code 404: Job j does not exist."
     )
     assert not isinstance(refused.value, JobLost)
 

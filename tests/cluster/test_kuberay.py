@@ -1,4 +1,4 @@
-"""The manifests are as KubeRay documents them, and Ray's own autoscaler reads from them what they promise."""
+"""The manifests follow KubeRay's documentation, and Ray's own autoscaler derives the intended clusters from them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PART = {"app.kubernetes.io/part-of": "sweeper"}
 
 
 def autoscaling(name: str) -> dict[str, Any]:
-    """What Ray's autoscaler makes of the cluster; it checks that with the launcher's schema."""
+    """Configuration that Ray's autoscaler derives from the cluster, checked against the launcher's schema."""
     metadata = {"name": "sweeper", "namespace": "default"}
     return dict(_derive_autoscaling_config_from_ray_cr({"metadata": metadata, "spec": cluster_spec(name)}))
 
 
 def asked_for(name: str, cohorts: int, share: float, failed: tuple[str, ...] = ()) -> dict[str, int]:
-    """Pods of each group that Ray's autoscaler asks for; those of `failed` groups were just not to be had."""
+    """Group -> number of pods that Ray's autoscaler requests. Pods of `failed` groups are unavailable."""
     config = AutoscalingConfig(autoscaling(name), skip_content_hash=True)
     requests = [ResourceRequestUtil.make({"GPU": share, "CPU": share}) for _ in range(cohorts)]
     reply = ResourceDemandScheduler().schedule(
@@ -38,7 +38,7 @@ def asked_for(name: str, cohorts: int, share: float, failed: tuple[str, ...] = (
             recoverable_resource_availabilities=dict.fromkeys(failed, 0.0),
         )
     )
-    return {one.instance_type: one.count for one in reply.to_launch if one.instance_type != "headgroup"}
+    return {launch.instance_type: launch.count for launch in reply.to_launch if launch.instance_type != "headgroup"}
 
 
 @pytest.mark.parametrize(("name", "kind"), [("raycluster", "RayCluster"), ("rayjob", "RayJob")])
@@ -72,7 +72,7 @@ def test_the_head_trains_nothing_and_workers_come_from_none(name: str) -> None:
     types = dict(config["available_node_types"])
     head = types.pop(config["head_node_type"])
     assert head["resources"]["CPU"] == 0 and "GPU" not in head["resources"] and head["max_workers"] == 0
-    assert {one: kind["max_workers"] for one, kind in types.items()} == {"gpu-spot": 16, "gpu-on-demand": 4}
+    assert {group: kind["max_workers"] for group, kind in types.items()} == {"gpu-spot": 16, "gpu-on-demand": 4}
     assert all(kind["min_workers"] == 0 and kind["resources"]["GPU"] == 1 for kind in types.values())
     assert cluster_spec(name)["enableInTreeAutoscaling"] is True and config["idle_timeout_minutes"] == 5
 
@@ -109,14 +109,14 @@ def test_no_pod_runs_as_root_or_can_become_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_pods_that_need_no_kubernetes_have_no_key_to_it(name: str) -> None:
-    """The head does: its autoscaler asks for pods."""
-    keyless = {one for one, pod in pods(name).items() if pod["spec"].get("automountServiceAccountToken") is False}
+    """Only the head has one, because its autoscaler requests pods."""
+    keyless = {role for role, pod in pods(name).items() if pod["spec"].get("automountServiceAccountToken") is False}
     assert keyless == set(pods(name)) - {"head"}
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_every_pod_is_behind_the_policy(name: str) -> None:
-    """Those of a sweep talk to each other; the operator to the dashboard; nobody else to anything."""
+    """Pods of a sweep reach each other, the operator reaches the dashboard, and nobody else reaches anything."""
     account, policy, _ = objects("access")
     assert policy["spec"]["podSelector"] == {"matchLabels": PART}
     assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
@@ -156,23 +156,23 @@ def test_pods_reach_the_store_and_the_head_kubernetes(address: str, port: int, f
 def test_pods_talk_to_each_other_and_ask_for_names() -> None:
     own, names, *_ = objects("access")[1]["spec"]["egress"]
     assert own == {"to": [{"podSelector": {"matchLabels": PART}}]}
-    assert {(one["protocol"], one["port"]) for one in names["ports"]} == {("UDP", 53), ("TCP", 53)}
+    assert {(port["protocol"], port["port"]) for port in names["ports"]} == {("UDP", 53), ("TCP", 53)}
     assert all(rule["namespaceSelector"]["matchLabels"] for rule in names["to"])
 
 
 def _lets_out(rule: dict[str, Any], address: str, port: int) -> bool:
-    """Whether a rule of a NetworkPolicy lets TCP out to an address that is no pod's."""
+    """Whether an egress rule of a NetworkPolicy admits TCP to an address outside the pods."""
 
     def within(network: str) -> bool:
         return ipaddress.ip_address(address) in ipaddress.ip_network(network)
 
-    blocks = [one["ipBlock"] for one in rule["to"] if "ipBlock" in one]
+    blocks = [peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer]
     reached = any(within(block["cidr"]) and not any(map(within, block.get("except", ()))) for block in blocks)
     return reached and {"protocol": "TCP", "port": port} in rule["ports"]
 
 
 def test_both_manifests_describe_one_cluster() -> None:
-    """But for the dashboard: of a job the operator asks it, through the network."""
+    """They differ in the dashboard's address only, because the operator asks a RayJob's dashboard over the network."""
     alone, of_job = cluster_spec("raycluster"), cluster_spec("rayjob")
     assert alone["headGroupSpec"]["rayStartParams"].pop("dashboard-host") == "127.0.0.1"
     assert of_job["headGroupSpec"]["rayStartParams"].pop("dashboard-host") == "0.0.0.0"
@@ -180,7 +180,7 @@ def test_both_manifests_describe_one_cluster() -> None:
 
 
 def test_a_job_that_lost_its_head_goes_on_in_a_new_cluster() -> None:
-    """Another try is the same command: with the store elsewhere than in the cluster, it goes on."""
+    """A retry runs the same command. Its store is outside the cluster, so the sweep continues."""
     spec = objects("rayjob")[0]["spec"]
     assert spec["backoffLimit"] >= 1 and spec["shutdownAfterJobFinishes"] is True
     assert "--store s3://" in spec["entrypoint"] and "--fresh" not in spec["entrypoint"]
@@ -188,7 +188,7 @@ def test_a_job_that_lost_its_head_goes_on_in_a_new_cluster() -> None:
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_a_worker_is_warned_before_it_ends(name: str) -> None:
-    workers = {one: pod["spec"] for one, pod in pods(name).items() if one.startswith("gpu")}
+    workers = {role: pod["spec"] for role, pod in pods(name).items() if role.startswith("gpu")}
     for spec in workers.values():
         command = spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
         assert command[:4] == ["python", "/opt/sweeper/spot_notice.py", "--now", "--grace"]

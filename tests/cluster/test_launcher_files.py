@@ -1,4 +1,4 @@
-"""The launcher's files pass Ray's own checks, and Ray's own arithmetic asks for the nodes that they promise."""
+"""The launcher's files pass Ray's own checks, and Ray's autoscaler requests the intended nodes for them."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ SPOT: Mapping[str, Mapping[str, Any]] = {
         }
     },
 }
-"""What makes a machine a spot machine, to each cloud."""
+"""Cloud -> configuration that makes a machine a spot machine."""
 
 
 def prepared(name: str) -> dict[str, Any]:
-    """The file with Ray's defaults, checked by Ray. The local one is taken as it is: Ray ships no defaults for it."""
+    """The file merged with Ray's defaults and checked by Ray. Ray has no defaults for the local one."""
     config = launched(name) if name == "local" else prepare_config(launched(name))
     validate_config(config)
     return dict(config)
 
 
 def asked_for(name: str, demands: list[dict[str, Any]], there: dict[str, int] | None = None) -> dict[str, int]:
-    """Nodes of each type that Ray adds for the demands, when those `there` are full."""
+    """Node type -> number of nodes that Ray adds for the demands, if the nodes `there` are fully used."""
     config = prepared(name)
     nodes, _ = get_nodes_for(
         config["available_node_types"],
@@ -55,7 +55,7 @@ def asked_for(name: str, demands: list[dict[str, Any]], there: dict[str, int] | 
 @pytest.mark.parametrize("name", [*LAUNCHED, "local"])
 def test_ray_takes_the_file(name: str) -> None:
     types = prepared(name)["available_node_types"]
-    assert all(set(one) >= {"resources", "node_config", "min_workers", "max_workers"} for one in types.values())
+    assert all(set(kind) >= {"resources", "node_config", "min_workers", "max_workers"} for kind in types.values())
 
 
 @pytest.mark.parametrize("name", [*LAUNCHED, "local"])
@@ -82,8 +82,9 @@ def test_the_head_trains_nothing_and_workers_begin_at_none(name: str) -> None:
     types = dict(config["available_node_types"])
     head = types.pop(config["head_node_type"])
     assert head["resources"] == {"CPU": 0} and head["max_workers"] == 0
-    assert all(one["min_workers"] == 0 < one["max_workers"] and one["resources"]["GPU"] == 1 for one in types.values())
-    assert sum(one["max_workers"] for one in types.values()) == config["max_workers"]
+    for kind in types.values():
+        assert kind["min_workers"] == 0 < kind["max_workers"] and kind["resources"]["GPU"] == 1
+    assert sum(kind["max_workers"] for kind in types.values()) == config["max_workers"]
     assert 0 < config["idle_timeout_minutes"] <= 10
 
 
@@ -91,10 +92,13 @@ def test_the_head_trains_nothing_and_workers_begin_at_none(name: str) -> None:
 def test_one_kind_of_worker_is_spot_and_the_others_are_not(name: str) -> None:
     types = launched(name)["available_node_types"]
     [key] = SPOT[name]
-    spot = {one for one, kind in types.items() if kind["node_config"].get(key) == SPOT[name][key]}
+    spot = {type_name for type_name, kind in types.items() if kind["node_config"].get(key) == SPOT[name][key]}
     assert spot == {"gpu_spot"}
-    plain = {one: {k: v for k, v in kind["node_config"].items() if k != key} for one, kind in types.items()}
-    assert plain["gpu_spot"] == plain["gpu_on_demand"]  # but for that, one machine
+    plain = {
+        type_name: {field: value for field, value in kind["node_config"].items() if field != key}
+        for type_name, kind in types.items()
+    }
+    assert plain["gpu_spot"] == plain["gpu_on_demand"]  # they do not differ in anything else
 
 
 @pytest.mark.parametrize(("name", "first"), [("aws", "gpu_spot"), ("gcp", "gpu_spot"), ("local", "gpu")])
@@ -116,7 +120,7 @@ def test_spot_machines_come_first_and_the_others_when_there_are_no_more(name: st
 
 @pytest.mark.parametrize("kind", launched("aws")["available_node_types"])
 def test_the_api_of_aws_knows_what_a_machine_is_to_be(kind: str) -> None:
-    """Ray passes this on unread, with how many; boto3 has the service's own model of it."""
+    """Ray passes this configuration on unchecked. boto3 has AWS's own schema of it."""
     machine = launched("aws")["available_node_types"][kind]["node_config"]
     wanted = boto3.client("ec2", region_name="us-west-2").meta.service_model.operation_model("RunInstances").input_shape
     validate_parameters({**machine, "MinCount": 1, "MaxCount": 1}, wanted)

@@ -1,4 +1,4 @@
-"""Nothing that is fetched is run, and nothing is fetched that is not verified: by the source, and tried."""
+"""Nothing fetched is executed, and nothing is fetched unverified: checked in the source, and by an attack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCES = sorted(
     path for package in ("cluster", "search_spaces", "sweeper", "trainables") for path in (ROOT / package).rglob("*.py")
 )
 LOCAL = {"cluster/spot_notice.py"}
-"""Those that ask the machine that they run on."""
+"""Modules that fetch from their own machine only."""
 
 
 def shown(path: Path) -> str:
@@ -99,7 +99,7 @@ def test_a_fetch_is_seen(source: str) -> None:
 
 
 class Bomb:
-    """Unpickled it makes a folder."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -119,4 +119,4 @@ def test_a_forged_data_set_is_refused_before_it_is_unpickled(
         load(name, tmp_path)
     assert not (tmp_path / "executed").exists()
     pickle.loads(pickle.dumps(Bomb(tmp_path / "executed")))
-    assert (tmp_path / "executed").exists()  # the bomb was live
+    assert (tmp_path / "executed").exists()  # proves that the bomb works

@@ -1,4 +1,4 @@
-"""A notice, as each cloud gives it, reaches Ray and every training process, and no other process."""
+"""A spot notice of either cloud reaches Ray and every training process, and no other process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ time.sleep(1000)
 
 
 class Metadata(BaseHTTPRequestHandler):
-    """The metadata of a machine of both clouds, from which nothing is had without the header that each wants."""
+    """Metadata server of both clouds. It refuses requests without the header that the cloud requires."""
 
     taken = False
 
@@ -71,7 +71,7 @@ def metadata() -> Iterator[str]:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
-    """Processes that save when they are asked to end: two that train, an agent of Ray's, somebody's own."""
+    """Processes that save on SIGTERM: two that train, one of Ray's agents, and an unrelated one."""
     titles = {
         "quick": ("ray::cohort", 0),
         "slow": ("ray::cohort", 1000),
@@ -93,7 +93,7 @@ def work(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
 
 
 def raylet(pid: int, *children: psutil.Process) -> Any:
-    """What psutil says of one."""
+    """Fake `psutil.Process` of a raylet."""
     words = ["/ray/raylet", "--node_port=0", f"--node_id={pid}abc", "--head", "--gcs-address=127.0.0.1:6379"]
     return SimpleNamespace(
         pid=pid, name=lambda: "raylet", cmdline=lambda: words, children=lambda recursive: list(children)
@@ -117,7 +117,7 @@ def test_no_answer_is_no_notice(noticed: type[bool]) -> None:
 def test_training_processes_save_in_time_and_others_are_left_alone(
     work: dict[str, psutil.Process], tmp_path: Path
 ) -> None:
-    """Without its agents a raylet ends, and all that train with it."""
+    """A raylet exits without its agents, and ends all training with it."""
     [node] = nodes([raylet(7, *work.values()), work["other"]])
     assert trainers(node) == [work["quick"], work["slow"]]
     assert stop(trainers(node), seconds=3.0) == 1  # the slow one is given up
@@ -154,7 +154,7 @@ def test_ray_is_told_of_the_node_before_its_training_is_stopped(
     monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter(here))
     assert main([*words, "--grace", "60"]) == 0
     assert told == [("7abc", "127.0.0.1:6379", 60.0, True)]
-    assert "0 processes were still there after 60 s" in capsys.readouterr().out
+    assert "0 processes still ran after 60 s" in capsys.readouterr().out
     assert work["other"].is_running() and work["slow"].is_running() and not work["quick"].is_running()
 
 
@@ -166,4 +166,6 @@ def test_no_node_or_several_are_not_stopped_as_one(
     monkeypatch.setattr(spot_notice, "drain", lambda *_: pytest.fail("Ray was told"))
     assert main(["--now"]) == 2
     err = capsys.readouterr().err
-    assert err == f"one raylet must be here, or --raylet name one of several, but there are: {told}\n"
+    assert err == (
+        f"exactly one raylet must run here, or --raylet PID must name one of several; raylets found: {told}\n"
+    )

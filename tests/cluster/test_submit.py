@@ -1,4 +1,4 @@
-"""The command line on a cluster that plays a written part; `test_submit_job` has a real one."""
+"""The command line of `cluster.submit` with a fake job server; `test_submit_job` uses a real one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT = "http://127.0.0.1:8265"
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeClient:
-    """A cluster whose jobs succeed, and a terminal that has a token and stands in the code's folder."""
+    """A fake cluster whose jobs succeed. The process has a token and runs in the code's folder."""
     for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN", "abc")
@@ -39,7 +39,7 @@ def words(tmp_path: Path) -> list[str]:
 
 
 class Keys:
-    """Ctrl-C, at the given calls of `time.sleep` and pieces of a log."""
+    """Replaces `time.sleep`. The calls with the numbers `at_sleeps`, from 1, raise KeyboardInterrupt."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at_sleeps: set[int]) -> None:
         self.slept: list[float] = []
@@ -104,8 +104,11 @@ def test_without_waiting_the_id_is_all_there_is_on_stdout(
         (["--epoch", "3"], "unrecognized arguments: --epoch 3"),
         (["--store", "results"], "--store must be a URI (s3://, gs://) or an absolute folder"),
         (["--working-dir", "/"], "--working-dir must be the folder of the code, with sweeper/run.py in it, but got /"),
-        (["--address", "head:8265"], "--address must be http://host:port or https://host:port"),
-        (["--stop", "x"], "--stop ID and --logs ID go alone"),
+        (
+            ["--address", "head:8265"],
+            "--address must be the URL of the cluster's dashboard, http://host:port or https://host:port",
+        ),
+        (["--stop", "x"], "--stop ID and --logs ID can be combined with --address only"),
     ],
 )
 def test_a_wrong_request_is_refused_before_any_cluster_is_asked(
@@ -132,7 +135,7 @@ def test_without_a_token_nothing_is_asked(
     monkeypatch.setenv("HOME", str(Path(words[4]) / "home"))
     assert submit.main(words) == 2
     err = capsys.readouterr().err
-    assert err.startswith("error: a cluster is asked with a token, but RAY_AUTH_TOKEN is not set") and not client.sent
+    assert err.startswith("error: a cluster requires a token, but RAY_AUTH_TOKEN is not set") and not client.sent
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     assert submit.main(words) == 0
 
@@ -153,8 +156,8 @@ def test_a_sweep_that_a_job_already_runs_is_not_run_by_another(
     ]
     assert submit.main(words) == 2 and not client.sent
     assert capsys.readouterr().err == (
-        f"error: one job at a time runs a sweep into a store, but anomaly_grid-1 runs anomaly_grid into {store}; "
-        "--logs anomaly_grid-1 follows it, --stop anomaly_grid-1 stops it\n"
+        "error: only one job at a time can run a sweep into a store, but anomaly_grid-1 runs anomaly_grid into "
+        f"{store}; --logs anomaly_grid-1 follows it, --stop anomaly_grid-1 stops it\n"
     )
     assert submit.main([*words, "--plan"]) == 0  # which trains nothing
 

@@ -92,7 +92,7 @@ def test_what_a_cluster_refuses_is_said_in_one_line(head: Head) -> None:
         bound.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{bound.getsockname()[1]}"
         asked = {
-            "does not let us in: Authentication failed": Submission(head, "--logs", "some-job", token="f" * 32),
+            "refuses access: Authentication failed": Submission(head, "--logs", "some-job", token="f" * 32),
             f"error: no Ray cluster answers at {nobody}; start it": Submission(
                 head, "--stop", "some-job", "--address", nobody
             ),

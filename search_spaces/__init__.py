@@ -1,1 +1,1 @@
-"""One file per figure or table of a paper; each holds one value, SWEEP."""
+"""Sweeps, one file per experiment. Each file defines one value, `SWEEP`."""

@@ -1,4 +1,4 @@
-"""What several of the paper's experiments train with: settings that their grids share (vje.md 3.4 and 4)."""
+"""Training and evaluation protocols that several of the paper's experiments share (vje.md 3.4 and 4)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,10 +17,10 @@ MOCO_V2_VIEWS: Mapping[str, Value] = {
     "jitter": 0.8,
     "greyscale": 0.2,
 }
-"""MoCo v2's augmentation without blur, as for images of 32 pixels."""
+"""MoCo v2's augmentations without blur, for images of 32 x 32 pixels."""
 
 CLASSIFIED: Mapping[str, Value] = {"knn": 30, "probe_epochs": 100, "probe_lr": 0.1, "probe_batch_size": 256}
-"""How representations are judged."""
+"""Evaluation of representations by k-NN and by a linear probe."""
 
 CLASSIFIED_DIGITS: Mapping[str, Value] = {
     **CLASSIFIED,
@@ -28,9 +28,11 @@ CLASSIFIED_DIGITS: Mapping[str, Value] = {
     "probe_lr": 0.5,
     "probe_batch_size": 64,
 }
-"""The same for the digits: the features of encoders this small are as small as 0.001, on which the papers' probe does
-not converge. Chosen by agreement with scikit-learn's LogisticRegression (C=1) on standardised features, over five folds
-of the training images: no representation differs by more than 0.95 points (lr 0.2: 2.2).
+"""As `CLASSIFIED`, for the digits.
+
+Features of encoders this small can be as small as 0.001, and on them the papers' probe does not converge. These
+settings were chosen by agreement with scikit-learn's LogisticRegression (C=1) on standardised features: over five folds
+of the training images no representation differs by more than 0.95 points (2.2 points with lr 0.2).
 `python -m tests.benchmarks.bench_probe` prints the agreement."""
 
 SMALL_IMAGES: Mapping[str, Value] = {
@@ -44,10 +46,10 @@ SMALL_IMAGES: Mapping[str, Value] = {
     **MOCO_V2_VIEWS,
     **CLASSIFIED,
 }
-"""CIFAR-10 and CIFAR-100; data set and epochs are the experiment's."""
+"""Protocol for CIFAR-10 and CIFAR-100. Each experiment sets its own data set and epochs."""
 
 STL10: Mapping[str, Value] = {**SMALL_IMAGES, "dataset": "stl10", "small_stem": False, "blur": 0.5}
-"""Images of 96 pixels: the usual stem, and blur."""
+"""Protocol for STL-10: images of 96 x 96 pixels, with the standard stem and with blur."""
 
 DIGITS: Mapping[str, Value] = {
     "dataset": "digits",
@@ -64,9 +66,10 @@ DIGITS: Mapping[str, Value] = {
     "report_every": 10,
     **CLASSIFIED_DIGITS,
 }
-"""The embedded digits, in minutes on two cores."""
+"""Protocol for scikit-learn's digits, which takes minutes on two cores."""
 
 VJE_DIGITS: Mapping[str, Value] = {**DIGITS, "method": "vje", "bottleneck": 64}
+"""VJE on the digits."""
 
 ONE_CLASS: Mapping[str, Value] = {
     "method": "vje",
@@ -82,7 +85,7 @@ ONE_CLASS: Mapping[str, Value] = {
     **MOCO_V2_VIEWS,
     "report_every": 20,
 }
-"""VJE on one class of CIFAR-10, judged by its anomaly scores."""
+"""VJE trained on one class of CIFAR-10 and evaluated by its anomaly scores."""
 
 ONE_CLASS_DIGITS: Mapping[str, Value] = {
     "method": "vje",
@@ -101,8 +104,10 @@ ONE_CLASS_DIGITS: Mapping[str, Value] = {
     "shift": 0.0,
     "report_every": 10,
 }
-"""VJE on one digit. A fifth of its training images is held out to choose by; the 98 to 102 that are left make two steps
-an epoch. The views are the best of four (rotation 5 or 10, shift 0 or 0.25) by the AUROC of validation images."""
+"""VJE trained on one digit.
+
+A fifth of its training images is held out for validation; the remaining 98 to 102 images make two steps per epoch.
+Rotation and shift are the best of four settings (5 or 10 degrees, 0 or 0.25 pixels) by AUROC on validation images."""
 
 ONE_CLASS_DIGITS_LONG: Mapping[str, Value] = {
     **ONE_CLASS_DIGITS,
@@ -111,16 +116,19 @@ ONE_CLASS_DIGITS_LONG: Mapping[str, Value] = {
     "bottleneck": 128,
     "epochs": 100,
 }
-"""Twice as wide and twice as many epochs."""
+"""As `ONE_CLASS_DIGITS`, with twice the width and twice the epochs."""
 
 SETS = ("cifar10", "cifar100", "stl10")
 """The data sets of the ablations, in the order of the paper's tables."""
 
 
 def accuracies(rows: Mapping[Any, Sequence[float]]) -> dict[tuple[Any, str], dict[str, float]]:
-    """A paper's rows of k-NN and probe on z, data set after data set, as what a `Table` has as published."""
+    """Convert rows of a paper's table to the `published` cells of a `Table`.
+
+    Each row holds accuracies in percent: k-NN on z and probe on z for the first data set of `SETS`, then for the next.
+    """
     return {
-        (row, dataset): {"knn_z": figures[2 * place], "probe_z": figures[2 * place + 1]}
+        (row, dataset): {"knn_z": figures[2 * index], "probe_z": figures[2 * index + 1]}
         for row, figures in rows.items()
-        for place, dataset in enumerate(SETS)
+        for index, dataset in enumerate(SETS)
     }

@@ -14,10 +14,12 @@ DIGITS = Grid(ONE_CLASS_DIGITS, AXES)
 DIGITS_LONG = Grid(ONE_CLASS_DIGITS_LONG, AXES)
 
 PUBLISHED = {"paper": {(1.0, 0.5): 0.903, (1.0, 1.0): 0.899, (1.0, 0.25): 0.897}}
+"""Preset -> (beta, nu) -> published AUROC of the joint score."""
 PUBLISHED_AT_OPTIMUM = {
     "auroc_variance": {"paper": {(1.0, 0.5): 0.867}},
     "auroc_entropy": {"paper": {(1.0, 0.5): 0.852}},
 }
+"""Score -> preset -> (beta, nu) -> published AUROC, at the joint score's optimum only."""
 
 SWEEP = Sweep(
     about="one-class anomaly AUROC of VJE over KL weight beta, degrees of freedom nu and the normal class",

@@ -1,4 +1,4 @@
-"""Linear classification on ImageNet, every trial on several GPUs (vje.md 3.5: Table 1)."""
+"""Linear classification on ImageNet, with each trial trained on several GPUs (vje.md 3.5: Table 1)."""
 
 from search_spaces._protocols import MOCO_V2_VIEWS, SEEDS, VJE_DIGITS
 from sweeper.spec import Grid, Metric, Sweep, Table

@@ -1,4 +1,4 @@
-"""Which terms of VJE's loss do what (vje.md 3.3: Tables 6 and 7)."""
+"""Ablation of the terms of VJE's loss (vje.md 3.3: Tables 6 and 7)."""
 
 from collections.abc import Mapping
 
@@ -33,12 +33,13 @@ TABLE_7 = {
     "rad": ((0.07, 0.06), (0.32, 0.11), (0.21, 0.07)),
     "dir": ((0.00,), (0.00,), (0.00,)),
 }
-"""Mean, and the coefficient of variation where it is defined."""
+"""Mean of the posterior's variance, and its coefficient of variation where that is defined, for each of `SETS`."""
 VARIANCES = {
-    (terms, dataset): dict(zip(("var_mean", "var_cv"), figures[place], strict=False))
+    (terms, dataset): dict(zip(("var_mean", "var_cv"), figures[index], strict=False))
     for terms, figures in TABLE_7.items()
-    for place, dataset in enumerate(SETS)
+    for index, dataset in enumerate(SETS)
 }
+"""Table 7 as the `published` cells of a `Table`."""
 
 SWEEP = Sweep(
     about="VJE without some of its loss terms: accuracy, and the posterior's variance in its three regimes",

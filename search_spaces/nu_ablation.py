@@ -1,4 +1,4 @@
-"""Degrees of freedom of VJE's likelihood, up to the Gaussian (vje.md 3.2: Table 5)."""
+"""Ablation of the degrees of freedom of VJE's likelihood, up to the Gaussian limit (vje.md 3.2: Table 5)."""
 
 import math
 from collections.abc import Mapping

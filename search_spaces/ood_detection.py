@@ -1,4 +1,4 @@
-"""Telling other images from those of the data set trained on, all its classes normal (vje.md 3.6)."""
+"""Out-of-distribution detection: all classes of the training set are normal, other images are outliers (vje.md 3.6)."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,9 @@ VJE: Mapping[str, Value] = {"method": "vje", "bottleneck": 128, "beta": 1.0, "nu
 SCORES = ("joint", "dir", "rad", "variance", "entropy")
 MEASURES: tuple[tuple[str, Direction], ...] = (("auroc", "maximize"), ("aupr", "maximize"), ("fpr95", "minimize"))
 FAR = ("svhn", "cifar10", "cifar100", "stl10")
+"""Data sets that are outliers in the paper's preset."""
 NEAR = ("held_out", "noise", "inverted", "shuffled", "blurred")
+"""Held-out classes and corruptions that are outliers in the digits preset."""
 
 PAPER = Grids(
     tuple(
@@ -24,12 +26,12 @@ DIGITS = Grid(
 
 
 def _tables(preset: str, sets: tuple[str, ...]) -> tuple[Table, ...]:
-    """Every measure of the joint score, and every score's AUROC."""
+    """Two tables of a preset: all measures of the joint score, and the AUROC of every score, for each of `sets`."""
     joint = tuple(Metric(f"{measure}_joint_{name}", direction) for name in sets for measure, direction in MEASURES)
-    every = tuple(Metric(f"auroc_{score}_{name}", "maximize") for name in sets for score in SCORES)
+    aurocs = tuple(Metric(f"auroc_{score}_{name}", "maximize") for name in sets for score in SCORES)
     return (
         Table(f"joint_{preset}", ("method",), joint, columns="dataset", listed=True, presets=(preset,)),
-        Table(f"auroc_{preset}", ("method",), every, columns="dataset", listed=True, presets=(preset,)),
+        Table(f"auroc_{preset}", ("method",), aurocs, columns="dataset", listed=True, presets=(preset,)),
     )
 
 

@@ -1,4 +1,4 @@
-"""VJE beside contrastive and non-contrastive methods under one schedule (vje.md 3.4: Table 2, Fig. 3)."""
+"""VJE compared with contrastive and non-contrastive methods under one schedule (vje.md 3.4: Table 2, Fig. 3)."""
 
 from collections.abc import Mapping
 
@@ -10,6 +10,7 @@ CIFAR10: Mapping[str, Value] = {**SMALL_IMAGES, "dataset": "cifar10", "epochs": 
 
 
 def _grids(protocol: Mapping[str, Value], methods: tuple[Mapping[str, Value], ...]) -> Grids:
+    """One grid per method over the seeds, an untrained encoder, and raw pixels."""
     return Grids(
         (
             *(Grid({**protocol, **method}, {"seed": SEEDS}) for method in methods),
@@ -30,7 +31,7 @@ PAPER = _grids(
         {"method": "moco_v2", "tau": 0.2, "ema": 0.99, "queue": 4096},
         {"method": "byol", "ema": 0.996},
         {"method": "swav", "tau": 0.1, "epsilon": 0.05, "prototypes": 512},
-        # Eq. 1 as it stands is for a learning rate some forty times smaller: the authors' code has this scale.
+        # Unscaled, Eq. 1 suits a learning rate about forty times smaller; the authors' code has this scale.
         {"method": "barlow_twins", "redundancy_weight": 5e-3, "loss_scale": 0.024},
     ),
 )
@@ -45,7 +46,7 @@ DIGITS = _grids(
         {"method": "moco_v2", "projector_width": 128, "projection": 64, "queue": 512},
         {"method": "byol", "ema": 0.99, "projector_width": 256, "projection": 64, "predictor_width": 256},
         {"method": "swav", "projector_width": 128, "projection": 32, "prototypes": 30},
-        # lambda x width is 6.4, that of the paper's preset 10; the scale makes the learning rate 0.001 of what it was.
+        # lambda x width is 6.4, and 10 in the paper's preset; the scale acts like a learning rate of 0.001.
         {"method": "barlow_twins", "projector_width": 128, "redundancy_weight": 0.05, "loss_scale": 0.1},
     ),
 )

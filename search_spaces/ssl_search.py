@@ -1,9 +1,9 @@
-"""Each method of `ssl_cifar10` tuned by a search of its own: does tuning change their order (vje.md 3.4)?
+"""Tune each method of `ssl_cifar10` by a search of its own: does tuning change the order of the methods (vje.md 3.4)?
 
-All train under the protocol of `ssl_cifar10`, with fewer epochs, and have equally many trials. Searched are lr, weight
-decay and what is a method's own; what keeps its waves in one stack is preferred to shapes. The objective is the k-NN
-accuracy on validation images, which are held out of the training images: a probe is trained at the end only, so that
-nothing could be pruned by it.
+All methods train under the protocol of `ssl_cifar10`, with fewer epochs, and have the same number of trials. Each
+search covers the learning rate, the weight decay and the method's own hyperparameters, preferably those that keep
+tensor shapes, so that a wave fits into one stack. The objective is the k-NN accuracy on validation images, which are
+held out of the training images. A probe's accuracy could not prune, because a probe is trained only at the end.
 """
 
 from collections.abc import Mapping
@@ -32,8 +32,10 @@ OWN: Mapping[str, Space] = {
     "swav": {"tau": _log(0.03, 1.0), "epsilon": _log(0.01, 0.3)},
     "barlow_twins": {"redundancy_weight": _log(1e-3, 0.5)},
 }
-"""What each method has beside lr and weight decay; SimSiam's own are shapes, which differ between presets. VICReg's
-weight of the covariances stays 1: a factor common to all three is the lr's."""
+"""Method -> hyperparameters searched besides lr and weight decay.
+
+SimSiam's are shapes, which differ between presets. VICReg's covariance weight stays 1, because a factor common to all
+three weights would act like the learning rate."""
 
 
 def _searches(
@@ -45,21 +47,21 @@ def _searches(
     wave: int,
     pruner: Halving,
 ) -> Searches:
-    """One search a method; `shapes`: method -> the shapes that it has in this preset."""
+    """One search per method. `shapes` maps a method to its fixed values in this preset."""
     shared: Space = {"lr": lr, "weight_decay": _log(1e-6, 1e-2)}
-    own = {**OWN, "simsiam": {"predictor_width": CategoricalDistribution(predictor_widths)}}
+    method_spaces = {**OWN, "simsiam": {"predictor_width": CategoricalDistribution(predictor_widths)}}
     fixed = {key: value for key, value in protocol.items() if key not in shared}
     return Searches(
         tuple(
             Search(
-                space={**shared, **own[method]},
+                space={**shared, **method_spaces[method]},
                 fixed={**fixed, "method": method, **shapes[method]},
                 trials=trials,
                 wave=wave,
                 metric=KNN,
                 pruner=pruner,
             )
-            for method in own
+            for method in method_spaces
         )
     )
 

@@ -1,11 +1,14 @@
-"""VJE's hyperparameters searched for the best one-class AUROC (vje.md 3.1).
+"""Search VJE's hyperparameters for the best one-class AUROC (vje.md 3.1).
 
-What is not searched is as in `anomaly_grid`: a study stands beside that grid's 56 cells of the same class, and is not
-told the learning rate. The class is one that leaves room: on CIFAR-10 the cat, the worst of the paper's ten at its
-optimum (0.828); on the digits the one, of which half of all draws from about this space stay below 0.82, a tenth get
-past 0.94, and the best reach 0.99. `--axis normal_class=0,1,2` makes a study of each. The objective is the AUROC of
-validation images, which are held out of the training images; the test images, by which the paper chooses the best cell
-of its grid, only say what the chosen trial is worth.
+Keys that are not searched have the values of `anomaly_grid`, so a study compares with that grid's 56 cells of the same
+class, but it has to find the learning rate itself.
+
+The class is one with room for improvement. On CIFAR-10 it is the cat, whose AUROC of 0.828 at the paper's optimum is
+the worst of the ten classes. On the digits it is the one: half of the random draws from about this space stay below an
+AUROC of 0.82, a tenth exceed 0.94, and the best reach 0.99. `--axis normal_class=0,1,2` makes one study for each class.
+
+The objective is the AUROC on validation images, which are held out of the training images. The paper chooses the best
+cell of its grid on test images; here, test images only evaluate the chosen trial.
 """
 
 from collections.abc import Mapping
@@ -62,7 +65,7 @@ POPULATION = Search(
 )
 
 FRONT = replace(DIGITS, metric=(AUROC, Metric("seconds", "minimize")), sampler="nsga2", pruner=None)
-"""What a better AUROC costs: a trial's seconds are its share of those of its cohort, so its width shows."""
+"""Trade-off between AUROC and training time. A trial's time is its share of its cohort's, so it depends on width."""
 
 SWEEP = Sweep(
     about="the best one-class AUROC of VJE over beta, nu, lr, weight decay and a width, in waves that train together",

@@ -1,4 +1,4 @@
-"""The searches that ship: every corner of every space is a trial that can run and reports what is searched for."""
+"""Every corner of the search spaces in `search_spaces` is a trial that can run and reports its objective."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SIZES = {
     ("vje_search", "digits_population"): (1, 32),
     ("vje_search", "digits_front"): (1, 64),
 }
-"""Sweep and preset -> studies, trials of each."""
+"""(sweep, preset) -> (number of studies, trials per study)."""
 
 each_preset = pytest.mark.parametrize(("name", "preset"), SIZES)
 each_small_preset = pytest.mark.parametrize(
-    ("name", "preset"), [place for place in SIZES if place[1].startswith("digits")]
+    ("name", "preset"), [(name, preset) for name, preset in SIZES if preset.startswith("digits")]
 )
 
 
@@ -41,11 +41,11 @@ def studies(name: str, preset: str) -> tuple[Study, ...]:
     return tuple(space.studies())
 
 
-def ends(one: BaseDistribution) -> tuple[Value, ...]:
-    if isinstance(one, CategoricalDistribution):
-        return tuple(one.choices)
-    assert isinstance(one, FloatDistribution | IntDistribution)
-    return (one.low, one.high)
+def ends(distribution: BaseDistribution) -> tuple[Value, ...]:
+    if isinstance(distribution, CategoricalDistribution):
+        return tuple(distribution.choices)
+    assert isinstance(distribution, FloatDistribution | IntDistribution)
+    return (distribution.low, distribution.high)
 
 
 def corners(study: Study) -> Iterator[TrialConfig]:
@@ -57,10 +57,10 @@ def corners(study: Study) -> Iterator[TrialConfig]:
 @each_preset
 def test_there_are_as_many_studies_and_trials_as_planned(name: str, preset: str) -> None:
     count, trials = SIZES[name, preset]
-    found = studies(name, preset)
-    assert len({study.name for study in found}) == len(found) == count
-    assert {study.search.trials for study in found} == {trials}
-    assert all(trials % study.search.wave == 0 for study in found)
+    preset_studies = studies(name, preset)
+    assert len({study.name for study in preset_studies}) == len(preset_studies) == count
+    assert {study.search.trials for study in preset_studies} == {trials}
+    assert all(trials % study.search.wave == 0 for study in preset_studies)
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in SIZES}))
@@ -74,9 +74,9 @@ def test_the_first_preset_is_the_papers(name: str) -> None:
 @each_preset
 def test_every_corner_of_a_space_resolves_to_a_trial_of_its_own(name: str, preset: str) -> None:
     for study in studies(name, preset):
-        found = list(corners(study))
-        assert len(set(found)) == len(found) == math.prod(len(ends(one)) for one in study.search.space.values())
-        assert all(resolve(config.flat()) == config for config in found)
+        configs = list(corners(study))
+        assert len(set(configs)) == len(configs) == math.prod(map(len, map(ends, study.search.space.values())))
+        assert all(resolve(config.flat()) == config for config in configs)
 
 
 @each_preset
@@ -115,7 +115,7 @@ def test_the_digits_presets_need_no_files(name: str, preset: str) -> None:
 
 @each_preset
 def test_searched_shapes_are_few_so_that_waves_still_stack(name: str, preset: str) -> None:
-    """Trials that differ in a shape train apart: a wave has at least four trials for each shape, on average."""
+    """Trials of different shapes train in different cohorts, so a wave has on average at least four per shape."""
     for study in studies(name, preset):
         search = study.search
         shapes = [key for key in search.space if key not in fusible(str(study.fixed["method"]))]
@@ -125,9 +125,9 @@ def test_searched_shapes_are_few_so_that_waves_still_stack(name: str, preset: st
 
 def test_every_method_that_trains_is_searched_by_lr_weight_decay_and_its_own() -> None:
     for preset in ("paper", "digits"):
-        found = {str(study.fixed["method"]): study for study in studies("ssl_search", preset)}
-        assert set(found) == set(METHODS) - {"pixels", "random"}
-        for study in found.values():
+        study_of = {str(study.fixed["method"]): study for study in studies("ssl_search", preset)}
+        assert set(study_of) == set(METHODS) - {"pixels", "random"}
+        for study in study_of.values():
             assert {"lr", "weight_decay"} < set(study.search.space)
 
 
@@ -135,13 +135,13 @@ def test_every_method_that_trains_is_searched_by_lr_weight_decay_and_its_own() -
 def test_what_ssl_search_does_not_search_is_the_protocol_of_ssl_cifar10(
     preset: str, protocol: dict[str, Value]
 ) -> None:
-    """But for validation images, which nothing is chosen by there, and epochs."""
+    """Exceptions are the epochs, and validation images, which `ssl_cifar10` does not need."""
     shorter = {"epochs", "report_every"}
     (grids,) = [registry.find("ssl_cifar10").presets[preset]]
     assert isinstance(grids, Grids)
     for study in studies("ssl_search", preset):
-        given = {key for key in study.fixed if key in protocol} - shorter
-        assert given == set(protocol) - set(study.search.space) - shorter
+        fixed = {key for key in study.fixed if key in protocol} - shorter
+        assert fixed == set(protocol) - set(study.search.space) - shorter
         alike = [grid.fixed for grid in grids.grids if grid.fixed["method"] == study.fixed["method"]]
         assert any(
             all(grid.get(key, value) == value for key, value in study.fixed.items() if key not in shorter)
@@ -157,8 +157,8 @@ def test_what_vje_search_does_not_search_is_as_in_the_anomaly_grid(preset: str) 
     assert isinstance(grid, Grid)
     free = {"report_every", "validation", *study.search.space}
     assert grid.fixed.get("validation") == (None if preset == "paper" else study.fixed["validation"])
-    told = {key: value for key, value in study.fixed.items() if key not in grid.axes}
-    assert {key: value for key, value in told.items() if key not in free} == {
+    fixed = {key: value for key, value in study.fixed.items() if key not in grid.axes}
+    assert {key: value for key, value in fixed.items() if key not in free} == {
         key: value for key, value in grid.fixed.items() if key not in free
     }
     assert study.fixed["normal_class"] in grid.axes["normal_class"]
@@ -169,12 +169,12 @@ def test_the_space_of_the_papers_search_holds_the_papers_optimum() -> None:
     optimum = {"beta": 1.0, "nu": 0.5, "lr": 5e-6, "weight_decay": 5e-6, "bottleneck": 128}
     assert set(optimum) == set(study.search.space)
     for key, value in optimum.items():
-        one = study.search.space[key]
-        assert value in ends(one) or ends(one)[0] < value < ends(one)[1], key  # type: ignore[operator]
+        values = ends(study.search.space[key])
+        assert value in values or values[0] < value < values[1], key  # type: ignore[operator]
 
 
 def test_an_axis_of_classes_gives_each_a_study_of_its_own() -> None:
     _, space = registry.find("vje_search").preset("digits")
     assert isinstance(space, Search)
-    found = list(space.changed({}, {"normal_class": (0, 3, 8)}).studies())
-    assert [study.fixed["normal_class"] for study in found] == [0, 3, 8]
+    class_studies = space.changed({}, {"normal_class": (0, 3, 8)}).studies()
+    assert [study.fixed["normal_class"] for study in class_studies] == [0, 3, 8]

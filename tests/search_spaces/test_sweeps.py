@@ -1,4 +1,4 @@
-"""The sweeps that ship: every preset expands into trials that can run, as many and as long as the paper's."""
+"""Every grid in `search_spaces` expands into trials that can run, as many and as long as the paper's."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ COUNTS = {
     ("ssl_cifar10", "digits"): 31,
 }
 GRIDS = list(dict.fromkeys(name for name, _ in COUNTS))
-"""The sweeps whose presets are grids; `test_searches` has the others."""
+"""Sweeps whose presets are grids; `test_searches` tests the others."""
 CLASSES = {"cifar10": 10, "cifar100": 100, "digits": 10, "imagenet": 1000, "stl10": 10}
 CHANNELS = {"digits": 1}
-"""Other sets have three."""
+"""Image channels, where they are not 3."""
 
 each_preset = pytest.mark.parametrize(("name", "preset"), COUNTS)
 
@@ -80,7 +80,7 @@ def test_every_trial_resolves_and_none_is_there_twice(name: str, preset: str) ->
 
 
 def test_all_digits_presets_have_one_probe() -> None:
-    """And its features are standardised, without which it would not converge."""
+    """It standardises the features, without which it would not converge."""
     probes = {
         tuple(value for key, value in vars(config.evaluation).items() if key.startswith("probe"))
         for name in GRIDS
@@ -94,7 +94,7 @@ def test_all_digits_presets_have_one_probe() -> None:
     assert probes == {tuple(fixed[key] for key in vars(Evaluation()) if key.startswith("probe")) for fixed in searched}
 
 
-@pytest.mark.parametrize(("name", "preset"), [place for place in COUNTS if place[1] != "paper"])
+@pytest.mark.parametrize(("name", "preset"), [key for key in COUNTS if key[1] != "paper"])
 def test_the_digits_can_serve_every_trial(name: str, preset: str) -> None:
     configs = configs_of(name, preset)
     assert {config.data.dataset for config in configs} == {"digits"}
@@ -115,9 +115,9 @@ def test_everything_that_is_shown_is_reported(name: str, preset: str) -> None:
 
 @each_preset
 def test_what_varies_is_shown_or_averaged_on_purpose(name: str, preset: str) -> None:
-    """Means are over seeds or classes; everything else that differs between trials tells their rows apart.
+    """Trials in one cell of a table differ only in what the cell averages over: seeds or held-out classes.
 
-    What methods differ in by their own nature, or STL-10 by the size of its images, goes with its method or data set.
+    Keys that follow from the method or the data set, such as STL-10's blur, do not differ within a cell.
     """
     sweep, flats = registry.find(name).of(preset), [config.flat() for config in configs_of(name, preset)]
     for table in sweep.tables:
@@ -143,23 +143,23 @@ def tables() -> list[tuple[str, Sweep, Table]]:
     return [(name, sweep, table) for name in GRIDS for sweep in [registry.find(name)] for table in sweep.tables]
 
 
-@pytest.mark.parametrize(("name", "sweep", "table"), tables(), ids=lambda one: getattr(one, "name", None))
+@pytest.mark.parametrize(("name", "sweep", "table"), tables(), ids=lambda value: getattr(value, "name", None))
 def test_published_figures_stand_beside_what_is_measured(name: str, sweep: Sweep, table: Table) -> None:
-    """All but the methods that only ImageNet's table has; accuracies in percent, as papers print them."""
+    """Exceptions are methods that only ImageNet's published table has. Accuracies are in percent, as in the paper."""
     assert set(table.published) <= set(sweep.presets) and set(table.presets) <= set(sweep.presets)
     axes = (*table.rows, *([table.columns] if table.columns else []))
     percent = {metric.name: metric.percent for metric in table.metrics}
     for preset, cells in table.published.items():
         measured = {tuple(config.flat().get(axis) for axis in axes) for config in configs_of(name, preset)}
-        alone = {place for place in cells if place not in measured}
+        unmeasured = {cell for cell in cells if cell not in measured}
         others = ("simclr", "byol", "swav", "simsiam", "vicreg")
-        assert alone == ({(method,) for method in others} if name == "imagenet_linear" else set())
+        assert unmeasured == ({(method,) for method in others} if name == "imagenet_linear" else set())
         for metric, figure in itertools.chain.from_iterable(figures.items() for figures in cells.values()):
             assert (0 if percent[metric] else -1) < figure <= (100 if percent[metric] else 1)
 
 
 @pytest.mark.parametrize(
-    ("name", "table", "place", "figures"),
+    ("name", "table", "cell", "figures"),
     [
         ("nu_ablation", "accuracy", (1.0, "cifar10"), {"knn_z": 86.18, "probe_z": 89.23}),
         ("nu_ablation", "accuracy", (20.0, "cifar100"), {"knn_z": 53.42, "probe_z": 62.29}),
@@ -177,10 +177,10 @@ def test_published_figures_stand_beside_what_is_measured(name: str, sweep: Sweep
     ],
 )
 def test_published_figures_are_the_papers(
-    name: str, table: str, place: tuple[Value, ...], figures: dict[str, float]
+    name: str, table: str, cell: tuple[Value, ...], figures: dict[str, float]
 ) -> None:
-    (found,) = [one for one in registry.find(name).tables if one.name == table]
-    assert found.published["paper"][place] == figures
+    (published,) = [candidate.published for candidate in registry.find(name).tables if candidate.name == table]
+    assert published["paper"][cell] == figures
 
 
 def test_the_published_heatmap_is_the_papers() -> None:
@@ -192,7 +192,7 @@ def test_the_published_heatmap_is_the_papers() -> None:
 
 @each_preset
 def test_what_is_chosen_on_digits_is_chosen_on_validation_images(name: str, preset: str) -> None:
-    """A best cell is chosen of the anomaly grid alone; the papers choose on test images."""
+    """Only the anomaly grid chooses a best cell. The paper's presets choose on test images."""
     held_out = name == "anomaly_grid" and preset != "paper"
     assert {config.data.validation for config in configs_of(name, preset)} == {0.2 if held_out else 0.0}
     assert ("val_auroc_joint" in metrics_of(name, preset)) == held_out
@@ -205,14 +205,14 @@ def test_the_long_anomaly_grid_is_the_short_one_but_for_size() -> None:
 
 
 def test_barlow_twins_weighs_correlations_by_the_papers_order_and_has_the_authors_scale() -> None:
-    """Lambda x P is 41 in its paper, and 10 and 6 here; unscaled, the loss is for much smaller learning rates."""
-    found = {}
+    """Lambda x P is 41 in its paper, and 10 and 6 here. Unscaled, the loss suits much smaller learning rates."""
+    weights = {}
     for preset in ("paper", "digits"):
         configs = [config for config in configs_of("ssl_cifar10", preset) if config.method == "barlow_twins"]
         assert {config.training.lr for config in configs} == {0.05 if preset == "paper" else 0.01}
         (options,) = {config.options for config in configs}
-        found[preset] = (options.redundancy_weight * options.projector_width, options.loss_scale)
-    assert found == {"paper": (pytest.approx(10.24), 0.024), "digits": (pytest.approx(6.4), 0.1)}
+        weights[preset] = (options.redundancy_weight * options.projector_width, options.loss_scale)
+    assert weights == {"paper": (pytest.approx(10.24), 0.024), "digits": (pytest.approx(6.4), 0.1)}
 
 
 EPOCHS = {
@@ -223,8 +223,7 @@ EPOCHS = {
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_the_papers_protocol(name: str) -> None:
-    """What vje.md, sections 3 and 4, says of all trials but those without training. Probes have the features as they
-    are."""
+    """Trials follow vje.md 3 and 4, except that untrained methods have no epochs. Probes do not standardise."""
     for config in configs_of(name, "paper"):
         training, views, small = config.training, config.views, config.data.dataset.startswith("cifar")
         one_class = name == "anomaly_grid"

@@ -66,9 +66,7 @@ def changes_of(request: Request, preset: str, before: Space, after: Space, defau
     return Changes(preset, {key: change for key, change in sorted(keys.items()) if change})
 
 
-def of_grid(
-    request: Request, before: Grid | Grids, defaults: Defaults
-) -> Callable[[Mapping[str, Value]], str]:
+def of_grid(request: Request, before: Grid | Grids, defaults: Defaults) -> Callable[[Mapping[str, Value]], str]:
     """Return a function from a trial's complete config to its changes, e.g. `epochs=5 seed=1`.
 
     The changes of a trial of the preset are the empty string. Of several grids that with fewest differences counts.

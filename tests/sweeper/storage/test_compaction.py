@@ -143,7 +143,7 @@ def test_a_crash_at_any_moment_loses_nothing(tmp_path, monkeypatch, operation):
 WRITER = """
 import sys
 sys.path.insert(0, {root!r})
-from sweeper import folding
+from sweeper.storage import compaction as folding
 from tests.sweeper.storage.test_compaction import COLUMNS, Store, put
 folding.MANY = 4
 store = Store({folder!r})

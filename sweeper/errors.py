@@ -1,50 +1,51 @@
-"""Every error that a sweep reports to its user. Each message is one line, fit for the terminal."""
+"""The errors that a sweep reports to its user. Every message is one line that can be printed as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 DAMAGED = "_damaged"
-"""The folder of the store where a run moves files that are damaged. Readers of Parquet ignore it."""
+"""Folder of the store that damaged files are moved to. Parquet readers ignore names that begin with `_`."""
 
 
 class ClusterError(Exception):
-    """There is no cluster to run on: one line that says why."""
+    """No Ray cluster can be used: none is reachable, it lacks what the sweep needs, or it was lost."""
 
 
 class SpecError(Exception):
-    """A request that no sweep can serve: one line that states the law, the offender and the choices."""
+    """A request or a sweep's definition is invalid. The message states the rule, the offender and the choices."""
 
 
 class StoreError(Exception):
-    """The store cannot do what was asked; the message is one line for the person at the terminal."""
+    """The store could not be read or written, or lacks what was asked for."""
 
 
 class SchemaError(StoreError):
-    """Two sets of columns that cannot live in one sweep; the message names the first column that differs."""
+    """Two sets of columns cannot share one sweep. The message names the first column that differs."""
 
 
 class DamagedError(StoreError):
-    """Bytes that are not what was written; the message says how that shows, and not in which file."""
+    """The bytes of a file are not what was written. The message gives the evidence; the caller adds the file's name."""
 
 
 class DamagedFiles(StoreError):
-    """Files that cannot be read. The message names the first of them, the reason, and the way out."""
+    """Files of the store are damaged. The message names the first file, the reason and the remedy."""
 
-    def __init__(self, shown: str, reasons: Mapping[str, str]) -> None:
-        """`shown` is the store; `reasons`: by each file's path in it why it cannot be read, of at least one file."""
+    def __init__(self, store: str, reasons: Mapping[str, str]) -> None:
+        """`store` is the store's address without secrets. `reasons` maps the path of each damaged file in the store to
+        why it cannot be read; it has at least one entry."""
         path, reason = next(iter(reasons.items()))
         others = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         super().__init__(
-            f"store {shown}: '{path}' is damaged: {reason}{others}; run the sweep again, which moves damaged files to "
+            f"store {store}: '{path}' is damaged: {reason}{others}; run the sweep again, which moves damaged files to "
             f"'{DAMAGED}' and trains their trials again"
         )
         self.reasons = dict(reasons)
 
 
 class NodeLost(ClusterError):
-    """A Ray process that this driver depends on has died."""
+    """A Ray process that the driver depends on has died."""
 
 
 class JobLost(ClusterError):
-    """The cluster does not answer: what becomes of its jobs is not known."""
+    """The cluster does not answer, so the state of the submitted job is unknown."""

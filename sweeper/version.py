@@ -1,4 +1,4 @@
-"""Which code wrote a row."""
+"""The version of the code, which every row records."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ VERSION = "0.1.0"
 
 
 def code_version() -> str:
-    """The package's version, with the commit where it runs from a checkout (`+abc1234`, `.dirty` if it is changed)."""
+    """Return the package's version, followed by the commit if the code runs from a git checkout.
+
+    Examples: `0.1.0`, `0.1.0+abc1234`, and `0.1.0+abc1234.dirty` for a checkout with uncommitted changes.
+    """
     try:
-        described = subprocess.run(
+        describe = subprocess.run(
             ["git", "describe", "--always", "--dirty=.dirty", "--exclude=*"],
             cwd=Path(__file__).parent,
             capture_output=True,
@@ -20,4 +23,4 @@ def code_version() -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return VERSION
-    return f"{VERSION}+{described.stdout.strip()}" if described.returncode == 0 else VERSION
+    return f"{VERSION}+{describe.stdout.strip()}" if describe.returncode == 0 else VERSION

@@ -1,4 +1,4 @@
-"""Rows as Arrow tables: made from plain mappings, laid over each other by trial, and Parquet bytes and back."""
+"""Arrow tables of rows and history: built from plain values, merged by trial, and converted to and from Parquet."""
 
 import difflib
 import io
@@ -17,85 +17,92 @@ from sweeper.storage.digest import add_digest, has_digest
 from sweeper.storage.schema import HISTORY, STATUSES, Columns, columns_of
 
 Records = Mapping[str, Iterable[object]] | Iterable[Sequence[object]]
-"""A history: (trial_id, epoch, metric, value) tuples, or these four columns by name."""
+"""A history: either (trial_id, epoch, metric, value) tuples, or a mapping of these four names to columns."""
 
 
 def table_of(rows: Sequence[Mapping[str, object]], columns: Columns) -> pa.Table:
-    """The rows as a table; keys left out are null. Raises ValueError on a value that does not fit."""
+    """Convert rows to a table. A missing key becomes null. Raises ValueError for an unknown key or an invalid value."""
     schema = columns.schema
     names = dict.fromkeys(schema.names)
     for row in rows:
-        _check(row, names)
+        _check_row(row, names)
     data = [_array([row.get(field.name) for row in rows], field) for field in schema]
     return pa.table(data, schema=schema)
 
 
 def conform(table: pa.Table, columns: Columns) -> pa.Table:
-    """`table` with exactly these columns, in their order; those it lacks are null."""
+    """Return `table` with exactly these columns, in their order. Columns that it lacks are null."""
     schema = columns.schema
     data = [table[f.name] if f.name in table.schema.names else pa.nulls(len(table), f.type) for f in schema]
     return pa.table(data, schema=schema)
 
 
 def history_of(records: Records) -> pa.Table:
-    """The records as a table; NaN is null."""
+    """Convert records to a table. NaN becomes null."""
     if isinstance(records, Mapping):
-        lists = {name: list(records[name]) for name in HISTORY.names}
+        values = {name: list(records[name]) for name in HISTORY.names}
     else:
         rows = list(records)
-        lists = {name: [row[index] for row in rows] for index, name in enumerate(HISTORY.names)}
-    return pa.table([_array(lists[field.name], field) for field in HISTORY], schema=HISTORY)
+        values = {name: [row[index] for row in rows] for index, name in enumerate(HISTORY.names)}
+    return pa.table([_array(values[field.name], field) for field in HISTORY], schema=HISTORY)
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """The table as a Parquet file with a checksum in each page, for any reader, and a digest of the whole, for
-    `from_bytes`; equal tables give equal bytes."""
+    """Return the table as the bytes of a Parquet file. Equal tables give equal bytes.
+
+    Each page carries a checksum, which any reader can verify. The file also carries a digest of all its bytes, which
+    `from_bytes` verifies.
+    """
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return add_digest(sink.getvalue())
 
 
 def from_bytes(data: bytes, names: list[str] | None = None) -> tuple[pa.Schema, pa.Table]:
-    """The schema of a Parquet file, and its rows in these columns of it (None: all).
+    """Return the schema of a Parquet file and its rows, restricted to the columns `names` (None: all columns).
 
-    DamagedError if it is no Parquet file, or its digest or a checksum does not match. A file without a digest is read
-    whole whichever columns are wanted, so that what is damaged in it shows as far as it can.
+    Names that the file lacks are ignored. Raises DamagedError if `data` is not a Parquet file, or if its digest or a
+    page's checksum does not match. All columns of a file without a digest are read, even those that are not wanted, so
+    that the page checksums reveal damage anywhere in it.
     """
-    known = has_digest(data)
+    verified = has_digest(data)
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
             schema = file.schema_arrow
-            there = None if names is None else [name for name in names if name in schema.names]
-            table = file.read(columns=there if known else None, use_threads=False)
-            return schema, table if there is None else table.select(there)
+            present = None if names is None else [name for name in names if name in schema.names]
+            table = file.read(columns=present if verified else None, use_threads=False)
+            return schema, table if present is None else table.select(present)
     except (pa.ArrowException, OSError, ValueError) as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DamagedError(f"it is not a whole Parquet file ({why})") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DamagedError(f"it is not a whole Parquet file ({reason})") from error
 
 
 def unite(tables: Sequence[pa.Table]) -> pa.Table:
-    """The tables beneath each other with the columns of all, null where one lacks them. SchemaError if types differ."""
-    distinct = {table.schema.serialize().to_pybytes(): table.schema for table in tables}
-    columns = reduce(Columns.union, map(columns_of, distinct.values()))
+    """Concatenate tables of rows. The result has the columns of all tables, null where a table lacks them.
+
+    Raises SchemaError if a column has different types.
+    """
+    schemas = {table.schema.serialize().to_pybytes(): table.schema for table in tables}
+    columns = reduce(Columns.union, map(columns_of, schemas.values()))
     target = columns.schema
     return pa.concat_tables(table if table.schema == target else conform(table, columns) for table in tables)
 
 
 def one_per_trial(table: pa.Table) -> pa.Table:
-    """The last row of each trial, a result before any failure, sorted by trial."""
+    """Keep one row per trial: the last one that did not fail, or else the last one. Sorted by trial."""
     trials = table["trial_id"].to_pylist()
     if len(set(trials)) < len(trials):
-        chosen: dict[str, int] = {}
+        kept: dict[str, int] = {}
         statuses = table["status"].to_pylist()
         for index, trial in enumerate(trials):
-            if statuses[index] != "failed" or statuses[chosen.setdefault(trial, index)] == "failed":
-                chosen[trial] = index
-        table = table.take(pa.array(chosen.values(), pa.int64()))
+            if statuses[index] != "failed" or statuses[kept.setdefault(trial, index)] == "failed":
+                kept[trial] = index
+        table = table.take(pa.array(kept.values(), pa.int64()))
     return table.sort_by("trial_id")
 
 
 def one_per_record(history: pa.Table) -> pa.Table:
-    """The last value of each (trial, epoch, metric), sorted by these."""
+    """Keep the last value of each (trial, epoch, metric). Sorted by trial, then metric, then epoch."""
     keys = ["trial_id", "metric", "epoch"]
     order = history.append_column("order", pa.array(range(len(history)), pa.int64()))
     last = order.group_by(keys).aggregate([("order", "max")])["order_max"]
@@ -103,35 +110,36 @@ def one_per_record(history: pa.Table) -> pa.Table:
 
 
 def merged_rows(tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows, one a trial: a result before a failure, then the one that ended last."""
+    """Merge the rows of several files into one row per trial: the latest that did not fail, or else the latest."""
     return one_per_trial(by_end(unite(tables)))
 
 
 def by_end(table: pa.Table) -> pa.Table:
-    """The rows in the order in which they ended; those that did not say when, first."""
+    """Sort the rows by the time they ended. Rows without a time come first."""
     ended = pc.fill_null(table["ended"].cast(pa.int64()), -(2**63))
     return table.take(pc.sort_indices(pa.table({"ended": ended}), sort_keys=[("ended", "ascending")]))
 
 
 def only(table: pa.Table, trials: Sequence[str]) -> pa.Table:
-    """The rows of these trials."""
+    """Return the rows of these trials."""
     return table.filter(pc.is_in(table["trial_id"], pa.array(trials, pa.string())))
 
 
 def without(table: pa.Table, trials: Sequence[str]) -> pa.Table:
-    """The rows of all other trials."""
+    """Return the rows of all other trials."""
     return table.filter(pc.invert(pc.is_in(table["trial_id"], pa.array(trials, pa.string()))))
 
 
-def _check(row: Mapping[str, object], names: Mapping[str, None]) -> None:
+def _check_row(row: Mapping[str, object], names: Mapping[str, None]) -> None:
+    """Raise ValueError for a key that is no column, a missing trial_id, an unknown status or a naive datetime."""
     for name in row:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            raise ValueError(f"a row has no column {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            matches = difflib.get_close_matches(name, names, n=1)
+            raise ValueError(f"a row has no column {name!r}" + (f"; did you mean {matches[0]!r}?" if matches else ""))
     if not isinstance(row.get("trial_id"), str):
         raise ValueError(f"a row's trial_id must be a str, but got {row.get('trial_id')!r}")
     if row.get("status") not in STATUSES:
-        raise ValueError(f"a row's status is one of {', '.join(STATUSES)}, but got {row.get('status')!r}")
+        raise ValueError(f"a row's status must be one of {', '.join(STATUSES)}, but got {row.get('status')!r}")
     for name in ("started", "ended"):
         value = row.get(name)
         if isinstance(value, datetime) and value.tzinfo is None:
@@ -139,6 +147,7 @@ def _check(row: Mapping[str, object], names: Mapping[str, None]) -> None:
 
 
 def _array(values: list[object], field: pa.Field) -> pa.Array:
+    """Convert a column of plain values. Raises ValueError if one of them does not have the field's type."""
     try:
         if field.type == pa.float64():
             values = [_number(value) for value in values]
@@ -146,12 +155,12 @@ def _array(values: list[object], field: pa.Field) -> pa.Array:
             values = [_whole_number(value) for value in values]
         return pa.array(values, field.type, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise ValueError(f"column {field.name!r} takes {field.type}, but got another value: {error}") from error
+        raise ValueError(f"column {field.name!r} must hold {field.type}, but got another value: {error}") from error
 
 
 def _whole_number(value: object) -> int | None:
-    """A plain int; null instead of NaN. A fraction is refused, where Arrow would cut it off."""
-    if type(value) is int:  # nearly all are: the rest of the questions take ten times as long
+    """Return a plain int, or None for None and NaN. Raises TypeError for a fraction, which Arrow would truncate."""
+    if type(value) is int:  # the usual case, ten times as fast as the checks below
         return value
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
@@ -161,7 +170,7 @@ def _whole_number(value: object) -> int | None:
 
 
 def _number(value: object) -> float | None:
-    """A plain float, of numpy's numbers too; null instead of NaN."""
+    """Return a plain float, or None for None and NaN. Accepts NumPy numbers. Raises TypeError for anything else."""
     if type(value) is float:
         return None if math.isnan(value) else value
     if value is None:

@@ -1,4 +1,8 @@
-"""Small files of a running sweep -> larger ones, now and then: a row is rewritten once a level, not once a file."""
+"""Compaction: merges the many small files of a running sweep into larger ones.
+
+Files are merged in levels, as in a log-structured merge tree. A row is therefore rewritten once per level, not once for
+every file that is written.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +17,33 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.parquet_folder import SUFFIX, Tables, parse, read_all, replace
 
 MANY = 256
-"""So many files of one level become one of the next. A sweep of fewer cohorts is not folded while it runs, and so plain
-readers never meet a folding; a reader takes about a millisecond a file."""
+"""Number of files of one level that are merged into one file of the next.
+
+A sweep with fewer cohorts is not compacted while it runs, so a plain `read_parquet` never coincides with a compaction.
+Reading takes about a millisecond per file.
+"""
 LARGEST = 32 << 20
-"""Bytes of a file that is folded no more."""
+"""Size in bytes above which a merged file is not merged again."""
 Merge = Callable[[Sequence[pa.Table]], pa.Table]
+"""Merges the tables of several files into one."""
 
 
 class Compactor:
-    """The files that one writer has put into one folder, in levels by how often they have been folded.
+    """Merges the files that one writer has put into one folder.
 
-    A writer folds none but its own, however many others write there. See `replace` for why no row is lost.
+    Files are grouped in levels by how often their rows have been merged. A writer merges only its own files, so several
+    writers can share a folder. See `parquet_folder.replace` for why no row is lost.
     """
 
     def __init__(self, files: Files, folder: str, merge: Merge) -> None:
         self._files, self._folder, self._merge = files, folder, merge
-        self._levels: list[dict[str, None]] = []
+        self._levels: list[dict[str, None]] = []  # ordered sets of file names
 
     def add(self, name: str) -> Iterator[tuple[str, pa.Table]]:
-        """This file is there now. Gives the files that this and others were folded into, with what they hold."""
+        """Register the file `name`, and merge every level that is full. Yields each merged file's name and table.
+
+        This is a generator: nothing happens until it is iterated.
+        """
         if any(name in level for level in self._levels):
             return
         for depth in range(len(self._levels) + 1):
@@ -44,7 +56,7 @@ class Compactor:
             names = list(level)
             level.clear()
             contents, tables = healing(self._files, partial(self._read, names))
-            if len(contents) < 2:  # another writer has compacted them
+            if len(contents) < 2:  # the others were merged by another writer, or set aside as damaged
                 level |= dict.fromkeys(contents)
                 return
             merged = self._merge([table for _, table in tables.values()])
@@ -55,6 +67,6 @@ class Compactor:
                 return
 
     def _read(self, names: Sequence[str]) -> tuple[dict[str, bytes], Tables]:
-        """Those of the files that are there, as bytes and parsed. Raises DamagedFiles."""
+        """Return the files that still exist, as bytes and as tables. Raises DamagedFiles."""
         contents = read_all(self._files, self._folder, names)
         return contents, parse(self._files, self._folder, contents)

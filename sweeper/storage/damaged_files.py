@@ -1,8 +1,8 @@
-"""Damaged files of rows and histories: moved out of the way, so that a run goes on and trains their trials again.
+"""Damaged files of rows and history: found, and moved aside so that a run can continue and train their trials again.
 
-Nothing is deleted: `trials/sweep=NAME/FILE` becomes `_damaged/trials/sweep=NAME/TIME-FILE`. Trials whose row was only
-in that file have none now, so they are trained again like any other. Trials whose history was only in such a file still
-have their row; `without_history` finds them, and `StoreReader` counts them as trials to run.
+Nothing is deleted: `trials/sweep=NAME/FILE` becomes `_damaged/trials/sweep=NAME/TIME-FILE`. A trial whose row was only
+in that file no longer has a row, so it is trained again. A trial whose history was only in such a file still has its
+row; `without_history` finds it, and `StoreReader` counts it as a trial to run.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from sweeper.storage.parquet_folder import Tables, at_once, names_in, parse_file
 from sweeper.storage.schema import columns_of
 
 _ATTEMPTS = 20
+"""Number of times that `healing` sets files aside before it gives up."""
 
 
 def healing(files: Files, act: Callable[[], Result]) -> Result:
-    """What `act` returns after the damaged files that it comes upon have been set aside."""
+    """Return `act()`. Whenever it raises DamagedFiles, set these files aside and call it again."""
     for _ in range(_ATTEMPTS):
         try:
             return act()
@@ -34,15 +35,18 @@ def healing(files: Files, act: Callable[[], Result]) -> Result:
 
 
 def set_aside(files: Files, reasons: Mapping[str, str]) -> None:
-    """Move these files to `_damaged`, and say so in a line each. A file that turns out to be whole, because another
-    writer has replaced it or it was misread, comes back under a name of its own."""
+    """Move damaged files to `_damaged` and report each in one line. `reasons` maps a file's path to what is wrong.
+
+    Each file is read once more after the move. If it is intact, because another writer has replaced it meanwhile or
+    because it was misread, it is moved back under a new, unique name.
+    """
     for path, reason in reasons.items():
         source = PurePosixPath(path)
         folder, now = str(source.parent), f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
         target = f"{DAMAGED}/{folder}/{now}-{source.name}"
         if not files.move(path, target):
             continue
-        if _reason(folder, files.read(target)) is None:
+        if _damage(folder, files.read(target)) is None:
             files.move(target, f"{folder}/{source.stem}-{uuid.uuid4().hex[:16]}{source.suffix}")
             continue
         files.say(
@@ -52,29 +56,30 @@ def set_aside(files: Files, reasons: Mapping[str, str]) -> None:
 
 
 def damaged_in(files: Files, folder: str) -> dict[str, str]:
-    """The damaged files among those of the folder, by path, each with the reason. Holds few of them in memory."""
+    """Map the path of each damaged file of the folder to the reason. Reads the files in parallel, a few at a time."""
     once = files.patient(ONCE)
-
     paths = [f"{folder}/{name}" for name in names_in(files, folder)]
-    reasons = files.insist("read", folder, lambda: at_once(lambda path: _reason(folder, once.read(path)), paths))
+    reasons = files.insist("read", folder, lambda: at_once(lambda path: _damage(folder, once.read(path)), paths))
     return {path: reason for path, reason in zip(paths, reasons, strict=True) if reason}
 
 
 def without_history(rows: Tables, history: Tables) -> set[str]:
-    """The trials of these rows that have a result with a metric, but no history. Every metric of a row was reported at
-    its last epoch, so the history of such a trial has been lost."""
+    """Return the trials whose row did not fail and has a metric, but which have no history.
+
+    Every metric of a row was also reported at its last epoch, so the history of such a trial has been lost.
+    """
     reported = {trial for _, table in history.values() for trial in pc.unique(table["trial_id"]).to_pylist()}
-    trials: set[str] = set()
+    measured: set[str] = set()
     for schema, table in rows.values():
         metrics = columns_of(schema).metrics
         valid = zip(*(table[name].is_valid().to_pylist() for name in metrics), strict=True)
         columns = (table["trial_id"].to_pylist(), table["status"].to_pylist(), valid)
-        trials |= {trial for trial, status, there in zip(*columns, strict=True) if status != "failed" and any(there)}
-    return trials - reported
+        measured |= {trial for trial, status, known in zip(*columns, strict=True) if status != "failed" and any(known)}
+    return measured - reported
 
 
-def _reason(folder: str, data: bytes | None) -> str | None:
-    """Why a file of this folder with these bytes cannot be read; None where it can, or where it is gone."""
+def _damage(folder: str, data: bytes | None) -> str | None:
+    """Return why a file of the folder with these bytes cannot be read, or None if it can, or if `data` is None."""
     if data is not None:
         try:
             parse_file(folder, data, [])

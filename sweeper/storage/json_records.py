@@ -1,4 +1,7 @@
-"""Small JSON files that a store keeps beside the rows (how a plan was cut, what was measured), read with suspicion."""
+"""Small JSON files that a store keeps beside the rows, such as cuts and measurements. A damaged file counts as absent.
+
+The functions `whole`, `number`, `text` and `truth` check a value that was read and raise ValueError if it is invalid.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ from sweeper.storage.io.files import Files
 
 Record = TypeVar("Record")
 LARGEST = 1e9
-"""The largest number that a record may hold: bytes are whole numbers, and these are seconds and shares."""
+"""Largest value that `number` accepts. It is for seconds and shares; sizes in bytes are read by `whole`."""
 
 
 def read_record(files: Files, path: str, parse: Callable[[Any], Record]) -> Record | None:
-    """What `parse` makes of the JSON at `path`; None where there is no such file, or it is damaged, which is said.
+    """Return `parse` of the JSON value at `path`, or None if there is no such file.
 
-    `parse` raises one of the usual errors (ValueError, TypeError, KeyError and the like) for content of another kind.
+    If the file is damaged, a line on stderr says so and the result is None. `parse` reports invalid content by raising
+    ValueError, TypeError, LookupError, AttributeError, ArithmeticError or RecursionError.
     """
     data = files.read(path)
     if data is None:
@@ -31,28 +35,32 @@ def read_record(files: Files, path: str, parse: Callable[[Any], Record]) -> Reco
 
 
 def whole(value: object, least: int = 0) -> int:
-    """An int of 64 bits, at least `least`. ValueError otherwise."""
+    """Return `value` if it is an int, at least `least` and below 2**63."""
     if type(value) is not int or not least <= value < 2**63:
         raise ValueError(f"must be a whole number of at least {least}, but is {value!r:.40}")
     return value
 
 
 def number(value: object, positive: bool = False) -> float:
-    """A number of at most `LARGEST` that is >= 0, or > 0 if `positive`. ValueError otherwise."""
+    """Return `value` as a float if it is a number in [0, `LARGEST`], or in (0, `LARGEST`] if `positive`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"must be a number, but is {value!r:.40}")
     if not (value > 0 if positive else value >= 0) or value > LARGEST:
-        raise ValueError(f"must be a finite number, but is {value!r:.40}")
+        raise ValueError(
+            f"must be {'above 0' if positive else 'at least 0'} and at most {LARGEST:g}, but is {value!r:.40}"
+        )
     return float(value)
 
 
 def text(value: object) -> str:
+    """Return `value` if it is a str."""
     if type(value) is not str:
         raise ValueError(f"must be text, but is {value!r:.40}")
     return value
 
 
 def truth(value: object) -> bool:
+    """Return `value` if it is a bool."""
     if type(value) is not bool:
         raise ValueError(f"must be true or false, but is {value!r:.40}")
     return value
@@ -60,5 +68,8 @@ def truth(value: object) -> bool:
 
 @functools.cache
 def _say_once(line: str) -> None:
-    """The same file is read several times in a run. Not on stdout, where `--json` puts a plan."""
+    """Print the line to stderr once per process, since a run reads the same file several times.
+
+    Stdout is reserved for the plan that `--json` prints.
+    """
     print(line, file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Checkpoints that nobody needs any more.
+"""Orphaned checkpoints: those of cohorts whose rows are already in the store.
 
-A driver removes a cohort's checkpoint once it has written the cohort's rows. Where two drivers train one cohort, the
-slower one writes the checkpoint again, and it stays if that driver is killed.
+A driver removes a cohort's checkpoint once it has written the cohort's rows. If two drivers train the same cohort, the
+slower one writes the checkpoint again, and the file stays behind if that driver is killed.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from sweeper.storage.parquet_folder import read_tables
 from sweeper.storage.store import OWNED, Store
 
 CHECKPOINT = ".pt"
-"""Follows a cohort's id in the name of its checkpoint. A note of its last worker has an ending after that."""
+"""Suffix of a checkpoint's name, after the cohort's id. Other files of the cohort append a further suffix to it."""
 
 
 def remove_orphans(store: Store, sweep: str) -> list[str]:
-    """Remove the checkpoints of cohorts whose members all have a result; returns the names of the removed files.
+    """Remove the checkpoints of cohorts whose members all have a result. Returns the names of the removed files.
 
-    A driver that still trains such a cohort loses nothing: what it would write is in the store. The checkpoint of a
-    cohort that was halved stays, for it has no rows of its own; its last half removes it.
+    A driver that still trains such a cohort loses nothing, because the rows that it would write are in the store. The
+    checkpoint of a cohort that was split stays, because that cohort has no rows of its own; its last half removes it.
     """
     folder = OWNED[2].format(sweep)
     names = [name for name in store.files.list(folder) if CHECKPOINT in name]
     if not names:
         return []
-    done = _finished(store, sweep)
-    orphans = [name for name in names if name.partition(CHECKPOINT)[0] in done]
+    finished = _finished_cohorts(store, sweep)
+    orphans = [name for name in names if name.partition(CHECKPOINT)[0] in finished]
     for name in orphans:
         store.files.delete(f"{folder}/{name}")
     return orphans
 
 
-def _finished(store: Store, sweep: str) -> set[str]:
-    """Ids of the cohorts of which every member has a row that is not `failed`."""
+def _finished_cohorts(store: Store, sweep: str) -> set[str]:
+    """Return the ids of the cohorts whose members all have a row that is not `failed`."""
     results: dict[str, set[str]] = {}
     sizes: dict[str, int] = {}
     tables = read_tables(store.files, OWNED[0].format(sweep), ["trial_id", "cohort", "cohort_size", "status"])

@@ -1,4 +1,4 @@
-"""The Parquet files of one folder: read as they are at a moment, and replaced by one that holds all of them."""
+"""The Parquet files of one folder: read together without missing a row, and replaced by one file with all rows."""
 
 from __future__ import annotations
 
@@ -15,43 +15,51 @@ from sweeper.storage.schema import HISTORY
 
 SUFFIX = ".parquet"
 READERS = 8
-"""Files that are read or removed at a time: an object store takes long over each, and little over several."""
+"""Number of files that are read or deleted in parallel, which hides the latency of an object store."""
 FOLDED = ("segment-", "compact-")
-"""How the names of files begin that hold what others held before."""
+"""Prefixes of the names of files that hold rows moved from other files."""
 _ATTEMPTS = 20
+"""Number of times that `contents_of` lists a folder before it gives up."""
 Tables = dict[str, tuple[pa.Schema, pa.Table]]
-"""By a file's name its schema and its rows."""
+"""Maps a file's name to its schema and its rows."""
 
 
 def read_tables(files: Files, folder: str, columns: list[str] | None = None) -> Tables:
-    """Every file's schema and rows, by name; listed again where a writer moved rows between listing and reading.
-    Raises DamagedFiles."""
+    """Return the schema and the rows of every Parquet file in the folder. Raises DamagedFiles.
+
+    Reads as `contents_of` does, so no row is missed while writers move rows between files.
+    """
     return parse(files, folder, contents_of(files, folder), columns)
 
 
 def contents_of(files: Files, folder: str) -> dict[str, bytes]:
-    """The bytes of every file, with no row missing that was there when this was called.
+    """Return the bytes of every Parquet file in the folder, without missing a row that was there when the call began.
 
-    A file that has vanished was folded, so the folder is listed again. A listing that takes place during a folding may
-    also lack both the old files and the new one, which was there before the old ones were removed; so a second listing
-    shows it.
+    A compaction writes the merged file before it deletes the old ones. Two things can go wrong meanwhile, and after
+    either of them the folder is listed and read again:
+
+    1. A listed file is gone when it is read. Its rows are in a merged file, which the listing may lack.
+    2. The listing lacks both the old files and the merged one. The merged file existed before the old ones were
+       deleted, so a second listing shows a merged file that was not read.
+
+    Raises StoreError if this happens 20 times in a row.
     """
     for _ in range(_ATTEMPTS):
         names = names_in(files, folder)
-        found = read_all(files, folder, names)
-        folded = {name for name in names_in(files, folder) if name.startswith(FOLDED)}
-        if len(found) == len(names) and folded <= found.keys():
-            return found
+        contents = read_all(files, folder, names)
+        merged = {name for name in names_in(files, folder) if name.startswith(FOLDED)}
+        if len(contents) == len(names) and merged <= contents.keys():
+            return contents
     raise StoreError(f"store {files.shown}: files in '{folder}' keep vanishing while they are read")
 
 
 def names_in(files: Files, folder: str) -> list[str]:
-    """The names of the folder's Parquet files."""
+    """Return the names of the folder's Parquet files."""
     return [name for name in files.list(folder) if name.endswith(SUFFIX)]
 
 
 def parse(files: Files, folder: str, contents: Mapping[str, bytes], columns: list[str] | None = None) -> Tables:
-    """The schema and the rows of each of these files. Raises DamagedFiles."""
+    """Return the schema and the rows of each file. Raises DamagedFiles if any of them cannot be read."""
     tables, reasons = parse_intact(folder, contents, columns)
     if reasons:
         raise DamagedFiles(files.shown, reasons)
@@ -61,21 +69,24 @@ def parse(files: Files, folder: str, contents: Mapping[str, bytes], columns: lis
 def parse_intact(
     folder: str, contents: Mapping[str, bytes], columns: list[str] | None = None
 ) -> tuple[Tables, dict[str, str]]:
-    """The schema and the rows of each file that can be read, and by its path why each other one cannot."""
+    """Return the schema and the rows of each readable file, and for each damaged one its path and the reason."""
 
-    def one(name: str) -> tuple[pa.Schema, pa.Table] | str:
+    def parse_or_reason(name: str) -> tuple[pa.Schema, pa.Table] | str:
         try:
             return parse_file(folder, contents[name], columns)
         except DamagedError as error:
             return str(error)
 
-    found = dict(zip(contents, at_once(one, contents), strict=True))
-    tables = {name: one for name, one in found.items() if not isinstance(one, str)}
-    return tables, {f"{folder}/{name}": one for name, one in found.items() if isinstance(one, str)}
+    outcomes = dict(zip(contents, at_once(parse_or_reason, contents), strict=True))
+    tables = {name: parsed for name, parsed in outcomes.items() if not isinstance(parsed, str)}
+    return tables, {f"{folder}/{name}": reason for name, reason in outcomes.items() if isinstance(reason, str)}
 
 
 def parse_file(folder: str, data: bytes, columns: list[str] | None = None) -> tuple[pa.Schema, pa.Table]:
-    """The schema and the rows of a file of this folder. Raises DamagedError."""
+    """Return the schema and the rows of one file of the folder. Raises DamagedError.
+
+    The folder matters because files below `history/` must have exactly the columns of a history.
+    """
     schema, table = from_bytes(data, columns)
     if folder.startswith("history/") and not schema.equals(HISTORY):
         raise DamagedError(f"its columns are {', '.join(schema.names)}, not {', '.join(HISTORY.names)}")
@@ -83,31 +94,38 @@ def parse_file(folder: str, data: bytes, columns: list[str] | None = None) -> tu
 
 
 def replace(files: Files, folder: str, old: dict[str, bytes], name: str, table: pa.Table) -> int:
-    """Put `table` there as `name`, and then remove the old files, which hold nothing else. Returns its bytes.
+    """Write `table` as `name`, then delete the `old` files (name -> bytes as read). Returns the new size in bytes.
 
-    The name must never have been used. Then no row is lost, whoever else does the same: of all files that ever held a
-    row, the newest is never removed, for whoever removes one has written a newer. And what another writer has put into
-    an old file since it was read stays there.
+    `table` holds every row of the old files that is kept in this folder. `name` must never have been used. No row is
+    lost, even if several writers do this at once:
+
+    1. A writer deletes a file only after it has written a newer file that holds the same rows. So of all files that
+       ever held a row, the newest is never deleted.
+    2. An old file is deleted only if its bytes are still those in `old`. Rows that another writer has put into it since
+       stay there.
     """
     data = to_bytes(table)
     files.write(f"{folder}/{name}", data)
     once = files.patient(ONCE)
 
-    def remove(name: str) -> None:
-        once.delete_same(f"{folder}/{name}", old[name])
+    def remove(old_name: str) -> None:
+        once.delete_same(f"{folder}/{old_name}", old[old_name])
 
     files.insist("delete", folder, lambda: at_once(remove, old))
     return len(data)
 
 
 def read_all(files: Files, folder: str, names: Sequence[str]) -> dict[str, bytes]:
-    """By name, of those that are there."""
+    """Return the bytes of those of the named files that exist, by name."""
     once = files.patient(ONCE)
-    found = files.insist("read", folder, lambda: at_once(lambda name: once.read(f"{folder}/{name}"), names))
-    return {name: data for name, data in zip(names, found, strict=True) if data is not None}
+    contents = files.insist("read", folder, lambda: at_once(lambda name: once.read(f"{folder}/{name}"), names))
+    return {name: data for name, data in zip(names, contents, strict=True) if data is not None}
 
 
 def at_once(act: Callable[[str], Result], names: Iterable[str]) -> list[Result]:
-    """The results, in order. Threads have no patience of their own, for nothing can interrupt their sleep."""
+    """Call `act` for each name in a pool of threads. Returns the results in the order of `names`.
+
+    `act` should not retry by itself, because nothing can interrupt a thread that sleeps between two attempts.
+    """
     with ThreadPoolExecutor(READERS) as pool:
         return list(pool.map(act, names))

@@ -1,11 +1,13 @@
-"""What `--fresh` trains again: set aside in `_replaced/TIME` of the store, and brought back from there by `--restore`.
+"""Results that `--fresh` replaces: set aside in `_replaced/TIME` of the store, and brought back by `--restore TIME`.
 
-A file may hold rows of several requests, so rows and reports move by trial. None is lost by a crash between two steps:
+A file may hold rows of several requests, so rows and history are moved trial by trial. A crash between two steps loses
+nothing:
 
-1. Copies of what moves are written below `_replaced/TIME`. Every row is still where it was.
-2. What stays of each file is written to a new file, and only then the old one is removed (`folder.replace`). Every row
-   that moves has its copy from step 1; every row that stays is in the old file, in the new one, or in both.
-3. Whole files and folders (the plan's cut, its pictures) are renamed, which leaves them in one place or the other.
+1. Copies of everything that moves are written below `_replaced/TIME`. Every row is still in its old place, too.
+2. For each old file, the rows that stay are written to a new file, and only then the old file is deleted
+   (`parquet_folder.replace`). Every row that moves has its copy from step 1. Every row that stays is in the old file,
+   in the new one, or in both.
+3. Whole files and folders (the plan's cut, its pictures) are renamed. Each is in the old place or in the new one.
 """
 
 from __future__ import annotations
@@ -28,22 +30,22 @@ from sweeper.storage.store import OWNED, checkpoint_path
 FOLDER = "_replaced"
 ROWS, HISTORY = OWNED[:2]
 OTHERS = (*OWNED[2:], f"{OWNED[3]}/halved")
-"""Folders of one sweep whose entries move whole."""
+"""Folders of one sweep whose files and subfolders are moved as a whole, as opposed to row by row."""
 
 
 @dataclass(frozen=True)
 class TrialSelection:
-    """The trials that a request trains again, and what else is theirs alone."""
+    """The trials that a request trains again, and the files that belong to them alone."""
 
     trials: Collection[str]
-    """Ids."""
+    """Ids of trials."""
     studies: Collection[str] = ()
-    """Ids of studies, all of whose trials are meant: later ones follow from earlier ones."""
+    """Ids of studies. All their trials are selected, because later proposals of a study depend on earlier results."""
     paths: Sequence[str] = ()
-    """Files and folders of the store."""
+    """Files and folders, as paths in the store."""
 
     def of(self, rows: pa.Table) -> list[str]:
-        """Ids of the trials of these rows that are meant."""
+        """Return the ids of the selected trials among these rows."""
         mask = pc.is_in(rows["trial_id"], pa.array(list(self.trials), pa.string()))
         if "study_id" in rows.schema.names:
             mask = pc.or_(mask, pc.is_in(rows["study_id"], pa.array(list(self.studies), pa.string())))
@@ -52,48 +54,50 @@ class TrialSelection:
 
 @dataclass(frozen=True)
 class SetAside:
-    """What was set aside, would be, or was brought back."""
+    """How much was set aside, would be set aside, or was brought back."""
 
     folder: str
-    """Where in the store it is; empty where nothing has moved."""
+    """Folder of the store that holds it, or held it before it was brought back; empty if nothing has moved."""
     rows: int
+    """Number of rows."""
     files: int
-    """Of rows and history, whole or in part."""
+    """Number of files of rows and history that the rows come from, in whole or in part."""
     unusable: int
-    """Those of them that cannot be read, or hold another schema: they move whole, and their rows are not counted."""
+    """How many of these files are damaged or have another schema. They move as a whole; their rows are not counted."""
 
     @property
     def text(self) -> str:
-        """`8 rows, from 3 files of rows and history`."""
+        """One line for the terminal, e.g. `8 rows, from 3 files of rows and history`."""
         unusable = f", {self.unusable} of which cannot be used" if self.unusable else ""
         return f"{self.rows} rows, from {self.files} files of rows and history{unusable}"
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What of one file moves."""
+    """The part of one file that moves."""
 
     folder: str
     name: str
     data: bytes
-    """The whole file."""
+    """Content of the whole file."""
     moved: pa.Table | None
-    """None: all of it, for it cannot be used."""
+    """The rows that move; None if the file is unusable and so moves as a whole."""
     rest: pa.Table | None
+    """The rows that stay; None if the whole file moves."""
 
 
 def survey(files: Files, sweep: str, chosen: TrialSelection, columns: Columns) -> SetAside:
-    """What `set_aside` would move; changes nothing."""
-    return _counted("", _parts(files, sweep, chosen, columns))
+    """Return what `set_aside` would move, without changing anything."""
+    return _summary("", _parts(files, sweep, chosen, columns))
 
 
 def set_aside(
     files: Files, sweep: str, chosen: TrialSelection, columns: Columns | None = None, but: str | None = None
 ) -> SetAside | None:
-    """Move the rows and history of these trials, and their paths, to a new `_replaced/TIME`; None if there is nothing.
+    """Move the rows, the history and the paths of the chosen trials to a new `_replaced/TIME`. None if there are none.
 
-    Files that cannot be read, or whose rows do not go with `columns`, move whole: a run could not use them. Files whose
-    names begin with `but` stay.
+    Files that are damaged, or whose columns cannot be combined with `columns`, move as a whole, because a run could not
+    use them. Files whose names begin with the prefix `but` stay.
     """
     folder = f"{FOLDER}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     parts = [part for part in _parts(files, sweep, chosen, columns) if not (but and part.name.startswith(but))]
@@ -107,13 +111,13 @@ def set_aside(
             name = f"segment-{uuid.uuid4().hex[:16]}{SUFFIX}"
             replace(files, part.folder, {part.name: part.data}, name, part.rest)
     moved = [files.move(path, f"{folder}/{path}") for path in chosen.paths]
-    return _counted(folder, parts) if parts or any(moved) else None
+    return _summary(folder, parts) if parts or any(moved) else None
 
 
 def restore(files: Files, sweep: str, time: str) -> SetAside:
-    """Bring back what `set_aside` has moved to `_replaced/TIME`, after setting aside what has taken its place since.
+    """Bring back what `set_aside` moved to `_replaced/TIME`. Results that replaced it since are set aside in turn.
 
-    Files that cannot be used stay there. StoreError where nothing of the sweep is there.
+    Unusable files stay in `_replaced/TIME`. Raises StoreError if that folder holds nothing of the sweep.
     """
     times = files.list(FOLDER)
     if time not in times:
@@ -121,8 +125,8 @@ def restore(files: Files, sweep: str, time: str) -> SetAside:
             f"store {files.shown}: nothing was set aside at {time!r}; there are: {', '.join(times) or 'none'}"
         )
     source = f"{FOLDER}/{time}"
-    every = _parts(files, sweep, None, None, f"{source}/")
-    parts = [part for part in every if part.moved is not None]
+    candidates = _parts(files, sweep, None, None, f"{source}/")
+    parts = [part for part in candidates if part.moved is not None]
     paths = [
         f"{folder}/{name}"
         for folder in (other.format(sweep) for other in OTHERS)
@@ -130,38 +134,39 @@ def restore(files: Files, sweep: str, time: str) -> SetAside:
         if f"{folder}/{name}" != OTHERS[-1].format(sweep)
     ]
     if not parts and not paths:
-        there = [one for one in times if files.list(f"{FOLDER}/{one}/{ROWS.format(sweep)}")]
+        usable = [other for other in times if files.list(f"{FOLDER}/{other}/{ROWS.format(sweep)}")]
         raise StoreError(
-            f"store {files.shown}: nothing of sweep {sweep!r} is in {source}; there are: {', '.join(there) or 'none'}"
+            f"store {files.shown}: nothing of sweep {sweep!r} is in {source}; there are: {', '.join(usable) or 'none'}"
         )
     trials = {trial for part in parts if part.moved is not None for trial in part.moved["trial_id"].to_pylist()}
     prefix = f"restored-{time}-"
-    set_aside(
-        files, sweep, TrialSelection(trials, paths=paths), but=prefix
-    )  # what a run cut off before has brought back stays
-    for part in reversed(parts):  # history before rows: a row means that all of its trial is there
+    # Files with the prefix stay: an interrupted `restore` has brought them back already.
+    set_aside(files, sweep, TrialSelection(trials, paths=paths), but=prefix)
+    for part in reversed(parts):  # history before rows, because a row means that its trial is complete
         files.write(f"{part.folder.removeprefix(source + '/')}/{prefix}{part.name}", part.data)
     for path in paths:
         files.move(f"{source}/{path}", path)
     for part in parts:
         files.delete(f"{part.folder}/{part.name}")
-    if len(parts) == len(every):
+    if len(parts) == len(candidates):
         files.delete_folder(source)
-    return _counted(source, parts)
+    return _summary(source, parts)
 
 
 def fresh_checkpoints(files: Files, sweep: str, folder: str | None) -> Callable[[str], str]:
-    """Cohort -> path of its checkpoint; one that an earlier run left there is set aside when it is first asked for.
+    """Return a function from a cohort's id to the path of its checkpoint, for a run that begins anew.
 
-    Which cohorts there are is known only as they are dispatched, and a cohort of another request keeps its checkpoint.
+    The first call for a cohort moves the checkpoint that an earlier run left there to `folder` (None: a new
+    `_replaced/TIME`). This happens cohort by cohort because cohorts are known only once they are dispatched, and the
+    cohorts of other requests must keep their checkpoints.
     """
-    left = set(files.list(OWNED[2].format(sweep)))
+    leftovers = set(files.list(OWNED[2].format(sweep)))
     target = folder or f"{FOLDER}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
     def path_of(cohort: str) -> str:
         path = checkpoint_path(sweep, cohort)
-        if (name := path.rsplit("/", 1)[1]) in left:
-            left.discard(name)
+        if (name := path.rsplit("/", 1)[1]) in leftovers:
+            leftovers.discard(name)
             files.move(path, f"{target}/{path}")
         return path
 
@@ -171,28 +176,32 @@ def fresh_checkpoints(files: Files, sweep: str, folder: str | None) -> Callable[
 def _parts(
     files: Files, sweep: str, chosen: TrialSelection | None, columns: Columns | None, below: str = ""
 ) -> list[_Part]:
-    """Of the files of rows, then of those of history, what is of the chosen trials (None: everything)."""
+    """Return the part of each file, rows first and then history, that belongs to the chosen trials (None: to any).
+
+    The sweep's folders are looked up in the folder `below`, which is "" or ends with a slash. Files without any chosen
+    trial are left out.
+    """
     trials: set[str] = set(chosen.trials) if chosen else set()
-    found = []
+    parts = []
     for kind in (ROWS, HISTORY):
         folder = below + kind.format(sweep)
         for name, data in contents_of(files, folder).items():
             try:
                 schema, table = from_bytes(data)
                 if kind == ROWS:
-                    there = columns_of(schema)
-                    _ = columns and there.union(columns)
+                    stored = columns_of(schema)
+                    _ = columns and stored.union(columns)
             except (DamagedError, SchemaError):
-                found.append(_Part(folder, name, data, None, None))
+                parts.append(_Part(folder, name, data, None, None))
                 continue
             if kind == ROWS and chosen:
                 trials.update(chosen.of(table))
             moved = only(table, list(trials)) if chosen else table
             if len(moved):
-                found.append(_Part(folder, name, data, moved, without(table, list(trials)) if chosen else None))
-    return found
+                parts.append(_Part(folder, name, data, moved, without(table, list(trials)) if chosen else None))
+    return parts
 
 
-def _counted(folder: str, parts: Sequence[_Part]) -> SetAside:
+def _summary(folder: str, parts: Sequence[_Part]) -> SetAside:
     rows = sum(len(part.moved) for part in parts if part.moved is not None and ROWS.split("/")[0] in part.folder)
     return SetAside(folder, rows, len(parts), sum(part.moved is None for part in parts))

@@ -1,4 +1,4 @@
-"""The columns of a sweep's rows: fixed ones, hyperparameters with their own types, metrics as floats."""
+"""The columns of a sweep's rows: fixed columns, hyperparameters with their own types, and metrics as floats."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import pyarrow as pa
 from sweeper.errors import SchemaError
 
 FORMAT = "1"
-"""Written into every file; a store of another format is refused, never guessed at."""
+"""Version of the file format, written into every file. A file of another version raises SchemaError."""
 STATUSES = ("finished", "diverged", "pruned", "failed")
 
 _TYPES = MappingProxyType({bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()})
@@ -33,71 +33,78 @@ _FIXED = {
     "ended": _TIME,
 }
 _ADDED = ("preset", "changes")
-"""Fixed columns that files of earlier versions lack; their rows have nulls there."""
+"""Fixed columns that files of earlier versions lack. Their rows are null there."""
 HISTORY = pa.schema(
     {"trial_id": pa.string(), "epoch": pa.int64(), "metric": pa.string(), "value": pa.float64()},
     metadata={"sweeper.format": FORMAT},
 )
+"""The schema of every history file."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of one sweep beside the fixed ones (status, times, host, ...)."""
+    """The columns of one sweep in addition to the fixed ones (status, times, host, ...).
+
+    Raises ValueError for a name that is taken, or a type that is not supported.
+    """
 
     hyperparameters: Mapping[str, type]
-    """Name -> bool, int, float or str, every one nullable; `method` and `dataset` are among them."""
+    """Name -> bool, int, float or str. All are nullable. `method` and `dataset` are among them."""
     metrics: tuple[str, ...]
-    """Names of float columns; a value that is missing or NaN is null."""
+    """Names of the float columns. A missing value or NaN is null."""
 
     def __post_init__(self) -> None:
         names = [*self.hyperparameters, *self.metrics]
         for name in names:
             if name in _FIXED or name == "sweep":
-                raise ValueError(f"a column's name must not be one of the fixed ones, but got {name!r}")
+                raise ValueError(f"a column's name must not be that of a fixed column, but got {name!r}")
             if names.count(name) > 1:
                 raise ValueError(f"a column's name must be unique, but got {name!r} twice")
-        for name, kind in self.hyperparameters.items():
-            if kind not in _TYPES:
-                raise ValueError(f"a hyperparameter is bool, int, float or str, but {name!r} is {kind!r}")
+        for name, python_type in self.hyperparameters.items():
+            if python_type not in _TYPES:
+                raise ValueError(f"a hyperparameter must be bool, int, float or str, but {name!r} is {python_type!r}")
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of a file: the trial, its hyperparameters, its metrics, how it went."""
-        kinds = {name: _TYPES[kind] for name, kind in self.hyperparameters.items()}
-        kinds |= dict.fromkeys(self.metrics, pa.float64())
+        """The Arrow schema of a file: trial_id, the hyperparameters, the metrics, then the other fixed columns."""
+        types = {name: _TYPES[python_type] for name, python_type in self.hyperparameters.items()}
+        types |= dict.fromkeys(self.metrics, pa.float64())
         metadata = {"sweeper.format": FORMAT, "sweeper.metrics": json.dumps(self.metrics)}
-        return pa.schema({"trial_id": pa.string(), **kinds, **_FIXED}, metadata=metadata)
+        return pa.schema({"trial_id": pa.string(), **types, **_FIXED}, metadata=metadata)
 
     def union(self, other: "Columns") -> "Columns":
-        """These columns, then those that only `other` has. Raises SchemaError where a shared one differs."""
+        """Return these columns, followed by those that only `other` has. Raises SchemaError if a shared one differs."""
         mine, theirs = self.schema, other.schema
         for name in (name for name in mine.names if name in theirs.names):
             if mine.field(name).type != theirs.field(name).type:
                 raise SchemaError(
-                    f"column {name!r} is {mine.field(name).type} there and {theirs.field(name).type} here"
+                    f"column {name!r} must have one type, but is {mine.field(name).type} in some rows and "
+                    f"{theirs.field(name).type} in others"
                 )
             if (name in self.metrics) != (name in other.metrics):
-                raise SchemaError(f"column {name!r} is a metric in one and a hyperparameter in the other")
+                raise SchemaError(f"column {name!r} is a metric of some rows and a hyperparameter of others")
         added = tuple(metric for metric in other.metrics if metric not in self.metrics)
         return Columns({**self.hyperparameters, **other.hyperparameters}, self.metrics + added)
 
 
 def columns_of(schema: pa.Schema) -> Columns:
-    """The columns that a file was written with. Raises SchemaError where it was not written by this format."""
+    """Return the columns that a file was written with. Raises SchemaError if it does not have this format."""
     metadata = schema.metadata or {}
-    found = metadata.get(b"sweeper.format", b"none").decode()
-    if found != FORMAT:
-        raise SchemaError(f"the format is {found!r} there and {FORMAT!r} here")
-    for name, kind in _FIXED.items():
+    version = metadata.get(b"sweeper.format", b"none").decode()
+    if version != FORMAT:
+        raise SchemaError(f"the file format must be {FORMAT!r}, but is {version!r}")
+    for name, arrow_type in _FIXED.items():
         if name not in schema.names:
             if name in _ADDED:
                 continue
-            raise SchemaError(f"column {name!r} is missing there")
-        if schema.field(name).type != kind:
-            raise SchemaError(f"column {name!r} is {schema.field(name).type} there and {kind} here")
+            raise SchemaError(f"column {name!r} is missing")
+        if schema.field(name).type != arrow_type:
+            raise SchemaError(f"column {name!r} must be {arrow_type}, but is {schema.field(name).type}")
     metrics = tuple(json.loads(metadata.get(b"sweeper.metrics", b"[]")))
-    others = [field for field in schema if field.name not in _FIXED and field.name not in metrics]
-    for field in others:
+    hyperparameters = [field for field in schema if field.name not in _FIXED and field.name not in metrics]
+    for field in hyperparameters:
         if field.type not in _PYTHON:
-            raise SchemaError(f"column {field.name!r} is {field.type} there, which no hyperparameter is")
-    return Columns({field.name: _PYTHON[field.type] for field in others}, metrics)
+            raise SchemaError(
+                f"hyperparameter {field.name!r} must be {', '.join(map(str, _PYTHON))}, but is {field.type}"
+            )
+    return Columns({field.name: _PYTHON[field.type] for field in hyperparameters}, metrics)

@@ -1,7 +1,8 @@
-"""Rows -> Parquet: one file a cohort, many of them folded into one, overlaid by trial, always whole, read by pandas.
+"""The store: one row per trial in Parquet files that `pandas.read_parquet` reads while a sweep runs.
 
-`STORE/trials/sweep=NAME/*.parquet` and `STORE/history/sweep=NAME/*.parquet`. The partition column `sweep` is in no
-file: one that repeats it makes reading the whole store fail.
+Each cohort has a file in `STORE/trials/sweep=NAME/` and one in `STORE/history/sweep=NAME/`, and many small files are
+merged into larger ones. No file contains the partition column `sweep`: a file that repeats it makes reading the whole
+store fail.
 """
 
 import os
@@ -37,62 +38,66 @@ OWNED = (
     *("trials/sweep={}", "history/sweep={}", "checkpoints/sweep={}", "cuts/sweep={}"),
     *("heatmaps/{}", "tables/{}", "trajectories/{}", "studies/{}"),
 )
-"""All folders of one sweep in the store."""
+"""All folders of one sweep in the store; `{}` stands for the sweep's name."""
 
 
 class Store(StoreReader):
-    """The rows of every sweep under one folder or URI. Readers at any time; several writers lose no row, but only one
-    at a time sees to it that a trial is in one file."""
+    """Reads and writes the rows and the history of every sweep in the store at one folder or URI.
+
+    Others may read at any time. Several writers at once lose no row, but may leave a trial in more than one file.
+    """
 
     def __init__(self, uri: str | os.PathLike[str] | Files) -> None:
         super().__init__(uri)
-        self._index: dict[str, dict[str, tuple[str, ...]]] = {}
-        self._foldings: dict[str, Compactor] = {}
+        self._index: dict[str, dict[str, tuple[str, ...]]] = {}  # sweep -> trial_id -> files that hold a row of it
+        self._compactors: dict[str, Compactor] = {}  # by folder
 
     def prepare(self, sweep: str, columns: Columns) -> Columns:
-        """Probe that the store takes writes and bring the sweep's files to one schema, the one to write from now on.
+        """Prepare the store for writing rows of the sweep. Returns the columns to write from now on.
 
-        Columns that only older or only newer rows have are kept, null elsewhere. StoreError where a shared column
-        differs in type. What a killed writer left (temporary files, a trial in two files) is put right, and damaged
-        files are set aside: those of rows, and all in `damaged`. From now on the store is this very folder: one that
-        takes its place, or none, is waited for as a store that has stopped working.
+        - Checks that the store is writable, and pins it to the folder found now: if that folder disappears or another
+          takes its place, later calls wait for it as for a store that does not respond.
+        - Cleans up what a killed writer left: temporary files, and trials that are in two files.
+        - Sets damaged files aside: those in `damaged`, and all damaged files of rows.
+        - Rewrites the sweep's files to one schema: the union of their columns and `columns`, null where a row has no
+          value. Raises StoreError if a column has different types.
         """
         folder = trials_folder(sweep)
         self.files.check_writable()
         self.files.hold_on()
         self.files.tidy()
         self.set_damaged_aside(self.damaged)
-        found, there = self._scan(sweep)
+        tables, stored_columns = self._scan(sweep)
         try:
-            united = reduce(Columns.union, [*there, columns])
+            united = reduce(Columns.union, [*stored_columns, columns])
         except SchemaError as error:
             raise self.foreign(sweep, str(error)) from error
-        for name, (schema, _) in found.items():
+        for name, (schema, _) in tables.items():
             if set(schema.names) != set(united.schema.names):
                 for table in self._rows(folder, name):
                     self.files.write(f"{folder}/{name}", to_bytes(conform(table, united)))
-        self._index[sweep] = _index(found)
+        self._index[sweep] = _files_by_trial(tables)
         if any(len(names) > 1 for names in self._index[sweep].values()):
             self.compact(sweep)
         return united
 
     def set_damaged_aside(self, reasons: Mapping[str, str]) -> None:
-        """Move these files, by path with the reason, to `_damaged` and say so, a line each."""
+        """Move damaged files to `_damaged` and report each in one line. `reasons` maps a path to what is wrong."""
         set_aside(self.files, reasons)
         self.damaged = {path: reason for path, reason in self.damaged.items() if path not in reasons}
 
     def write(self, sweep: str, cohort: str, rows: Sequence[Mapping[str, object]], columns: Columns) -> None:
-        """Lay the rows over those of the cohort's file. The same rows again change nothing, not even the file.
+        """Merge the rows into the cohort's file. Writing the same rows again does not touch the file.
 
-        A new row replaces the trial's old one wherever it is, except that a failed one never replaces a result.
-        Where it moves from one file to another (a plan cut anew, many files folded into one), a plain reader may for a
-        moment see both or neither.
+        A new row replaces the trial's old row in whichever file that is, except that a failed row never replaces a
+        result. If a row moves to another file (because the plan was cut differently, or files were merged), a plain
+        `read_parquet` at that moment may see it twice or not at all.
         """
         name, folder = checked(cohort) + SUFFIX, trials_folder(sweep)
         new = table_of(rows, columns)
         trials = new["trial_id"].to_pylist()
         if sweep not in self._index:
-            self._index[sweep] = _index(self._scan(sweep)[0])
+            self._index[sweep] = _files_by_trial(self._scan(sweep)[0])
         index = self._index[sweep]
         known = {file for trial in trials for file in index.get(trial, ())}
         others = {other: self._rows(folder, other) for other in sorted(known - {name})}
@@ -100,18 +105,18 @@ class Store(StoreReader):
         merged = one_per_trial(unite([*own, *(only(table, trials) for old in others.values() for table in old), new]))
         if not own or not merged.equals(own[0]):
             self.files.write(f"{folder}/{name}", to_bytes(merged))
-        for other, old in others.items():  # after the new file: a crash between leaves a row twice, never not at all
+        for other, old in others.items():  # after the new file, so that a crash in between duplicates a row, at worst
             for table in old:
                 self.files.write(f"{folder}/{other}", to_bytes(without(table, trials)))
         index.update(dict.fromkeys(trials, (name,)))
-        if "failed" not in merged["status"].to_pylist():  # such files are written again
-            for segment, table in self._folding(folder, merged_rows).add(name):
+        if "failed" not in merged["status"].to_pylist():  # a file with failed rows will be written again
+            for segment, table in self._compactor(folder, merged_rows).add(name):
                 index.update(dict.fromkeys(table["trial_id"].to_pylist(), (segment,)))
 
     def write_history(self, sweep: str, cohort: str, records: Records, *, ended: bool = True) -> None:
-        """Lay (trial_id, epoch, metric, value) records, tuples or four columns, over those of the cohort's file.
+        """Merge (trial_id, epoch, metric, value) records, as tuples or as four columns, into the cohort's file.
 
-        The file of a cohort that has not `ended` is kept apart from the larger files that small ones are folded into.
+        The file is not merged with those of other cohorts before the cohort has `ended`.
         """
         name, folder = checked(cohort) + SUFFIX, history_folder(sweep)
         old, new = self._rows(folder, name), history_of(records)
@@ -119,18 +124,18 @@ class Store(StoreReader):
         if not old or not merged.equals(old[0]):
             self.files.write(f"{folder}/{name}", to_bytes(merged))
         if ended:
-            for _ in self._folding(folder, lambda tables: one_per_record(pa.concat_tables(tables))).add(name):
+            for _ in self._compactor(folder, lambda tables: one_per_record(pa.concat_tables(tables))).add(name):
                 pass
 
     def delete_history(self, sweep: str, cohort: str) -> None:
-        """Delete what a cohort has reported while it trained, which others will report in its place."""
+        """Delete the history of a cohort whose trials are reported anew by other cohorts."""
         self.files.delete(f"{history_folder(sweep)}/{checked(cohort)}{SUFFIX}")
 
     def compact(self, sweep: str) -> str | None:
-        """All rows of the sweep in one file, whose name is returned; None where there are no rows.
+        """Merge all rows of the sweep into one file. Returns its name, or None if there are no rows.
 
-        The old files go after the new one is there. A plain reader at just that moment may see rows twice or miss a
-        file, and should read again; `load` does so itself.
+        The old files are deleted after the new one is written. A plain `read_parquet` at that moment may see rows twice
+        or fail on a missing file, and should be repeated; `load` repeats it by itself.
         """
         folder = trials_folder(sweep)
 
@@ -151,16 +156,18 @@ class Store(StoreReader):
         return name
 
     def _scan(self, sweep: str) -> tuple[Tables, list[Columns]]:
-        """Every file's schema with its trials and statuses, and the distinct sets of columns among them. Sets damaged
-        files aside."""
-        found = healing(self.files, lambda: read_tables(self.files, trials_folder(sweep), ["trial_id", "status"]))
-        return found, self.columns(sweep, found)
+        """Return the trials and statuses of every file of rows, and the distinct sets of columns among these files.
 
-    def _folding(self, folder: str, merge: Merge) -> Compactor:
-        return self._foldings.setdefault(folder, Compactor(self.files, folder, merge))
+        Damaged files are set aside.
+        """
+        tables = healing(self.files, lambda: read_tables(self.files, trials_folder(sweep), ["trial_id", "status"]))
+        return tables, self.columns(sweep, tables)
+
+    def _compactor(self, folder: str, merge: Merge) -> Compactor:
+        return self._compactors.setdefault(folder, Compactor(self.files, folder, merge))
 
     def _rows(self, folder: str, name: str) -> list[pa.Table]:
-        """The one table of a file, or none where there is no such file, or where it is damaged and so set aside."""
+        """Return the table of a file in a list, which is empty if the file is missing, or damaged and so set aside."""
 
         def read() -> Tables:
             return parse(self.files, folder, read_all(self.files, folder, [name]))
@@ -169,7 +176,7 @@ class Store(StoreReader):
 
 
 def checkpoint_path(sweep: str, cohort: str) -> str:
-    """Where in the store a cohort keeps its checkpoint until its rows are written."""
+    """Return the path in the store of a cohort's checkpoint, which exists until the cohort's rows are written."""
     return f"{OWNED[2].format(checked(sweep))}/{checked(cohort)}.pt"
 
 
@@ -179,53 +186,57 @@ def load(
     preset: str | None = None,
     changes: str | None = "",
 ) -> pd.DataFrame:
-    """Every row of a sweep (or of several), one a trial, all columns of all its files, and the column `sweep`.
+    """Return the rows of a sweep, or of several, one per trial, with all their columns and the column `sweep`.
 
-    With a `preset` its rows alone, as it stands, with these `changes` (`"epochs=5"`) or any (None); StoreError if none.
+    `preset` selects the rows of one preset (None: all presets). `changes` then selects among them: "" the preset as it
+    is defined, `"epochs=5"` the rows of runs with this change, None all of them. Raises StoreError if no row is left.
     """
     files = store if isinstance(store, Files) else Files(store)
     tables = []
     for sweep in [name] if isinstance(name, str) else name:
-        found = _there(files, "trials", sweep)
-        StoreReader(files).columns(sweep, found)
-        rows = merged_rows([table for _, table in found.values()])
+        stored = _read_sweep(files, "trials", sweep)
+        StoreReader(files).columns(sweep, stored)
+        rows = merged_rows([table for _, table in stored.values()])
         tables.append(rows.append_column("sweep", pa.array([sweep] * len(rows), pa.string())))
     try:
         rows = pa.concat_tables(tables, promote_options="permissive").to_pandas()
     except pa.ArrowException as error:
         raise StoreError(f"sweeps {', '.join(name)} do not fit into one table: {error}") from error
-    rows = rows if preset is None else _chosen(files, rows, "preset", preset)
-    return rows if preset is None or changes is None else _chosen(files, rows, "changes", changes)
+    rows = rows if preset is None else _select(files, rows, "preset", preset)
+    return rows if preset is None or changes is None else _select(files, rows, "changes", changes)
 
 
 def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:
-    """Every (trial_id, epoch, metric, value) that a sweep reported, sorted by trial, metric and epoch."""
+    """Return every (trial_id, epoch, metric, value) that a sweep reported, sorted by trial, metric and epoch."""
     files = store if isinstance(store, Files) else Files(store)
-    tables = [table for _, table in _there(files, "history", name).values()]
+    tables = [table for _, table in _read_sweep(files, "history", name).values()]
     return one_per_record(pa.concat_tables(tables)).to_pandas()
 
 
-def _chosen(files: Files, rows: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
-    """The rows with this value; rows of earlier versions have none. StoreError where there are no such rows."""
-    if value not in (there := sorted(rows[column].dropna().unique())):
-        text = ", ".join(map(repr, there)) or "none"
+def _select(files: Files, rows: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
+    """Return the rows with this value. Raises StoreError, which lists the values that occur, if there are none."""
+    if value not in (choices := sorted(rows[column].dropna().unique())):
+        text = ", ".join(map(repr, choices)) or "none"
         raise StoreError(f"store {files.shown}: no rows with {column} {value!r}; there are: {text}")
     return rows[rows[column] == value].reset_index(drop=True)
 
 
-def _there(files: Files, kind: str, sweep: str) -> Tables:
-    """The sweep's files of this kind. StoreError where there are none, with the sweeps that are there."""
-    found = read_tables(files, f"{kind}/sweep={checked(sweep)}")
-    if not found:
+def _read_sweep(files: Files, kind: str, sweep: str) -> Tables:
+    """Return the sweep's files of a kind, `trials` or `history`.
+
+    Raises StoreError, which lists the sweeps that have such files, if there are none.
+    """
+    tables = read_tables(files, f"{kind}/sweep={checked(sweep)}")
+    if not tables:
         names = [name.removeprefix("sweep=") for name in files.list(kind) if name.startswith("sweep=")]
         raise StoreError(f"store {files.shown}: no {kind} of sweep {sweep!r}; there are: {', '.join(names) or 'none'}")
-    return found
+    return tables
 
 
-def _index(found: Tables) -> dict[str, tuple[str, ...]]:
-    """trial_id -> the files that hold a row of it."""
+def _files_by_trial(tables: Tables) -> dict[str, tuple[str, ...]]:
+    """Return trial_id -> names of the files that hold a row of that trial."""
     index: dict[str, tuple[str, ...]] = {}
-    for name, (_, table) in found.items():
+    for name, (_, table) in tables.items():
         for trial in table["trial_id"].to_pylist():
             index[trial] = (*index.get(trial, ()), name)
     return index

@@ -1,7 +1,7 @@
-"""What a plan reads of a store: the status of each trial, and its records. Writes nothing, whatever state files are in.
+"""Read-only access to a store: the status of each trial, its row and its history.
 
-Damaged files are left out and remembered. Their trials then count as trials to run, and `Store` sets the files aside
-before it writes.
+Nothing is written, even if files are damaged. Damaged files are skipped and remembered, so their trials count as trials
+to run. `Store` sets the files aside before it writes.
 """
 
 from __future__ import annotations
@@ -23,69 +23,80 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
 
 
 def checked(name: str) -> str:
-    """`name`, if it can be that of a sweep or a cohort in the store, else ValueError."""
+    """Return `name` if it is valid as the name of a sweep or a cohort in the store. Raises ValueError otherwise."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"a name in the store is letters, digits, '_', '-', '+' or '.', but got {name!r}")
+        raise ValueError(
+            "a name in the store must consist of letters, digits, '_', '-', '+' and '.' and begin with a letter or a "
+            f"digit, but got {name!r}"
+        )
     return name
 
 
 def trials_folder(sweep: str) -> str:
+    """Return the folder of the sweep's rows, as a path in the store."""
     return f"trials/sweep={checked(sweep)}"
 
 
 def history_folder(sweep: str) -> str:
+    """Return the folder of the sweep's history, as a path in the store."""
     return f"history/sweep={checked(sweep)}"
 
 
 class StoreReader:
-    """The rows and histories of every sweep under one folder or URI, as far as they can be read."""
+    """Reads the rows and the history of every sweep in the store at one folder or URI."""
 
     def __init__(self, uri: str | os.PathLike[str] | Files) -> None:
         self.files = uri if isinstance(uri, Files) else Files(uri)
         self.damaged: dict[str, str] = {}
-        """Files that were found damaged, by path, each with the reason."""
+        """Maps the path of each damaged file found so far to the reason."""
 
     def statuses(self, sweep: str, check_history: bool = True) -> dict[str, str]:
-        """trial_id -> status of every trial that has a row and has not lost its history.
+        """Return trial_id -> status for every trial that has a row and whose history is not lost.
 
-        `check_history=False` does without reading every file of the history, and gives the others, too.
+        With `check_history=False` no history is read, and trials without their history are included.
         """
-        found = self._intact(trials_folder(sweep), ["trial_id", "status"])
-        self.columns(sweep, found)
-        best: dict[str, str] = {}
-        for _, table in found.values():
+        tables = self._intact(trials_folder(sweep), ["trial_id", "status"])
+        self.columns(sweep, tables)
+        statuses: dict[str, str] = {}
+        for _, table in tables.values():
             for trial, status in zip(table["trial_id"].to_pylist(), table["status"].to_pylist(), strict=True):
-                if status != "failed" or trial not in best:
-                    best[trial] = status
+                if status != "failed" or trial not in statuses:
+                    statuses[trial] = status
         if check_history:
             self.damaged |= damaged_in(self.files, history_folder(sweep))
             for trial in self.without_history(sweep):
-                best.pop(trial, None)
-        return best
+                statuses.pop(trial, None)
+        return statuses
 
     def records(self, sweep: str) -> tuple[list[dict[str, Any]], list[tuple[str, int, str, float]]]:
-        """Every row and every (trial_id, epoch, metric, value) as plain values; none where there are none.
+        """Return all rows of the sweep as dicts, and its history as (trial_id, epoch, metric, value) tuples.
 
-        A row that has lost its history is given as one that failed, for its trial is to be trained again.
+        Both lists may be empty. A row whose history is lost has the status `failed`, so that its trial is trained
+        again.
         """
-        rows, history = self._intact(trials_folder(sweep)), self._intact(history_folder(sweep))
-        self.columns(sweep, rows)
-        reports = [one_per_record(pa.concat_tables(table for _, table in history.values()))] if history else []
+        row_files, history_files = self._intact(trials_folder(sweep)), self._intact(history_folder(sweep))
+        self.columns(sweep, row_files)
+        histories = [table for _, table in history_files.values()]
+        history = one_per_record(pa.concat_tables(histories)).select(HISTORY.names).to_pylist() if histories else []
         lost = self.without_history(sweep)
-        every = merged_rows([table for _, table in rows.values()]).to_pylist() if rows else []
+        rows = merged_rows([table for _, table in row_files.values()]).to_pylist() if row_files else []
         return (
-            [{**row, "status": "failed"} if row["trial_id"] in lost else row for row in every],
-            [tuple(report.values()) for table in reports for report in table.select(HISTORY.names).to_pylist()],
+            [{**row, "status": "failed"} if row["trial_id"] in lost else row for row in rows],
+            [tuple(record.values()) for record in history],
         )
 
     def rows(self, sweep: str) -> list[dict[str, Any]]:
-        """Every row as plain values; none where there are none. Raises DamagedFiles."""
-        rows = read_tables(self.files, trials_folder(sweep))
-        self.columns(sweep, rows)
-        return merged_rows([table for _, table in rows.values()]).to_pylist() if rows else []
+        """Return all rows of the sweep as dicts; the list may be empty. Raises DamagedFiles."""
+        tables = read_tables(self.files, trials_folder(sweep))
+        self.columns(sweep, tables)
+        return merged_rows([table for _, table in tables.values()]).to_pylist() if tables else []
 
     def without_history(self, sweep: str) -> set[str]:
-        """Trials that have a row, but whose history was in a file that is damaged, as far as such files are known."""
+        """Return the trials that have a row, but lost their history in a damaged file.
+
+        Files of the history are not searched for damage here: without one in `damaged` or below `_damaged`, the result
+        is empty.
+        """
         folder = history_folder(sweep)
         known = any(path.startswith(f"{folder}/") for path in self.damaged)
         if not known and not self.files.list(f"{DAMAGED}/{folder}"):
@@ -94,16 +105,19 @@ class StoreReader:
         return without_history(rows, history)
 
     def _intact(self, folder: str, columns: list[str] | None = None) -> Tables:
-        """The files of the folder that are not damaged; the others are put into `damaged`."""
+        """Return the intact files of the folder, and add the others to `damaged`."""
         tables, damaged = parse_intact(folder, contents_of(self.files, folder), columns)
         self.damaged |= damaged
         return tables
 
-    def columns(self, sweep: str, found: Tables) -> list[Columns]:
-        """The distinct sets of columns of these files of rows. StoreError where one is not of this format."""
-        distinct = {schema.serialize().to_pybytes(): (name, schema) for name, (schema, _) in found.items()}
+    def columns(self, sweep: str, tables: Tables) -> list[Columns]:
+        """Return the distinct sets of columns among these files of rows.
+
+        Raises StoreError if a file does not have this package's format.
+        """
+        schemas = {schema.serialize().to_pybytes(): (name, schema) for name, (schema, _) in tables.items()}
         columns = []
-        for name, schema in distinct.values():
+        for name, schema in schemas.values():
             try:
                 columns.append(columns_of(schema))
             except SchemaError as error:
@@ -111,8 +125,8 @@ class StoreReader:
         return columns
 
     def foreign(self, sweep: str, reason: str) -> StoreError:
-        """The error that says that rows of the sweep are not of this format, and what to do."""
+        """Return the error for rows that this version of the code cannot use. It says why and what to do."""
         return StoreError(
-            f"store {self.files.shown} holds rows of sweep {sweep!r} in another code's schema: {reason}; "
-            f"move such files out of '{trials_folder(sweep)}', use another --store, or --fresh to set all rows aside"
+            f"store {self.files.shown} holds rows of sweep {sweep!r} in another schema: {reason}; move such files out "
+            f"of '{trials_folder(sweep)}', use another --store, or use --fresh to set all rows aside"
         )

@@ -1,4 +1,4 @@
-"""A store's address as typed: a folder, or a URI `scheme://...`; and as it may be shown, without its secrets."""
+"""The address of a store, a folder or a URI `scheme://...`: parsed as typed, and shown without secrets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 
 SCHEMES = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
-"""What pyarrow opens."""
+"""URI schemes that pyarrow opens."""
 PLAIN_OPTIONS = frozenset(
     {
         *("scheme", "endpoint_override", "region", "anonymous", "tls_ca_file_path", "project_id", "replication"),
@@ -15,30 +15,31 @@ PLAIN_OPTIONS = frozenset(
         *("enable_tls", "local_endpoint", "blob_storage_authority", "dfs_storage_authority", "use_mmap"),
     }
 )
-"""Options of a URI that hold no secret."""
+"""URI options that hold no secret, so their values are shown."""
 HIDDEN_VALUE = "***"
+"""Replaces the value of every other option."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
 class AddressError(ValueError):
-    """No store can be at such an address: one line that states the law and the offender."""
+    """The address cannot be that of a store. The message is one line."""
 
 
 def parse_address(text: str) -> str:
-    """A URI as it is, or the absolute path of a folder. AddressError for what is neither."""
+    """Return a URI unchanged, or a folder as an absolute path. Raises AddressError for anything else."""
     if "\0" in text:
-        raise AddressError(f"a store's name must have no NUL, but got {text!r}")
+        raise AddressError(f"a store's name must not contain NUL, but got {text!r}")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise AddressError(f"a store's name must be UTF-8, but got {text!r}") from None
-    found = _SCHEME.match(text)
-    if not found:
+        raise AddressError(f"a store's name must be valid UTF-8, but got {text!r}") from None
+    match = _SCHEME.match(text)
+    if not match:
         return os.path.abspath(os.path.expanduser(text))
-    scheme = found[1]
-    if not text.startswith("//", found.end()):
+    scheme = match[1]
+    if not text.startswith("//", match.end()):
         raise AddressError(
-            f"a store is a folder or a URI with ://, but got '{text}'; write {scheme.lower()}://... for a URI, or "
+            f"a store must be a folder or a URI with ://, but got '{text}'; write {scheme.lower()}://... for a URI, or "
             f"'./{text}' for a folder of that name"
         )
     if scheme not in SCHEMES:
@@ -47,27 +48,33 @@ def parse_address(text: str) -> str:
 
 
 def show_address(address: str) -> str:
-    """The address without user, password and any option but `PLAIN_OPTIONS`. A folder is shown whole."""
+    """Return the address for display, without secrets. A folder is returned unchanged.
+
+    The user and the password are removed from a URI. Options other than `PLAIN_OPTIONS` are shown without their values.
+    """
     if not is_uri(address):
         return address
-    base, mark, options = address.partition("?")
-    return f"{_without_user(base)}{mark}{'&'.join(map(_shown_option, options.split('&')))}"
+    base, question_mark, options = address.partition("?")
+    return f"{_without_user(base)}{question_mark}{'&'.join(map(_shown_option, options.split('&')))}"
 
 
 def join_address(address: str, path: str) -> str:
-    """The address of `path` in a store: options stay at the end."""
-    base, mark, options = address.partition("?") if is_uri(address) else (address, "", "")
-    return f"{base.rstrip('/')}/{path}{mark}{options}"
+    """Return the address of `path` in the store at `address`. The options of a URI stay at the end."""
+    base, question_mark, options = address.partition("?") if is_uri(address) else (address, "", "")
+    return f"{base.rstrip('/')}/{path}{question_mark}{options}"
 
 
 def is_uri(address: str) -> bool:
-    """Whether it is a URI, and not a folder's path, in which any sign may stand."""
+    """Return whether the address is a URI, as opposed to the path of a folder."""
     return bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", address))
 
 
 def _without_user(base: str) -> str:
-    """Without what stands before the last @, if that can be a user and a secret: where the @ belongs to the host, or
-    what looks like the host is none, as a secret that is not percent-encoded may hold a slash."""
+    """Remove `user:password@` from a URI without options.
+
+    A password that is not percent-encoded may contain a slash. So everything before the last @ is also removed if the
+    part before the first slash is not a valid `host` or `host:port`.
+    """
     scheme, _, rest = base.partition("://")
     host = rest.partition("/")[0]
     if "@" in host or ("@" in rest and not re.fullmatch(r"[^:]*(:\d*)?", host)):
@@ -76,7 +83,7 @@ def _without_user(base: str) -> str:
 
 
 def _shown_option(option: str) -> str:
-    """`name=value` where it holds no secret, else without its value."""
+    """Return `name=value` if the option holds no secret, and `name=***` otherwise."""
     name, _, value = option.partition("=")
     if name.lower() in PLAIN_OPTIONS and "@" not in value and "%40" not in value:
         return option

@@ -1,4 +1,4 @@
-"""Bytes at a URI, atomically: a reader sees the old file or the new one, never half of either."""
+"""Atomic files in a folder or at a URI: a reader sees the old content or the new content, never a part of either."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from sweeper.storage.io.retry import ONCE, Result, RetryPolicy, insist
 from sweeper.storage.io.store_identity import StoreIdentity
 
 HIDDEN = (".", "_")
-"""Names that begin so are ignored by every Parquet reader, and by `Files.list`."""
+"""Prefixes of hidden names, which every Parquet reader and `Files.list` ignore."""
 
 
 class Files:
     """The files under one folder: a local path, or a URI that pyarrow.fs opens (s3://, gs://, file://).
 
-    Every `path` is relative to that folder and cannot leave it. What fails and may pass is tried again as long as
-    `patience` lasts; `say` is told so in a line. Once `hold_on` was called, a local folder that is missing, or another
-    one, is such a failure. Picklable: a copy opens its own connection, and says nothing.
+    Every `path` is relative to that folder and cannot leave it. Transient failures are retried according to `patience`,
+    and `say` is called with a line about them. Failures raise StoreError. After `hold_on()`, a local folder that is
+    missing or was replaced is a transient failure, too. Picklable: a copy opens its own connection and has no `say`.
     """
 
     def __init__(
@@ -51,41 +51,41 @@ class Files:
         return f"Files({self.shown!r})"
 
     def patient(self, patience: RetryPolicy, say: Callable[[str], None] | None = None) -> Files:
-        """The same files with another patience."""
+        """Return the same files with another retry policy and another `say`."""
         files = Files(self.uri, patience, say)
         files._opened, files._identity = self._opened, self._identity
         return files
 
     def hold_on(self) -> None:
-        """From now on, use this very folder alone, whatever is found at its path later (local stores only)."""
+        """From now on accept only the folder that is at the path now, identified by `StoreIdentity` (local only)."""
         folder = self.local
         if folder is not None and self._identity is None:
             self._identity = self.insist("mark", "", lambda: StoreIdentity.of(folder))
 
     @property
     def shown(self) -> str:
-        """The folder, or the URI without the secrets that it may carry."""
+        """The folder, or the URI without its secrets."""
         return show_address(self.uri)
 
     def shown_at(self, path: str) -> str:
-        """The same of `path`."""
+        """Return the address of `path` without secrets."""
         return join_address(self.shown, path)
 
     @property
     def local(self) -> Path | None:
-        """The folder, where it is one of this machine's."""
+        """The folder if the store is on a local file system, else None."""
         filesystem, root = self._open()
         return Path(root) if isinstance(filesystem, fs.LocalFileSystem) else None
 
     def say(self, line: str) -> None:
-        """Pass a line to the `say` of the constructor; without one, issue a warning."""
+        """Pass a line to the `say` of the constructor. Without one, issue a warning."""
         if self._say:
             self._say(line)
         else:
             warnings.warn(line, stacklevel=2)
 
     def read(self, path: str) -> bytes | None:
-        """The bytes at `path`; None where there is no such file."""
+        """Return the content of the file at `path`, or None if there is no such file."""
         filesystem, target = self._at(path)
 
         def act() -> bytes | None:
@@ -100,7 +100,10 @@ class Files:
         return self.insist("read", path, act)
 
     def write(self, path: str, data: bytes) -> None:
-        """Create or replace `path`. Local files are written beside it, then renamed; an object's PUT is atomic."""
+        """Create or replace the file at `path` atomically.
+
+        A local file is written under a temporary name, then renamed. Writing an object is atomic in an object store.
+        """
         filesystem, target = self._at(path)
 
         def act() -> None:
@@ -113,15 +116,15 @@ class Files:
         self.insist("write", path, act)
 
     def delete(self, path: str) -> None:
-        """Remove the file at `path`, if there is one."""
+        """Delete the file at `path`, if there is one."""
         filesystem, target = self._at(path)
         self.insist("delete", path, lambda: _unless_absent(lambda: filesystem.delete_file(target)))
 
     def delete_same(self, path: str, data: bytes) -> None:
-        """Remove the file at `path` if it holds `data`: not what another writer has put there since.
+        """Delete the file at `path` if it still holds `data`, so that what another writer has put there since stays.
 
-        A local file that holds something else may come out under another name. In an object store a write within the
-        milliseconds between looking and removing is lost.
+        A local file that holds something else may end up under another name. In an object store, what is written in the
+        milliseconds between the comparison and the deletion is lost.
         """
         filesystem, target = self._at(path)
         if isinstance(filesystem, fs.LocalFileSystem):
@@ -130,37 +133,42 @@ class Files:
             self.delete(path)
 
     def delete_folder(self, path: str) -> None:
-        """Remove the folder at `path` with all that is in it, if there is one."""
+        """Delete the folder at `path` with its content, if there is one."""
         filesystem, target = self._at(path)
         self.insist("delete", path, lambda: _unless_absent(lambda: filesystem.delete_dir(target)))
 
     def address(self, path: str) -> str:
-        """The URI, or the absolute path, of `path`: for those who open it themselves."""
+        """Return the URI or the absolute path of `path`, including any secrets, for code that opens it by itself."""
         self._at(path)
         return join_address(self.uri, path)
 
     def list(self, folder: str = "") -> list[str]:
-        """The names in `folder`, files and folders, sorted, none hidden; empty where there is no such folder."""
+        """Return the sorted names of the files and folders in `folder`, without hidden ones.
+
+        The list is empty if there is no such folder.
+        """
         filesystem, target = self._at(folder)
 
         def act() -> list[fs.FileInfo]:
             try:
                 return list(filesystem.get_file_info(fs.FileSelector(target, allow_not_found=True)))
-            except (NotADirectoryError, FileNotFoundError):  # PyArrow says the latter of a folder that is just made
+            except (NotADirectoryError, FileNotFoundError):  # PyArrow raises the latter for a folder just being created
                 return []
 
-        found = self.insist("list", folder, act)
-        return sorted(info.base_name for info in found if not info.base_name.startswith(HIDDEN))
+        entries = self.insist("list", folder, act)
+        return sorted(info.base_name for info in entries if not info.base_name.startswith(HIDDEN))
 
     def move(self, source: str, target: str) -> bool:
-        """Rename a file or a folder with all that is in it; False where there is no `source`."""
+        """Rename a file, or a folder with its content. Returns False if there is no `source`."""
         filesystem, old = self._at(source)
         _, new = self._at(target)
         return self.insist("move", source, lambda: move(filesystem, old, new))
 
     def check_writable(self) -> None:
-        """Write and remove a small probe; StoreError says in one line why it cannot be done. What is read-only from the
-        start is not waited for."""
+        """Write, read and delete a small probe file. Raises StoreError if that fails.
+
+        A local folder that is read-only from the start raises immediately, without retries.
+        """
         folder = self.local
         if (
             folder is not None
@@ -172,18 +180,20 @@ class Files:
         probe = f".probe-{uuid.uuid4().hex}"
         self.write(probe, b"probe")
         if self.read(probe) != b"probe":
-            raise StoreError(f"store {self.shown}: what is written there does not read back")
+            raise StoreError(f"store {self.shown}: a file written there does not read back")
         self.delete(probe)
 
     def tidy(self) -> None:
-        """Put right what killed writers left (local only; what living writers work on is young): temporary files go,
-        and files that were to be looked at before they go come back."""
+        """Clean up what killed writers left (local only): see `local_disk.tidy`.
+
+        Files younger than an hour are not touched, because a running writer may be using them.
+        """
         folder = self.local
         if folder is not None:
             self.insist("tidy", "", lambda: disk.tidy(folder))
 
     def free_bytes(self) -> int | None:
-        """What the disk still takes; None where nobody can say (an object store)."""
+        """Return the free space of the disk in bytes, or None for an object store."""
         folder = self.local
         if folder is None:
             return None
@@ -192,18 +202,21 @@ class Files:
         return shutil.disk_usage(folder).free
 
     def insist(self, verb: str, path: str, act: Callable[[], Result]) -> Result:
-        """What `act` returns; what the filesystem refuses as a line that names the store, the file and the reason."""
+        """Call `act` with retries and return its result. A lasting failure raises StoreError.
 
-        def at_home() -> Result:
+        The error's line is `store STORE: cannot VERB 'PATH': REASON`. `path` is only used in that line.
+        """
+
+        def guarded() -> Result:
             folder = self.local if self._identity else None
             return self._identity.guard(folder, act) if self._identity and folder else act()
 
-        def refusal(error: Exception) -> str:
+        def failure(error: Exception) -> str:
             return f"store {self.shown}: cannot {verb} '{path or '.'}': {_reason(error)}"
 
         def waiting(error: Exception) -> None:
             if self._say:
-                line = str(error) if isinstance(error, StoreError) else refusal(error)
+                line = str(error) if isinstance(error, StoreError) else failure(error)
                 self._say(f"{line}; trying again for {self.patience.seconds:.0f} s")
 
         def went_on(seconds: float) -> None:
@@ -211,11 +224,12 @@ class Files:
                 self._say(f"store {self.shown} works again, after {seconds:.0f} s")
 
         try:
-            return insist(at_home, self.patience, waiting, went_on)
+            return insist(guarded, self.patience, waiting, went_on)
         except (OSError, ArrowException) as error:
-            raise StoreError(refusal(error)) from error
+            raise StoreError(failure(error)) from error
 
     def _open(self) -> tuple[fs.FileSystem, str]:
+        """Return the filesystem and the store's root in it, opened once. Raises StoreError if that fails."""
         if self._opened is None:
             try:
                 filesystem, root = open_filesystem(self.uri)
@@ -228,12 +242,12 @@ class Files:
         return self._opened
 
     def _at(self, path: str) -> tuple[fs.FileSystem, str]:
-        """The filesystem and the full name of `path` in it."""
-        pure = PurePosixPath(path)
-        if pure.is_absolute() or ".." in pure.parts or "\\" in path or "\0" in path:
-            raise ValueError(f"a name in the store is relative and has no '..', but got {path!r}")
+        """Return the filesystem and the full path of `path` in it. Raises ValueError if `path` leaves the store."""
+        relative = PurePosixPath(path)
+        if relative.is_absolute() or ".." in relative.parts or "\\" in path or "\0" in path:
+            raise ValueError(f"a name in the store must be relative, without '..', backslash and NUL, but got {path!r}")
         filesystem, root = self._open()
-        return filesystem, f"{root}/{pure}" if pure.parts else root
+        return filesystem, f"{root}/{relative}" if relative.parts else root
 
 
 def _unless_absent(act: Callable[[], None]) -> None:
@@ -242,6 +256,7 @@ def _unless_absent(act: Callable[[], None]) -> None:
 
 
 def _reason(error: BaseException) -> str:
+    """Return the error's text in one line, without the user and the password of a URI."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     if isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError) and error.filename:
         text = f"{text}: {error.filename}"

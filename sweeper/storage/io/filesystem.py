@@ -1,4 +1,4 @@
-"""A store's address -> pyarrow's filesystem, and what pyarrow has no one call for."""
+"""Opens pyarrow's filesystem for a store's address, and renames files and folders in any filesystem."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from sweeper.storage.io.address import is_uri
 
 
 def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
-    """The filesystem, and the store's root in it. S3's small files take three requests unless they are opened late."""
+    """Return the filesystem, and the path of the store's root in it.
+
+    S3 URIs get the option `allow_delayed_open`, without which writing a small file takes three requests.
+    """
     if not is_uri(uri):
         return fs.LocalFileSystem(), uri
-    late = uri.startswith("s3://") and "allow_delayed_open" not in uri
+    delay_open = uri.startswith("s3://") and "allow_delayed_open" not in uri
     filesystem, root = fs.FileSystem.from_uri(
-        f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true" if late else uri
+        f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true" if delay_open else uri
     )
     return filesystem, root
 
 
 def move(filesystem: fs.FileSystem, old: str, new: str) -> bool:
-    """Rename a file, or a folder with all that is in it; False where there is none."""
+    """Rename a file, or a folder with its content. Returns False if `old` does not exist."""
     kind = filesystem.get_file_info(old).type
     if kind == fs.FileType.NotFound:
         return False
@@ -32,7 +35,7 @@ def move(filesystem: fs.FileSystem, old: str, new: str) -> bool:
         os.replace(old, new)
     elif kind == fs.FileType.File:
         filesystem.move(old, new)
-    else:  # an object store has no folders to rename: object by object
+    else:  # an object store cannot rename a folder, so its objects are moved one by one
         for info in filesystem.get_file_info(fs.FileSelector(old, recursive=True)):
             if info.type == fs.FileType.File:
                 filesystem.move(info.path, new + info.path[len(old) :])

@@ -1,4 +1,4 @@
-"""Files of a local disk: replaced whole, deleted only while they are what was read, and put right after a kill."""
+"""Files on a local disk: replaced atomically, deleted only if unchanged, and cleaned up after a killed writer."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import uuid
 from pathlib import Path
 
 STALE_SECONDS = 3600.0
-"""What a writer leaves for a moment and is older than this was left by one that was killed."""
+"""Age in seconds from which a temporary file is considered left behind by a killed writer."""
 TEMPORARY, ASIDE = ".tmp", ".aside"
-"""Endings of hidden files: one that is being written; one that is looked at before it goes."""
+"""Suffixes of hidden files: one that is being written, and one that `delete_same` compares before it deletes it."""
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Create or replace the file: written beside it, then renamed."""
+    """Create or replace the file atomically: write a temporary file beside it, then rename that."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _hidden(path, TEMPORARY)
     try:
@@ -30,8 +30,11 @@ def replace(path: Path, data: bytes) -> None:
 
 
 def delete_same(path: Path, data: bytes) -> None:
-    """Delete the file if it holds `data`. It is moved to where no writer can reach it, and looked at there; one that
-    holds something else comes back under a name of its own. FileNotFoundError where there is none."""
+    """Delete the file if it holds `data`. Raises FileNotFoundError if there is no file.
+
+    The file is first renamed, so that no writer can replace it between the comparison and the deletion. If it holds
+    something else, it comes back under a new, unique name.
+    """
     aside = _hidden(path, ASIDE)
     os.rename(path, aside)
     try:
@@ -43,20 +46,26 @@ def delete_same(path: Path, data: bytes) -> None:
 
 
 def tidy(folder: Path) -> None:
-    """Put right what killed writers left in the folder and below: temporary files go, those set aside come back."""
+    """Clean up after killed writers, in the folder and below it.
+
+    Stale temporary files are deleted. Stale files that `delete_same` had renamed come back under new, unique names.
+    """
     for path in folder.rglob(".*"):
         with contextlib.suppress(FileNotFoundError):
             if path.suffix == TEMPORARY and time.time() - path.stat().st_mtime > STALE_SECONDS:
                 path.unlink()
-            elif path.suffix == ASIDE and time.time() - path.stat().st_ctime > STALE_SECONDS:  # a rename changes that
+            elif (
+                path.suffix == ASIDE and time.time() - path.stat().st_ctime > STALE_SECONDS
+            ):  # ctime: time of the rename
                 _bring_back(path)
 
 
-def _hidden(path: Path, ending: str) -> Path:
-    return path.with_name(f".{path.name[:80]}.{uuid.uuid4().hex}{ending}")
+def _hidden(path: Path, suffix: str) -> Path:
+    """Return a new hidden name `.NAME.UNIQUE.SUFFIX` beside the file."""
+    return path.with_name(f".{path.name[:80]}.{uuid.uuid4().hex}{suffix}")
 
 
 def _bring_back(aside: Path) -> None:
-    """Under a name that was never there, and that ends as it did."""
+    """Rename `.NAME.EXT.UNIQUE.aside` to `NAME-UNIQUE.EXT`, a name that has never been used."""
     name, unique = Path(aside.name[1:]).stem.rsplit(".", 1)
     os.rename(aside, aside.with_name(f"{Path(name).stem}-{unique}{Path(name).suffix}"))

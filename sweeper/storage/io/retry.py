@@ -1,4 +1,4 @@
-"""Trying again, further and further apart, while something fails that may pass."""
+"""Retries of storage operations with exponential backoff, for errors that may be transient."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ PASSING = frozenset(
     )
     if hasattr(errno, name)
 )
-"""What a disk or a network recovers from: a full disk that is cleared, a folder that is mounted again, a server that is
-started again."""
+"""Error numbers of transient failures, such as a full disk, an unmounted folder or a server that is down."""
 _LASTING = re.compile(
     "ACCESS_DENIED|NO_SUCH_|INVALID_|SIGNATURE|UNRECOGNIZED_CLIENT|MISSING_|OPT_IN_REQUIRED|REQUEST_TIME_TOO_SKEWED"
     "|PERMISSION_DENIED|UNAUTHENTICATED|NOT_FOUND|FAILED_PRECONDITION|does not exist|HTTP status 4(?!08|09|25|29)"
 )
-"""In the texts of object stores, which have no number, what stays as it is: no such bucket, no right to it."""
+"""Object stores report errors as text without a number. This pattern finds those that do not pass, such as a missing
+bucket or a lack of permission."""
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long to try again."""
+    """How long and how often to retry."""
 
     seconds: float
-    """From the first failure; 0 tries once."""
+    """Seconds from the first failure during which to retry; 0 means a single attempt."""
     first: float = 0.25
-    """Seconds before the second attempt; twice as long each time, less up to half by chance."""
+    """Seconds before the second attempt. The wait doubles each time, and a random part of up to half is subtracted."""
     longest: float = 8.0
-    """Seconds between two attempts, at most."""
+    """Maximum wait between two attempts, in seconds."""
 
 
 ONCE = RetryPolicy(0.0)
-"""Where somebody awaits the answer."""
+"""For operations whose result a person is waiting for."""
 LONG = RetryPolicy(60.0)
-"""Where hours of training hang on it."""
+"""For operations whose failure would lose hours of training."""
 BRIEF = RetryPolicy(2.0)
-"""Where training waits meanwhile."""
+"""For operations that block training."""
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether what the storage says, or what was the cause of the error, can be otherwise in a while."""
-    said = error if isinstance(error, OSError) else error.__cause__
-    if not isinstance(said, OSError):
+    """Return whether the error, if it is an OSError, or else the OSError that caused it, may be transient."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if not isinstance(cause, OSError):
         return False
-    return said.errno in PASSING if said.errno else not _LASTING.search(str(said))
+    return cause.errno in PASSING if cause.errno else not _LASTING.search(str(cause))
 
 
 def insist(
@@ -67,26 +67,28 @@ def insist(
     sleep: Callable[[float], None] = time.sleep,
     draw: Callable[[], float] = random.random,
 ) -> Result:
-    """What `act` returns, in the end; its exception where that may not pass, or is still there when patience ends.
+    """Call `act` until it succeeds, and return its result.
 
-    `waiting` is told the first exception, `went_on` the seconds that it took.
+    Raises its exception if that is not transient, or when the policy's time is up. `waiting` is called once, with the
+    first exception; `went_on` is called after a later success, with the seconds since that exception. `clock`, `sleep`
+    and `draw` (a random number in [0, 1)) are parameters for tests.
     """
-    begun: float | None = None
+    first_failure: float | None = None
     wait = patience.first
     while True:
         try:
             result = act()
         except Exception as error:
             now = clock()
-            left = patience.seconds - (0.0 if begun is None else now - begun)
+            left = patience.seconds - (0.0 if first_failure is None else now - first_failure)
             if left <= 0 or not may_pass(error):
                 raise
-            if begun is None:
-                begun = now
+            if first_failure is None:
+                first_failure = now
                 waiting(error)
         else:
-            if begun is not None:
-                went_on(clock() - begun)
+            if first_failure is not None:
+                went_on(clock() - first_failure)
             return result
         sleep(min(left, wait * (1.0 - 0.5 * draw())))
         wait = min(2 * wait, patience.longest)

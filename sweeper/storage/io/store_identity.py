@@ -1,4 +1,7 @@
-"""Which folder a local store is: one that takes its place, as beneath an unmounted file system, is not taken for it."""
+"""The identity of a local store, so that another folder at its path is not mistaken for it.
+
+For example, unmounting a file system reveals the empty folder that it was mounted on.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +15,29 @@ from pathlib import Path
 from sweeper.storage.io.retry import Result
 
 MARKER = ".store-id"
-"""Hidden file in the store's root. Its text, made once, names the store wherever and however often it is mounted."""
+"""Hidden file in the store's root. It holds a random id that identifies the store wherever it is mounted."""
 _ATTEMPTS = 3
+"""Number of times that `StoreIdentity.of` reads the marker before it gives up."""
 
 
 class StoreIdentity:
-    """The folder that a store was when a run began.
+    """The identity of the folder that a store had when a run began.
 
-    It is known by device and inode, and where these differ (another machine, mounted again) by its marker. Picklable: a
-    copy on another machine knows the marker alone.
+    A folder is recognised by its device and inode. If these differ (on another machine, or after mounting again), it is
+    recognised by its marker. Picklable: a copy keeps the marker only.
     """
 
     def __init__(self, marker: str) -> None:
         self._marker = marker
-        self._known: tuple[int, int] | None = None
+        self._verified: tuple[int, int] | None = None  # device and inode of the folder whose marker was checked
 
     def __getstate__(self) -> dict[str, object]:
-        return {"_marker": self._marker, "_known": None}
+        return {"_marker": self._marker, "_verified": None}
 
     @classmethod
     def of(cls, root: Path) -> StoreIdentity:
-        """The identity of the folder `root`, which gets a marker if it has none."""
-        for _ in range(_ATTEMPTS):  # two runs may begin at once: whoever links first has named it
+        """Return the identity of the folder `root`. Creates its marker if it has none."""
+        for _ in range(_ATTEMPTS):  # if two runs begin at once, both use the marker that is linked first
             with contextlib.suppress(FileNotFoundError):
                 if marker := (root / MARKER).read_text(errors="replace"):
                     return cls(marker)
@@ -41,33 +45,34 @@ class StoreIdentity:
         raise OSError(errno.EIO, "its marker does not read back", str(root / MARKER))
 
     def guard(self, root: Path, act: Callable[[], Result]) -> Result:
-        """What `act` returns, having found the same folder at `root` before and after.
+        """Return `act()` if the same folder is at `root` before and after the call.
 
-        OSError (ENOTCONN) otherwise: then `act` has not run, or has to run again once the folder is back. The folder
-        is open meanwhile, so that only a lazy unmount can come between.
+        Raises OSError (ENOTCONN) otherwise: `act` was then not called, or must be called again once the folder is back.
+        The folder is kept open meanwhile, so that only a lazy unmount can remove it.
         """
         try:
             folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise _gone("its folder is gone") from error
         try:
-            here = _numbers(os.fstat(folder))
-            if here != self._known:
+            numbers = _numbers(os.fstat(folder))
+            if numbers != self._verified:
                 self._check_marker(root)
-                self._known = here
+                self._verified = numbers
             try:
                 result = act()
             except Exception as error:
-                if not _is_at(root, here):
+                if not _is_at(root, numbers):
                     raise _gone("its folder has gone meanwhile") from error
                 raise
-            if not _is_at(root, here):
+            if not _is_at(root, numbers):
                 raise _gone("its folder has gone meanwhile")
             return result
         finally:
             os.close(folder)
 
     def _check_marker(self, root: Path) -> None:
+        """Raise OSError (ENOTCONN) unless the folder has this store's marker."""
         try:
             marker = (root / MARKER).read_text(errors="replace")
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -77,6 +82,7 @@ class StoreIdentity:
 
 
 def _make_marker(path: Path) -> None:
+    """Create the marker with a new id. An existing marker is kept if the file system has hard links."""
     temporary = path.with_name(f"{MARKER}.{uuid.uuid4().hex}.tmp")
     try:
         temporary.write_text(uuid.uuid4().hex)
@@ -91,6 +97,7 @@ def _make_marker(path: Path) -> None:
 
 
 def _is_at(root: Path, numbers: tuple[int, int]) -> bool:
+    """Return whether the folder with this device and inode is at `root`."""
     try:
         return _numbers(os.stat(root)) == numbers
     except OSError:
@@ -98,8 +105,9 @@ def _is_at(root: Path, numbers: tuple[int, int]) -> bool:
 
 
 def _numbers(status: os.stat_result) -> tuple[int, int]:
+    """Return the device and the inode."""
     return status.st_dev, status.st_ino
 
 
-def _gone(how: str) -> OSError:
-    return OSError(errno.ENOTCONN, f"{how} (was its file system unmounted?)")
+def _gone(reason: str) -> OSError:
+    return OSError(errno.ENOTCONN, f"{reason} (was its file system unmounted?)")

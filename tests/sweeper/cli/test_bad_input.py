@@ -204,8 +204,8 @@ def test_a_store_with_rows_of_another_schema(bench: Bench) -> None:
     store.prepare("anomaly_grid", columns)
     store.write("anomaly_grid", "c", [{"trial_id": "t", "nu": "3", **fixed}], columns)
     error = bench.refuse().error
-    assert f"store {bench.store} holds rows of sweep 'anomaly_grid' in another code's schema: column 'nu'" in error
-    assert error.endswith("use another --store, or --fresh to set all rows aside")
+    assert f"store {bench.store} holds rows of sweep 'anomaly_grid' in another schema: column 'nu'" in error
+    assert error.endswith("use another --store, or use --fresh to set all rows aside")
 
 
 def test_a_file_where_the_store_should_be(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""Damaged files are moved out of the way, and what was only in them is trained again: nothing blocks a sweep."""
+"""Damaged files are moved aside, and trials whose results were only in them are trained again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sweeper.errors import DamagedFiles, StoreError
 from sweeper.plan.plan import Plan
 from sweeper.search.warm_start import warm_from
 from sweeper.spec.grid import Value
-from sweeper.storage import compaction as folding
+from sweeper.storage import compaction
 from sweeper.storage.arrow_tables import table_of, to_bytes
 from sweeper.storage.damaged_files import healing, set_aside
 from sweeper.storage.io.files import Files
@@ -31,7 +31,7 @@ KINDS = ("trials", "history")
 
 
 def flipped(files: Files, path: str, how: str = "bit flipped") -> bytes:
-    """Damage the file; returns what is in it now."""
+    """Damage the file, and return its new content."""
     data = files.read(path)
     assert data is not None
     files.write(path, DAMAGES[how](data))
@@ -39,7 +39,7 @@ def flipped(files: Files, path: str, how: str = "bit flipped") -> bytes:
 
 
 class Bench:
-    """A store with two trials in two cohorts, which tells what it says."""
+    """A store with two trials in two cohorts. `said` has the lines that it printed."""
 
     def __init__(self, folder: Path) -> None:
         self.said: list[str] = []
@@ -53,7 +53,7 @@ class Bench:
         store.write("grid", f"c{trial}", [row(trial)], COLUMNS)
 
     def again(self) -> Store:
-        """As the next run opens it."""
+        """Open the store as the next run does."""
         return Store(self.store.files)
 
     def aside(self, kind: str) -> list[bytes | None]:
@@ -111,8 +111,8 @@ def test_a_cohort_writes_over_its_own_damaged_file(bench: Bench, kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_folding_goes_on_without_a_damaged_file(bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "MANY", 4)
+def test_merging_goes_on_without_a_damaged_file(bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "MANY", 4)
     bench.train(bench.store, "c")
     content = flipped(bench.store.files, f"{kind}/sweep=grid/ca.parquet")
     bench.train(bench.store, "d")
@@ -128,7 +128,7 @@ def test_compaction_goes_on_without_a_damaged_file(bench: Bench) -> None:
 
 
 def test_a_result_without_any_metric_needs_no_history(bench: Bench) -> None:
-    """A trial that diverged before its first report has none, and must not be trained again for ever."""
+    """A trial that diverged before its first report has no history, and must not be trained again forever."""
     bench.store.write("grid", "cx", [row("x", "diverged", auroc=None), row("y", "failed")], COLUMNS)
     flipped(bench.store.files, "history/sweep=grid/ca.parquet")
     assert bench.again().statuses("grid") == {"b": "finished", "x": "diverged", "y": "failed"}
@@ -154,8 +154,8 @@ def test_a_warm_start_does_not_do_with_less_than_there_was(bench: Bench) -> None
         warm_from(bench.again(), "grid", None, nothing)  # type: ignore[arg-type]
 
 
-def test_a_file_that_is_whole_after_all_comes_back(bench: Bench) -> None:
-    """Another writer has replaced it since, or it was misread."""
+def test_a_file_that_is_intact_after_all_comes_back(bench: Bench) -> None:
+    """It was misread, or another writer has replaced it meanwhile."""
     path = "trials/sweep=grid/ca.parquet"
     set_aside(bench.store.files, {path: "misread", "trials/sweep=grid/gone.parquet": "misread"})
     assert bench.said == [] and bench.aside("trials") == []
@@ -177,7 +177,7 @@ def test_many_damaged_files_are_named_at_once_and_go_in_one_round(bench: Bench) 
     assert healing(bench.store.files, read) == 2 and len(rounds) == 3 and len(bench.said) == 2
 
 
-def test_nobody_asked_to_be_told_but_a_warning_is_given(bench: Bench, tmp_path: Path) -> None:
+def test_without_a_say_a_warning_is_issued(bench: Bench, tmp_path: Path) -> None:
     flipped(bench.store.files, "trials/sweep=grid/ca.parquet")
     with pytest.warns(UserWarning, match=r"ca\.parquet' is damaged"):
         Store(tmp_path).prepare("grid", COLUMNS)
@@ -187,7 +187,7 @@ SMALL = ["--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0",
 
 
 class Command:
-    """`python -m sweeper.run` in this process, where training takes no time and pictures are not drawn."""
+    """Runs `python -m sweeper.run` in this process. Training takes no time, and no pictures are drawn."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self._capsys, self.trained = folder, capsys, list[str]()
@@ -197,7 +197,7 @@ class Command:
         monkeypatch.setattr(run.findings, "write", self._write)
 
     def __call__(self, *words: str) -> tuple[int, str, str]:
-        """Exit status, what was printed, and what to stderr; `trained` has the trials that were trained."""
+        """Return the exit status, stdout and stderr. `trained` lists the trials that were trained."""
         self.trained.clear()
         status = run.main(["anomaly_grid", "--preset", "digits", "--store", str(self.folder), *SMALL, *words])
         return (status, *self._capsys.readouterr())
@@ -222,15 +222,15 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 def test_the_same_command_heals_damaged_files(command: Command) -> None:
     assert command()[0] == 0 and len(command.trained) == 2
-    one, other = command.trained
-    paths = f"trials/sweep=anomaly_grid/c{one}.parquet", f"history/sweep=anomaly_grid/c{other}.parquet"
+    first, second = command.trained
+    paths = f"trials/sweep=anomaly_grid/c{first}.parquet", f"history/sweep=anomaly_grid/c{second}.parquet"
     for path in paths:
         flipped(command.store.files, path, "truncated")
     status, out, err = command("--plan")
     assert status == 0 and "2 to run" in out and [line.split("'")[1] for line in err.splitlines()] == list(paths)
     assert not (command.folder / "_damaged").exists()
     status, out, err = command()
-    assert status == 0 and command.trained == [one, other] and err == ""
+    assert status == 0 and command.trained == [first, second] and err == ""
     assert all(f"'{path}' is damaged" in out for path in paths) and "2 reports" in out
     assert command()[0] == 0 and command.trained == []
 

@@ -1,4 +1,4 @@
-"""A flipped bit in a file is an error, wherever it is, and files are what other readers take them for."""
+"""A flipped bit anywhere in a file is an error, and other readers can read the files."""
 
 import io
 import random
@@ -15,7 +15,8 @@ from sweeper.storage.digest import MARK, has_digest
 from sweeper.storage.schema import Columns
 
 FLIPS = 300
-"""Of each file; without checksums and digest one of three changed a value of the rows, nine of ten of the history."""
+"""Bits to flip per file. Without checksums and digest, a third of them changed a value of the rows, and nine tenths a
+value of the history."""
 
 
 def rows() -> pa.Table:
@@ -31,7 +32,7 @@ def history() -> pa.Table:
 
 
 def plain(table: pa.Table) -> bytes:
-    """As earlier versions wrote it."""
+    """Return the table as earlier versions wrote it, without checksums and digest."""
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd")
     return sink.getvalue()
@@ -44,7 +45,7 @@ def test_no_flipped_bit_changes_a_value(table: pa.Table) -> None:
     for bit in draw.sample(range(len(data) * 8), FLIPS):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
-        if begin <= bit // 8 < begin + len(MARK):  # it looks as if it had no digest, and all else is as it was
+        if begin <= bit // 8 < begin + len(MARK):  # the file seems to have no digest, and is intact otherwise
             assert from_bytes(bytes(damaged))[1].equals(table)
             continue
         with pytest.raises(DamagedError):

@@ -1,4 +1,4 @@
-"""What the store keeps beside the rows is read with suspicion: damage counts as absence, and is said in a line."""
+"""Damaged JSON records count as absent, and a line says so."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ODD = [
     b"", b"{", b"\xff\xfe", b"null", b"[]", b"{}", b"1", b'"x"', b"[" * 100_000, b'{"a":' * 100_000, b"NaN",
     b'{"cuts": 3, "measured": 3, "threads": 1e999}', b"[1, 2]", b"[[]]", b"[null]",
 ]  # fmt: skip
-"""Damaged, deeply nested, and of another kind."""
+"""Content that is damaged, deeply nested, or of another type."""
 
 
 @pytest.mark.parametrize("content", ODD, ids=lambda content: repr(content)[:20])
@@ -41,30 +41,29 @@ def test_odd_files_count_as_absent(tmp_path: Path, content: bytes, capsys: pytes
 
 
 def _changes(plain: Any) -> list[Any]:
-    """The same with one of its values, at any depth, another."""
-    found: list[Any] = [None, "x", -1, 0.5, float("nan"), float("inf"), 10**30, True, [], {}]
+    """Return copies of a JSON value in each of which one value, at any depth, is replaced by another or removed."""
+    changes: list[Any] = [None, "x", -1, 0.5, float("nan"), float("inf"), 10**30, True, [], {}]
     if isinstance(plain, dict):
         for key in plain:
-            found += [{**plain, key: one} for one in _changes(plain[key])]
-            found.append({name: value for name, value in plain.items() if name != key})
+            changes += [{**plain, key: changed} for changed in _changes(plain[key])]
+            changes.append({name: value for name, value in plain.items() if name != key})
     elif isinstance(plain, list):
-        found += [
-            [*plain[:place], one, *plain[place + 1 :]] for place in range(len(plain)) for one in _changes(plain[place])
-        ]
-    return found
+        for index, value in enumerate(plain):
+            changes += [[*plain[:index], changed, *plain[index + 1 :]] for changed in _changes(value)]
+    return changes
 
 
 def _is_cut(cuts: Any) -> bool:
     return all(type(value) is int and value > 0 for cut in cuts for value in (cut.size, cut.width))
 
 
-def _is_known(known: GroupProfile) -> bool:
-    numbers = [value for stack in known.measured for value in asdict(stack).values()]
-    return known.overhead >= 0 and all(0 <= value < 2**63 for value in numbers)
+def _is_profile(profile: GroupProfile) -> bool:
+    numbers = [value for stack in profile.measured for value in asdict(stack).values()]
+    return profile.overhead >= 0 and all(0 <= value < 2**63 for value in numbers)
 
 
 def _is_seen(seen: list[DeviceInfo]) -> bool:
-    return all(one.kind.count > 0 and one.bytes >= 0 and isinstance(one.device, str) for one in seen)
+    return all(info.kind.count > 0 and info.bytes >= 0 and isinstance(info.device, str) for info in seen)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,7 @@ def _is_seen(seen: list[DeviceInfo]) -> bool:
         (
             lambda files: ProfileStore(files, "1").write("s", "cpu", 1, GroupProfile(STACKS, 5, {1: {2: 0.9}})),
             lambda files: ProfileStore(files, "1").read("s", "cpu", 1),
-            _is_known,
+            _is_profile,
         ),
         (lambda files: write_seen(files, "auto", [SEEN]), lambda files: read_seen(files, "auto"), _is_seen),
     ],
@@ -94,7 +93,7 @@ def test_any_value_may_be_any_other(
     changes = _changes(plain)
     for changed in changes:
         path.write_text(json.dumps(changed))
-        found = read(files)
-        assert found is None or sound(found), changed
-        refused += found is None
+        record = read(files)
+        assert record is None or sound(record), changed
+        refused += record is None
     assert refused > len(changes) / 3

@@ -1,4 +1,4 @@
-"""Checkpoints of cohorts that are done go; one that anybody may go on from stays."""
+"""Checkpoints of finished cohorts are removed; a checkpoint from which training may continue stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.sweeper.storage.test_store import COLUMNS, row
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """`done` and `pruned` have all their rows; `begun` one of two, `failed` none that is a result, `unknown` none."""
+    """`done` and `pruned` have all their rows, `begun` has one of two, `failed` has one result, `unknown` no row."""
     store = Store(tmp_path)
     store.prepare("grid", COLUMNS)
     members = {
@@ -23,7 +23,7 @@ def store(tmp_path: Path) -> Store:
         "failed": [row("f", "failed"), row("g", "finished")],
     }
     for cohort, rows in members.items():
-        store.write("grid", cohort, [one | {"cohort": cohort} for one in rows], COLUMNS)
+        store.write("grid", cohort, [member | {"cohort": cohort} for member in rows], COLUMNS)
     for cohort in (*members, "unknown"):
         store.files.write(checkpoint_path("grid", cohort), b"weights")
     return store

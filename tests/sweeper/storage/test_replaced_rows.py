@@ -1,4 +1,4 @@
-"""Rows that are trained again are set aside by trial, come back, and are lost by no crash."""
+"""Rows that are trained again are set aside by trial and can be brought back; no crash loses any."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def row(trial: str, study: str | None = None, auroc: float = 0.5) -> dict[str, o
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Trials a to d: a and b share a file with c, as folding leaves it, and d has one of its own."""
+    """A store with trials a to d: a, b and c share a file, as after a merge, and d has its own."""
     made = Store(tmp_path)
     made.prepare("grid", COLUMNS)
     made.write("grid", "segment-0", [row("a", "s0"), row("b", "s1"), row("c", "s1")], COLUMNS)
@@ -43,11 +43,11 @@ def reported(store: Store) -> list[str]:
 
 
 def copies(store: Store, kind: str = "trials") -> list[str]:
-    """Trials that are in some file, among what was set aside, too."""
+    """Return the trials that are in any file, including those set aside."""
     folder = store.files.local
     assert folder is not None
-    found = [pd.read_parquet(path)["trial_id"] for path in folder.glob(f"**/{kind}/sweep=grid/*.parquet")]
-    return sorted(set(pd.concat(found)))
+    columns = [pd.read_parquet(path)["trial_id"] for path in folder.glob(f"**/{kind}/sweep=grid/*.parquet")]
+    return sorted(set(pd.concat(columns)))
 
 
 def test_others_rows_and_history_stay(store: Store) -> None:
@@ -92,7 +92,7 @@ def test_what_was_set_aside_comes_back_and_what_replaced_it_is_set_aside(store: 
     assert load("grid", store.files)["auroc"].tolist() == [0.5] * 4
     assert store.files.read(paths[0]) == b"cut" and store.files.read(f"{paths[1]}/auroc.png") == b"old"
     assert store.files.list("cuts/sweep=grid/halved") == ["h0"]
-    (later,) = (one for one in store.files.list("_replaced") if one != moved.folder.split("/")[1])
+    (later,) = (time for time in store.files.list("_replaced") if time != moved.folder.split("/")[1])
     assert load("grid", f"{store.files.uri}/_replaced/{later}")["auroc"].tolist() == [0.9]
     assert store.files.read(f"_replaced/{later}/{paths[1]}/auroc.png") == b"new"
     with pytest.raises(StoreError, match=rf"nothing was set aside at .*; there are: {later}$"):
@@ -106,11 +106,11 @@ def test_an_unknown_time_is_answered_with_those_there_are(store: Store, time: st
 
 
 class Crash(BaseException):
-    """As kill -9: nothing after it is done."""
+    """Stands for SIGKILL: no handler runs after it."""
 
 
 def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], None]:
-    """The store takes so many changes, and not one more; returns what undoes that."""
+    """Make the store crash after this many changes. Returns a function that undoes this."""
     left = [after]
 
     def limited(name: str) -> None:
@@ -133,8 +133,8 @@ def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], None]:
 def test_no_crash_loses_a_row_whatever_it_falls_between(
     store: Store, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    """Setting aside takes eight changes of the store, bringing back some more; after any number of them all is there,
-    and the same again completes it."""
+    """Setting these trials aside changes the store ten times. After any number of changes no row is lost, and calling
+    `set_aside` again completes the move."""
     chosen = TrialSelection(["a", "d"])
     undo = crashing(monkeypatch, after)
     done = True

@@ -89,9 +89,9 @@ def test_a_new_cut_drops_the_superseded_rows(store):
     ("bad", "law"),
     [
         ({"nuu": 1.0}, "did you mean 'nu'"),
-        ({"nu": "3"}, "'nu' takes double"),
-        ({"k": 1.5}, "'k' takes int64"),
-        ({"k": True}, "'k' takes int64"),
+        ({"nu": "3"}, "'nu' must hold double"),
+        ({"k": 1.5}, "'k' must hold int64"),
+        ({"k": True}, "'k' must hold int64"),
         ({"status": "done"}, "finished, diverged, pruned, failed"),
         ({"ended": datetime(2026, 1, 1)}, "time zone"),
         ({"trial_id": None}, "must be a str"),
@@ -125,7 +125,9 @@ def test_columns_keep_their_law(wrong):
 
 def test_another_type_is_refused_in_one_line(store):
     store.write("grid", "c0", [row("a")], COLUMNS)
-    with pytest.raises(StoreError, match=r"column 'nu' is double there and string here.*--fresh") as caught:
+    with pytest.raises(
+        StoreError, match=r"column 'nu' must have one type, but is double in some rows and string in others.*--fresh"
+    ) as caught:
         Store(store.files).prepare("grid", Columns({"nu": str}, ()))
     assert "\n" not in str(caught.value)
 
@@ -141,7 +143,7 @@ def test_another_type_is_refused_in_one_line(store):
 def test_foreign_files_are_refused(store, table):
     store.files.write("trials/sweep=grid/x.parquet", to_bytes(table))
     for read in (lambda: store.prepare("grid", COLUMNS), lambda: load("grid", store.files)):
-        with pytest.raises(StoreError, match=r"another code's schema: 'x\.parquet': .*move such files out of"):
+        with pytest.raises(StoreError, match=r"another schema: 'x\.parquet': .*move such files out of"):
             read()
 
 

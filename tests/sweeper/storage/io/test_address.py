@@ -1,4 +1,4 @@
-"""What is a store's address, and what is shown of it."""
+"""Addresses of stores: which are valid, and how they are shown without secrets."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sweeper.storage.io.files import Files
 @pytest.mark.parametrize(
     ("text", "law"),
     [
-        ("s3:/typo", r"a store is a folder or a URI with ://, but got 's3:/typo'; write s3://\.\.\."),
+        ("s3:/typo", r"a store must be a folder or a URI with ://, but got 's3:/typo'; write s3://\.\.\."),
         ("s3:x", r"or './s3:x' for a folder of that name"),
         ("S3:x", r"write s3://\.\.\."),
-        ("results:1/x", "a store is a folder or a URI"),
+        ("results:1/x", "a store must be a folder or a URI"),
         ("foo://x", "must begin with one of file, s3, gs, gcs, abfs, abfss, hdfs, viewfs, but got foo://"),
         ("http://x", "but got http://"),
-        ("a\0b", "must have no NUL"),
-        ("a\udcff", "must be UTF-8"),
+        ("a\0b", "must not contain NUL"),
+        ("a\udcff", "must be valid UTF-8"),
     ],
 )
 def test_what_is_neither_a_folder_nor_a_uri(

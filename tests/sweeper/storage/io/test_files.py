@@ -27,7 +27,7 @@ def test_absent_is_none_and_written_reads_back(tmp_path):
 
 
 def test_a_folder_that_is_made_while_it_is_listed_is_as_good_as_empty(tmp_path, monkeypatch):
-    """PyArrow has then found no folder, looks whether there is none, and finds one."""
+    """PyArrow then lists a missing folder, checks whether it is missing, finds it, and raises FileNotFoundError."""
 
     class Late:
         def get_file_info(self, selector):
@@ -128,7 +128,7 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_no_other(tmp_path, monkeypatc
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_disk_that_is_full_indeed(tmp_path, monkeypatch):
-    """The write itself is what fails, not a stand-in for it."""
+    """The write itself fails, as opposed to a patched function."""
     files = Files(tmp_path)
     plain = Path.open
     monkeypatch.setattr(Path, "open", lambda path, mode: plain(Path("/dev/full"), "wb"))
@@ -214,7 +214,7 @@ def test_patience_goes_to_a_worker_and_what_listens_stays(tmp_path):
 
 
 def test_only_what_was_read_is_deleted(tmp_path):
-    """What another writer has put there since stays, under a name of its own where it has to."""
+    """What another writer has put there since stays, possibly under a new name."""
     files = Files(tmp_path)
     for name in ("same", "gone", "other"):
         files.write(f"a/{name}.parquet", b"read")

@@ -12,7 +12,7 @@ UNREACHABLE = (
 
 
 class Weather:
-    """Fails so often, on a clock of its own that only sleeping moves on."""
+    """An operation that fails a given number of times, with a clock that only sleeping advances."""
 
     def __init__(self, failures: float, error: Exception | None = None) -> None:
         self.failures, self.error = failures, error or OSError(errno.ETIMEDOUT, "timed out")
@@ -46,7 +46,7 @@ def test_attempts_are_further_and_further_apart():
     assert weather.said == ["[Errno 110] timed out", "after 19.5"]
     swift = Weather(3)
     swift.insist(RetryPolicy(60.0, first=0.5), draw=1.0)
-    assert swift.slept == [0.25, 0.5, 1.0], "chance takes up to half"
+    assert swift.slept == [0.25, 0.5, 1.0], "up to half of a wait is subtracted at random"
 
 
 def test_patience_ends_when_its_seconds_are_over():

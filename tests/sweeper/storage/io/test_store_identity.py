@@ -1,4 +1,4 @@
-"""A store whose folder goes, or another one in its place: nothing is written there, and it goes on when it is back."""
+"""A store whose folder disappears or is replaced: nothing is written in its place, and work resumes once it is back."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_another_store_in_its_place_is_not_it(store: Store, tmp_path: Path) -> N
 
 
 def test_it_goes_on_when_the_folder_is_back(tmp_path: Path) -> None:
-    """Here a copy: as after a mount it has another inode, and the marker says that it is the same."""
+    """The folder comes back as a copy: it has another inode, as after mounting again, but the same marker."""
     said: list[str] = []
     away = tmp_path / "away"
 
@@ -79,7 +79,7 @@ def test_it_goes_on_when_the_folder_is_back(tmp_path: Path) -> None:
 
 
 def test_what_was_done_in_another_folder_is_done_again(tmp_path: Path) -> None:
-    """A lazy unmount between looking and writing."""
+    """A lazy unmount happens between the check and the write."""
     root, away = tmp_path / "store", tmp_path / "away"
     root.mkdir()
     identity, calls = StoreIdentity.of(root), list[int]()
@@ -113,9 +113,9 @@ def test_a_worker_holds_on_to_the_same_store(store: Store, tmp_path: Path) -> No
     (tmp_path / "store").rename(tmp_path / "away")
     (tmp_path / "store").mkdir()
     fresh: Files = pickle.loads(pickle.dumps(store.files))
-    for one in (files, fresh):
+    for copy in (files, fresh):
         with pytest.raises(StoreError, match="another folder is in its place"):
-            one.write("checkpoints/x", b"2")
+            copy.write("checkpoints/x", b"2")
 
 
 def test_the_marker_is_hidden_and_made_once(store: Store, tmp_path: Path) -> None:
@@ -131,13 +131,13 @@ def test_who_begins_at_once_agrees_on_the_marker(tmp_path: Path, monkeypatch: py
     if not links:
         monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
         StoreIdentity.of(tmp_path)
-    found: list[StoreIdentity] = []
-    threads = [threading.Thread(target=lambda: found.append(StoreIdentity.of(tmp_path))) for _ in range(8)]
+    identities: list[StoreIdentity] = []
+    threads = [threading.Thread(target=lambda: identities.append(StoreIdentity.of(tmp_path))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({vars(one)["_marker"] for one in found}) == 1 and len(found) == 8
+    assert len({vars(identity)["_marker"] for identity in identities}) == 1 and len(identities) == 8
 
 
 def test_a_read_only_store_is_refused_at_once_and_waited_for_later(
@@ -163,7 +163,7 @@ def test_a_read_only_store_is_refused_at_once_and_waited_for_later(
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, where that can be had."""
+    """A tmpfs, mounted for the test. Skips the test where mounting is not permitted."""
     folder = tmp_path / "mount"
     folder.mkdir()
     said = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What a file in `search_spaces/` may say: `SWEEP`, one `Sweep` of grids or searches, and how to show its rows."""
+"""The names that a file in `search_spaces/` uses to define its `SWEEP`: grids or searches, and views of their rows."""
 
 from sweeper.errors import SpecError
 from sweeper.spec.grid import Grid, Grids, Value

@@ -1,4 +1,4 @@
-"""Trials as products of axes: a Grid, or several Grids one after the other."""
+"""Trials as the product of axes: a Grid, or several grids run one after the other."""
 
 from __future__ import annotations
 
@@ -13,18 +13,22 @@ from typing import Protocol, Self, TypeVar
 from sweeper.errors import SpecError
 
 Value = bool | int | float | str | None
+"""The value of a hyperparameter."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The product of its axes, each combination joined with what is fixed."""
+    """The Cartesian product of some axes, with all other hyperparameters fixed.
+
+    Example: `Grid({"method": "vje"}, {"beta": (0.5, 1.0), "seed": (0, 1, 2)})` has six trials.
+    """
 
     fixed: Mapping[str, Value]
-    """Key -> value for every trial."""
+    """Key -> the value that every trial has."""
     axes: Mapping[str, tuple[Value, ...]]
-    """Key -> its values, in the order of the paper; the last axis varies fastest."""
+    """Key -> its values, in the order of the paper. The last axis varies fastest."""
     pinned: frozenset[str] = frozenset()
-    """Keys that stay as they are where several grids are changed together: the epochs of what does not train, say."""
+    """Keys that `change_each` leaves unchanged, e.g. the epochs of a method that does not train."""
 
     def __post_init__(self) -> None:
         for key, values in self.axes.items():
@@ -37,7 +41,7 @@ class Grid:
                 raise SpecError(f"{key} must be either fixed or an axis, but it is both")
 
     def changed(self, fixed: Mapping[str, Value], axes: Mapping[str, tuple[Value, ...]]) -> Grid:
-        """This grid with these keys fixed or varied instead of what it says of them."""
+        """Return this grid with the keys in `fixed` fixed and those in `axes` varied. Other keys stay as they are."""
         for key in fixed:
             if key in axes:
                 raise SpecError(f"{key} must be either set or an axis, but it is asked to be both")
@@ -46,23 +50,23 @@ class Grid:
         return Grid({**kept_fixed, **fixed}, {**kept_axes, **axes}, self.pinned)
 
     def values(self, key: str) -> tuple[Value, ...]:
-        """What the key is in this grid; none where it says nothing of it."""
+        """Return the values of the key in this grid; empty if the grid does not mention it."""
         return self.axes.get(key, (self.fixed[key],) if key in self.fixed else ())
 
     @property
     def count(self) -> int:
-        """Trials."""
+        """Number of trials."""
         return math.prod(map(len, self.axes.values()))
 
     def combinations(self) -> Iterator[dict[str, Value]]:
-        """Key -> value for each trial."""
+        """Yield the hyperparameters of each trial, key -> value."""
         for values in itertools.product(*self.axes.values()):
             yield {**self.fixed, **dict(zip(self.axes, values, strict=True))}
 
 
 @dataclass(frozen=True)
 class Grids:
-    """Several grids one after the other: where methods differ in more than a product of axes can say."""
+    """Several grids, run one after the other, for methods whose hyperparameters differ."""
 
     grids: tuple[Grid, ...]
 
@@ -78,22 +82,22 @@ class Grids:
         axes: Mapping[str, tuple[Value, ...]],
         keys: Callable[[str], Collection[str]],
     ) -> Grids:
-        """The grids with these keys fixed or varied, as `change_each` does it."""
+        """Return the grids with keys fixed or varied; see `change_each`."""
         return Grids(change_each(self.grids, fixed, axes, keys))
 
     @property
     def count(self) -> int:
-        """Trials of all."""
+        """Number of trials of all grids."""
         return sum(grid.count for grid in self.grids)
 
     def combinations(self) -> Iterator[dict[str, Value]]:
-        """Key -> value for each trial."""
+        """Yield the hyperparameters of each trial, key -> value."""
         for grid in self.grids:
             yield from grid.combinations()
 
 
 class Part(Protocol):
-    """One of several grids, or of several searches."""
+    """A grid or a search, as one of several."""
 
     @property
     def fixed(self) -> Mapping[str, Value]: ...
@@ -114,48 +118,52 @@ def change_each(
     axes: Mapping[str, tuple[Value, ...]],
     keys: Callable[[str], Collection[str]],
 ) -> tuple[P, ...]:
-    """The parts with these keys fixed or varied, each where its method (whose `keys` are given) has them.
+    """Return the parts with the keys in `fixed` fixed and those in `axes` varied.
 
-    A `method` among them chooses the parts of that method, and so does a `dataset` where the parts differ in it.
-    SpecError for a value that no part has, or a key that none of their methods has.
+    A key is changed only in the parts whose method has it; `keys(method)` returns the keys of a method. The key
+    `method` selects the parts with one of the wanted methods instead. So does `dataset` if the parts differ in it.
+    Raises SpecError for a method or data set that no part has, and for a key that none of their methods has.
     """
-    Grid({}, {}).changed(fixed, axes)  # refuses what makes no sense in any part
-    kept = tuple(parts)
+    Grid({}, {}).changed(fixed, axes)  # raises SpecError for what is invalid in any part
+    selected = tuple(parts)
     for key in ("method", "dataset"):
         wanted = axes.get(key, (fixed[key],) if key in fixed else ())
-        if wanted and (key == "method" or len({part.values(key) for part in kept}) > 1):
-            kept = _choose(kept, key, wanted)
+        if wanted and (key == "method" or len({part.values(key) for part in selected}) > 1):
+            selected = _select(selected, key, wanted)
             fixed = {name: value for name, value in fixed.items() if name != key}
             axes = {name: values for name, values in axes.items() if name != key}
-    own = [set(keys(str(part.fixed["method"]))) - part.pinned for part in kept]
+    changeable = [set(keys(str(part.fixed["method"]))) - part.pinned for part in selected]
     for key in {**fixed, **axes}:
-        if not any(key in known for known in own):
+        if not any(key in part_keys for part_keys in changeable):
             raise SpecError(f"no method of these trials has the key '{key}' to change")
     return tuple(
         part.changed(
-            {key: value for key, value in fixed.items() if key in known},
-            {key: values for key, values in axes.items() if key in known},
+            {key: value for key, value in fixed.items() if key in part_keys},
+            {key: values for key, values in axes.items() if key in part_keys},
         )
-        for part, known in zip(kept, own, strict=True)
+        for part, part_keys in zip(selected, changeable, strict=True)
     )
 
 
-def _choose(parts: Sequence[P], key: str, wanted: Sequence[Value]) -> tuple[P, ...]:
-    """The parts that have any of these values, and of an axis these alone. SpecError for a value that none has."""
-    there = dict.fromkeys(value for part in parts for value in part.values(key))
+def _select(parts: Sequence[P], key: str, wanted: Sequence[Value]) -> tuple[P, ...]:
+    """Return the parts that have any of the wanted values, and reduce an axis to these values.
+
+    Raises SpecError for a value that no part has.
+    """
+    choices = dict.fromkeys(value for part in parts for value in part.values(key))
     for value in wanted:
-        if value not in there:
-            raise SpecError(unknown(f"{key} in this sweep", str(value), [str(one) for one in there]))
-    kept = []
+        if value not in choices:
+            raise SpecError(unknown(f"{key} in this sweep", str(value), [str(choice) for choice in choices]))
+    selected = []
     for part in parts:
-        here = tuple(value for value in part.values(key) if value in wanted)
-        if here:
-            kept.append(part.changed({}, {key: here}) if key in part.axes else part)
-    return tuple(kept)
+        kept = tuple(value for value in part.values(key) if value in wanted)
+        if kept:
+            selected.append(part.changed({}, {key: kept}) if key in part.axes else part)
+    return tuple(selected)
 
 
 def unknown(noun: str, name: str, known: Mapping[str, object] | list[str]) -> str:
-    """`no NOUN NAME`, the nearest that there is, and all there are."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f" (did you mean '{near[0]}'?)" if near else ""
+    """Return the message `no NOUN 'NAME' (did you mean 'NEAREST'?); there are: A, B, C`."""
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    hint = f" (did you mean '{matches[0]}'?)" if matches else ""
     return f"no {noun} '{name}'{hint}; there are: {', '.join(known)}"

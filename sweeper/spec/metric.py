@@ -1,4 +1,4 @@
-"""A number that a trial reports, and which way it is better."""
+"""A number that a trial reports, and whether higher or lower is better."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from trainables.evaluation.metrics import family_of
 
 Direction = Literal["maximize", "minimize"]
 WAYS: dict[str, str] = {"maximize": "higher", "minimize": "lower"}
-
+"""Direction -> which values are better."""
 
 VALIDATION = "val_"
-"""Begins the name of a metric of validation images; the rest is that of the same metric of the test images."""
+"""Prefix of a metric on validation images: `val_auroc_joint` is `auroc_joint` on validation instead of test images."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric by its name. SpecError for a direction that is none, or that contradicts what the metric means."""
+    """A metric. Raises SpecError if the direction is invalid or contradicts the meaning of the metric."""
 
     name: str
-    """As in the rows, e.g. `auroc_joint`."""
+    """Name of its column in the rows, e.g. `auroc_joint`."""
     direction: Direction | None = None
-    """Which way is better; None for what is neither, which no heatmap shows and no table begins with."""
+    """Whether higher or lower values are better. None if neither is: trials cannot be ranked by such a metric, so no
+    heatmap shows it and it cannot be the first metric of a table."""
     percent: bool = False
-    """A share in [0, 1] that tables and figures show in percent, as papers print accuracies."""
+    """Whether tables and figures show it in percent. The values themselves are shares in [0, 1]."""
 
     def __post_init__(self) -> None:
         if self.direction not in (*get_args(Direction), None):
@@ -44,7 +45,7 @@ class Metric:
 
     @property
     def better(self) -> Direction:
-        """Its direction. SpecError where it has none."""
+        """The direction. Raises SpecError if there is none."""
         if self.direction is None:
             raise SpecError(
                 f"metric {self.name!r} needs a direction because trials are ranked by it; write "

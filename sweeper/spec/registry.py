@@ -1,4 +1,4 @@
-"""The sweeps there are: the modules of `search_spaces`, found by name."""
+"""The available sweeps, found by name: each is a module of `search_spaces`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from sweeper.spec.grid import unknown
 from sweeper.spec.sweep import Sweep
 
 LONGEST = 400
-"""Letters of why a sweep's file cannot be read, at most."""
+"""Maximum number of characters of the reason why a sweep's file cannot be read."""
 
 
 def names() -> list[str]:
-    """All sweeps there are: the modules of `search_spaces`, but for those that begin with `_`."""
+    """Return the sorted names of all sweeps: the modules of `search_spaces` that do not begin with `_`."""
     folder = importlib.import_module("search_spaces")
     return sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if module.name[0] != "_")
 
 
 def find(name: str) -> Sweep:
-    """The sweep of that name. SpecError, one line, if there is none, or if its file cannot be used."""
+    """Return the sweep of that name. Raises SpecError if there is none, or if its file cannot be imported."""
     if name not in names():
         raise SpecError(unknown("sweep", name, names()))
     try:
@@ -40,15 +40,15 @@ def find(name: str) -> Sweep:
 
 
 def _reason(error: BaseException) -> str:
-    """Where in `search_spaces` an import failed, and why, in one line."""
+    """Return in one line where in `search_spaces` an import failed, and why."""
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):
         frames.append((error.filename or "", error.lineno))
     inside = [(Path(file), line) for file, line in frames if Path(file).parent in _folders()]
-    where = f"search_spaces/{inside[-1][0].name}, line {inside[-1][1]}: " if inside else ""
+    location = f"search_spaces/{inside[-1][0].name}, line {inside[-1][1]}: " if inside else ""
     text = error.msg if isinstance(error, SyntaxError) else str(error)
-    kind = "" if isinstance(error, SpecError) else f"{type(error).__name__}: "
-    return f"{where}{kind}{' '.join(text.split())}"[:LONGEST]
+    error_type = "" if isinstance(error, SpecError) else f"{type(error).__name__}: "
+    return f"{location}{error_type}{' '.join(text.split())}"[:LONGEST]
 
 
 def _folders() -> list[Path]:

@@ -1,4 +1,4 @@
-"""What a user asked for on the command line, as typed."""
+"""The command line as typed, converted to types but not yet checked against any sweep."""
 
 from __future__ import annotations
 
@@ -9,49 +9,56 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for, not yet checked against any sweep."""
+    """The options of `python -m sweeper.run`. Each field is the option of the same name unless it says otherwise."""
 
     name: str | None
+    """The sweep; None with `--list` or `--describe`."""
     preset: str | None
+    """None is the sweep's first preset."""
     store: str
     data: str
+    """Folder of the data sets."""
     fixed: Mapping[str, str]
-    """Key -> value as typed."""
+    """`--set`: key -> value, as typed."""
     axes: Mapping[str, tuple[str, ...]]
-    """Key -> values as typed."""
+    """`--axis`: key -> values, as typed."""
     cohort: int | None
-    """Members of a cohort; None chooses by measurement."""
+    """Number of members of a cohort; None chooses it by measurement."""
     stack: int | None
-    """Members stepped as one; None stacks the whole cohort, or chooses with it."""
+    """Number of members stepped together; None is the whole cohort, or is chosen together with `cohort`."""
     fraction: float | None
-    """Share of a GPU, or of a CPU core, that a cohort takes; None is a whole one."""
+    """`--gpu-fraction`: share of a GPU, or of a CPU core, for each cohort. With None a grid chooses it by measurement,
+    and a search takes a whole device."""
     address: str | None
     retries: int
     save_every: float
+    """Seconds between the checkpoints of a cohort."""
     patience: float
+    """Seconds without a training step after which a cohort is given up."""
     list: bool
     describe: str | None
-    """A method, data set or metric that is to be explained, and nothing run."""
+    """The method, data set or metric to explain; nothing is run."""
     plan: bool
     probe: bool
     node_price: float | None
+    """Price of a node per hour."""
     json: bool
     fresh: bool
     restore: str | None
-    """Which of the folders below `_replaced/` is brought back; nothing is run."""
+    """Name of the folder below `_replaced/` to bring back; nothing is run."""
     search: SearchWords
     warm_start: str | None
-    """A sweep whose rows in the store a search begins with."""
+    """The sweep whose rows in the store a search begins with."""
 
     @property
     def data_read(self) -> Path | None:
-        """The folder of the data sets; None for a plan that measures nothing, which needs no data."""
+        """Folder of the data sets, or None for a plan that measures nothing and therefore needs no data."""
         return None if self.plan and not self.probe else Path(self.data)
 
 
 @dataclass(frozen=True)
 class SearchWords:
-    """What is to be other than the preset's search says; None leaves it."""
+    """Settings of a search that replace those of the preset; None keeps the preset's."""
 
     trials: int | None = None
     wave: int | None = None

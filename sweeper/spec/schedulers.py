@@ -1,4 +1,4 @@
-"""What becomes of the trials of a study while they train: halving drops them, a population adapts them."""
+"""Schedulers of a study's trials while they train: successive halving prunes them, a population adapts them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from sweeper.errors import SpecError
 
 @dataclass(frozen=True)
 class Halving:
-    """Successive halving: at each rung the best `1 / factor` of all members of the study that reached it go on."""
+    """Successive halving: of all trials of the study that reach a rung, the best `1 / factor` continue."""
 
     first: int
-    """Epochs at the first rung; those of the others are `factor` times those of the one before."""
+    """Epochs at the first rung. Each later rung is at `factor` times the epochs of the one before."""
     factor: int = 3
+    """Reduction factor (eta)."""
     brackets: int = 1
-    """More than one is Hyperband: bracket b leaves out the first b rungs, so that slow starters have a chance."""
+    """Number of brackets; more than one is Hyperband. Bracket b skips the first b rungs, which gives trials that
+    improve late a chance."""
 
     def __post_init__(self) -> None:
         for name, value, least in (
@@ -28,11 +30,15 @@ class Halving:
                 raise SpecError(f"`{name} >= {least}` must hold for a pruner, but got {name}={value}")
 
     def ladders(self, epochs: int, report_every: int) -> tuple[tuple[int, ...], ...]:
-        """Of each bracket the epochs of its rungs: reports before the last one. SpecError where a bracket has none."""
-        wanted = itertools.takewhile(
+        """Return the epochs of the rungs of each bracket. Raises SpecError if a bracket would have none.
+
+        A rung is at a report, so its epoch is rounded up to a multiple of `report_every`. It is before the last epoch.
+        Example: `Halving(first=4, factor=3).ladders(epochs=45, report_every=10)` is `((10, 20, 40),)`.
+        """
+        targets = itertools.takewhile(
             lambda epoch: epoch < epochs, (self.first * self.factor**k for k in itertools.count())
         )
-        rungs = tuple(dict.fromkeys(-(-epoch // report_every) * report_every for epoch in wanted))
+        rungs = tuple(dict.fromkeys(-(-epoch // report_every) * report_every for epoch in targets))
         rungs = tuple(epoch for epoch in rungs if epoch < epochs)
         if len(rungs) < self.brackets:
             raise SpecError(
@@ -45,15 +51,17 @@ class Halving:
 
 @dataclass(frozen=True)
 class Population:
-    """Population-based training: a wave is one stack; at times the worst members take over weights and
-    hyperparameters of the best, and change the latter a little."""
+    """Population-based training. A wave is one population, trained as one stack.
+
+    Every few epochs, the worst members copy the weights and hyperparameters of the best and perturb the latter.
+    """
 
     every: int
-    """Epochs between two such times."""
+    """Epochs between two exchanges."""
     share: float = 0.25
-    """Of the members that take over, and of those that are taken from; in (0, 0.5]."""
+    """Share of the members that copy, and of those that are copied from, in (0, 0.5]."""
     factor: float = 1.25
-    """A hyperparameter is multiplied by it or divided by it, as likely the one as the other, and kept in the space."""
+    """A copied hyperparameter is multiplied or divided by it with equal probability, and clipped to the space."""
 
     def __post_init__(self) -> None:
         if self.every < 1 or not 0 < self.share <= 0.5 or not self.factor > 1:

@@ -1,4 +1,4 @@
-"""What a search is: a space of Optuna's distributions, sampled in waves, a study for each cell of its axes."""
+"""Searches: a space of Optuna's distributions that a sampler explores in waves, with one study per cell of the axes."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ if TYPE_CHECKING:
 SAMPLERS = ("tpe", "gp", "cmaes", "nsga2", "qmc", "random")
 """Tree-structured Parzen estimator, Gaussian process, CMA-ES, NSGA-II, quasi-Monte Carlo (Sobol), independent draws."""
 SEVERAL_OBJECTIVES = ("tpe", "gp", "nsga2", "qmc", "random")
+"""Samplers that support several objectives."""
 WARM = "warm"
-"""Attribute of a trial that a study began with."""
+"""Optuna user attribute of a trial that came from a warm start."""
 SECONDS = "seconds"
-"""An objective that no trial reports: its share of the training seconds of its cohort."""
+"""Name of the objective that is measured instead of reported: the trial's share of its cohort's training time."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """`trials` trials of each cell of `axes`, proposed by a sampler in waves that train together."""
+    """A search. Each cell of `axes` is a study, in which a sampler proposes `trials` trials wave by wave."""
 
     space: Mapping[str, BaseDistribution]
-    """Key -> Optuna's distribution."""
+    """Key -> Optuna distribution."""
     fixed: Mapping[str, Value]
-    """Key -> value for every trial."""
+    """Key -> the value that every trial has."""
     trials: int
-    """Of each study."""
+    """Number of trials of each study."""
     metric: Metric | tuple[Metric, ...]
-    """The objective, or several."""
+    """The objective or objectives."""
     wave: int = 32
-    """Trials that are proposed at once, before any of them is told."""
+    """Number of trials that are proposed at once, before the result of any of them is known."""
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"] = "tpe"
     pruner: Halving | None = None
     population: Population | None = None
     axes: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    """Key -> its values; each combination has a study of its own."""
+    """Key -> its values. Each combination is a study of its own."""
     seed: int = 0
-    """Of the sampler."""
+    """Seed of the sampler."""
 
     def __post_init__(self) -> None:
-        Grid(self.fixed, self.axes)  # refuses what makes no sense in a grid
+        Grid(self.fixed, self.axes)  # raises SpecError for invalid axes
         if not self.space:
             raise SpecError("a search must have at least one key in its space, but it is empty")
         for key in self.space:
@@ -68,73 +69,75 @@ class Search:
             raise SpecError("a search must have an objective, but it has none")
         for metric in self.objectives:
             _ = metric.better
-            ways = {one.direction for one in self.objectives if one.name == metric.name}
-            if len(ways) > 1:
+            directions = {other.direction for other in self.objectives if other.name == metric.name}
+            if len(directions) > 1:
                 raise SpecError(
                     f"an objective has one direction, but {metric.name} is to be both maximized and minimized"
                 )
             if names.count(metric.name) > 1:
                 raise SpecError(f"objectives must differ, but {metric.name} is there twice")
         if len(names) > 1 and self.sampler not in SEVERAL_OBJECTIVES:
-            able = ", ".join(SEVERAL_OBJECTIVES)
-            raise SpecError(f"{self.sampler} takes one objective, but got {', '.join(names)}; several are for: {able}")
+            choices = ", ".join(SEVERAL_OBJECTIVES)
+            raise SpecError(
+                f"{self.sampler} takes one objective, but got {', '.join(names)}; samplers that take several: {choices}"
+            )
         if len(names) > 1 and (self.pruner or self.population):
-            raise SpecError(f"a pruner or a population ranks by one objective, but got {', '.join(names)}")
+            raise SpecError(f"a pruner or a population ranks by one objective, but the search has {', '.join(names)}")
         if SECONDS in names and (self.pruner or self.population):
-            raise SpecError(f"a pruner or a population ranks by a reported metric, but got {SECONDS}")
+            raise SpecError(f"a pruner or a population ranks by a reported metric, but the objective is {SECONDS}")
 
     def _check_sampler(self) -> None:
-        for key, one in self.space.items():
-            choices = getattr(one, "choices", ())
-            for place, choice in enumerate(choices):
-                if choices.index(choice) < place:
+        for key, distribution in self.space.items():
+            choices = getattr(distribution, "choices", ())
+            for index, choice in enumerate(choices):
+                if choices.index(choice) < index:
                     first = choices[choices.index(choice)]
                     raise SpecError(f"the choices of {key} must differ in value, but {first!r} equals {choice!r}")
-        numeric = [key for key, one in self.space.items() if not hasattr(one, "choices")]
+        numeric = [key for key, distribution in self.space.items() if not hasattr(distribution, "choices")]
         if self.sampler == "cmaes" and (len(numeric) < len(self.space) or len(numeric) < 2):
-            raise SpecError("cmaes needs a space of two numbers at least and no categories; choose another sampler")
+            raise SpecError("cmaes needs a space of at least two numbers and no categories; choose another sampler")
         if self.population and self.pruner:
             raise SpecError("a search has either a pruner or a population, but got both")
         if self.population and self.sampler not in ("random", "qmc"):
             raise SpecError(
-                "a population adapts its hyperparameters itself, so its sampler is random or qmc, but got "
+                "a population adapts its hyperparameters itself, so its sampler must be random or qmc, but got "
                 f"{self.sampler}"
             )
 
     @property
     def objectives(self) -> tuple[Metric, ...]:
-        """One or several."""
+        """The objectives as a tuple, also if there is only one."""
         return (self.metric,) if isinstance(self.metric, Metric) else self.metric
 
     def changed(self, fixed: Mapping[str, Value], axes: Mapping[str, tuple[Value, ...]]) -> Search:
-        """This search with these keys fixed, or an axis, instead of what it says of them."""
+        """Return this search with the keys in `fixed` fixed and those in `axes` varied, which are then not searched."""
         grid = Grid(self.fixed, self.axes).changed(fixed, axes)
-        space = {key: one for key, one in self.space.items() if key not in grid.fixed and key not in grid.axes}
+        space = {key: dist for key, dist in self.space.items() if key not in grid.fixed and key not in grid.axes}
         return replace(self, space=space, fixed=grid.fixed, axes=grid.axes)
 
     @property
     def pinned(self) -> frozenset[str]:
-        """Keys that cannot be changed together with other searches: none."""
+        """Keys that `change_each` leaves unchanged: none."""
         return frozenset()
 
     def values(self, key: str) -> tuple[Value, ...]:
-        """What the key is in this search; none where it is searched, or nothing is said of it."""
+        """Return the values of the key in `fixed` or `axes`; empty if it is searched or not mentioned."""
         return Grid(self.fixed, self.axes).values(key)
 
     @property
     def count(self) -> int:
-        """Trials of all its studies."""
+        """Number of trials of all studies."""
         return self.trials * Grid({}, self.axes).count
 
     def studies(self) -> Iterator[Study]:
-        """A study for each cell of the axes."""
+        """Yield the study of each cell of the axes."""
         for cell in Grid({}, self.axes).combinations():
-            yield Study(_label(cell), {**self.fixed, **cell}, self)
+            yield Study(_study_name(cell), {**self.fixed, **cell}, self)
 
 
 @dataclass(frozen=True)
 class Searches:
-    """Several searches one after the other: where methods differ in what is searched."""
+    """Several searches, run one after the other, for methods with different search spaces."""
 
     searches: tuple[Search, ...]
 
@@ -155,61 +158,62 @@ class Searches:
         axes: Mapping[str, tuple[Value, ...]],
         keys: Callable[[str], Collection[str]],
     ) -> Searches:
-        """The searches with these keys fixed or an axis, as `grid.change_each` does it."""
+        """Return the searches with keys fixed or as axes; see `grid.change_each`."""
         return Searches(change_each(self.searches, fixed, axes, keys))
 
     @property
     def objectives(self) -> tuple[Metric, ...]:
-        """Those of each."""
+        """The objectives, which all searches share."""
         return self.searches[0].objectives
 
     @property
     def count(self) -> int:
-        """Trials of all."""
+        """Number of trials of all searches."""
         return sum(search.count for search in self.searches)
 
     def studies(self) -> Iterator[Study]:
-        """The studies of each search."""
+        """Yield the studies of each search, with the method in front of their names."""
         for search in self.searches:
             for study in search.studies():
-                yield replace(study, name=_label({"method": search.fixed["method"], "": study.name}))
+                yield replace(study, name=_study_name({"method": search.fixed["method"], "": study.name}))
 
 
 @dataclass(frozen=True)
 class Study:
-    """One search in one cell of its axes: what Optuna calls a study."""
+    """A search in one cell of its axes, which is a study in the sense of Optuna."""
 
     name: str
-    """Its folder in the store: the values of the axes."""
+    """Name of its folder in the store: the values of the axes, joined by `+`."""
     fixed: Mapping[str, Value]
-    """Key -> value for every trial, those of the cell included."""
+    """Key -> the value that every trial has, including the values of the cell."""
     search: Search
 
     @property
     def identity(self) -> dict[str, object]:
-        """All that its proposals depend on; not how many there are to be: a study can be made longer."""
+        """Everything that the proposed parameters depend on. The number of trials is excluded, so that a study can be
+        made longer."""
         search = self.search
         return {
             "fixed": dict(self.fixed),
-            "space": {key: repr(one) for key, one in search.space.items()},
+            "space": {key: repr(distribution) for key, distribution in search.space.items()},
             "objectives": [(metric.name, metric.direction) for metric in search.objectives],
             "rules": [search.wave, search.sampler, search.seed, repr(search.pruner), repr(search.population)],
         }
 
 
 def bounds(distribution: Any) -> tuple[Value, ...]:
-    """The lowest and the highest value of one of Optuna's distributions, or all choices."""
+    """Return the lowest and the highest value of an Optuna distribution, or all choices of a categorical one."""
     return tuple(distribution.choices) if hasattr(distribution, "choices") else (distribution.low, distribution.high)
 
 
 def within(distribution: Any, value: Value) -> bool:
-    """True where the distribution could have given the value."""
+    """Return whether the value has a type and a range that the Optuna distribution allows. A step is not checked."""
     if hasattr(distribution, "choices"):
         return any(value == choice and type(value) is type(choice) for choice in distribution.choices)
     low, high = distribution.low, distribution.high
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
-def _label(cell: Mapping[str, Value]) -> str:
-    """The values, joined, as a name in the store."""
+def _study_name(cell: Mapping[str, Value]) -> str:
+    """Join the values of a cell into a name in the store, e.g. `digits+1.0`; `all` without any values."""
     return "+".join("none" if value is None else str(value) for value in cell.values() if value != "all") or "all"

@@ -1,4 +1,4 @@
-"""What a search_spaces file may say: a Sweep of presets, each of grids or of searches, and how to show its rows."""
+"""The definition of a sweep: its presets, each of grids or searches, and the views of its rows."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from sweeper.spec.search import Search, Searches
 from sweeper.spec.views import Heatmap, Table, Trajectory
 
 Space = Grid | Grids | Search | Searches
-"""What a preset holds."""
+"""The type of a preset."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A named experiment."""
+    """A named experiment: what to train, and how to show the results.
+
+    A sweep with a grid needs at least one heatmap or table; see `headline`.
+    """
 
     about: str
-    """One line."""
+    """One line that says what the sweep is."""
     presets: Mapping[str, Space]
-    """By name; the first is the paper's, and the default."""
+    """Name -> preset. The first is the paper's, and the default."""
     heatmaps: tuple[Heatmap, ...] = ()
     tables: tuple[Table, ...] = ()
-    """At least one heatmap or table where presets are grids; the metric of the first says which trial is best. Of a
-    search its first objective does."""
     trajectories: tuple[Trajectory, ...] = ()
     over: str = "trials"
-    """What a heatmap's cells average over, as a plural noun."""
+    """What the cells of a heatmap average over, as a plural noun for its caption, e.g. "classes"."""
     breakdown: str | None = None
-    """An axis: a table of the first heatmap's best cell by its values."""
+    """A hyperparameter. A table shows the best cell of the first heatmap for each of its values."""
     correlations: tuple[tuple[str, str], ...] = ()
-    """Pairs of metrics: their correlation over the cells of the first heatmap."""
+    """Pairs of metrics. A table shows the correlation of each pair over the cells of the first heatmap."""
     contours: tuple[tuple[str, str], ...] = ()
-    """Pairs of searched keys: the objective of a search over them."""
+    """Pairs of searched hyperparameters. A contour plot shows the objective of a search over each pair."""
 
     def __post_init__(self) -> None:
         for name, space in self.presets.items():
@@ -46,24 +47,25 @@ class Sweep:
         if not self.presets or (grids and not (self.heatmaps or self.tables)):
             raise SpecError("a sweep must have at least one preset, and for grids one heatmap or table")
         if (self.breakdown or self.correlations) and not self.heatmaps:
-            raise SpecError("a breakdown and correlations are of the first heatmap, but there is none")
+            raise SpecError("a breakdown or correlations need a heatmap, but the sweep has none")
         for metric in self._ranked:
             _ = metric.better
-            ways = {other.direction for other in self._ranked if other.name == metric.name}
-            if len(ways) > 1:
+            directions = {other.direction for other in self._ranked if other.name == metric.name}
+            if len(directions) > 1:
                 raise SpecError(f"a metric has one direction, but {metric.name} is both maximized and minimized")
-        for kind, shown in (("table", self.tables), ("trajectory", self.trajectories)):
-            found = [one.name for one in shown]
-            if len(set(found)) < len(found):
-                raise SpecError(f"the names of a sweep's {kind} views must differ, but got {', '.join(found)}")
+        for kind, views in (("table", self.tables), ("trajectory", self.trajectories)):
+            names = [view.name for view in views]
+            if len(set(names)) < len(names):
+                raise SpecError(f"the names of a sweep's {kind} views must differ, but got {', '.join(names)}")
 
     def of(self, preset: str) -> Sweep:
-        """This sweep with the tables of that preset alone."""
-        return replace(self, tables=tuple(one for one in self.tables if not one.presets or preset in one.presets))
+        """Return this sweep without the tables that are restricted to other presets."""
+        tables = tuple(table for table in self.tables if not table.presets or preset in table.presets)
+        return replace(self, tables=tables)
 
     @property
     def _ranked(self) -> tuple[Metric, ...]:
-        """Every metric that something is ranked by."""
+        """Every metric by which cells or trials are ranked."""
         searches = (space for space in self.presets.values() if isinstance(space, Search | Searches))
         return (
             *(heatmap.metric for heatmap in self.heatmaps),
@@ -72,7 +74,11 @@ class Sweep:
         )
 
     def headline(self, preset: str) -> Metric:
-        """The metric that says which trial is best."""
+        """Return the metric that decides which trial of the preset is best.
+
+        For a search this is its first objective; for a grid, the metric of the first heatmap, or without heatmaps the
+        first metric of the first table.
+        """
         space = self.presets[preset]
         if isinstance(space, Search | Searches):
             return space.objectives[0]
@@ -80,26 +86,26 @@ class Sweep:
 
     @property
     def views(self) -> dict[str, tuple[Heatmap | Table | Trajectory, ...]]:
-        """By the folder of the store that they are written to."""
+        """Folder of the store -> the views that are written to it."""
         return {"heatmaps": self.heatmaps, "tables": self.tables, "trajectories": self.trajectories}
 
     @property
     def shown(self) -> dict[str, tuple[str, ...]]:
-        """Every metric that a view shows, and the hyperparameters over which one does."""
-        over: dict[str, tuple[str, ...]] = {}
+        """Metric -> the hyperparameters over which any view shows it, possibly with repetitions."""
+        keys: dict[str, tuple[str, ...]] = {}
         for heatmap in self.heatmaps:
-            over[heatmap.metric.name] = (*over.get(heatmap.metric.name, ()), heatmap.rows, heatmap.columns)
+            keys[heatmap.metric.name] = (*keys.get(heatmap.metric.name, ()), heatmap.rows, heatmap.columns)
         for table in self.tables:
             axes = (*table.rows, *([table.columns] if table.columns else []))
             for metric in table.metrics:
-                over[metric.name] = (*over.get(metric.name, ()), *axes)
+                keys[metric.name] = (*keys.get(metric.name, ()), *axes)
         for trajectory in self.trajectories:
             for metric in trajectory.metrics:
-                over[metric.name] = (*over.get(metric.name, ()), *trajectory.by)
-        return over
+                keys[metric.name] = (*keys.get(metric.name, ()), *trajectory.by)
+        return keys
 
     def preset(self, name: str | None) -> tuple[str, Space]:
-        """The preset of that name, or the first. SpecError if there is none of that name."""
+        """Return the name and the value of the preset `name` (None: the first). Raises SpecError if there is none."""
         name = next(iter(self.presets)) if name is None else name
         if name not in self.presets:
             raise SpecError(unknown("preset", name, self.presets))

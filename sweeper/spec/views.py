@@ -1,4 +1,4 @@
-"""How a sweep's rows are shown: heatmaps, tables, and trajectories over the epochs."""
+"""Views of a sweep's rows: heatmaps, tables, and trajectories over the epochs."""
 
 from __future__ import annotations
 
@@ -12,60 +12,68 @@ from sweeper.spec.metric import Metric
 
 @dataclass(frozen=True)
 class Heatmap:
-    """A metric over two axes, averaged over all others."""
+    """A metric over two hyperparameters, averaged over all others."""
 
     metric: Metric
     rows: str
+    """The hyperparameter on the vertical axis."""
     columns: str
+    """The hyperparameter on the horizontal axis."""
     published: Mapping[str, Mapping[tuple[Any, Any], float]] = field(default_factory=dict)
-    """Preset -> (row value, column value) -> the paper's figure, in percent where the metric is `percent`."""
+    """Preset -> (row value, column value) -> the paper's figure, in percent if the metric is `percent`."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Metrics by rows and columns, the mean and the spread over all else (seeds), as a paper prints them."""
+    """Metrics by row and column as a paper prints them: mean and standard deviation over everything else (seeds)."""
 
     name: str
-    """Its files are `tables/SWEEP/PRESET/NAME.parquet` and `.md`."""
+    """The files are `tables/SWEEP/PRESET/NAME.parquet` and `.md`."""
     rows: tuple[str, ...]
-    """Hyperparameters that make a row, in the order of the trials."""
+    """Hyperparameters. Each combination of their values is a row, in the order of the trials."""
     metrics: tuple[Metric, ...]
     columns: str | None = None
-    """A hyperparameter, each value of which has a column of its own for each metric; None: a column a metric."""
+    """A hyperparameter. Each of its values has its own column for each metric; None has one column per metric."""
     listed: bool = False
-    """Metrics stand below each other, a row each, instead of side by side."""
+    """Whether the metrics of a row are listed below each other instead of side by side."""
     presets: tuple[str, ...] = ()
-    """The presets that it is of; none for all."""
+    """The presets that have this table; empty means all."""
     published: Mapping[str, Mapping[tuple[Any, ...], Mapping[str, float]]] = field(default_factory=dict)
-    """Preset -> (row values, then the column's where there are columns) -> metric -> the paper's figure, as it prints
-    it: in percent where the metric is `percent`. Rows that only the paper has are shown, too."""
+    """Preset -> (row values, followed by the value of `columns` if that is set) -> metric -> the paper's figure.
+
+    Figures are in percent if the metric is `percent`. Rows that only the paper has are shown, too.
+    """
 
     def __post_init__(self) -> None:
         if not self.rows or not self.metrics:
             raise SpecError(f"table {self.name} must have rows and metrics, but lacks one")
         metrics, axes = [metric.name for metric in self.metrics], len(self.rows) + bool(self.columns)
         for cells in self.published.values():
-            for place, figures in cells.items():
-                if not isinstance(place, tuple) or len(place) != axes:
-                    raise SpecError(f"a published cell of table {self.name} has {axes} values, but got {place!r}")
+            for cell, figures in cells.items():
+                if not isinstance(cell, tuple) or len(cell) != axes:
+                    raise SpecError(
+                        f"a published cell of table {self.name} must be a tuple of length {axes}, but got {cell!r}"
+                    )
                 for metric in figures:
                     if metric not in metrics:
-                        has = ", ".join(metrics)
-                        raise SpecError(f"table {self.name} has no {metric} published for {place!r}; it has: {has}")
+                        choices = ", ".join(metrics)
+                        raise SpecError(
+                            f"table {self.name} has a published {metric} for {cell!r}, but its metrics are: {choices}"
+                        )
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Metrics over the epochs, a line for each value of `by`, the spread over all else shaded."""
+    """Metrics over the epochs: one line per value of `by`, with the standard deviation over everything else."""
 
     name: str
-    """Its files are `trajectories/SWEEP/PRESET/NAME.parquet` and `.png`."""
+    """The files are `trajectories/SWEEP/PRESET/NAME.parquet` and `.png`."""
     metrics: tuple[Metric, ...]
-    """A panel each."""
+    """Each metric has its own panel."""
     by: tuple[str, ...]
-    """Hyperparameters."""
+    """Hyperparameters. Each combination of their values has its own line."""
 
     @property
     def key(self) -> str:
-        """What the lines are told apart by."""
+        """Name of the column that tells the lines apart, e.g. `method, width`."""
         return ", ".join(self.by)

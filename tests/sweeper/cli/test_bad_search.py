@@ -112,7 +112,7 @@ def test_a_population_that_cannot_adapt(
         (["--trials", "1"], "`wave <= trials` must hold, but got wave=2, trials=1"),
         (["--trials", "0"], "--trials must be a whole number of at least 1, but got 0"),
         (["--sampler", "tpo"], "no sampler 'tpo' (did you mean 'tpe'?); there are: tpe, gp, "),
-        (["--sampler", "cmaes"], "cmaes needs a space of two numbers"),
+        (["--sampler", "cmaes"], "cmaes needs a space of at least two numbers"),
         (["--pruner", "hiperband"], "no pruner 'hiperband' (did you mean 'hyperband'?)"),
         (["--search-seed", "x"], "--search-seed must be a whole number"),
         (["--warm-start", "anomaly_grid"], "--warm-start needs rows, but store "),

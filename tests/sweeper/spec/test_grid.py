@@ -1,4 +1,4 @@
-"""Trials as products of axes, and what a command line changes of them."""
+"""Grids: the product of their axes, and how the command line changes them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def methods(grids: Grids) -> list[Value]:
 
 
 def test_a_grid_is_the_product_of_its_axes_and_the_last_varies_fastest() -> None:
-    found = list(GRID.combinations())
-    assert len(found) == 6 and len({tuple(one.items()) for one in found}) == 6
-    assert [one["nu"] for one in found] == [0.5, 3.0, math.inf] * 2
-    assert [one["beta"] for one in found] == [0.0] * 3 + [1.0] * 3
-    assert all(one["epochs"] == 5 and one["method"] == "vje" for one in found)
+    trials = list(GRID.combinations())
+    assert len(trials) == 6 and len({tuple(trial.items()) for trial in trials}) == 6
+    assert [trial["nu"] for trial in trials] == [0.5, 3.0, math.inf] * 2
+    assert [trial["beta"] for trial in trials] == [0.0] * 3 + [1.0] * 3
+    assert all(trial["epochs"] == 5 and trial["method"] == "vje" for trial in trials)
 
 
 def test_a_grid_without_axes_is_one_trial() -> None:
@@ -80,8 +80,8 @@ def test_a_key_cannot_be_set_and_varied() -> None:
 
 
 def test_several_grids_come_one_after_the_other() -> None:
-    found = list(SEVERAL.combinations())
-    assert found == [one for grid in SEVERAL.grids for one in grid.combinations()] and len(found) == 10
+    trials = list(SEVERAL.combinations())
+    assert trials == [trial for grid in SEVERAL.grids for trial in grid.combinations()] and len(trials) == 10
 
 
 def test_several_grids_are_of_one_method_each() -> None:
@@ -97,20 +97,20 @@ def test_nothing_changed_is_the_same() -> None:
 
 
 def test_a_key_is_set_where_a_method_has_it() -> None:
-    found = changed({"nu": 3.0})
-    assert [grid.fixed.get("nu") for grid in found.grids] == [3.0, 3.0, None, None]
-    found = changed({"tau": 0.2, "lr": 1.0})
-    assert [grid.fixed.get("tau") for grid in found.grids] == [None, None, 0.2, None]
-    assert [grid.fixed["lr"] for grid in found.grids] == [1.0] * 4
-    assert [grid.axes for grid in found.grids] == [grid.axes for grid in SEVERAL.grids]
+    grids = changed({"nu": 3.0})
+    assert [grid.fixed.get("nu") for grid in grids.grids] == [3.0, 3.0, None, None]
+    grids = changed({"tau": 0.2, "lr": 1.0})
+    assert [grid.fixed.get("tau") for grid in grids.grids] == [None, None, 0.2, None]
+    assert [grid.fixed["lr"] for grid in grids.grids] == [1.0] * 4
+    assert [grid.axes for grid in grids.grids] == [grid.axes for grid in SEVERAL.grids]
 
 
 def test_a_key_is_varied_where_a_method_has_it() -> None:
-    found = changed({"seed": 7}, {"nu": (1.0, 2.0)})
-    assert [grid.axes for grid in found.grids] == [
+    grids = changed({"seed": 7}, {"nu": (1.0, 2.0)})
+    assert [grid.axes for grid in grids.grids] == [
         {"beta": (0.0, 1.0), "nu": (1.0, 2.0)}, {"nu": (1.0, 2.0)}, {}, {},
     ]  # fmt: skip
-    assert [grid.fixed["seed"] for grid in found.grids] == [7] * 4 and "nu" not in found.grids[1].fixed
+    assert [grid.fixed["seed"] for grid in grids.grids] == [7] * 4 and "nu" not in grids.grids[1].fixed
     assert SEVERAL.grids[1].fixed["nu"] == 9.0
 
 
@@ -135,28 +135,28 @@ SETS = Grids(
     [(("cifar10",), (0,)), (("stl10",), (1,)), (("stl10", "cifar100"), (0, 1)), (("cifar100", "cifar10"), (0,))],
 )
 def test_a_data_set_chooses_among_grids_that_differ_in_it(wanted: tuple[str, ...], kept: tuple[int, ...]) -> None:
-    """Else CIFAR would be trained again with what is meant for STL-10, and both taken for seeds of one cell."""
-    known = {"dataset", "seed", "lr"}
-    found = SETS.changed({"lr": 0.5}, {"dataset": wanted}, lambda _: known)
-    assert [grid.fixed.get("blur") for grid in found.grids] == [SETS.grids[place].fixed.get("blur") for place in kept]
-    assert {one["dataset"] for one in found.combinations()} == set(wanted)
-    assert all(one["lr"] == 0.5 for one in found.combinations())
+    """Otherwise CIFAR is trained again with the settings for STL-10, and both count as seeds of one cell."""
+    keys = {"dataset", "seed", "lr"}
+    grids = SETS.changed({"lr": 0.5}, {"dataset": wanted}, lambda _: keys)
+    assert [grid.fixed.get("blur") for grid in grids.grids] == [SETS.grids[index].fixed.get("blur") for index in kept]
+    assert {trial["dataset"] for trial in grids.combinations()} == set(wanted)
+    assert all(trial["lr"] == 0.5 for trial in grids.combinations())
     if len(wanted) == 1:
-        assert SETS.changed({"lr": 0.5, "dataset": wanted[0]}, {}, lambda _: known) == found
+        assert SETS.changed({"lr": 0.5, "dataset": wanted[0]}, {}, lambda _: keys) == grids
 
 
 def test_a_data_set_replaces_that_of_grids_that_have_it_in_common() -> None:
     both = Grids(tuple(Grid({"method": method, "dataset": "cifar10"}, {}) for method in ("vje", "simclr")))
-    found = both.changed({"dataset": "svhn"}, {}, lambda _: {"dataset"})
-    assert [one["dataset"] for one in found.combinations()] == ["svhn", "svhn"]
+    grids = both.changed({"dataset": "svhn"}, {}, lambda _: {"dataset"})
+    assert [trial["dataset"] for trial in grids.combinations()] == ["svhn", "svhn"]
     with pytest.raises(SpecError, match=r"^no dataset in this sweep 'svhn'; there are: cifar10, cifar100, stl10$"):
         SETS.changed({"dataset": "svhn"}, {}, lambda _: {"dataset"})
 
 
 def test_what_is_pinned_stays() -> None:
     grids = Grids((Grid({"method": "vje"}, {}), Grid({"method": "random", "lr": 0.0}, {}, pinned=frozenset({"lr"}))))
-    found = grids.changed({"lr": 1.0, "seed": 3}, {}, METHODS.__getitem__)
-    assert [grid.fixed for grid in found.grids] == [
+    changed = grids.changed({"lr": 1.0, "seed": 3}, {}, METHODS.__getitem__)
+    assert [grid.fixed for grid in changed.grids] == [
         {"method": "vje", "lr": 1.0, "seed": 3}, {"method": "random", "lr": 0.0, "seed": 3},
     ]  # fmt: skip
     with pytest.raises(SpecError, match=r"^no method of these trials has the key 'lr' to change$"):

@@ -16,8 +16,8 @@ KEYS = {"vje": ("method", "dataset", "beta", "nu", "seed"), "simclr": ("method",
 
 
 def search(**changes: Any) -> Search:
-    given: dict[str, Any] = {"space": SPACE, "fixed": {"method": "vje"}, "trials": 8, "wave": 4, "metric": AUROC}
-    return Search(**(given | changes))
+    defaults: dict[str, Any] = {"space": SPACE, "fixed": {"method": "vje"}, "trials": 8, "wave": 4, "metric": AUROC}
+    return Search(**(defaults | changes))
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def search(**changes: Any) -> Search:
         ({"metric": (AUROC, LOSS), "sampler": "cmaes"}, "cmaes takes one objective"),
         ({"metric": (AUROC, LOSS), "pruner": Halving(1)}, "ranks by one objective"),
         ({"metric": Metric("seconds", "minimize"), "pruner": Halving(1)}, "ranks by a reported metric"),
-        ({"sampler": "cmaes"}, "cmaes needs a space of two numbers"),
+        ({"sampler": "cmaes"}, "cmaes needs a space of at least two numbers"),
         ({"sampler": "random", "pruner": Halving(1), "population": Population(1)}, "either a pruner or a population"),
         ({"space": {"width": CategoricalDistribution([1, 2, True])}}, "the choices of width must differ in value"),
-        ({"population": Population(1)}, "its sampler is random or qmc, but got tpe"),
+        ({"population": Population(1)}, "its sampler must be random or qmc, but got tpe"),
     ],
 )
 def test_a_search_that_makes_no_sense_is_refused_in_a_line(changes: dict[str, Any], message: str) -> None:
@@ -71,10 +71,10 @@ def test_a_study_is_the_same_when_it_is_made_longer_and_another_when_anything_el
         search(metric=SPREAD),
         search(metric=replace(SPREAD, direction="minimize")),
     ]
-    assert all(study.identity == first.identity for one in same for study in one.studies())
-    assert all(study.identity != first.identity for one in others for study in one.studies())
-    up, down = (next(one.studies()).identity for one in others[-2:])
-    assert up != down
+    assert all(study.identity == first.identity for changed in same for study in changed.studies())
+    assert all(study.identity != first.identity for changed in others for study in changed.studies())
+    maximized, minimized = (next(changed.studies()).identity for changed in others[-2:])
+    assert maximized != minimized
 
 
 def test_what_the_command_line_sets_is_searched_no_more() -> None:
@@ -88,7 +88,7 @@ def test_several_searches_are_changed_each_where_its_method_has_the_key() -> Non
     simclr = Search({"tau": FloatDistribution(0.1, 1.0)}, {"method": "simclr"}, 4, AUROC, wave=2)
     both = Searches((search(), simclr))
     changed = both.changed({"beta": 1.0}, {"seed": (0, 1)}, KEYS.__getitem__)
-    assert [set(one.space) for one in changed.searches] == [{"width"}, {"tau"}]
+    assert [set(search.space) for search in changed.searches] == [{"width"}, {"tau"}]
     assert [study.name for study in changed.studies()] == ["vje+0", "vje+1", "simclr+0", "simclr+1"]
     assert changed.count == 24
     assert both.changed({}, {"method": ("simclr",)}, KEYS.__getitem__).searches == (simclr,)

@@ -1,9 +1,10 @@
-"""What a search_spaces file may say, and what it shows."""
+"""The definition of a sweep, and the registry that finds sweeps by name."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,13 @@ def test_a_sweep_has_presets_and_shows_something(parts: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("parts", [{"breakdown": "seed"}, {"correlations": (("auroc", "loss"),)}])
 def test_breakdown_and_correlations_are_of_a_heatmap(parts: dict[str, Any]) -> None:
-    with pytest.raises(SpecError, match="a breakdown and correlations are of the first heatmap, but there is none"):
+    with pytest.raises(SpecError, match="a breakdown or correlations need a heatmap, but the sweep has none"):
         sweep(heatmaps=(), tables=(TABLE,), **parts)
     assert sweep(**parts).heatmaps == (HEATMAP,)
 
 
 def test_views_of_one_kind_have_different_names() -> None:
-    """Their files would be one file."""
+    """Otherwise they would write the same file."""
     line = Trajectory("accuracy", (KNN,), ("method",))
     assert sweep(tables=(TABLE,), trajectories=(line,)).trajectories == (line,)
     for parts, kind in (({"tables": (TABLE, TABLE)}, "table"), ({"trajectories": (line, line)}, "trajectory")):
@@ -66,11 +67,23 @@ def test_a_table_has_rows_and_metrics(empty: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("columns", "cells", "message"),
     [
-        (None, {(3.0, "a"): {"knn_z": 1.0}}, r"a published cell of table t has 1 values, but got \(3.0, 'a'\)"),
-        (None, {3.0: {"knn_z": 1.0}}, "a published cell of table t has 1 values, but got 3.0"),
-        (None, {"3": {"knn_z": 1.0}}, "a published cell of table t has 1 values, but got '3'"),
-        ("dataset", {(3.0,): {"knn_z": 1.0}}, r"a published cell of table t has 2 values, but got \(3.0,\)"),
-        (None, {(3.0,): {"knn_mu": 1.0}}, r"table t has no knn_mu published for \(3.0,\); it has: knn_z, loss"),
+        (
+            None,
+            {(3.0, "a"): {"knn_z": 1.0}},
+            r"a published cell of table t must be a tuple of length 1, but got \(3.0, 'a'\)",
+        ),
+        (None, {3.0: {"knn_z": 1.0}}, "a published cell of table t must be a tuple of length 1, but got 3.0"),
+        (None, {"3": {"knn_z": 1.0}}, "a published cell of table t must be a tuple of length 1, but got '3'"),
+        (
+            "dataset",
+            {(3.0,): {"knn_z": 1.0}},
+            r"a published cell of table t must be a tuple of length 2, but got \(3.0,\)",
+        ),
+        (
+            None,
+            {(3.0,): {"knn_mu": 1.0}},
+            r"table t has a published knn_mu for \(3.0,\), but its metrics are: knn_z, loss",
+        ),
     ],
 )
 def test_published_figures_have_a_place(columns: str | None, cells: dict[Any, Any], message: str) -> None:
@@ -142,16 +155,19 @@ BROKEN = {
     "empty": ("", r"search_spaces/empty\.py must define SWEEP, a sweeper\.spec\.Sweep, but defines none$"),
     "wrong": ("SWEEP = {}", r"search_spaces/wrong\.py must define SWEEP, .*, but defines SWEEP of type dict$"),
 }
-"""Name of a sweep -> its file, and what is said of it."""
+"""Name of a sweep -> content of its file, and a pattern of the error's reason."""
 
 
 @pytest.fixture
-def folder_of_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder in the place of `search_spaces`; what is imported from it is forgotten."""
+def folder_of_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder in place of `search_spaces`. Modules imported from it are forgotten afterwards."""
     monkeypatch.setattr(search_spaces, "__path__", [str(tmp_path)])
-    monkeypatch.setattr(sys, "modules", dict(sys.modules))
     importlib.invalidate_caches()
-    return tmp_path
+    imported_before = set(sys.modules)
+    yield tmp_path
+    for module in set(sys.modules) - imported_before:
+        if module.startswith("search_spaces."):
+            del sys.modules[module]
 
 
 @pytest.mark.parametrize("name", BROKEN)

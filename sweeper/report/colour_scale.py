@@ -1,4 +1,4 @@
-"""Which values the colours of a heatmap span, so that differences no larger than noise look alike."""
+"""The range of values that a heatmap's colours span, wide enough that differences due to noise look alike."""
 
 from __future__ import annotations
 
@@ -8,42 +8,50 @@ import numpy as np
 import pandas as pd
 
 STANDARD_ERRORS = 20.0
-"""Standard errors of a cell's mean that the colours span at least. The means of 50 cells that differ by noise alone
-span 4.5 of them on average: a quarter of the colours."""
+"""Minimum range of the colours, in standard errors of a cell's mean.
+
+The means of 50 cells that differ by noise alone span 4.5 standard errors on average, which is a quarter of the colours.
+"""
 
 
 @dataclass(frozen=True)
 class ColourScale:
-    """The range of the colours, and the spread within a cell that it follows from."""
+    """The range of the colours, and the noise that it is based on."""
 
     low: float
+    """Value of the first colour, in units of the metric."""
     high: float
+    """Value of the last colour, in units of the metric."""
     std: float
-    """Median over the cells of the standard deviation within one; NaN where no cell has two values."""
+    """Median over all cells of the standard deviation within a cell; NaN if no cell has two values."""
     error: float
-    """Median over the cells of the standard error of a cell's mean; NaN likewise."""
+    """Median over all cells of the standard error of the cell's mean; NaN if no cell has two values."""
     widened: bool
-    """The colours span more than the cells do, because the cells differ by little more than noise."""
+    """Whether the range was widened to `STANDARD_ERRORS`, because the cells differ by less."""
 
 
 def colour_scale(cells: pd.DataFrame, bounds: tuple[float, float] | None = None) -> ColourScale:
-    """The scale for cells with `mean`, `std` and `count`; it stays within `bounds` of the metric, if there are any."""
+    """Return the scale for cells with the columns `mean`, `std` and `count`.
+
+    A widened range stays within `bounds`, the lowest and the highest possible value of the metric.
+    """
     means, stds = cells["mean"].to_numpy("float64"), cells["std"].to_numpy("float64")
     finite = means[np.isfinite(means)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     known = np.isfinite(stds)
     errors = stds[known] / np.sqrt(cells["count"].to_numpy("float64")[known])
     std, error = (float(np.median(values)) if known.any() else np.nan for values in (stds[known], errors))
-    least = STANDARD_ERRORS * error if known.any() else 0.0
-    if high - low < least:
+    smallest_range = STANDARD_ERRORS * error if known.any() else 0.0
+    if high - low < smallest_range:
         middle = (low + high) / 2
-        return ColourScale(*_within(middle - least / 2, middle + least / 2, bounds), std, error, widened=True)
-    room = (high - low) * 0.02 or abs(high) * 0.01 or 1.0
-    return ColourScale(low - room, high + room, std, error, widened=False)
+        limits = _within(middle - smallest_range / 2, middle + smallest_range / 2, bounds)
+        return ColourScale(*limits, std, error, widened=True)
+    margin = (high - low) * 0.02 or abs(high) * 0.01 or 1.0
+    return ColourScale(low - margin, high + margin, std, error, widened=False)
 
 
 def _within(low: float, high: float, bounds: tuple[float, float] | None) -> tuple[float, float]:
-    """The range moved, and if need be cut, to lie in the bounds."""
+    """Shift the range into the bounds, and cut it if it is wider than they are."""
     if bounds is None:
         return low, high
     if high > bounds[1]:

@@ -1,4 +1,4 @@
-"""The names of a picture's curves: each at its end, moved so that none overlap, or in a legend."""
+"""Names of the curves in a figure: each at the end of its curve, without overlaps, or all in a legend."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,54 +10,64 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SMALL = 9.0
-"""Points of a line's name."""
+"""Font size of a curve's name, in points."""
 
 
 def name_ends(axis: "Axes", height: float, gutter: float) -> None:
-    """Each line's name right of the panel and its gutter, as high as the line ends or as near as names do not overlap.
+    """Write each line's name to the right of the panel, at the height of the line's end or close to it.
 
-    `height` of the panel in inches, `gutter` in widths of the panel.
+    Names are moved as little as needed so that they do not overlap. A thin line connects each name to its curve.
+    `height` is that of the panel in inches. `gutter` is the space between the panel and the names, in widths of the
+    panel.
     """
     import matplotlib.colors
 
-    drawn: list[Any] = axis.get_lines()
-    lines = sorted(drawn, key=lambda line: line.get_ydata()[-1])
+    unsorted: list[Any] = axis.get_lines()
+    lines = sorted(unsorted, key=lambda line: line.get_ydata()[-1])
     (left, right), (bottom, top) = axis.get_xlim(), axis.get_ylim()
     gap = SMALL * 1.3 / 72 / height * (top - bottom)
     ends = [float(line.get_ydata()[-1]) for line in lines]
-    for line, end, place in zip(lines, ends, spread(ends, gap, bottom, top), strict=True):
-        ink = tuple(0.72 * part for part in matplotlib.colors.to_rgb(line.get_color()))
+    for line, end, label_y in zip(lines, ends, spread(ends, gap, bottom, top), strict=True):
+        ink = tuple(0.72 * channel for channel in matplotlib.colors.to_rgb(line.get_color()))
         start = (line.get_xdata()[-1] - left) / (right - left)
-        across = axis.get_yaxis_transform()
+        transform = axis.get_yaxis_transform()  # x in widths of the panel, y in data
         axis.plot(
             [start, 1.035 + gutter],
-            [end, place],
+            [end, label_y],
             color=line.get_color(),
             lw=0.8,
             alpha=0.6 if not gutter else 0.35,
-            transform=across,
+            transform=transform,
             clip_on=False,
             scalex=False,
             scaley=False,
         )
-        axis.text(1.045 + gutter, place, line.get_label(), transform=across, va="center", fontsize=SMALL, color=ink)
+        axis.text(
+            1.045 + gutter, label_y, line.get_label(), transform=transform, va="center", fontsize=SMALL, color=ink
+        )
 
 
 def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Ascending places, moved least (in squares) to lie `gap` apart, within [low, high] if they fit."""
-    blocks: list[list[float]] = []
-    for index, place in enumerate(places):  # pool adjacent violators: the isotonic fit of what exceeds the gaps
+    """Move ascending positions so that neighbours are at least `gap` apart, within [low, high] if they fit.
+
+    The sum of the squared moves is minimal: this is isotonic regression, by pooling adjacent violators, of
+    `places[i] - i * gap`.
+    """
+    blocks: list[list[float]] = []  # [mean, count] of pooled positions
+    for index, place in enumerate(places):
         blocks.append([place - index * gap, 1.0])
         while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
             mean, count = blocks.pop()
-            before, others = blocks[-1]
-            blocks[-1] = [(mean * count + before * others) / (count + others), count + others]
+            previous_mean, previous_count = blocks[-1]
+            pooled = (mean * count + previous_mean * previous_count) / (count + previous_count)
+            blocks[-1] = [pooled, count + previous_count]
     fitted = [mean for mean, count in blocks for _ in range(int(count))]
-    most = high - (len(places) - 1) * gap
-    return [max(low, min(most, mean)) + index * gap for index, mean in enumerate(fitted)]
+    highest_first = high - (len(places) - 1) * gap
+    return [max(low, min(highest_first, mean)) + index * gap for index, mean in enumerate(fitted)]
 
 
 def legend(panels: Sequence["Axes"], by: str, gutter: float) -> None:
+    """Draw a legend of the lines of all panels, titled `by`, to the right of the last panel and its gutter."""
     handles: dict[Any, Any] = {line.get_label(): line for axis in panels for line in axis.get_lines()}
     legend = panels[-1].legend(
         list(handles.values()),
@@ -75,7 +85,7 @@ def legend(panels: Sequence["Axes"], by: str, gutter: float) -> None:
 
 
 def widest(figure: "Figure", names: Sequence[str]) -> float:
-    """Inches of the longest name."""
+    """Return the width of the longest name in inches."""
     texts = [figure.text(0, 0, name, fontsize=SMALL) for name in names]
     inches = [text.get_window_extent().width / figure.dpi for text in texts]
     for text in texts:

@@ -1,4 +1,4 @@
-"""Curves over epochs as a figure: a panel for each metric, a line for each value of a hyperparameter."""
+"""A figure of curves over epochs, with a panel for each metric and a line for each value of a hyperparameter."""
 
 import math
 from typing import TYPE_CHECKING, Any
@@ -17,34 +17,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL = (4.4, 3.3)
-"""Inches, width by height."""
+"""Width and height of a panel, in inches."""
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Colours that colour-blind readers tell apart, without the yellow, which is too light for a line."""
+"""The Okabe-Ito palette, safe for colour-blind readers, without its yellow, which is too light for a line."""
 DASHES = ("solid", "dashed", "dotted", "dashdot")
 MARKERS = "osD^v<>p"
 BANDS = 3
-"""Lines whose spread is a band at most: more bands overlap so that none can be followed. The spread of more lines is a
-bar for each, beside the panel, at its last epoch."""
+"""Maximum number of lines whose standard deviation is drawn as a band. With more, overlapping bands could not be told
+apart, so each line has a bar beside the panel instead: its standard deviation at the last epoch."""
 BAR, BARS = 0.09, 1.1
-"""Inches between two such bars, and that all of them take at most."""
+"""Distance between two such bars, and maximum width of all bars together, in inches."""
 NAMED = 8
-"""Lines that are named at their ends at most; more have a legend."""
+"""Maximum number of lines that are named at their ends; with more there is a legend."""
 LONGEST = 2.2
-"""Inches of a name at a line's end at most; longer ones have a legend, too."""
+"""Maximum width in inches of a name at the end of a line; with a longer one there is a legend."""
 GRID = "#e4e5e8"
 LINE: dict[str, Any] = {"linewidth": 1.8, "markersize": 5.5, "markeredgecolor": "white", "markeredgewidth": 0.7}
 TIGHTEST = 2.5
-"""The range of all metrics over that of the narrowest, up to which panels share their values."""
+"""Panels share their vertical axis if the range of all metrics is at most this times that of the narrowest metric."""
 BESIDE = "beside the panel"
-"""The mark of such a bar."""
+"""Group id (`gid`) that marks the bars beside a panel."""
 STEPS = (1, 2, 5, 10)
-"""Of ticks, times a power of ten."""
+"""Distances between ticks, up to a power of ten."""
 
 
 def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> "Figure":
-    """A panel for each metric: a line for each value of `by`, named at its end, and one standard deviation either way.
+    """Draw a panel for each metric, with a line for each value of `by` and its standard deviation.
 
-    `about` says of what the picture is.
+    `points` are those of `trajectory.average`. `about` is a line below the title, e.g. the sweep and its data sets.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -69,43 +69,43 @@ def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> "Figu
     for panel, metric in enumerate(metrics):
         box = ((left + panel * step) / width, bottom / height, PANEL[0] / width, PANEL[1] / height)
         axis = figure.add_axes(box, sharey=panels[0] if panels and shared else None)
-        _frame(axis, metric, first=panel == 0 or not shared)
-        here = points[(points["metric"] == metric.name) & np.isfinite(points["mean"])]
-        for place, (value, name, style) in enumerate(zip(values, names, _styles(len(names)), strict=True)):
-            line = here[here[by].isna() if pd.isna(value) else here[by] == value].sort_values("epoch")
-            if single:  # side by side, not on top of each other
-                line = line.assign(epoch=line["epoch"] + 0.8 * ((place + 0.5) / len(names) - 0.5))
+        _style_panel(axis, metric, first=panel == 0 or not shared)
+        shown = points[(points["metric"] == metric.name) & np.isfinite(points["mean"])]
+        for index, (value, name, style) in enumerate(zip(values, names, _styles(len(names)), strict=True)):
+            line = shown[shown[by].isna() if pd.isna(value) else shown[by] == value].sort_values("epoch")
+            if single:  # draw the points of a single epoch side by side
+                line = line.assign(epoch=line["epoch"] + 0.8 * ((index + 0.5) / len(names) - 0.5))
             if len(line):
-                _line(axis, line, name, style)
-                _spread(axis, line, style, banded)
+                _draw_line(axis, line, name, style)
+                _draw_spread(axis, line, style, banded)
         panels.append(axis)
     for axis, metric in zip(panels, metrics, strict=True):
-        _limit(axis, metric)
-    for axis in panels:  # once the limits of all are known
+        _set_limits(axis, metric)
+    for axis in panels:  # once the limits of all panels are set, because panels may share an axis
         _place_bars(axis, gutter / PANEL[0])
         if named:
             name_ends(axis, PANEL[1], gutter / PANEL[0])
     if not named:
         legend(panels, by, gutter / PANEL[0])
     bars = "" if not gutter else "bars" if named else "bars in the order of the legend"
-    _title(figure, panels[0], points, trajectory, about, bars)
+    _draw_title(figure, panels[0], points, trajectory, about, bars)
     return figure
 
 
 def _styles(count: int) -> list[dict[str, Any]]:
-    """A colour and a marker to each line; where colours come again, other dashes."""
+    """Return a colour, dashes and a marker for each line. The dashes change when the colours repeat."""
     return [
         {
-            "color": OKABE_ITO[i % len(OKABE_ITO)],
-            "linestyle": DASHES[i // len(OKABE_ITO) % len(DASHES)],
-            "marker": MARKERS[i % len(MARKERS)],
+            "color": OKABE_ITO[index % len(OKABE_ITO)],
+            "linestyle": DASHES[index // len(OKABE_ITO) % len(DASHES)],
+            "marker": MARKERS[index % len(MARKERS)],
         }
-        for i in range(count)
+        for index in range(count)
     ]
 
 
-def _frame(axis: "Axes", metric: Metric, first: bool) -> None:
-    """Axes and heading of a panel; values are written beside the first of those that share them."""
+def _style_panel(axis: "Axes", metric: Metric, first: bool) -> None:
+    """Draw the axes and the heading of a panel. Only the first of panels with a shared axis has its tick labels."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     for side in ("top", "right", "left"):
@@ -127,27 +127,28 @@ def _frame(axis: "Axes", metric: Metric, first: bool) -> None:
     axis.annotate(better, (1, 1), (0, 9), "axes fraction", "offset points", ha="right", fontsize=8.5, color=MUTED)
 
 
-def _line(axis: "Axes", line: pd.DataFrame, name: str, style: dict[str, Any]) -> None:
-    every = max(1, len(line) // 16)
-    marked = slice((len(line) - 1) % every, None, every)  # the last one always
+def _draw_line(axis: "Axes", line: pd.DataFrame, name: str, style: dict[str, Any]) -> None:
+    """Draw the means over the epochs, with at most 31 markers, one of them at the last epoch."""
+    step = max(1, len(line) // 16)
+    marked = slice((len(line) - 1) % step, None, step)
     epoch, mean = (line[key].to_numpy("float64") for key in ("epoch", "mean"))
     axis.plot(epoch, mean, label=name, markevery=marked, zorder=3, **LINE, **style)
 
 
-def _spread(axis: "Axes", line: pd.DataFrame, style: dict[str, Any], banded: bool) -> None:
-    """A light band with an edge, or what `_place_bars` puts beside the panel: a bar at the last epoch."""
+def _draw_spread(axis: "Axes", line: pd.DataFrame, style: dict[str, Any], banded: bool) -> None:
+    """Draw the standard deviation as a band, or as a bar at the last epoch, which `_place_bars` moves later."""
     from matplotlib.collections import LineCollection
 
     epoch, mean, std = (line[key].to_numpy("float64") for key in ("epoch", "mean", "std"))
     color, low, high = style["color"], mean - std, mean + std
-    if len(line) == 1:  # too narrow to shade
+    if len(line) == 1:  # a band of one epoch would have no width
         axis.vlines(epoch, low, high, color=color, alpha=0.4, linewidth=3, zorder=2)
     elif banded:
-        edge = DASHES[(len(axis.get_lines()) - 1) % len(DASHES)]
+        dashes = DASHES[(len(axis.get_lines()) - 1) % len(DASHES)]
         axis.fill_between(epoch, low, high, color=color, alpha=0.1, linewidth=0, zorder=2)
         edges = [np.column_stack([epoch, values]) for values in (low, high)]
-        drawn = LineCollection(edges, colors=[color], linestyles=edge, linewidths=0.9, alpha=0.6, zorder=2)
-        axis.add_collection(drawn, autolim=False)
+        outline = LineCollection(edges, colors=[color], linestyles=dashes, linewidths=0.9, alpha=0.6, zorder=2)
+        axis.add_collection(outline, autolim=False)
     elif math.isfinite(std[-1]):
         ends = [(epoch[-1], low[-1]), (epoch[-1], high[-1])]
         bar = LineCollection([ends], colors=[color], linewidths=3, gid=BESIDE)
@@ -156,52 +157,57 @@ def _spread(axis: "Axes", line: pd.DataFrame, style: dict[str, Any], banded: boo
 
 
 def _place_bars(axis: "Axes", gutter: float) -> None:
-    """Move the bars right of the panel, side by side, within the values that it shows; together they are as wide as
-    `gutter`, in widths of the panel."""
+    """Move the bars side by side to the right of the panel, cut to its vertical limits.
+
+    `gutter` is the width of all bars together, in widths of the panel.
+    """
     from matplotlib.collections import LineCollection
 
-    bars = [one for one in axis.collections if isinstance(one, LineCollection) and one.get_gid() == BESIDE]
+    bars = [drawn for drawn in axis.collections if isinstance(drawn, LineCollection) and drawn.get_gid() == BESIDE]
     bottom, top = axis.get_ylim()
-    for place, bar in enumerate(bars):
+    for index, bar in enumerate(bars):
         ((_, low), (_, high)) = bar.get_segments()[0]
-        x = 1.0 + gutter * (place + 1) / (len(bars) + 1)
+        x = 1.0 + gutter * (index + 1) / (len(bars) + 1)
         bar.set_segments([np.array([(x, max(low, bottom)), (x, min(high, top))])])
         bar.set(transform=axis.get_yaxis_transform(), clip_on=False, alpha=0.75)
 
 
-def _limit(axis: "Axes", metric: Metric) -> None:
-    """All that is drawn, but of the shading no share beyond [0, 1]; only words where there is nothing."""
-    drawn: list[Any] = axis.get_lines()
-    if not drawn:
+def _set_limits(axis: "Axes", metric: Metric) -> None:
+    """Set the limits to what is drawn. Bands of a share are cut at 0 and 1. An empty panel says "no value yet"."""
+    lines: list[Any] = axis.get_lines()
+    if not lines:
         axis.text(0.5, 0.5, "no value yet", transform=axis.transAxes, ha="center", va="center", color=MUTED)
         axis.tick_params(bottom=False, labelbottom=False, labelleft=False)
         axis.grid(visible=False)
         return
-    epochs, means = (np.concatenate(found) for found in zip(*(line.get_data() for line in drawn), strict=True))
+    epochs, means = (np.concatenate(values) for values in zip(*(line.get_data() for line in lines), strict=True))
     low, high = float(epochs.min()), float(epochs.max())
     if round(low) == round(high):
         low, high = round(low) - 0.7, round(high) + 0.7
         axis.set_xticks([round(epochs[0])])
-    room = (high - low) * 0.03
-    axis.set_xlim(low - room, high + room)
+    margin = (high - low) * 0.03
+    axis.set_xlim(low - margin, high + margin)
     bottom, top = axis.get_ylim()
     if metric.percent and means.min() >= 0.0 and means.max() <= 1.0:
         axis.set_ylim(max(bottom, -0.01), min(top, 1.01))
 
 
 def _alike(points: pd.DataFrame) -> bool:
-    """Whether the metrics' values span about the same range, so that one axis shows all of them well."""
-    ends = points.groupby("metric")["mean"].agg(["min", "max"])
-    return bool((ends["max"] - ends["min"]).min() * TIGHTEST >= ends["max"].max() - ends["min"].min())
+    """Return whether the metrics have similar ranges, so that one shared axis shows all of them well."""
+    ranges = points.groupby("metric")["mean"].agg(["min", "max"])
+    return bool((ranges["max"] - ranges["min"]).min() * TIGHTEST >= ranges["max"].max() - ranges["min"].min())
 
 
-def _title(figure: "Figure", axis: "Axes", points: pd.DataFrame, trajectory: Trajectory, about: str, bars: str) -> None:
+def _draw_title(
+    figure: "Figure", axis: "Axes", points: pd.DataFrame, trajectory: Trajectory, about: str, bars: str
+) -> None:
+    """Write the name, `about` and a caption above the panels. `bars` names the bars of the caption; "" without any."""
     box, height = axis.get_position(), figure.get_size_inches()[1]
     counts = points["count"][points["count"] > 0]
-    said = f"by {trajectory.key}"
+    caption = f"by {trajectory.key}"
     if counts.max() > 1:
-        said += f", mean of {'up to ' if counts.min() < counts.max() else ''}{counts.max()} trials"
-        said += f"; {bars}: ± standard deviation at the end" if bars else " ± standard deviation"
-    lines = ((trajectory.name, 12.5, "bold", 0.98), (about, 10, "normal", 0.72), (said, 10, "normal", 0.48))
+        caption += f", mean of {'up to ' if counts.min() < counts.max() else ''}{counts.max()} trials"
+        caption += f"; {bars}: ± standard deviation at the end" if bars else " ± standard deviation"
+    lines = ((trajectory.name, 12.5, "bold", 0.98), (about, 10, "normal", 0.72), (caption, 10, "normal", 0.48))
     for text, size, weight, above in lines:
         figure.text(box.x0, box.y1 + above / height, text, fontsize=size, weight=weight, color=INK, va="bottom")

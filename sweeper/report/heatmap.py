@@ -1,4 +1,4 @@
-"""The cells of two axes (`sweeper.report.heatmap_cells`) as Parquet and as a figure."""
+"""Heatmaps: the cells of two axes (`sweeper.report.heatmap_cells`) as Parquet and as a figure."""
 
 import io
 import math
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Published = Mapping[tuple[Any, Any], float]
-"""(value on the rows, value on the columns) -> the figure that a paper prints for that cell."""
+"""(row value, column value) -> the paper's figure for that cell."""
 
 CELL = (1.02, 0.74)
-"""Inches, width by height."""
+"""Width and height of a cell, in inches."""
 INK, MUTED, EMPTY = "#1b1b1f", "#6b6f76", "#e4e5e8"
 MINUS, NOTHING = "\N{MINUS SIGN}", "\N{EN DASH}"
 
@@ -38,15 +38,15 @@ def write(
     percent: bool = False,
     about: str = "",
 ) -> pd.DataFrame:
-    """Write `heatmaps/VIEWS/METRIC.parquet` and `.png`; returns the cells. `over` names what the mean is over.
+    """Write `heatmaps/VIEWS/METRIC.parquet` and `.png`. Returns the cells, with a column `published` if that is given.
 
-    `percent`: the picture shows shares in percent, and `published` is in percent; the cells stay shares. `about` is a
-    line of the picture that says of what it is.
+    `over` names what the mean is over, e.g. "classes". With `percent` the figure and `published` are in percent; the
+    cells remain shares in [0, 1]. `about` is a line below the title, e.g. the sweep and its data sets.
     """
     cells = pivot(rows, metric, axes)
     if published:
-        paper = [published.get((row, column)) for row, column in zip(cells[axes[0]], cells[axes[1]], strict=True)]
-        cells["published"] = pd.array(paper, dtype="float64") / (100.0 if percent else 1.0)
+        figures = [published.get((row, column)) for row, column in zip(cells[axes[0]], cells[axes[1]], strict=True)]
+        cells["published"] = pd.array(figures, dtype="float64") / (100.0 if percent else 1.0)
     table, picture = io.BytesIO(), io.BytesIO()
     cells.to_parquet(table, index=False)
     figure = draw(cells, metric, direction, axes, over=over, percent=percent, about=about)
@@ -66,9 +66,9 @@ def draw(
     percent: bool = False,
     about: str = "",
 ) -> "Figure":
-    """The cells as a table in colour: bright is better, the best one framed, a cell without a value grey.
+    """Draw the cells as a coloured table. Bright is better, the best cell is framed, a cell without a value is grey.
 
-    Colours span no less than the noise of the cells (`colour_scale`), and a line says what that is.
+    The range of the colours takes the noise within the cells into account (see `colour_scale`), which a caption states.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -78,8 +78,8 @@ def draw(
         cells = cells.assign(**{name: 100 * cells[name] for name in ("mean", "std", "published") if name in cells})
     rows, columns = (list(dict.fromkeys(map(_hashable, cells[axis]))) for axis in axes)
     means = cells["mean"].to_numpy("float64").reshape(len(rows), len(columns))
-    tall = 0.2 if "published" in cells and cells["published"].notna().any() else 0.0
-    grid = np.array([len(columns) * CELL[0], len(rows) * (CELL[1] + tall)])
+    published_height = 0.2 if "published" in cells and cells["published"].notna().any() else 0.0
+    grid = np.array([len(columns) * CELL[0], len(rows) * (CELL[1] + published_height)])
     left, bottom = 1.0, 0.8
     width, height = grid[0] + left + 1.2, grid[1] + bottom + 1.5
     figure = Figure(figsize=(width, height))
@@ -91,7 +91,7 @@ def draw(
     colours = "viridis" if direction == "maximize" else "viridis_r"
     image = axis.imshow(np.ma.masked_invalid(means), cmap=colours, vmin=scale.low, vmax=scale.high, aspect="auto")
     axis.set_facecolor(EMPTY)
-    _frame(axis, rows, columns, axes)
+    _style_axes(axis, rows, columns, axes)
     figure.colorbar(image, cax=bar)
     finite = means[np.isfinite(means)]
     _label_bar(bar, metric, direction, visible=bool(finite.size))
@@ -102,14 +102,16 @@ def draw(
         shade = image.cmap(image.norm(means[row, column])) if np.isfinite(means[row, column]) else None
         ink = MUTED if shade is None else INK if _luminance(np.asarray(shade)) > 0.21 else "white"
         _annotate(axis, column, row, cell, digits, ink, grid[1] / len(rows))
-    champion = best(cells, direction)
-    if champion is not None:
-        _mark(axis, *reversed(divmod(champion["position"], len(columns))))
-    _title(figure, axis, [_heading(cells, metric, over), about, _best(champion, axes, digits), _spread(scale, cells)])
+    best_cell = best(cells, direction)
+    if best_cell is not None:
+        _draw_frame(axis, *reversed(divmod(best_cell["position"], len(columns))))
+    lines = [_heading(cells, metric, over), about, _best_text(best_cell, axes, digits), _noise_text(scale, cells)]
+    _draw_title(figure, axis, lines)
     return figure
 
 
 def _label_bar(bar: "Axes", metric: str, direction: Direction, visible: bool) -> None:
+    """Label the colour bar; hide it unless `visible`."""
     better = "higher is better" if direction == "maximize" else "lower is better"
     bar.set_ylabel(f"{metric}\n({better})", color=INK, fontsize=9, linespacing=1.3, labelpad=7)
     bar.set_visible(visible)
@@ -117,7 +119,8 @@ def _label_bar(bar: "Axes", metric: str, direction: Direction, visible: bool) ->
     bar.spines["outline"].set_visible(False)
 
 
-def _frame(axis: "Axes", rows: list[object], columns: list[object], names: tuple[str, str]) -> None:
+def _style_axes(axis: "Axes", rows: list[object], columns: list[object], names: tuple[str, str]) -> None:
+    """Draw the labels of the axes and the lines between the cells."""
     axis.set_yticks(range(len(rows)), [label(value) for value in rows])
     axis.set_xticks(range(len(columns)), [label(value) for value in columns])
     longest = max((len(label(value)) for value in columns), default=0)
@@ -136,24 +139,27 @@ def _frame(axis: "Axes", rows: list[object], columns: list[object], names: tuple
 
 
 def _annotate(axis: "Axes", x: int, y: int, cell: dict, digits: int, ink: str, inches: float) -> None:
-    """The mean, its deviation beneath, and what the paper has beneath that; a cell is so many inches high."""
-    mean, std, paper = cell["mean"], cell["std"], cell.get("published", math.nan)
+    """Write the mean, the standard deviation and the paper's figure into a cell, one below the other.
+
+    `x` and `y` are the column and the row of the cell. `inches` is its height.
+    """
+    mean, std, published = cell["mean"], cell["std"], cell.get("published", math.nan)
     lines = [(NOTHING if pd.isna(mean) else number(mean, digits), 11.5, "bold")]
     if not pd.isna(std):
         lines.append((f"± {number(std, digits)}", 8.0, "normal"))
-    if not pd.isna(paper):
-        lines.append((f"paper {number(paper, digits)}", 8.0, "normal"))
+    if not pd.isna(published):
+        lines.append((f"paper {number(published, digits)}", 8.0, "normal"))
     heights = [size / 72 * 1.3 for _, size, _ in lines]
     top = -sum(heights) / 2
     for (text, size, weight), height in zip(lines, heights, strict=True):
         style = "italic" if text.startswith("paper") else "normal"
-        place = y + (top + height / 2) / inches
-        axis.text(x, place, text, ha="center", va="center", fontsize=size, weight=weight, style=style, color=ink)
+        centre = y + (top + height / 2) / inches
+        axis.text(x, centre, text, ha="center", va="center", fontsize=size, weight=weight, style=style, color=ink)
         top += height
 
 
-def _mark(axis: "Axes", x: int, y: int) -> None:
-    """A frame that shows on dark and on bright cells alike."""
+def _draw_frame(axis: "Axes", x: int, y: int) -> None:
+    """Draw a frame around a cell that is visible on dark and on bright cells."""
     from matplotlib.patches import Rectangle
 
     for colour, width, inset in (("white", 5.0, 0.05), ("#d6283c", 2.6, 0.05)):
@@ -161,47 +167,49 @@ def _mark(axis: "Axes", x: int, y: int) -> None:
         axis.add_patch(Rectangle(box, 1 - inset, 1 - inset, fill=False, edgecolor=colour, linewidth=width, zorder=5))
 
 
-def _title(figure: "Figure", axis: "Axes", lines: Sequence[str]) -> None:
-    """Lines above the grid: what is shown, of what, the best cell, and the spread within a cell."""
+def _draw_title(figure: "Figure", axis: "Axes", lines: Sequence[str]) -> None:
+    """Write four lines above the grid: the metric, `about`, the best cell, and the noise. Empty lines are skipped."""
     box, height = axis.get_position(), figure.get_size_inches()[1]
     styles = ((12.5, "bold", INK), (10.5, "normal", INK), (10.5, "normal", INK), (9.0, "normal", MUTED))
     above = 0.12
     for text, (size, weight, ink) in reversed(list(zip(lines, styles, strict=True))):
         if text:
-            place = box.y1 + above / height
-            figure.text(box.x0, place, text, fontsize=size, weight=weight, color=ink, va="bottom", linespacing=1.3)
+            y = box.y1 + above / height
+            figure.text(box.x0, y, text, fontsize=size, weight=weight, color=ink, va="bottom", linespacing=1.3)
             above += (1.6 + 1.3 * text.count("\n")) * size / 72
 
 
 def _heading(cells: pd.DataFrame, metric: str, over: str) -> str:
+    """Return e.g. `auroc_joint, mean of up to 10 classes`."""
     counts = cells["count"][cells["count"] > 0]
     if counts.empty or counts.max() == 1:
         return metric
     return f"{metric}, mean of {'up to ' if counts.min() < counts.max() else ''}{counts.max()} {over}"
 
 
-def _best(champion: dict[str, Any] | None, axes: tuple[str, str], digits: int) -> str:
-    if champion is None:
+def _best_text(best_cell: dict[str, Any] | None, axes: tuple[str, str], digits: int) -> str:
+    """Return e.g. `best 0.982 ± 0.017 at beta=0.5, nu=0.25`."""
+    if best_cell is None:
         return "no value yet"
-    spread = "" if pd.isna(champion["std"]) else f" ± {number(champion['std'], digits)}"
-    cell = ", ".join(f"{name}={label(champion[name])}" for name in axes)
-    return f"best {number(champion['mean'], digits)}{spread} at {cell}"
+    std = "" if pd.isna(best_cell["std"]) else f" ± {number(best_cell['std'], digits)}"
+    axis_values = ", ".join(f"{name}={label(best_cell[name])}" for name in axes)
+    return f"best {number(best_cell['mean'], digits)}{std} at {axis_values}"
 
 
-def _spread(scale: ColourScale, cells: pd.DataFrame) -> str:
-    """What the values within a cell differ by, and whether the colours were widened for it."""
+def _noise_text(scale: ColourScale, cells: pd.DataFrame) -> str:
+    """Return the noise within a cell, and whether the colours were widened because of it."""
     if math.isnan(scale.std):
         return "" if cells["mean"].isna().all() else "one trial a cell, so what differences are noise is not known"
-    said = f"in a cell: standard deviation {scale.std:.2g}, standard error of its mean {scale.error:.2g} (medians)"
+    noise = f"in a cell: standard deviation {scale.std:.2g}, standard error of its mean {scale.error:.2g} (medians)"
     return (
-        f"{said}\ncolours span {STANDARD_ERRORS:g} standard errors, as the cells differ by less"
+        f"{noise}\ncolours span {STANDARD_ERRORS:g} standard errors, as the cells differ by less"
         if scale.widened
-        else said
+        else noise
     )
 
 
 def label(value: object) -> str:
-    """An axis value as it is read: 1.0, 0.25, ∞, cat; a dash for null."""
+    """Return a hyperparameter's value as text, e.g. `1.0`, `0.25`, `∞` or `cat`; null is an en dash."""
     if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         return NOTHING
     if isinstance(value, float | np.floating):
@@ -211,7 +219,7 @@ def label(value: object) -> str:
 
 
 def number(value: float, digits: int) -> str:
-    """A value of the metric with this many decimals; scientific where that shows nothing of it."""
+    """Return a metric's value with this many decimals, or in scientific notation if all decimals would be zero."""
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
     text = f"{value:.{digits}f}" if value == 0 or abs(value) >= 0.5 * 10**-digits else f"{value:.0e}"
@@ -219,22 +227,22 @@ def number(value: float, digits: int) -> str:
 
 
 def _dots(figure: "Figure") -> float:
-    """Dots an inch: sharp, and few enough that Agg (65,536 pixels) draws any grid."""
+    """Return the resolution in dots per inch: 160, or less so that a large grid stays within Agg's 65,536 pixels."""
     return float(min(160.0, 16000 / max(figure.get_size_inches())))
 
 
 def _digits(values: np.ndarray) -> int:
-    """Decimals that show three or four figures of the largest."""
+    """Return the number of decimals that shows three or four significant figures of the largest value."""
     largest = float(np.abs(values).max()) if values.size else 1.0
     return 3 if largest == 0 else int(np.clip(3 - math.floor(math.log10(largest)) - (largest < 1), 0, 6))
 
 
 def _luminance(shade: np.ndarray) -> float:
-    """Relative luminance of an sRGB colour, from 0 to 1 (WCAG 2)."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shade[:3]]
+    """Return the relative luminance of an sRGB colour, in [0, 1] (WCAG 2)."""
+    linear = [channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in shade[:3]]
     return float(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
 
 
 def _hashable(value: object) -> object:
-    """NaN is not equal to itself, so that each would be an axis value of its own."""
+    """Replace NaN by None, because NaN is not equal to itself and each would count as a value of its own."""
     return None if pd.isna(value) else value

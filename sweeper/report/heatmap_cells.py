@@ -1,4 +1,4 @@
-"""Rows -> one cell for each pair of values of two axes: the mean over all else, and the best of them."""
+"""The cells of a heatmap: the mean of a metric for each pair of values of two hyperparameters, and the best cell."""
 
 from typing import Any, Literal
 
@@ -9,9 +9,11 @@ Direction = Literal["maximize", "minimize"]
 
 
 def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFrame:
-    """One row a cell: the two axis values, mean, std (ddof 1), count, and missing (trials without the metric).
+    """Average a metric over all trials with equal values of two axes. Returns a data frame with one row per cell.
 
-    Every pair of values that occur is there; a cell without any trial has count 0 and missing 0. An axis may be null.
+    Its columns are the two axes, `mean`, `std` (ddof=1), `count`, and `missing` (trials without a value of the metric).
+    All combinations of values are included; a cell without trials has count 0 and missing 0. Null is a value of an
+    axis, too. Raises ValueError if `rows` lacks a column.
     """
     for name in (*axes, metric):
         if name not in rows.columns:
@@ -27,7 +29,10 @@ def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFram
 
 
 def best(cells: pd.DataFrame, direction: Direction) -> dict[str, Any] | None:
-    """The cell of the best finite mean (the first of equals), and its `position`; None where no cell has one."""
+    """Return the cell with the best finite mean as a dict, with its row number as `position`, or None if there is none.
+
+    Of equal cells it is the first.
+    """
     means = cells["mean"].to_numpy("float64")
     if not np.isfinite(means).any():
         return None

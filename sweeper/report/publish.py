@@ -1,4 +1,4 @@
-"""What a sweep's rows say: heatmaps, tables and trajectories into the store, and as text for the terminal."""
+"""Writes the heatmaps, tables and trajectories of a sweep into the store, and returns them as text for the terminal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from sweeper.storage.store import SUFFIX, load, load_history
 
 
 def rows_of(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:
-    """The rows of these trials, in their order, as far as there are any; the sweep may have others, of other presets
-    and axes."""
-    order = {trial: place for place, trial in enumerate(trials)}
+    """Return the rows of these trials in their order. Trials without a row, and rows of other trials, are left out."""
+    order = {trial: index for index, trial in enumerate(trials)}
     rows = load(name, files)
     rows = rows[rows["trial_id"].isin(order)]
     return rows.iloc[rows["trial_id"].map(order).argsort()].reset_index(drop=True)
@@ -32,14 +31,16 @@ def write(
     views: str | None = None,
     label: str | None = None,
 ) -> str:
-    """Write `heatmaps/VIEWS/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` there,
-    `tables/VIEWS/TABLE.parquet` and `.md`, and `trajectories/VIEWS/TRAJECTORY.parquet` and `.png`.
+    """Write all views of a sweep, and return the text to print.
 
-    `views` is `NAME/PRESET` by default; a request that changes its preset has a folder of its own (`Plan.views`) and a
-    `label` of its own, which pictures show (`Plan.label`).
+    Files: `heatmaps/VIEWS/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` beside them,
+    `tables/VIEWS/TABLE.parquet` and `.md`, and `trajectories/VIEWS/TRAJECTORY.parquet` and `.png`. The text has the
+    breakdown of the best cell, the correlations, the tables, and the test metrics of the trials that a search chose on
+    validation images.
 
-    `rows` are those of the plan, in its order; a metric or hyperparameter that none of them has is null. Returns what
-    to print: the best cell by class, the correlations, the tables, and what a search chose on validation images.
+    `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `views` is
+    `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.views`), and its own `label`
+    in the figures (`Plan.label`).
     """
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
     views, about = views or f"{name}/{preset}", _about(name, label or preset, rows)
@@ -53,16 +54,16 @@ def write(
         texts.append(f"best trials by {objective.name}, and what they are worth on test images\n{summary.text(chosen)}")
     if sweep.trajectories:
         history = _history(files, name)
-        for shown in sweep.trajectories:
-            trajectory.write(files, views, history, rows, shown, about=about)
+        for view in sweep.trajectories:
+            trajectory.write(files, views, history, rows, view, about=about)
     return "\n\n".join(texts)
 
 
 def _write_heatmaps(files: Files, views: str, sweep: Sweep, preset: str, rows: pd.DataFrame, about: str) -> list[str]:
-    """The heatmaps and what stands beside the first; returns the texts of the latter."""
-    for shown in sweep.heatmaps:
-        axes, metric = (shown.rows, shown.columns), shown.metric
-        published = shown.published.get(preset)
+    """Write the heatmaps, and the breakdown and the correlations of the first. Returns the texts of the latter two."""
+    for view in sweep.heatmaps:
+        axes, metric = (view.rows, view.columns), view.metric
+        published = view.published.get(preset)
         over = _over(sweep, rows, axes)
         heatmap.write(
             files,
@@ -83,11 +84,11 @@ def _write_heatmaps(files: Files, views: str, sweep: Sweep, preset: str, rows: p
     if sweep.breakdown:
         table = summary.breakdown(rows, first.metric.name, first.metric.better, axes, sweep.breakdown)
         _store(files, views, "breakdown", table)
-        shown = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
+        scaled = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
         unit = " (%)" if first.metric.percent else ""
-        chosen = summary.chosen_by(rows, first.metric.name)
-        choice = "" if chosen == first.metric.name else f" by {chosen}"
-        texts.append(f"{first.metric.name}{unit} by {sweep.breakdown} at the best cell{choice}\n{summary.text(shown)}")
+        criterion = summary.chosen_by(rows, first.metric.name)
+        by = "" if criterion == first.metric.name else f" by {criterion}"
+        texts.append(f"{first.metric.name}{unit} by {sweep.breakdown} at the best cell{by}\n{summary.text(scaled)}")
     if sweep.correlations:
         table = summary.correlations(rows, sweep.correlations, axes)
         _store(files, views, "correlations", table)
@@ -96,34 +97,35 @@ def _write_heatmaps(files: Files, views: str, sweep: Sweep, preset: str, rows: p
 
 
 def _needed(sweep: Sweep) -> list[str]:
-    """Every column that a view reads."""
+    """Return every column that a view reads, possibly with repetitions."""
     shown = [column for metric, axes in sweep.shown.items() for column in (metric, *axes)]
     paired = [metric for pair in sweep.correlations for metric in pair]
     return [*shown, *paired, *([sweep.breakdown] if sweep.breakdown else [])]
 
 
 def _history(files: Files, name: str) -> pd.DataFrame:
-    """All reports of the sweep; none where no cohort has written any."""
+    """Return the history of the sweep, which is empty if no cohort has reported yet."""
     if any(file.endswith(SUFFIX) for file in files.list(f"history/sweep={name}")):
         return load_history(name, files)
     return pd.DataFrame({"trial_id": [], "epoch": [], "metric": [], "value": []})
 
 
 def _about(name: str, label: str, rows: pd.DataFrame) -> str:
-    """Sweep, preset and data sets, as pictures say of what they are."""
+    """Return the line of a figure that names the sweep, its preset and the data sets."""
     datasets = list(dict.fromkeys(rows["dataset"].dropna())) if "dataset" in rows else []
-    on = f", data set{'s' if len(datasets) > 1 else ''} {', '.join(datasets)}" if datasets else ""
-    return f"{name} ({label}){on}"
+    suffix = f", data set{'s' if len(datasets) > 1 else ''} {', '.join(datasets)}" if datasets else ""
+    return f"{name} ({label}){suffix}"
 
 
 def _over(sweep: Sweep, rows: pd.DataFrame, axes: tuple[str, str]) -> str:
-    """What a cell's mean is over: the sweep's own noun, unless more varies within a cell (seeds, say) than that."""
+    """Return what a cell's mean is over: `sweep.over`, or "trials" if more than the breakdown varies in a cell."""
     if sweep.breakdown and rows.groupby(list(axes), dropna=False).size().max() > rows[sweep.breakdown].nunique():
         return "trials"
     return sweep.over
 
 
 def _store(files: Files, views: str, table_name: str, table: pd.DataFrame) -> None:
+    """Write a table beside the heatmaps."""
     buffer = io.BytesIO()
     table.to_parquet(buffer, index=False)
     files.write(f"heatmaps/{views}/{table_name}.parquet", buffer.getvalue())

@@ -1,4 +1,4 @@
-"""Tables that stand beside a heatmap: the best cell by class, and what goes with what over the grid."""
+"""Tables that accompany a heatmap: a breakdown of its best cell, and correlations of metrics over its cells."""
 
 from collections.abc import Sequence
 
@@ -11,36 +11,37 @@ from sweeper.spec.metric import VALIDATION, Metric
 
 
 def chosen_by(rows: pd.DataFrame, metric: str) -> str:
-    """The metric that the best is chosen by: that of the validation images where these rows have it, else itself."""
+    """Return the metric by which the best cell is chosen: `val_METRIC` if the rows have values of it, else `metric`."""
     name = f"{VALIDATION}{metric}"
     return name if name in rows and rows[name].notna().any() else metric
 
 
 def breakdown(rows: pd.DataFrame, metric: str, direction: Direction, axes: tuple[str, str], by: str) -> pd.DataFrame:
-    """The metric by `by` (a class, a dataset, a seed) at the cell of `axes` that is best by the mean of `chosen_by`.
+    """Average the metric for each value of `by` (a class, a data set, a seed) within the best cell of two axes.
 
-    One row for each value of `by`: the two axis values, `by`, mean, std, count, missing. Empty if no cell has any.
+    The best cell is the one with the best mean of `chosen_by(rows, metric)`. Returns one row per value of `by`, with
+    the two axis values, `by`, `mean`, `std`, `count` and `missing`. The table is empty if no cell has a value.
     """
-    champion = best(pivot(rows, chosen_by(rows, metric), axes), direction)
-    if champion is None:
+    best_cell = best(pivot(rows, chosen_by(rows, metric), axes), direction)
+    if best_cell is None:
         return pd.DataFrame(columns=[*axes, by, "mean", "std", "count", "missing"])
-    here = rows
+    cell_rows = rows
     for axis in axes:
-        value = champion[axis]
-        here = here[here[axis].isna() if pd.isna(value) else here[axis] == value]
-    groups = here.astype({metric: "float64"}).groupby(by, dropna=False, observed=True)[metric]
+        value = best_cell[axis]
+        cell_rows = cell_rows[cell_rows[axis].isna() if pd.isna(value) else cell_rows[axis] == value]
+    groups = cell_rows.astype({metric: "float64"}).groupby(by, dropna=False, observed=True)[metric]
     table = groups.agg(["mean", "std", "count", "size"]).reset_index()
     table["missing"] = table.pop("size") - table["count"]
     for position, axis in enumerate(axes):
-        table.insert(position, axis, [champion[axis]] * len(table))
+        table.insert(position, axis, [best_cell[axis]] * len(table))
     return table
 
 
 def on_test_images(rows: pd.DataFrame, objective: Metric) -> pd.DataFrame:
-    """What the best trial by validation images is worth on test images, which it was not chosen by.
+    """Return the metric on test images of the trials that are best on validation images.
 
-    One row for each study of `rows`: study, number, the objective, and the same metric of the test images. Empty where
-    the objective is of no validation images, or no trial has both.
+    One row per study: `study`, `number`, the objective, and the same metric on test images. The table is empty if the
+    objective is not a metric on validation images, or if no trial has both values.
     """
     name = objective.name.removeprefix(VALIDATION)
     columns = ["study", "number", objective.name, name]
@@ -52,29 +53,33 @@ def on_test_images(rows: pd.DataFrame, objective: Metric) -> pd.DataFrame:
 
 
 def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tuple[str, str]) -> pd.DataFrame:
-    """Pearson's r over the grid between the cell means of two metrics: x, y, r, cells (those that have both).
+    """Return Pearson's r between the cell means of each pair of metrics, with the columns `x`, `y`, `r` and `cells`.
 
-    r is null where it is undefined: fewer than two cells, or a metric that is the same in all.
+    `cells` is the number of cells with finite means of both. `r` is null if there are fewer than two such cells, or if
+    a metric is constant over them.
     """
-    found = []
+    records = []
     for x, y in pairs:
-        left, right = (pivot(rows, metric, axes)["mean"].to_numpy("float64") for metric in (x, y))
-        both = np.isfinite(left) & np.isfinite(right)
-        found.append({"x": x, "y": y, "r": _pearson(left[both], right[both]), "cells": int(both.sum())})
-    return pd.DataFrame(found, columns=["x", "y", "r", "cells"]).astype({"r": "float64", "cells": "int64"})
+        x_means, y_means = (pivot(rows, metric, axes)["mean"].to_numpy("float64") for metric in (x, y))
+        both = np.isfinite(x_means) & np.isfinite(y_means)
+        records.append({"x": x, "y": y, "r": _pearson(x_means[both], y_means[both]), "cells": int(both.sum())})
+    return pd.DataFrame(records, columns=["x", "y", "r", "cells"]).astype({"r": "float64", "cells": "int64"})
 
 
 def text(table: pd.DataFrame, digits: int = 3) -> str:
-    """The table as aligned plain text: a heading, a rule, a line for each row; a dash for null."""
+    """Return the table as aligned plain text: a heading, a rule, and a line for each row. Null is a dash.
+
+    `digits` is the number of decimals of the measured columns.
+    """
     measured = {"mean", "std", "r", "published", *(name for name in table.columns if str(name).startswith(VALIDATION))}
     measured |= {str(name).removeprefix(VALIDATION) for name in measured}
     columns = []
     for name in table.columns:
         values = table[name]
-        shown = [number(value, digits) if name in measured and not pd.isna(value) else label(value) for value in values]
-        width = max(map(len, [str(name), *shown]))
-        right = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
-        columns.append([cell.rjust(width) if right else cell.ljust(width) for cell in (str(name), *shown)])
+        texts = [number(value, digits) if name in measured and not pd.isna(value) else label(value) for value in values]
+        width = max(map(len, [str(name), *texts]))
+        numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+        columns.append([cell.rjust(width) if numeric else cell.ljust(width) for cell in (str(name), *texts)])
     heading, *lines = ("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
     return "\n".join([heading, NOTHING * len(heading), *lines])
 

@@ -1,4 +1,4 @@
-"""The look of an axis that Optuna drew: frame, legend, colour bar and ticks as in the other figures of a sweep."""
+"""Restyles axes that Optuna drew: frame, legend, colour bar and ticks as in the other figures of a sweep."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 
 GRID = "#e4e5e8"
 FEW = 6
-"""Whole numbers that each have a tick of their own."""
+"""Maximum number of distinct whole numbers that each have their own tick."""
 TICKS = 7
+"""Maximum number of ticks otherwise."""
 
 
 def frame(axis: Axes, inches: tuple[float, float]) -> Figure:
-    """The figure of the axis, of this size, without Optuna's title and legend."""
+    """Restyle an axis and remove Optuna's title and legend. Returns its figure, resized to `inches` (width, height)."""
     figure: Any = axis.figure
     figure.set_layout_engine("none")
     figure.set_size_inches(*inches)
     figure.suptitle("")
-    for where in ("left", "center"):
-        axis.set_title("", loc=where)
+    for location in ("left", "center"):
+        axis.set_title("", loc=location)
     axis.set_facecolor("white")
     axis.set_axisbelow(True)
     axis.grid(visible=True, color=GRID, linewidth=0.8)
@@ -36,21 +37,21 @@ def frame(axis: Axes, inches: tuple[float, float]) -> Figure:
         spine.set(visible=side == "bottom", color=MUTED)
     axis.tick_params(length=0, labelsize=9, labelcolor=INK)
     axis.tick_params(axis="x", length=3, color=MUTED)
-    for one in (axis.xaxis, axis.yaxis):
-        one.label.set(fontsize=10, color=INK)
-    if drawn := axis.get_legend():
-        drawn.remove()
+    for dimension in (axis.xaxis, axis.yaxis):
+        dimension.label.set(fontsize=10, color=INK)
+    if optuna_legend := axis.get_legend():
+        optuna_legend.remove()
     return figure
 
 
 def legend(axis: Axes) -> None:
-    """One line right above the panel."""
+    """Draw the legend as one line directly above the panel."""
     spaces: dict[str, Any] = {"handletextpad": 0.4, "columnspacing": 1.2, "frameon": False}
     axis.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.985), ncols=3, fontsize=9, labelcolor=INK, **spaces)
 
 
 def bar(axis: Axes, label: str) -> None:
-    """The axis of a colour bar."""
+    """Restyle the axis of a colour bar, and label it."""
     axis.set_ylabel(label, color=INK, fontsize=9)
     axis.tick_params(labelsize=8, length=2, color=MUTED, labelcolor=INK)
     for spine in axis.spines.values():
@@ -58,7 +59,10 @@ def bar(axis: Axes, label: str) -> None:
 
 
 def ticks(axis: Axis, values: Sequence[Any]) -> None:
-    """Few plain numbers: of whole numbers only such, of few of them each; words are left as they are."""
+    """Set few ticks with plain numbers for an axis that shows `values`. An axis of words is not changed.
+
+    Whole numbers have whole ticks; if there are at most `FEW` distinct ones, each has its own tick.
+    """
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
@@ -76,18 +80,18 @@ def ticks(axis: Axis, values: Sequence[Any]) -> None:
 
 
 def logarithmic(low: float, high: float) -> list[float]:
-    """From three to seven round numbers between two positive ones; fewer where these are closer than 1 to 1.5."""
+    """Return three to seven round numbers between two positive ones, or fewer if `high / low` is below about 1.5."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found: list[float] = []
+    numbers: list[float] = []
     for steps in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 6, 8)):
-        found = [step * 10.0**decade for decade in decades for step in steps]
-        found = [tick for tick in found if low <= tick <= high]
-        if len(found) >= 3:
+        candidates = [step * 10.0**decade for decade in decades for step in steps]
+        numbers = [number for number in candidates if low <= number <= high]
+        if len(numbers) >= 3:
             break
-    return found[:: math.ceil(len(found) / TICKS)] if found else [low, high]
+    return numbers[:: math.ceil(len(numbers) / TICKS)] if numbers else [low, high]
 
 
 def worded(label: str, direction: optuna.study.StudyDirection) -> str:
-    """The label of an objective, with which way is better."""
+    """Return e.g. `auroc, higher is better`."""
     better = "higher" if direction == optuna.study.StudyDirection.MAXIMIZE else "lower"
     return f"{label}, {better} is better"

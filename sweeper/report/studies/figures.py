@@ -1,4 +1,4 @@
-"""Optuna's own figures of a study, as Matplotlib draws them, in the look of the others of a sweep."""
+"""Optuna's own Matplotlib figures of a study, restyled like the other figures of a sweep."""
 
 from __future__ import annotations
 
@@ -19,19 +19,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL = (6.0, 4.0)
-"""Inches of a figure, width by height; one of parallel coordinates is as wide as it has parameters."""
+"""Width and height of a figure in inches. The width of parallel coordinates depends on the number of parameters."""
 DRAWN, BEST = "#0072B2", "#D55E00"
+"""Colours of trials, and of the best of them."""
 POINT = 26
-"""Square points of a trial's mark."""
+"""Area of a trial's marker, in square points."""
 MANY = 100
-"""Trials above which marks on a contour, and lines, are finer."""
+"""Number of trials above which markers on a contour plot and lines are thinner."""
 LONGEST = 11
-"""Letters of a tick, above which they are slanted."""
+"""Maximum number of characters of a tick label that is not slanted."""
 
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Within it Optuna draws off screen and says nothing, and its style is not left behind."""
+    """Context manager in which Optuna draws off screen, without log lines and warnings.
+
+    On exit, Matplotlib's style and Optuna's log level are restored, and figures that were opened within are closed.
+    """
     import matplotlib
     from matplotlib import pyplot
 
@@ -45,17 +49,17 @@ def drawing() -> Iterator[None]:
             yield
     finally:
         optuna.logging.set_verbosity(verbosity)
-        for number in set(pyplot.get_fignums()) - set(before):  # of one that could not be drawn, too
+        for number in set(pyplot.get_fignums()) - set(before):  # including figures whose drawing failed
             pyplot.close(number)
 
 
 def png(figure: Figure, title: str, said: str) -> bytes:
-    """The figure with two lines above it."""
+    """Return the figure as a PNG, with a title and a caption `said` above it."""
     main, inches = figure.axes[0], figure.get_size_inches()
     lowest = 10.0 if main.get_legend() is None else 21.0
-    large = max(8.5, 12.5 * min(1.0, 8.0 * inches[0] / max(len(title), 1)))
-    for place, (text, size, weight) in enumerate(((said, 10.0, "normal"), (title, large, "bold"))):
-        above = (0.0, lowest + 17.0 * place)
+    title_size = max(8.5, 12.5 * min(1.0, 8.0 * inches[0] / max(len(title), 1)))
+    for index, (text, size, weight) in enumerate(((said, 10.0, "normal"), (title, title_size, "bold"))):
+        above = (0.0, lowest + 17.0 * index)
         main.annotate(text, (0, 1), above, "axes fraction", "offset points", fontsize=size, weight=weight, color=INK)
     picture = io.BytesIO()
     dots = float(min(160.0, 16000 / max(inches)))
@@ -64,7 +68,7 @@ def png(figure: Figure, title: str, said: str) -> bytes:
 
 
 def importance(study: optuna.Study, weights: Mapping[str, float], label: str) -> Figure:
-    """A bar for each parameter, the most important one on top."""
+    """Draw a bar for each parameter's importance, with the most important one on top."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     axis: Any = optuna.visualization.matplotlib.plot_param_importances(study, _KnownImportance(weights), list(weights))
@@ -84,15 +88,17 @@ def importance(study: optuna.Study, weights: Mapping[str, float], label: str) ->
 
 
 def history(study: optuna.Study, label: str) -> Figure:
-    """A point for each complete trial, hollow for those of an earlier search, and the best so far as steps."""
+    """Draw each complete trial as a point, hollow if from a warm start, and the best value so far as steps."""
     from matplotlib.ticker import MaxNLocator
 
     axis = optuna.visualization.matplotlib.plot_optimization_history(study, target_name=label)
     figure = frame(axis, PANEL)
     points, line = axis.collections[0], axis.get_lines()[0]
     warm = [bool(trial.user_attrs.get(WARM)) for trial in complete(study)]
-    points.set(facecolor=["white" if one else DRAWN for one in warm], edgecolor=DRAWN, sizes=[POINT], label=None)
-    points.set(linewidth=[1.2 if one else 0.0 for one in warm], zorder=3)
+    points.set(
+        facecolor=["white" if is_warm else DRAWN for is_warm in warm], edgecolor=DRAWN, sizes=[POINT], label=None
+    )
+    points.set(linewidth=[1.2 if is_warm else 0.0 for is_warm in warm], zorder=3)
     axis.scatter([], [], s=POINT, facecolor=DRAWN, linewidth=0.0, label="trial")
     line.set(color=BEST, alpha=1.0, linewidth=1.8, drawstyle="steps-post", label="best so far")
     if any(warm):
@@ -104,7 +110,7 @@ def history(study: optuna.Study, label: str) -> Figure:
 
 
 def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figure:
-    """A line for each complete trial through an axis for each parameter; dark is better, and on top."""
+    """Draw parallel coordinates: an axis per parameter and a line per complete trial. Dark is better, and on top."""
     import matplotlib.colors
     from matplotlib import patheffects
 
@@ -113,23 +119,23 @@ def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figu
     lines: Any = main.collections[0]
     names = [text.get_text() for text in main.get_xticklabels()]
     choices = [text.get_text() for other in others for text in other.get_yticklabels()]
-    room = max(0.9, 0.075 * max(map(len, choices), default=0) + 0.3)
-    wide = len(parameters) * max(1.35, room, 0.085 * max(map(len, names)) + 0.2)
-    whole = 0.7 + wide + room + 0.6
-    figure = frame(main, (whole, PANEL[1]))
-    main.set_position((0.7 / whole, 0.12, wide / whole, 0.76))
+    labels_width = max(0.9, 0.075 * max(map(len, choices), default=0) + 0.3)  # widths are in inches
+    panel_width = len(parameters) * max(1.35, labels_width, 0.085 * max(map(len, names)) + 0.2)
+    width = 0.7 + panel_width + labels_width + 0.6
+    figure = frame(main, (width, PANEL[1]))
+    main.set_position((0.7 / width, 0.12, panel_width / width, 0.76))
     side.set_box_aspect(None)
-    side.set_position(((0.7 + wide + room) / whole, 0.12, 0.16 / whole, 0.76))
+    side.set_position(((0.7 + panel_width + labels_width) / width, 0.12, 0.16 / width, 0.76))
     main.grid(visible=False)
     main.spines["bottom"].set_visible(False)
     main.set_xticks(main.get_xticks(), names, rotation=0, fontsize=10)
     main.tick_params(axis="x", length=0, pad=9)
     values = np.asarray(lines.get_array())
-    order = np.argsort(values if _upwards(study) else -values, kind="stable")
+    order = np.argsort(values if _is_maximized(study) else -values, kind="stable")
     segments = lines.get_segments()
-    blues = matplotlib.colormaps["Blues"](np.linspace(*((0.25, 1.0) if _upwards(study) else (1.0, 0.25)), 256))
+    blues = matplotlib.colormaps["Blues"](np.linspace(*((0.25, 1.0) if _is_maximized(study) else (1.0, 0.25)), 256))
     shades = matplotlib.colors.ListedColormap(blues)
-    lines.set(segments=[segments[place] for place in order], array=values[order], cmap=shades)
+    lines.set(segments=[segments[index] for index in order], array=values[order], cmap=shades)
     lines.set_linewidth(1.0 if len(order) <= MANY else 0.6)
     outlined: list[patheffects.AbstractPathEffect] = [patheffects.withStroke(linewidth=3.5, foreground="white")]
     for other, key in zip(others, sorted(parameters), strict=True):
@@ -137,8 +143,8 @@ def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figu
             ticks(other.yaxis, _values(study, key))
         other.grid(visible=False)
         other.tick_params(axis="y", labelsize=8.5, length=3, color=MUTED, labelcolor=INK)
-        for where, spine in other.spines.items():
-            spine.set(visible=where == "right", color=MUTED)
+        for side_name, spine in other.spines.items():
+            spine.set(visible=side_name == "right", color=MUTED)
         for text in other.get_yticklabels():
             text.set_path_effects(outlined)
     main.spines["left"].set(visible=True, color=MUTED)
@@ -148,7 +154,7 @@ def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figu
 
 
 def contour(study: optuna.Study, pair: tuple[str, str], label: str) -> Figure:
-    """The objective between the trials over two parameters; bright is better."""
+    """Draw the objective over two parameters, interpolated between the trials. Bright is better."""
     from matplotlib.contour import ContourSet
 
     axis: Any = optuna.visualization.matplotlib.plot_contour(study, list(pair), target_name=label)
@@ -157,14 +163,14 @@ def contour(study: optuna.Study, pair: tuple[str, str], label: str) -> Figure:
     for drawn in axis.collections:
         if isinstance(drawn, ContourSet):
             if drawn.filled:
-                drawn.set_cmap("viridis" if _upwards(study) else "viridis_r")
+                drawn.set_cmap("viridis" if _is_maximized(study) else "viridis_r")
             else:
                 drawn.set(linewidth=0.3, alpha=0.35)
         else:
             size = POINT * (0.6 if len(drawn.get_offsets()) <= MANY else 0.25)
             drawn.set(sizes=[size], facecolor=INK, edgecolor="white", linewidth=0.5)
-    for one, key in zip((axis.xaxis, axis.yaxis), sorted(pair), strict=True):
-        ticks(one, _values(study, key))
+    for dimension, key in zip((axis.xaxis, axis.yaxis), sorted(pair), strict=True):
+        ticks(dimension, _values(study, key))
     if max(len(text.get_text()) for text in axis.get_xticklabels()) > LONGEST:
         for text in axis.get_xticklabels():
             text.set(rotation=20, rotation_mode="anchor", ha="right")
@@ -173,15 +179,15 @@ def contour(study: optuna.Study, pair: tuple[str, str], label: str) -> Figure:
 
 
 def pareto(study: optuna.Study, labels: Sequence[str]) -> Figure:
-    """Two objectives of each complete trial, and the front."""
+    """Draw the two objectives of each complete trial, and the Pareto front."""
     axis = optuna.visualization.matplotlib.plot_pareto_front(study, target_names=list(labels))
     figure = frame(axis, PANEL)
     *others, front = axis.collections
     for drawn in others:
         drawn.set(facecolor=DRAWN, sizes=[POINT], alpha=0.55, linewidth=0, label="trial")
     front.set(facecolor=BEST, sizes=[1.3 * POINT], linewidth=0, zorder=4, label="on the front")
-    places = np.asarray(front.get_offsets())
-    axis.plot(*places[np.lexsort(places.T[::-1])].T, color=BEST, linewidth=1.2, alpha=0.6, zorder=3)
+    points = np.asarray(front.get_offsets())
+    axis.plot(*points[np.lexsort(points.T[::-1])].T, color=BEST, linewidth=1.2, alpha=0.6, zorder=3)
     first, second = study.directions
     axis.set(xlabel=worded(labels[0], first), ylabel=worded(labels[1], second))
     legend(axis)
@@ -189,7 +195,7 @@ def pareto(study: optuna.Study, labels: Sequence[str]) -> Figure:
 
 
 class _KnownImportance(optuna.importance.BaseImportanceEvaluator):
-    """Importances that are known already, in Optuna's form."""
+    """An Optuna evaluator that returns importances computed earlier."""
 
     def __init__(self, weights: Mapping[str, float]) -> None:
         self.weights = weights
@@ -199,8 +205,9 @@ class _KnownImportance(optuna.importance.BaseImportanceEvaluator):
 
 
 def _values(study: optuna.Study, key: str) -> list[Any]:
+    """Return the values of a parameter in all complete trials that have it."""
     return [trial.params[key] for trial in complete(study) if key in trial.params]
 
 
-def _upwards(study: optuna.Study) -> bool:
+def _is_maximized(study: optuna.Study) -> bool:
     return study.direction == optuna.study.StudyDirection.MAXIMIZE

@@ -117,9 +117,9 @@ def test_what_no_row_has_is_null(rows):
 @pytest.mark.parametrize(
     ("figures", "law"),
     [
-        ({("vje", "svhn"): {"knn": 1.0}}, r"table probe has 3 values, but got \('vje', 'svhn'\)"),
-        ({"vje": {"knn": 1.0}}, "has 3 values, but got 'vje'"),
-        ({("vje", 3.0, "svhn"): {"knm": 1.0}}, "table probe has no knm published for .*; it has: knn, nll"),
+        ({("vje", "svhn"): {"knn": 1.0}}, r"table probe must be a tuple of length 3, but got \('vje', 'svhn'\)"),
+        ({"vje": {"knn": 1.0}}, "must be a tuple of length 3, but got 'vje'"),
+        ({("vje", 3.0, "svhn"): {"knm": 1.0}}, "table probe has a published knm for .*, but its metrics are: knn, nll"),
     ],
 )
 def test_a_published_figure_for_no_cell_is_refused(figures, law):

@@ -121,7 +121,7 @@ def test_what_a_poor_study_does_not_suffice_for_is_left_out_and_deleted(case: st
 def test_few_complete_trials_have_neither_importance_nor_contours_and_a_line_says_so(tmp_path: Path) -> None:
     said = write(Files(tmp_path), "f", "s", made(20, KNN), [KNN], [("lr", "beta")])
     assert pictures(tmp_path / "f") == LINES and pd.read_parquet(tmp_path / "f/importance.parquet").empty
-    assert said.splitlines()[-1] == "no importance and no contours: they take 20 complete trials, but there are 12"
+    assert said.splitlines()[-1] == "no importance and no contours: they need 20 complete trials, but there are 12"
     assert "no importance" not in write(Files(tmp_path), "f", "s", made(35, KNN), [KNN])
 
 

@@ -47,22 +47,22 @@ def name_ends(axis: "Axes", height: float, gutter: float) -> None:
         )
 
 
-def spread(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+def spread(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Move ascending positions so that neighbours are at least `gap` apart, within [low, high] if they fit.
 
     The sum of the squared moves is minimal: this is isotonic regression, by pooling adjacent violators, of
-    `places[i] - i * gap`.
+    `positions[i] - i * gap`.
     """
     blocks: list[list[float]] = []  # [mean, count] of pooled positions
-    for index, place in enumerate(places):
-        blocks.append([place - index * gap, 1.0])
+    for index, position in enumerate(positions):
+        blocks.append([position - index * gap, 1.0])
         while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
             mean, count = blocks.pop()
             previous_mean, previous_count = blocks[-1]
             pooled = (mean * count + previous_mean * previous_count) / (count + previous_count)
             blocks[-1] = [pooled, count + previous_count]
     fitted = [mean for mean, count in blocks for _ in range(int(count))]
-    highest_first = high - (len(places) - 1) * gap
+    highest_first = high - (len(positions) - 1) * gap
     return [max(low, min(highest_first, mean)) + index * gap for index, mean in enumerate(fitted)]
 
 

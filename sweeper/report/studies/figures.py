@@ -53,12 +53,12 @@ def drawing() -> Iterator[None]:
             pyplot.close(number)
 
 
-def png(figure: Figure, title: str, said: str) -> bytes:
-    """Return the figure as a PNG, with a title and a caption `said` above it."""
+def png(figure: Figure, title: str, caption: str) -> bytes:
+    """Return the figure as a PNG, with a title and a caption above it."""
     main, inches = figure.axes[0], figure.get_size_inches()
     lowest = 10.0 if main.get_legend() is None else 21.0
     title_size = max(8.5, 12.5 * min(1.0, 8.0 * inches[0] / max(len(title), 1)))
-    for index, (text, size, weight) in enumerate(((said, 10.0, "normal"), (title, title_size, "bold"))):
+    for index, (text, size, weight) in enumerate(((caption, 10.0, "normal"), (title, title_size, "bold"))):
         above = (0.0, lowest + 17.0 * index)
         main.annotate(text, (0, 1), above, "axes fraction", "offset points", fontsize=size, weight=weight, color=INK)
     picture = io.BytesIO()

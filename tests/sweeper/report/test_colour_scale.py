@@ -1,4 +1,4 @@
-"""The colours of a heatmap do not make differences of noise large."""
+"""The colours of a heatmap do not exaggerate differences due to noise."""
 
 from __future__ import annotations
 

@@ -37,8 +37,12 @@ def test_missing_is_counted_and_not_averaged(rows):
     rows.loc[(rows["beta"] == 0) & (rows["nu"] == 3) & (rows["class"] > 0), "auroc"] = np.nan
     rows = rows[~((rows["beta"] == 1) & (rows["nu"] == 0.5))]
     cells = pivot(rows, "auroc", AXES)
-    one = cell(cells, 0.0, 3.0)
-    assert (one["count"], one["missing"]) == (1, 3) and one["mean"] == pytest.approx(0.7) and math.isnan(one["std"])
+    shown = cell(cells, 0.0, 3.0)
+    assert (
+        (shown["count"], shown["missing"]) == (1, 3)
+        and shown["mean"] == pytest.approx(0.7)
+        and math.isnan(shown["std"])
+    )
     none = cell(cells, 1.0, 0.5)
     assert (none["count"], none["missing"]) == (0, 0) and math.isnan(none["mean"])
 
@@ -66,7 +70,7 @@ def test_an_unknown_column_is_named(rows):
 
 
 def lines_above(figure: Figure) -> list[str]:
-    """From top to bottom."""
+    """Return the lines of text above the heatmap, from top to bottom."""
     return [text.get_text() for text in sorted(figure.texts, key=lambda text: -text.get_position()[1])]
 
 

@@ -31,7 +31,7 @@ def published(figures: dict) -> Table:
 
 
 def parsed(source: str) -> list[list[str]]:
-    """The cells of a GitHub table, heading first, as a reader sees them."""
+    """Return the cells of a Markdown table as rendered on GitHub, heading first."""
     lines = [line for line in source.splitlines() if line.startswith("|")]
     cells = [re.split(r"(?<!\\)(?:\\\\)*\|", line)[1:-1] for line in lines]
     assert set("".join(cells.pop(1))) <= set("- ")
@@ -40,7 +40,7 @@ def parsed(source: str) -> list[list[str]]:
 
 def numbers(cell: str) -> list[float]:
     plain = cell.replace("\N{MINUS SIGN}", "-").replace("∞", "inf")
-    return [float(found) for found in re.findall(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf)", plain)]
+    return [float(number) for number in re.findall(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf)", plain)]
 
 
 def test_a_cell_is_the_mean_and_the_sample_deviation_over_the_rest(rows):
@@ -82,7 +82,7 @@ def test_rows_and_columns_are_in_the_order_of_the_trials_and_the_papers_own_come
     ],
 )
 def test_a_published_key_finds_its_row_whatever_its_type(values, key):
-    """The first of the values is the one that the paper has."""
+    """The first value is the one for which the paper has a figure."""
     rows = pd.DataFrame({"k": values, "m": 0.5})
     table = Table("t", ("k",), (Metric("m", "maximize", percent=True),), published={"paper": {(key,): {"m": 40.0}}})
     cells = tabulate(rows, table, "paper")
@@ -95,8 +95,8 @@ def test_missing_is_counted_and_one_value_has_no_deviation(rows):
     rows.loc[[0, 1], "knn"] = np.nan
     rows.loc[6:8, "knn"] = math.inf
     cells = tabulate(rows, TABLE, "paper")
-    one = cells.iloc[0]
-    assert (one["count"], one["missing"]) == (1, 2) and one["mean"] == rows["knn"][2] and math.isnan(one["std"])
+    cell = cells.iloc[0]
+    assert (cell["count"], cell["missing"]) == (1, 2) and cell["mean"] == rows["knn"][2] and math.isnan(cell["std"])
     infinite = cells[(cells["nu"] == math.inf) & (cells["metric"] == "knn")].iloc[0]
     assert infinite["mean"] == math.inf and math.isnan(infinite["std"])
     shown = parsed(markdown(cells, TABLE))
@@ -139,7 +139,7 @@ def test_listed_metrics_have_a_row_each_of_the_same_cells(rows):
 
 
 def test_markdown_reads_back_as_the_numbers(rows):
-    """To the digits that it shows: 2 decimals of a percentage, 3 figures of all else."""
+    """The numbers agree to the digits shown: 2 decimals of a percentage, 3 significant figures of other values."""
     rows["nll"] *= np.repeat([1.0, 1e-4, 3e7], 6)
     rows.loc[rows["nu"] == math.inf, "nll"] += 0.02
     figures: dict = {("vje", math.inf, "svhn"): {"knn": 78.93, "nll": 0.0131}, ("byol", 1, "svhn"): {"knn": 91.2}}
@@ -149,12 +149,12 @@ def test_markdown_reads_back_as_the_numbers(rows):
     assert heading == ["method", "nu", *(f"{d}: {m}" for d in ("svhn", "cifar10") for m in ("knn (%)", "nll"))]
     assert [line[:2] for line in lines] == [["vje", "3.0"], ["vje", "∞"], ["simclr", DASH], ["byol", "1.0"]]
     shown = [cell for line in lines for cell in line[2:]]
-    for cell, found in zip(cells.to_dict("records"), map(numbers, shown), strict=True):
+    for cell, printed in zip(cells.to_dict("records"), map(numbers, shown), strict=True):
         true = [cell[name] for name in ("mean", "std", "published", "difference") if not math.isnan(cell[name])]
         if cell["metric"] == "knn":
-            assert found == pytest.approx([100 * value for value in true], abs=0.00501)
+            assert printed == pytest.approx([100 * value for value in true], abs=0.00501)
         else:
-            assert found == pytest.approx(true, rel=0.00501)
+            assert printed == pytest.approx(true, rel=0.00501)
     mean = 100 * cells["mean"][4]
     assert lines[1][2].endswith(f"(paper 78.93, {mean - 78.93:+.2f})".replace("-", "\N{MINUS SIGN}"))
     assert lines[3][2:] == [f"{DASH} (paper 91.20)", DASH, DASH, DASH]

@@ -105,7 +105,7 @@ def test_one_cell_is_enough(tmp_path: Path, rows: pd.DataFrame) -> None:
 def test_a_heatmap_says_what_it_averages_over(
     seeds: int, noun: str, tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three classes of two seeds each are six trials, not six classes."""
+    """Three classes with two seeds each are six trials, not six classes."""
     said: list[str] = []
     monkeypatch.setattr(findings.heatmap, "write", lambda *_, over, **__: said.append(over))
     repeated = pd.concat([rows.assign(seed=seed) for seed in range(seeds)], ignore_index=True)
@@ -183,6 +183,6 @@ def test_rows_are_in_the_order_asked_for_as_far_as_there_are_any(tmp_path: Path)
     store, columns = Store(tmp_path), Columns({"k": int}, ("knn",))
     for cohort, trials in {"x": "da", "y": "cb"}.items():
         store.write("grid", cohort, [{"trial_id": t, "status": "finished", "k": ord(t)} for t in trials], columns)
-    found = findings.rows_of(store.files, "grid", ("c", "missing", "a", "d"))
-    assert found["trial_id"].tolist() == ["c", "a", "d"] and found["k"].tolist() == [ord(t) for t in "cad"]
-    assert found.index.tolist() == [0, 1, 2]
+    rows = findings.rows_of(store.files, "grid", ("c", "missing", "a", "d"))
+    assert rows["trial_id"].tolist() == ["c", "a", "d"] and rows["k"].tolist() == [ord(t) for t in "cad"]
+    assert rows.index.tolist() == [0, 1, 2]

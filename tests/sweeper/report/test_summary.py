@@ -44,7 +44,7 @@ def test_the_best_cell_is_chosen_by_validation_images_and_shown_by_test_images(r
 
 
 def test_what_a_study_chose_is_shown_by_test_images():
-    """The best of each study by its objective, whatever the test images say; who lacks one of the two is not shown."""
+    """The best trial of each study is chosen by its objective alone. A trial that lacks either value is left out."""
     rows = pd.DataFrame(
         {
             "study": ["b", "b", "b", "a", "a"],

@@ -20,7 +20,7 @@ BOTH = Trajectory("training", (KNN, NLL), by=("method",))
 
 
 def made(lines: list, epochs: list[int], seeds: int = 3) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows and history of trials that all report both metrics."""
+    """Return the history and the rows of trials that all report both metrics."""
     draws = np.random.default_rng(0)
     trials = [(f"t{i}-{seed}", line, seed) for i, line in enumerate(lines) for seed in range(seeds)]
     records = [
@@ -82,8 +82,8 @@ def test_what_no_row_has_is_one_line() -> None:
 @pytest.mark.parametrize("count", [1, 9, 25])
 def test_any_number_of_lines_and_points_is_a_picture(count: int, epochs: list[int], seeds: int, tmp_path: Path) -> None:
     history, rows = made([f"method {i}" for i in range(count)], epochs, seeds)
-    one = Trajectory("t", (KNN,), by=("method",))
-    points = write(Files(tmp_path), "grid", history, rows, one)
+    view = Trajectory("t", (KNN,), by=("method",))
+    points = write(Files(tmp_path), "grid", history, rows, view)
     assert len(points) == count * len(epochs)
     assert len(pd.read_parquet(tmp_path / "trajectories/grid/t.parquet")) == len(points)
     assert (tmp_path / "trajectories/grid/t.png").read_bytes().startswith(b"\x89PNG")
@@ -153,8 +153,8 @@ def test_many_lines_or_long_names_have_a_legend(lines: list[str]) -> None:
 
 
 def bars_of(axis: Any) -> list[Any]:
-    """The spread of lines as bars beside the panel."""
-    return [one for one in axis.collections if isinstance(one, LineCollection) and one.get_gid() == BESIDE]
+    """Return the bars beside the panel, which show standard deviations."""
+    return [artist for artist in axis.collections if isinstance(artist, LineCollection) and artist.get_gid() == BESIDE]
 
 
 @pytest.mark.parametrize(("count", "banded"), [(1, True), (3, True), (4, False), (10, False)])
@@ -163,13 +163,13 @@ def test_bands_are_few_and_other_spreads_stand_side_by_side(count: int, banded: 
     points = average(history, rows, BOTH)
     figure = draw(points, BOTH)
     for axis, metric in zip(figure.axes, ("knn", "nll"), strict=True):
-        bands = [one for one in axis.collections if isinstance(one, PolyCollection)]
+        bands = [artist for artist in axis.collections if isinstance(artist, PolyCollection)]
         bars = bars_of(axis)
         assert (len(bands), len(bars)) == ((count, 0) if banded else (0, count))
-        places = [bar.get_segments()[0] for bar in bars]
-        assert all(first[0, 0] < second[0, 0] for first, second in pairwise(places))
+        segments = [bar.get_segments()[0] for bar in bars]
+        assert all(first[0, 0] < second[0, 0] for first, second in pairwise(segments))
         last = points[(points["metric"] == metric) & (points["epoch"] == 3)]
-        for segment, mean, std in zip(places, last["mean"], last["std"], strict=False):
+        for segment, mean, std in zip(segments, last["mean"], last["std"], strict=False):
             assert segment[:, 0].min() > 1.0, "in widths of the panel, so to the right of it"
             assert segment[:, 1] == pytest.approx([mean - std, mean + std], rel=0.02)
     assert (": ± standard deviation at the end" in figure.texts[-1].get_text()) != banded
@@ -178,30 +178,30 @@ def test_bands_are_few_and_other_spreads_stand_side_by_side(count: int, banded: 
 def test_edges_of_bands_have_different_dashes() -> None:
     history, rows = made(["a", "b", "c"], [1, 2, 3])
     axis = draw(average(history, rows, BOTH), BOTH).axes[0]
-    edges = [one for one in axis.collections if isinstance(one, LineCollection)]
+    edges = [artist for artist in axis.collections if isinstance(artist, LineCollection)]
     assert len(edges) == 3 and len({str(edge.get_linestyle()) for edge in edges}) == 3
 
 
 @pytest.mark.parametrize("epochs", [[5], [1, 2]])
 def test_trials_without_a_spread_have_no_room_for_it(epochs: list[int]) -> None:
-    """One trial a line, or one epoch, whose spread is drawn where it is."""
+    """With one trial per line there is no spread, and with one epoch it is drawn within the panel."""
     history, rows = made([f"m{i}" for i in range(6)], epochs, seeds=1 if len(epochs) > 1 else 3)
     figure = draw(average(history, rows, BOTH), BOTH)
     assert not bars_of(figure.axes[0]) and "bars" not in figure.texts[-1].get_text()
 
 
 def test_spread_is_the_least_squares_solution() -> None:
-    """Against projected coordinates that a general solver finds."""
+    """The result equals that of a general constrained optimiser."""
     from scipy.optimize import minimize
 
     draws = np.random.default_rng(0)
     for _ in range(20):
         places = np.sort(draws.uniform(0, 1, 6))
-        found = np.array(spread(places.tolist(), 0.12, 0.0, 1.0))
+        spread_out = np.array(spread(places.tolist(), 0.12, 0.0, 1.0))
         apart = {"type": "ineq", "fun": lambda x: np.diff(x) - 0.12}
         start = np.linspace(0, 1, 6)
         best = minimize(
             lambda x, p=places: ((x - p) ** 2).sum(), start, bounds=[(0, 1)] * 6, constraints=[apart], tol=1e-12
         )
-        assert found == pytest.approx(best.x, abs=1e-4)
+        assert spread_out == pytest.approx(best.x, abs=1e-4)
     assert spread([0.1, 0.5], 0.1, 0.0, 1.0) == pytest.approx([0.1, 0.5]) and spread([], 1.0, 0.0, 1.0) == []

@@ -1,4 +1,4 @@
-"""Small studies for the tests of what is told of them."""
+"""Small studies for the tests of figures and tables of studies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def accuracy(params: dict[str, Any]) -> float:
 
 
 def made(count: int, *objectives: Metric, space: dict[str, BaseDistribution] = SPACE, warm: int = 0) -> optuna.Study:
-    """Every fifth trial fails, and with one objective every fifth is pruned after its second report."""
+    """Return a study of `count` trials, the first `warm` of them from a warm start.
+
+    Every fifth trial fails. With one objective, another fifth is pruned after the second report.
+    """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
         directions=[metric.better for metric in objectives], sampler=optuna.samplers.RandomSampler(seed=3)
@@ -51,7 +54,7 @@ def made(count: int, *objectives: Metric, space: dict[str, BaseDistribution] = S
 
 
 def told(values: list[float], space: dict[str, BaseDistribution], state: str = "complete") -> optuna.Study:
-    """A study of these values to be maximized."""
+    """Return a study to be maximized, whose trials have these values and this state."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
     for value in values:

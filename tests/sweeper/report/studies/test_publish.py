@@ -98,7 +98,7 @@ POOR: dict[str, tuple[optuna.Study, int, set[str]]] = {
     "few": (told([0.01 * number for number in range(LEAST - 1)], SPACE), 1, LINES),
     "no number": (told([0.01 * number for number in range(LEAST)], TWO), 1, LINES | {"importance.png"}),
 }
-"""Name -> a study, the trials on its front, and the pictures that it suffices for."""
+"""Name -> a study, the number of trials on its front, and the figures that it has enough trials for."""
 
 
 @pytest.mark.parametrize("case", POOR)
@@ -227,7 +227,7 @@ def test_nothing_is_left_behind_and_nothing_is_said(tmp_path: Path, capfd: pytes
 @pytest.mark.parametrize("low", [1e-7, 2.3e-4, 0.7, 40.0])
 @pytest.mark.parametrize("ratio", [1.05, 1.6, 3.0, 16.0, 1e3, 1e7, 1e14])
 def test_ticks_of_logarithms_are_few_and_lie_within(low: float, ratio: float) -> None:
-    found = logarithmic(low, low * ratio)
-    assert 1 <= len(found) <= 7 and all(low <= tick <= low * ratio for tick in found)
-    assert ratio < 3 or len(found) >= 2
-    assert all(first < second for first, second in pairwise(found))
+    ticks = logarithmic(low, low * ratio)
+    assert 1 <= len(ticks) <= 7 and all(low <= tick <= low * ratio for tick in ticks)
+    assert ratio < 3 or len(ticks) >= 2
+    assert all(first < second for first, second in pairwise(ticks))

@@ -32,8 +32,10 @@ def test_no_trial_is_better_in_all_than_one_on_the_front(objectives: tuple[Metri
 
 
 def test_importances_are_shares_of_the_variance_where_a_log_parameter_is_taken_by_its_logarithm() -> None:
-    """A step in the middle of the decades of lr has variance 1/4, a uniform beta 1/12; lr itself would nearly always
-    be above the step, and beta would have nine tenths of the variance."""
+    """A step in the middle of the decades of lr has variance 1/4, and a uniform beta has 1/12.
+
+    On a linear scale lr would almost always be above the step, and beta would have nine tenths of the variance.
+    """
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
     for _ in range(200):
         trial = study.ask({"lr": SPACE["lr"], "beta": SPACE["beta"], "act": SPACE["act"]})

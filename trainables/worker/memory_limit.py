@@ -1,4 +1,4 @@
-"""What memory a training may use: beyond it there is an exception in it, and nothing happens to its neighbours."""
+"""Memory limit of a training: exceeding it raises `OutOfMemory` in this process and leaves its neighbours alone."""
 
 from __future__ import annotations
 
@@ -14,54 +14,60 @@ from trainables.contract import OutOfMemory
 from trainables.profiling.process_memory import of_process
 
 THREADS = 64 * 2**20
-"""Address space beside the cohort's own: stacks of the threads that start while it trains, seldom touched."""
+"""Bytes of address space on top of the limit, for the stacks of threads that start during training. They are reserved
+but seldom touched."""
 WORDS = ("can't allocate memory", "cannot allocate memory", "bad_alloc", "out of memory", "alloc_failed")
-"""Said by allocators, libraries of linear algebra among them, that raise a plain RuntimeError."""
+"""Lower-case phrases that mark a plain RuntimeError as an allocation failure. Some allocators and linear algebra
+libraries raise nothing more specific."""
 MIB = 2**20
 
 
 @contextlib.contextmanager
 def limited(device: torch.device, size: int | None, who: str) -> Iterator[None]:
-    """What runs herein may take `size` bytes of the device, None for all: on a GPU in all, a context of some hundred
-    MiB apart, on a CPU beyond what the process has now. OutOfMemory in one line, about `who`, if it needs more.
+    """Context manager that limits the memory of its body to `size` bytes; None sets no limit.
 
-    The CPU's is kept by Linux alone, for writable memory that is asked for, be it used or not.
+    On a GPU the limit covers everything that PyTorch allocates in this process; the CUDA context, some hundred MiB,
+    comes on top. On a CPU it covers what the process requests beyond what it has at the start, used or not. The CPU
+    limit works on Linux only.
+
+    Raises OutOfMemory, with a one-line message about `who`, where the body needs more.
     """
     try:
         with _limit(device, size):
             try:
                 yield
             except Exception as error:
-                if not _of_memory(error):
+                if not _is_out_of_memory(error):
                     raise
-                told = _told(device, size, who, error)
-                traceback.clear_frames(error.__traceback__)  # they hold tensors
+                message = _message(device, size, who, error)
+                traceback.clear_frames(error.__traceback__)  # the frames keep tensors alive
             else:
                 return
     finally:
         if device.type == "cuda":
             torch.cuda.empty_cache()
-    raise OutOfMemory(told)
+    raise OutOfMemory(message)
 
 
 @contextlib.contextmanager
 def _limit(device: torch.device, size: int | None) -> Iterator[None]:
+    """Set the limit, and restore the previous one at the end."""
     if size is None:
         yield
     elif device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-        place = torch.cuda.current_device() if device.index is None else device.index
-        total = torch.cuda.get_device_properties(place).total_memory
-        torch.cuda.set_per_process_memory_fraction(min(1.0, size / total), place)
+        device_index = torch.cuda.current_device() if device.index is None else device.index
+        total = torch.cuda.get_device_properties(device_index).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, size / total), device_index)
         try:
             yield
         finally:
-            torch.cuda.set_per_process_memory_fraction(1.0, place)
-    elif (now := of_process("VmData")) is not None:
+            torch.cuda.set_per_process_memory_fraction(1.0, device_index)
+    elif (current := of_process("VmData")) is not None:
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        wanted = [now + size + THREADS, *(one for one in (soft, hard) if one != resource.RLIM_INFINITY)]
-        resource.setrlimit(resource.RLIMIT_DATA, (min(wanted), hard))
+        limits = [current + size + THREADS, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
+        resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
         try:
             yield
         finally:
@@ -70,7 +76,7 @@ def _limit(device: torch.device, size: int | None) -> Iterator[None]:
         yield
 
 
-def _of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     if isinstance(error, OSError):
@@ -78,9 +84,10 @@ def _of_memory(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in WORDS)
 
 
-def _told(device: torch.device, size: int | None, who: str, error: Exception) -> str:
+def _message(device: torch.device, size: int | None, who: str, error: Exception) -> str:
+    """One line: who needed memory, its limit, what the process had, and the first line of the allocator's error."""
     used = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else of_process("VmData") or 0
-    may = "all there is" if size is None else f"{size // MIB} MiB"
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    said = first.rpartition("DefaultCPUAllocator: ")[2]
-    return f"{who} may use {may}, but needed more; the process had {used // MIB} MiB: {said}"
+    limit = "all there is" if size is None else f"{size // MIB} MiB"
+    first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    reason = first_line.rpartition("DefaultCPUAllocator: ")[2]
+    return f"{who} may use {limit}, but needed more; the process had {used // MIB} MiB: {reason}"

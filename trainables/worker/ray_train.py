@@ -1,8 +1,8 @@
-"""The loop inside a Ray Train TorchTrainer, itself inside a Ray Tune function.
+"""Run the training loop in a Ray Train TorchTrainer, itself inside a Ray Tune function.
 
-A cohort on one device, or a fraction of one, runs in TorchTrainer's in-process mode (`num_workers=0`), which costs
-tenths of a second where a worker group costs tens. There the loop reports through Tune. A cohort whose trials ask for
-several `workers` gets a worker group, a device for each; its first worker's reports are passed on to Tune.
+A cohort on one device, or a fraction of one, runs in TorchTrainer's in-process mode (`num_workers=0`), which starts in
+tenths of a second where a worker group needs tens of seconds. There the loop reports through Tune. A cohort whose trials
+set `workers` above 1 gets a worker group with one device per worker; the first worker's reports are passed on to Tune.
 """
 
 from __future__ import annotations
@@ -36,43 +36,50 @@ from trainables.worker.worker import Before, Checkpoints, Work, train_cohort
 
 
 class Judges(Protocol):
-    """Who says which members of a cohort are pruned."""
+    """Makes the judges that decide which members of a cohort are pruned."""
 
     def judge_of(self, cohort: str) -> Judge: ...
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where cohorts run."""
+    """Where and how the cohorts of a dispatch run."""
 
     run: str
-    """A token of the dispatch that starts them, without spaces."""
+    """Token of the dispatch; it has no spaces."""
     data: str
     """Folder of the data sets."""
     checkpoints: Checkpoints
     save_every: float
     """Seconds between a cohort's checkpoints."""
     resources: Mapping[str, float]
-    """Ray resources of each of a cohort's workers."""
+    """Ray resources of each worker of a cohort."""
     storage: str
-    """A folder or URI for Ray Train's own scratch files, reachable from every node that works for one cohort."""
+    """Folder or URI for Ray Train's own scratch files, reachable from all nodes that train one cohort."""
     judges: Judges | None = None
     patience: float = 600.0
-    """Seconds without a step after which a process gives up and ends itself."""
+    """Step timeout: seconds without a step after which a process ends itself."""
 
 
 def run_cohort(cohort: str, task: Mapping[str, Any], *, place: Place) -> None:
-    """A Ray Tune function: train the cohort of that id and report as it goes.
+    """Ray Tune function that trains the cohort with the id `cohort` and reports as it goes.
 
-    `task`: `shared` and `own` values of the members' configs, the `width` of a stack, the path of the `checkpoint`,
-    of a population the fields of its `population`, whether members are `judged` beside those of other cohorts, the
-    bytes of `memory` that each process may use, and the cohorts that these members were part of `before`, nearest
-    first, each with its `shared`, `own`, `width` and `checkpoint`. Each report is a dict: `report` (a `contract.Report`
-    as a dict) or `heartbeat` (a `contract.Heartbeat`), and `device`, `host`, `pid`, `started`, and a `notice`, one
-    line, where a checkpoint is of no use. A checkpoint that is there is gone on from, else one from before.
+    Keys of `task`:
 
-    OutOfMemory if it needs more memory. A process that is asked to end, or does not go on, ends itself, and says why in
-    one line beside the checkpoint (`contract.WHY`).
+    - `shared`, `own`: config values that all members have, and a dict of the remaining ones for each member
+    - `width`: members stacked at a time
+    - `checkpoint`: path of the cohort's checkpoint, from which training resumes if it exists
+    - `population` (optional): fields of a `Population`
+    - `judged` (optional): whether the members are compared with those of other cohorts, through `place.judges`
+    - `memory` (optional): memory limit of each process in bytes
+    - `before` (optional): earlier cohorts of these members, the most recent first, each with `shared`, `own`, `width`
+      and `checkpoint`; the first usable checkpoint is resumed from where the cohort has none of its own
+
+    Each report is a dict with `device`, `host`, `pid` and `started`, and either `report` (a `contract.Report` as a
+    dict) or `heartbeat` (a `contract.Heartbeat` as a dict). A one-line `notice` says that a checkpoint was of no use.
+
+    Raises OutOfMemory if the cohort needs more memory. A process that is asked to end, or that hangs, exits and leaves
+    the reason in one line beside the checkpoint (`contract.WHY`).
     """
     configs = _configs(task)
     workers = configs[0].training.workers
@@ -80,7 +87,7 @@ def run_cohort(cohort: str, task: Mapping[str, Any], *, place: Place) -> None:
         judge: Judge | None = Population(**task["population"]).judge_of(configs)
     else:
         judge = place.judges.judge_of(cohort) if place.judges and task.get("judged") else None
-    before = [Before(_configs(one), one["width"], one["checkpoint"]) for one in task.get("before", ())]
+    before = [Before(_configs(earlier), earlier["width"], earlier["checkpoint"]) for earlier in task.get("before", ())]
     work = Work(configs, task["width"], task["checkpoint"], judge, task.get("memory"), before)
     if workers == 1:
 
@@ -111,34 +118,36 @@ def run_cohort(cohort: str, task: Mapping[str, Any], *, place: Place) -> None:
             callbacks=[TuneReportCallback()],  # type: ignore[list-item]  # Ray's own, of a class beside the declared one
         ),
     )
-    with on_sigterm(_end_later):  # who started the workers stays while they save
+    with on_sigterm(_exit_after_grace):  # this process, which started the workers, stays alive while they save
         try:
             trainer.fit()
         except TrainingFailedError as error:
-            short = [line for line in str(error).splitlines() if OutOfMemory.__name__ in line]
-            raise OutOfMemory(short[-1].partition(": ")[2]) if short else error from None
+            lines = [line for line in str(error).splitlines() if OutOfMemory.__name__ in line]
+            raise OutOfMemory(lines[-1].partition(": ")[2]) if lines else error from None
 
 
-def _end_later() -> None:
-    """Also if no worker ends."""
+def _exit_after_grace() -> None:
+    """End this process after `GRACE` seconds, even if no worker has ended by then."""
     timer = threading.Timer(GRACE, os._exit, (1,))
     timer.daemon = True
     timer.start()
 
 
 def _configs(task: Mapping[str, Any]) -> list[TrialConfig]:
+    """The configs of a task's members."""
     return [resolve(task["shared"] | own) for own in task["own"]]
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What was found on a device."""
+    """Measurements on one device."""
 
     room: Room
     measured: Sequence[Measurement] = ()
-    """Of a group of configs; nothing where that could not be measured."""
+    """One for each stack width; empty where the configs could not be measured."""
     overlap: Mapping[int, Mapping[int, float]] | None = None
-    """See `trainables.profiling.contention`; None where it was not asked for."""
+    """Slowdowns from sharing the device, as `profiling.contention.measure_overlap` returns them; None where these were
+    not requested."""
 
 
 def measure_configs(
@@ -150,14 +159,18 @@ def measure_configs(
     sharing: int = 0,
     widths: Sequence[int] = (),
 ) -> Probe:
-    """The whole device of this process, and how configs train on it: measured for so many `seconds`; and where up to
-    `sharing` processes share it, which step stacks of these widths. Nothing is found where training fails."""
+    """Describe the device of this process and measure how `configs` train on it.
+
+    `seconds`: time limit of the throughput measurement; 0 leaves it out. `threads`: CPU threads to use. With
+    `sharing > 1` up to so many processes then share the device, each stepping a stack of each of `widths`, to measure
+    how they slow each other down. `measured` is empty where training fails.
+    """
     device = _device()
     _use_cores(threads)
     resolved = [resolve(config) for config in configs]
     measured: Sequence[Measurement] = ()
     if seconds:
-        with contextlib.suppress(Exception):  # whatever it is, training will meet it again and name it
+        with contextlib.suppress(Exception):  # training will raise the same error again and report it
             measured = measure(resolved, Path(data), device, seconds)
     overlap = None
     if sharing > 1:
@@ -171,5 +184,5 @@ def _device() -> torch.device:
 
 
 def _use_cores(cores: float) -> None:
-    """As many threads as whole cores, so that workers that share a machine do not crowd each other."""
+    """Use one thread per whole core, so that workers on one machine do not compete for cores."""
     torch.set_num_threads(max(1, int(cores)))

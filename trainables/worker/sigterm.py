@@ -1,4 +1,5 @@
-"""SIGTERM to a process that trains: who trains is told, and saves; where nobody does, what was to happen happens."""
+"""Handle SIGTERM in a training process: the training saves a checkpoint, then the process exits. Where nothing trains,
+the previous handler runs."""
 
 from __future__ import annotations
 
@@ -11,44 +12,50 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 INSTALLED_WITHIN = 5.0
-"""Seconds in which the main thread of a process takes up what it is asked to do."""
+"""Seconds to wait for the main thread to install the signal handler."""
 AFTERWARDS = 1.0
-"""Seconds in which whoever awaits the end of a training that ended just then can hear of it."""
+"""Seconds between the end of a training that received SIGTERM and the end of the process, so that whoever waits for the
+training can still receive its result."""
 _PendingCall = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 @contextlib.contextmanager
-def on_sigterm(tell: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM herein calls `tell`, on the main thread, and nothing else; the process ends shortly after this does."""
+def on_sigterm(callback: Callable[[], None]) -> Iterator[None]:
+    """Context manager that calls `callback` on the main thread when the process receives SIGTERM.
+
+    The previous handler does not run then. Instead the process sends itself SIGTERM again, `AFTERWARDS` seconds after
+    the body has ended.
+    """
     _process.install()
-    told = threading.Event()
+    received = threading.Event()
 
-    def heard() -> None:
-        told.set()
-        tell()
+    def receive() -> None:
+        received.set()
+        callback()
 
-    _process.tell.append(heard)
+    _process.callbacks.append(receive)
     try:
         yield
     finally:
-        _process.tell.remove(heard)
-        if told.is_set():
+        _process.callbacks.remove(receive)
+        if received.is_set():
             timer = threading.Timer(AFTERWARDS, os.kill, (os.getpid(), signal.SIGTERM))
             timer.daemon = True
             timer.start()
 
 
 class _Process:
-    """Who is told, in this process; there is one handler."""
+    """The one SIGTERM handler of this process, and the callbacks that it calls."""
 
     def __init__(self) -> None:
-        self.tell: list[Callable[[], None]] = []
-        self._before: Any = None
+        self.callbacks: list[Callable[[], None]] = []
+        self._previous: Any = None
         self._installed = threading.Event()
-        self._pending = _PendingCall(self._install)  # as long as the process: it may be called at any time
+        self._pending = _PendingCall(self._install)  # kept for good: the interpreter may call it at any time
 
     def install(self) -> None:
-        """Python sets handlers on the main thread alone, which in a worker of Ray is Ray's."""
+        """Install the handler. Python allows that on the main thread only, which in a Ray worker belongs to Ray, so
+        another thread schedules a pending call there and waits for it."""
         if threading.current_thread() is threading.main_thread():
             self._install(None)
         elif not self._installed.is_set():
@@ -56,18 +63,18 @@ class _Process:
             self._installed.wait(INSTALLED_WITHIN)
 
     def _install(self, _: Any) -> int:
-        before = signal.signal(signal.SIGTERM, self._handle)
-        if before != self._handle:
-            self._before = before
+        previous = signal.signal(signal.SIGTERM, self._handle)
+        if previous != self._handle:
+            self._previous = previous
         self._installed.set()
         return 0
 
     def _handle(self, number: int, frame: Any) -> None:
-        if self.tell:
-            for tell in list(self.tell):
-                tell()
-        elif callable(self._before):
-            self._before(number, frame)
+        if self.callbacks:
+            for callback in list(self.callbacks):
+                callback()
+        elif callable(self._previous):
+            self._previous(number, frame)
         else:
             os._exit(128 + number)
 

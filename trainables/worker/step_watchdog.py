@@ -1,7 +1,8 @@
-"""Watches a training from beside it: that it goes on, and whether the process is asked to end.
+"""A watchdog beside the training loop: it ends a process that makes no steps, or that does not stop when asked.
 
-The loop asks `stop` after each step, which also says that it goes on. A process that does not go on is ended: by a
-thread here that says where it stood, or, where that gets no turn, by Python's `faulthandler`.
+The loop calls `stop` after each step, which also tells the watchdog that a step was made. A process that hangs is ended
+in one of two ways. A thread calls `end` with a line that says where the training stands. If that thread gets no turn,
+because other code holds the interpreter, Python's `faulthandler` ends the process.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ from typing import Any, Self
 from trainables.contract import HUNG, STOPPED, Stopped
 
 BEGINNING = 5
-"""How many times as long the first step may take: data are read, and kernels chosen."""
+"""The time limit of the first step, as a multiple of the step timeout: it also reads data and selects kernels."""
 GRACE = 60.0
-"""Seconds in which a process that is asked to end must have ended."""
+"""Seconds within which a process that was asked to end must have ended."""
 TURN = 0.2
-"""Seconds between questions whether to stop, while something else is awaited."""
+"""Seconds between two checks for a request to stop, while a call is awaited."""
 FOREIGN = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-"""Code that stands there for somebody else."""
+"""Folders of the standard library and of installed packages: `where` skips their frames."""
 
 
 class StepWatchdog:
-    """Watches the thread that makes it, from `with` to its end."""
+    """Context manager that watches the thread which creates it."""
 
-    def __init__(self, patience: float, end: Callable[[str], None]) -> None:
-        """`patience`: seconds without a step after which `end` is called, with a line that says why, and is to end the
-        process."""
-        self._patience, self._end, self._thread = patience, end, threading.get_ident()
-        self._seen, self._begun, self._suspended, self._stop_by = time.monotonic(), False, 0, float("inf")
+    def __init__(self, step_timeout: float, end: Callable[[str], None]) -> None:
+        """`step_timeout`: seconds without a step after which the process is ended. `end` is called with a one-line
+        reason and must end the process."""
+        self._step_timeout, self._end, self._thread = step_timeout, end, threading.get_ident()
+        self._last_step, self._any_step, self._suspended, self._stop_by = time.monotonic(), False, 0, float("inf")
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
@@ -48,31 +49,32 @@ class StepWatchdog:
         faulthandler.cancel_dump_traceback_later()
 
     def stop(self) -> bool:
-        """Whether to stop; asked once a step, so that it is known that steps are made."""
-        self._seen, self._begun = time.monotonic(), True
+        """Record that a step was made. Returns whether training should stop."""
+        self._last_step, self._any_step = time.monotonic(), True
         return self.asked
 
     @property
     def asked(self) -> bool:
-        """Whether the process is asked to end."""
+        """Whether the process was asked to end."""
         return self._stop_by < float("inf")
 
     def ask(self) -> None:
-        """Ask the process to end; it is ended after `GRACE` seconds if it does not."""
+        """Ask the process to end. It is ended `GRACE` seconds after the first request if it has not stopped by then."""
         self._stop_by = min(self._stop_by, time.monotonic() + GRACE)
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
-        """No step is to be expected herein."""
+        """Context manager in whose body no steps are expected; the step timeout starts anew at its end."""
         self._suspended += 1
         try:
             yield
         finally:
-            self._seen = time.monotonic()
+            self._last_step = time.monotonic()
             self._suspended -= 1
 
     def awaiting(self, call: Callable[[Any], Any], argument: Any) -> Any:
-        """What the call returns or raises, however long it takes; Stopped as soon as the process is asked to end."""
+        """Return or raise what `call(argument)` does, without a time limit. Raises Stopped as soon as the process is
+        asked to end, and leaves the call to its thread."""
         done, results, errors = threading.Event(), [], []
 
         def run() -> None:
@@ -92,29 +94,33 @@ class StepWatchdog:
         return results[0]
 
     def _watch(self) -> None:
-        turn = min(1.0, self._patience / 10)
-        while not self._over.wait(turn):
-            limit = self._patience * (1 if self._begun else BEGINNING)
+        interval = min(1.0, self._step_timeout / 10)
+        while not self._over.wait(interval):
+            limit = self._step_timeout * (1 if self._any_step else BEGINNING)
             now = time.monotonic()
             if now > self._stop_by:
-                self._end(f"{STOPPED}: it did not get to a checkpoint within {GRACE:g} s, at {self._standing()}")
-            elif not self._suspended and now - self._seen > limit:
-                self._end(f"{HUNG}: no step was completed within {limit:g} s, at {self._standing()}")
+                self._end(f"{STOPPED}: it did not get to a checkpoint within {GRACE:g} s, at {self._position()}")
+            elif not self._suspended and now - self._last_step > limit:
+                self._end(f"{HUNG}: no step was completed within {limit:g} s, at {self._position()}")
             if not self._over.is_set():
                 faulthandler.dump_traceback_later(1.5 * limit, exit=True, file=sys.__stderr__ or 2)
         faulthandler.cancel_dump_traceback_later()
 
-    def _standing(self) -> str:
+    def _position(self) -> str:
+        """Where the watched thread stands."""
         return where(sys._current_frames().get(self._thread))
 
 
 def where(frame: FrameType | None) -> str:
-    """File, line and function of the innermost frame that is nobody's library."""
-    found = frame
-    while found and found.f_code.co_filename.startswith((*FOREIGN, "<")):
-        found = found.f_back
-    found = found or frame
-    if not found:
+    """File, line and function of the innermost frame that is not library code: `training/cohort.py:139 Cohort.step`.
+
+    The innermost frame of all where every frame is library code.
+    """
+    own = frame
+    while own and own.f_code.co_filename.startswith((*FOREIGN, "<")):
+        own = own.f_back
+    own = own or frame
+    if not own:
         return "an unknown place"
-    path = found.f_code.co_filename.split(os.sep)
-    return f"{'/'.join(path[-2:])}:{found.f_lineno} {found.f_code.co_qualname}"
+    path = own.f_code.co_filename.split(os.sep)
+    return f"{'/'.join(path[-2:])}:{own.f_lineno} {own.f_code.co_qualname}"

@@ -1,6 +1,6 @@
-"""What a process does that trains a cohort: it keeps its checkpoint, its limits, and says why where it ends itself.
+"""Train one cohort in this process: resume and save its checkpoint, keep its limits, and record why the process ends.
 
-It knows no Ray: who starts it says how a report is passed on.
+This module does not import Ray: the caller passes in how a report is sent on.
 """
 
 from __future__ import annotations
@@ -28,40 +28,47 @@ from trainables.worker.step_watchdog import StepWatchdog
 
 
 class Checkpoints(Protocol):
-    """Where a cohort's checkpoint lives, readable from every node."""
+    """Storage of checkpoints, reachable from every node."""
 
     def read(self, path: str) -> bytes | None:
-        """None where there is none; CheckpointError where there may be one that cannot be read."""
+        """Return the checkpoint, or None if there is none. Raises CheckpointError if one may exist but cannot be
+        read."""
 
     def write(self, path: str, data: bytes) -> None: ...
 
 
 @dataclass(frozen=True)
 class Before:
-    """A cohort that these members were part of, or were with other stacks."""
+    """An earlier cohort that these members belonged to, or the same cohort with stacks of another width."""
 
     configs: Sequence[TrialConfig]
     width: int
     checkpoint: str
+    """Path of its checkpoint."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one process, or each of a group, is to do."""
+    """The cohort that one process trains, or that each process of a group trains together with its peers."""
 
     configs: Sequence[TrialConfig]
     width: int
+    """Members stacked at a time."""
     checkpoint: str
-    """Path of the cohort's own."""
+    """Path of the cohort's own checkpoint."""
     judge: Judge | None = None
     memory: int | None = None
-    """Bytes that it may use, None for all there are."""
+    """Memory limit of the process in bytes; None for no limit."""
     before: Sequence[Before] = ()
-    """Nearest first."""
+    """Earlier cohorts of these members, the most recent first."""
 
     def resume(self, checkpoints: Checkpoints, say: Callable[[str], None] = lambda line: None) -> bytes | None:
-        """The checkpoint to go on from. `say` is told in one line of each that cannot be read or used: it counts as
-        absent, for training anew costs time, and a cohort that fails for it costs its trials."""
+        """Return the checkpoint to resume from: the cohort's own, else one cut from the first earlier cohort that has
+        one of use, else None.
+
+        A checkpoint that cannot be read or used counts as absent, and `say` is called with one line about it: training
+        from the start costs time, but a cohort that fails because of a checkpoint costs its trials.
+        """
 
         def read(path: str) -> bytes | None:
             try:
@@ -73,19 +80,19 @@ class Work:
         own = read(self.checkpoint)
         if not self.before or (own and unpack(own, self.configs, self.width, say)):
             return own
-        for one in self.before:
-            data = read(one.checkpoint)
-            if data and (found := part(data, one.configs, one.width, self.configs, self.width, say)):
-                return found
+        for earlier in self.before:
+            data = read(earlier.checkpoint)
+            if data and (cut := part(data, earlier.configs, earlier.width, self.configs, self.width, say)):
+                return cut
         return None
 
 
 class Keeping(Protocol):
-    """What holds for every cohort of a place (`trainables.worker.ray_train.Place`)."""
+    """Settings shared by all cohorts of a dispatch (`trainables.worker.ray_train.Place` has them)."""
 
     @property
     def run(self) -> str:
-        """A token of the dispatch that started it, without spaces."""
+        """Token of the dispatch that started the cohort; it has no spaces."""
 
     @property
     def data(self) -> str:
@@ -99,82 +106,88 @@ class Keeping(Protocol):
 
     @property
     def patience(self) -> float:
-        """Seconds without a step after which the process ends itself."""
+        """Step timeout: seconds without a step after which the process ends itself."""
 
 
 def train_cohort(
     work: Work, keeping: Keeping, device: torch.device, peers: Peers, report: Callable[[dict[str, Any]], None]
 ) -> None:
-    """The loop in this process, each report and each heartbeat passed on; of peers the first alone writes checkpoints.
-    A checkpoint that is of no use is named in the `notice` of the next report.
+    """Train the cohort in this process and pass each report and heartbeat to `report`, as a dict.
 
-    OutOfMemory if it needs more than it may use. Asked to end by SIGTERM it saves, and ends the process; so it does
-    where no step is made for too long.
+    A checkpoint that cannot be used is named in the `notice` of the next report. Of several peers only the first writes
+    checkpoints. On SIGTERM, or where no step is made for too long, the process exits; on SIGTERM it saves first.
+
+    Raises OutOfMemory if the cohort needs more than its memory limit.
     """
     started, path, checkpoints = datetime.now(UTC).isoformat(), work.checkpoint, keeping.checkpoints
-    where = {"device": _device_name(device), "host": socket.gethostname(), "pid": os.getpid(), "started": started}
+    origin = {"device": _device_name(device), "host": socket.gethostname(), "pid": os.getpid(), "started": started}
 
-    watch = StepWatchdog(keeping.patience, lambda why: _end(why, write, ALONE))
+    watchdog = StepWatchdog(keeping.patience, lambda reason: _end(reason, write_reason, ALONE))
 
-    def write(why: str) -> None:
-        checkpoints.write(path + WHY, f"{keeping.run} {why}".encode())
+    def write_reason(reason: str) -> None:
+        checkpoints.write(path + WHY, f"{keeping.run} {reason}".encode())
 
     def save(content: bytes) -> None:
-        with watch.suspended():
+        with watchdog.suspended():
             checkpoints.write(path, content)
 
     def beat(heartbeat: Heartbeat) -> None:
-        with watch.suspended():
-            report({"heartbeat": asdict(heartbeat), **where})
+        with watchdog.suspended():
+            report({"heartbeat": asdict(heartbeat), **origin})
 
-    def judged(one: Report) -> Verdict:
+    def judge(epoch_report: Report) -> Verdict:
         assert work.judge
         if peers.size == 1:
-            return watch.awaiting(work.judge, one)
-        with watch.suspended():
-            return work.judge(one)
+            return watchdog.awaiting(work.judge, epoch_report)
+        with watchdog.suspended():
+            return work.judge(epoch_report)
 
     def loop() -> None:
-        said = list[str]()
-        reports = train(
+        notices = list[str]()
+        epoch_reports = train(
             work.configs,
             Path(keeping.data),
             device=device,
             width=work.width,
-            resume=work.resume(checkpoints, said.append),
+            resume=work.resume(checkpoints, notices.append),
             save=save if peers.rank == 0 else None,
             save_every=keeping.save_every,
             peers=peers,
-            judge=judged if work.judge else None,
-            stop=watch.stop,
+            judge=judge if work.judge else None,
+            stop=watchdog.stop,
             beat=beat,
-            say=said.append,
+            say=notices.append,
         )
-        for one in reports:
-            words = {"notice": f"{'; '.join(said)}; it trains without it"} if said else {}
-            said.clear()
-            with watch.suspended():
-                report({"report": asdict(one), **where, **words})
+        for epoch_report in epoch_reports:
+            notice = {"notice": f"{'; '.join(notices)}; it trains without it"} if notices else {}
+            notices.clear()
+            with watchdog.suspended():
+                report({"report": asdict(epoch_report), **origin, **notice})
 
     who = f"a cohort of {len(work.configs)} in stacks of {work.width}"
-    with watch, on_sigterm(watch.ask):
-        dataset_of(work.configs[0].data.dataset, Path(keeping.data))  # a process has it once, beside all its cohorts
+    with watchdog, on_sigterm(watchdog.ask):
+        # Loaded outside the memory limit: the process keeps the data set for all its cohorts.
+        dataset_of(work.configs[0].data.dataset, Path(keeping.data))
         try:
             with limited(device, work.memory, who):
                 loop()
         except Stopped as stopped:
-            _end(f"{STOPPED}: {'SIGTERM; ' if watch.asked else ''}{stopped}", write, peers)
+            _end(f"{STOPPED}: {'SIGTERM; ' if watchdog.asked else ''}{stopped}", write_reason, peers)
 
 
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
 
 
-def _end(why: str, write: Callable[[str], None], peers: Peers) -> NoReturn:
-    """End the process; peers only when the first of them, which has saved, has said why: Ray ends who is left."""
+def _end(reason: str, write_reason: Callable[[str], None], peers: Peers) -> NoReturn:
+    """End the process with status 1.
+
+    Peers first wait until the first of them, which has saved the checkpoint, has written the reason: once one process
+    has ended, Ray ends the rest.
+    """
     try:
         if peers.rank == 0:
-            write(why)
+            write_reason(reason)
         peers.agree(0)
     finally:
         os._exit(1)

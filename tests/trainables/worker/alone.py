@@ -1,6 +1,6 @@
-"""A cohort in a process of its own, as a worker trains it: `python -m tests.trainables.worker.alone CASE FOLDER`.
+"""Train a cohort in a process of its own, as a worker does: `python -m tests.trainables.worker.alone CASE FOLDER`.
 
-It prints what becomes of it; what it keeps lies in the folder.
+It prints its progress line by line, and keeps its checkpoint in FOLDER.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from trainables.worker.step_watchdog import StepWatchdog
 from trainables.worker.worker import Work, train_cohort
 
 SLOW = 0.05
-"""Seconds that a step takes more."""
-PATIENCE = 1.5
-"""Seconds without a step after which a process ends itself. It holds only from where the process hangs, because on a
-busy machine a sound step may take longer."""
-watches: list[StepWatchdog] = []
-"""The watch of the cohort that is trained."""
+"""Seconds added to each step."""
+STEP_TIMEOUT = 1.5
+"""Seconds without a step after which the process ends itself. It is set only where the process hangs, because on a busy
+machine an ordinary step may take longer."""
+watchdogs: list[StepWatchdog] = []
+"""The watchdog of the cohort that is trained."""
 limits: list[float] = []
-"""Seconds after which `faulthandler` was told to end the process, whenever it was."""
+"""Every timeout, in seconds, that `faulthandler` was given."""
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A `worker.Keeping`, and its `Checkpoints`."""
+    """A `worker.Keeping` that is its own `worker.Checkpoints`."""
 
     path: Path
     run: str = "run"
@@ -51,77 +51,79 @@ class Folder:
         return self
 
     def read(self, path: str) -> bytes | None:
-        found = self.path / path
-        return found.read_bytes() if found.exists() else None
+        file = self.path / path
+        return file.read_bytes() if file.exists() else None
 
     def write(self, path: str, data: bytes) -> None:
         (self.path / path).write_bytes(data)
 
 
 def hang(cohort: Cohort) -> None:
-    """It waits for ever, others run."""
-    watches[-1]._patience = PATIENCE
+    """Never return; other threads run."""
+    watchdogs[-1]._step_timeout = STEP_TIMEOUT
     time.sleep(1000)
 
 
 def hold(cohort: Cohort) -> None:
-    """It waits for ever, and nobody else gets a turn."""
-    watches[-1]._patience = PATIENCE
-    while 1.5 * PATIENCE not in limits:
-        watches[-1].stop()
+    """Never return, and hold the interpreter: no other thread runs."""
+    watchdogs[-1]._step_timeout = STEP_TIMEOUT
+    while 1.5 * STEP_TIMEOUT not in limits:
+        watchdogs[-1].stop()
         time.sleep(0.01)
     ctypes.PyDLL(None).sleep(1000)
 
 
 def ponder(report: Report) -> Verdict:
-    """A judge who says so when he has taken longer than patience lasts, and never answers."""
-    watches[-1]._patience = PATIENCE
-    time.sleep(PATIENCE + 0.5)
+    """A judge that prints a line once it has taken longer than the step timeout, and never answers."""
+    watchdogs[-1]._step_timeout = STEP_TIMEOUT
+    time.sleep(STEP_TIMEOUT + 0.5)
     print("judging", flush=True)
     time.sleep(1000)
     return Verdict()
 
 
 def make_room(report: Report) -> Verdict:
-    """A judge who wants the place for somebody else."""
+    """A judge that stops the cohort to make room for another one."""
     raise Stopped(f"it makes room at epoch {report.epoch}")
 
 
-def _slow(befalls: Any = None) -> None:
-    real = Cohort.step
+def _slow_down(fault: Any = None) -> None:
+    """Make each step slower and print a line; call `fault` in the second step of the second epoch."""
+    original = Cohort.step
 
-    def step(self: Cohort, epoch: int, number: int, *given: Any) -> Any:
+    def step(self: Cohort, epoch: int, number: int, *arguments: Any) -> Any:
         time.sleep(SLOW)
-        if befalls and (epoch, number) == (1, 1):
-            befalls(self)
+        if fault and (epoch, number) == (1, 1):
+            fault(self)
         print(f"step {epoch} {number}", flush=True)
-        return real(self, epoch, number, *given)
+        return original(self, epoch, number, *arguments)
 
     Cohort.step = step  # type: ignore
 
 
 def _listen() -> None:
-    """Remember what watches, and print a line as soon as the process has been asked to end."""
-    enter, ask, later = StepWatchdog.__enter__, StepWatchdog.ask, faulthandler.dump_traceback_later
+    """Record the watchdog and the timeouts of `faulthandler`, and print a line when the process is asked to end."""
+    enter, ask, dump_later = StepWatchdog.__enter__, StepWatchdog.ask, faulthandler.dump_traceback_later
 
-    def entered(self: StepWatchdog) -> StepWatchdog:
-        watches.append(self)
+    def recording_enter(self: StepWatchdog) -> StepWatchdog:
+        watchdogs.append(self)
         return enter(self)
 
-    def asked(self: StepWatchdog) -> None:
+    def printing_ask(self: StepWatchdog) -> None:
         ask(self)
         print("asked", flush=True)
 
-    def told(timeout: float, **how: Any) -> None:
-        later(timeout, **how)
+    def recording_dump_later(timeout: float, **options: Any) -> None:
+        dump_later(timeout, **options)
         limits.append(timeout)
 
-    StepWatchdog.__enter__, StepWatchdog.ask = entered, asked  # type: ignore[method-assign, assignment]
-    faulthandler.dump_traceback_later = told  # type: ignore[assignment]
+    StepWatchdog.__enter__, StepWatchdog.ask = recording_enter, printing_ask  # type: ignore[method-assign, assignment]
+    faulthandler.dump_traceback_later = recording_dump_later  # type: ignore[assignment]
 
 
 def overrun(folder: Folder) -> None:
-    """A cohort that may use too little, one after it that may use enough, and memory of both kinds of allocator."""
+    """Train a cohort with too small a memory limit, then one without a limit, then exceed a limit with PyTorch's and
+    with Python's allocator."""
     configs = [config_of(width=64, batch_size=120, epochs=1, encoder="convnet", seed=seed) for seed in range(16)]
     for memory in (80 * 2**20, None):
         work = Work(configs, len(configs), f"c{memory}", memory=memory)
@@ -129,10 +131,10 @@ def overrun(folder: Folder) -> None:
             train_cohort(work, folder, torch.device("cpu"), ALONE, lambda report: print("reported", flush=True))
         except OutOfMemory as error:
             print(f"{type(error).__name__}: {error}", flush=True)
-    for ask in (lambda: torch.empty(10**9), lambda: bytearray(4 * 10**9)):
+    for allocate in (lambda: torch.empty(10**9), lambda: bytearray(4 * 10**9)):
         try:
             with limited(torch.device("cpu"), 50 * 2**20, "it"):
-                ask()
+                allocate()
         except OutOfMemory:
             print("caught", flush=True)
 
@@ -142,14 +144,14 @@ def main(case: str, folder: Folder) -> None:
         overrun(folder)
         return
     _listen()
-    _slow({"hang": hang, "hold": hold}.get(case))
+    _slow_down({"hang": hang, "hold": hold}.get(case))
     work = Work(three(), 3, "c", judge={"ponder": ponder, "room": make_room}.get(case))
 
     def run() -> None:
         train_cohort(work, folder, torch.device("cpu"), ALONE, lambda report: print("reported", flush=True))
         print("over", flush=True)
 
-    thread = threading.Thread(target=run)  # as Tune does
+    thread = threading.Thread(target=run)  # Tune trains on a thread, too
     thread.start()
     while thread.is_alive():
         time.sleep(0.05)

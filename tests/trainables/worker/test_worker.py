@@ -1,4 +1,4 @@
-"""A training process that is asked to end, hangs, or needs too much memory: what it leaves, and says."""
+"""A training process that is asked to end, hangs, or needs too much memory: the checkpoint and reason it leaves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.trainables.worker.alone import Folder
 from trainables.training.train import train
 
 GIVEN_UP = 300.0
-"""Seconds after which a process that should have ended is given up. They sleep for 1,000 s where nothing ends them."""
+"""Seconds to wait for a process that should end. The processes sleep for 1,000 s where nothing ends them."""
 
 
 def _start(case: str, folder: Path) -> subprocess.Popen[str]:
@@ -28,18 +28,18 @@ def _start(case: str, folder: Path) -> subprocess.Popen[str]:
 
 def _until(process: subprocess.Popen[str], line: str) -> None:
     assert process.stdout
-    while (got := process.stdout.readline().strip()) != line:
-        assert got, "it has ended"
+    while (printed := process.stdout.readline().strip()) != line:
+        assert printed, f"the process ended before it printed '{line}'"
 
 
 def _why(folder: Path) -> str:
-    whose, _, why = (folder / "c.why").read_text().partition(" ")
-    assert whose == Folder.run
-    return why
+    run, _, reason = (folder / "c.why").read_text().partition(" ")
+    assert run == Folder.run
+    return reason
 
 
 @pytest.mark.parametrize("line", ["step 1 0", "reported"])
-def test_sigterm_leaves_a_checkpoint_and_a_word_and_the_process_within_a_step(tmp_path: Path, line: str) -> None:
+def test_sigterm_leaves_a_checkpoint_and_a_reason_within_a_step(tmp_path: Path, line: str) -> None:
     process = _start("plain", tmp_path)
     _until(process, line)
     process.send_signal(signal.SIGTERM)
@@ -52,8 +52,8 @@ def test_sigterm_leaves_a_checkpoint_and_a_word_and_the_process_within_a_step(tm
     assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
 
 
-def test_sigterm_is_heard_while_a_judge_ponders(tmp_path: Path) -> None:
-    """Who is waited for may be gone; patience is not tried by waiting."""
+def test_sigterm_ends_a_process_that_waits_for_its_judge(tmp_path: Path) -> None:
+    """The step timeout does not count while a judge is awaited."""
     process = _start("ponder", tmp_path)
     _until(process, "judging")
     process.send_signal(signal.SIGTERM)
@@ -61,14 +61,14 @@ def test_sigterm_is_heard_while_a_judge_ponders(tmp_path: Path) -> None:
     assert _why(tmp_path) == "stopped: SIGTERM; checkpoint saved at epoch 1 step 2"
 
 
-def test_a_judge_who_wants_the_place_has_it_with_a_checkpoint_left(tmp_path: Path) -> None:
+def test_a_judge_that_stops_a_cohort_ends_the_process_with_a_checkpoint(tmp_path: Path) -> None:
     assert _start("room", tmp_path).wait(timeout=GIVEN_UP) == 1
     assert _why(tmp_path) == "stopped: it makes room at epoch 2; checkpoint saved at epoch 1 step 2"
     resumed = list(train(three(), HERE, width=3, resume=(tmp_path / "c").read_bytes()))
     assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
 
 
-def test_sigterm_ends_at_once_who_trains_nothing(tmp_path: Path) -> None:
+def test_sigterm_ends_a_process_that_trains_nothing_at_once(tmp_path: Path) -> None:
     process = _start("idle", tmp_path)
     _until(process, "over")
     process.send_signal(signal.SIGTERM)
@@ -76,17 +76,17 @@ def test_sigterm_ends_at_once_who_trains_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "c.why").exists()
 
 
-def test_who_hangs_ends_itself_and_says_where(tmp_path: Path) -> None:
+def test_a_process_that_hangs_ends_itself_and_says_where(tmp_path: Path) -> None:
     process = _start("hang", tmp_path)
     _until(process, "step 1 0")
     process.communicate(timeout=GIVEN_UP)
     assert process.returncode == 1
-    told = _why(tmp_path)
-    assert told.startswith("hung: no step was completed within 1.5 s, at trainables/alone.py:") and "hang" in told
-    assert "\n" not in told
+    reason = _why(tmp_path)
+    assert reason.startswith("hung: no step was completed within 1.5 s, at worker/alone.py:") and "hang" in reason
+    assert "\n" not in reason
 
 
-def test_who_holds_the_interpreter_is_ended_too(tmp_path: Path) -> None:
+def test_a_process_that_holds_the_interpreter_is_ended_too(tmp_path: Path) -> None:
     process = _start("hold", tmp_path)
     _until(process, "step 1 0")
     _, errors = process.communicate(timeout=GIVEN_UP)
@@ -94,7 +94,7 @@ def test_who_holds_the_interpreter_is_ended_too(tmp_path: Path) -> None:
     assert "hold" in errors and not (tmp_path / "c.why").exists()
 
 
-def test_too_much_memory_is_an_exception_and_the_process_trains_on(tmp_path: Path) -> None:
+def test_exceeding_the_memory_limit_raises_and_the_process_trains_on(tmp_path: Path) -> None:
     process = _start("overrun", tmp_path)
     out, errors = process.communicate(timeout=GIVEN_UP)
     assert process.returncode == 0, errors

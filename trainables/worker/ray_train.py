@@ -1,8 +1,8 @@
 """Run the training loop in a Ray Train TorchTrainer, itself inside a Ray Tune function.
 
 A cohort on one device, or a fraction of one, runs in TorchTrainer's in-process mode (`num_workers=0`), which starts in
-tenths of a second where a worker group needs tens of seconds. There the loop reports through Tune. A cohort whose trials
-set `workers` above 1 gets a worker group with one device per worker; the first worker's reports are passed on to Tune.
+tenths of a second where a worker group needs tens of seconds; there the loop reports through Tune. A cohort with
+`workers` above 1 gets a worker group with a device for each worker; the first worker's reports are passed on to Tune.
 """
 
 from __future__ import annotations

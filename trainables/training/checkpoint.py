@@ -1,7 +1,7 @@
-"""A cut-off cohort as bytes: all that is needed to go on, bit for bit on the CPU.
+"""A cohort's checkpoint as bytes: everything needed to resume training, bit for bit on the CPU.
 
-Nothing in it is code: it is read with `weights_only`, so bytes from a shared store cannot run anything here. A digest
-goes before it, because torch reads a file with flipped bits without complaint.
+A checkpoint contains no code: it is read with `weights_only`, so bytes from a shared store cannot run anything. It
+begins with a digest, because torch reads a file with flipped bits without complaint.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from trainables.contract import CheckpointError
 from trainables.training.standing import Standing, read_standing
 
 FORMAT = 4
+"""Version of the content; a checkpoint of another version is not used."""
 DIGEST_SIZE = 32
+"""Bytes of the BLAKE2b digest."""
 
 
 def pack(configs: Sequence[TrialConfig], width: int | None, standing: Standing, state: Any) -> bytes:
-    """A checkpoint of these configs."""
+    """Return a checkpoint of the cohort of these configs; `state` is that of its stacks."""
     buffer = io.BytesIO()
     content = {"format": FORMAT, "identity": _identity(configs, width), "state": state}
     torch.save(content | {"standing": dataclasses.asdict(standing)}, buffer)
@@ -31,16 +33,17 @@ def pack(configs: Sequence[TrialConfig], width: int | None, standing: Standing, 
 
 
 def sealed(content: bytes) -> bytes:
-    """The content after its digest."""
+    """Return the content with its digest in front."""
     return hashlib.blake2b(content, digest_size=DIGEST_SIZE).digest() + content
 
 
 def unpack(
     data: bytes, configs: Sequence[TrialConfig], width: int | None, say: Callable[[str], None] = lambda line: None
 ) -> tuple[Standing, Any] | None:
-    """Standing and state, or None where the checkpoint is of other configs, another format, or damaged.
+    """Return the standing and the state, or None if the checkpoint is damaged, of another format, or of other configs.
 
-    `say` is told in one line why, unless it is of other configs: then it is whole, and simply of no use here.
+    `say` is called with one line that says why, except for other configs: such a checkpoint is sound, only of no use
+    here.
     """
     try:
         return _content(data, configs, width)
@@ -50,10 +53,11 @@ def unpack(
 
 
 def _content(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> tuple[Standing, Any] | None:
-    """Standing and state, or None where the checkpoint is of other configs. CheckpointError where it is none."""
+    """Return the standing and the state, or None if the checkpoint is of other configs. Raises CheckpointError if it is
+    damaged or of another format."""
     if data != sealed(data[DIGEST_SIZE:]):
         raise CheckpointError("it is not whole")
-    try:  # a sealed checkpoint can still hold anything, and torch and comparisons raise many kinds of errors for that
+    try:  # a checkpoint with a valid digest can still hold anything, for which torch raises many kinds of errors
         content = torch.load(io.BytesIO(data[DIGEST_SIZE:]), map_location="cpu", weights_only=True)
         if not isinstance(content, dict):
             raise CheckpointError(f"it must hold a dict, but holds {type(content).__name__}")
@@ -70,4 +74,5 @@ def _content(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> 
 
 
 def _identity(configs: Sequence[TrialConfig], width: int | None) -> list[Any]:
+    """What a checkpoint must agree in to be resumed from."""
     return [width, *(config.flat() for config in configs)]

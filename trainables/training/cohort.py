@@ -1,6 +1,6 @@
-"""The members of one cohort and what they read: trained an epoch at a time, stacked or in turn, and evaluated.
+"""The members of one cohort and their data streams: trained an epoch at a time, in stacks, and evaluated.
 
-Shapes: K members that are still there, B images a step.
+Shapes: K members still in the cohort, B images a step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainables.training.evaluators import Evaluator
 
 
 class Cohort:
-    """K members that agree on everything that is not fusible."""
+    """K members whose configs differ in fusible keys only."""
 
     def __init__(
         self,
@@ -36,9 +36,11 @@ class Cohort:
         peers: Peers = ALONE,
         ask: Callable[[], None] = lambda: None,
     ) -> None:
-        """`width` members are stacked at a time, None for all; `peers` train the same cohort, each on its part of every
-        batch. `ask` is called between the batches of an evaluation, which it ends where it raises. DataError or
-        ValueError if the data do not serve."""
+        """`width`: members stacked at a time; None for all. `peers` train the same cohort, each on its part of every
+        batch. `ask` is called between the batches of an evaluation and may raise to end it.
+
+        Raises DataError or ValueError if the data cannot be loaded or do not suit the configs.
+        """
         self.method = METHODS[configs[0].method]
         self._training = configs[0].training
         self._peers, self._device = peers, device
@@ -49,37 +51,37 @@ class Cohort:
         self._streams = list(streams.values())
         if len({stream.steps for stream in self._streams}) > 1:
             raise ValueError("the members of a cohort must have equally many steps an epoch, but these differ")
-        self._read_by = [streams[stream_key(config)] for config in configs]
+        self._stream_of = [streams[stream_key(config)] for config in configs]
         self._evaluator = Evaluator(
             configs, [parts[stream_key(config)] for config in configs], dataset, data, device, peers, ask
         )
-        _, channels, height, across = dataset.train_images.shape
-        initial = models(configs, (channels, height, across))
+        _, channels, height, image_width = dataset.train_images.shape
+        initial = models(configs, (channels, height, image_width))
         self._width = width or len(configs)
         self.members = tuple(range(len(configs)))
-        """Indices of the configs whose members are still there, ascending; what is returned is in this order."""
+        """Indices, ascending, of the configs whose members are still in the cohort. Results `[K]` are in this order."""
         self._stacks = [
             Stack(
-                [initial[index] for index in part],
-                streams=self._stream_indices(part),
-                lr=[configs[index].training.lr for index in part],
-                weight_decay=[configs[index].training.weight_decay for index in part],
+                [initial[index] for index in stacked],
+                streams=self._stream_indices(stacked),
+                lr=[configs[index].training.lr for index in stacked],
+                weight_decay=[configs[index].training.weight_decay for index in stacked],
                 momentum=self._training.momentum,
                 autocast=torch.bfloat16 if self._training.precision == "bfloat16" else None,
                 device=device,
                 peers=peers,
             )
-            for part in self._parts()
+            for stacked in self._members_by_stack()
         ]
 
     @property
     def steps(self) -> int:
-        """Of an epoch."""
+        """Steps of an epoch."""
         return self._streams[0].steps
 
     @property
     def epochs(self) -> int:
-        """Of the whole training."""
+        """Epochs of the whole training."""
         return self._training.epochs
 
     def epoch(
@@ -89,11 +91,11 @@ class Cohort:
         sums: Mapping[str, torch.Tensor] | None = None,
         after: Callable[[int, Mapping[str, torch.Tensor]], None] = lambda step, sums: None,
     ) -> dict[str, Floats]:
-        """Train one epoch, the first being 0. Returns each loss `[K]`, averaged over the epoch's steps.
+        """Train epoch `number`, counted from 0, from step `first` on. Returns each loss `[K]`, averaged over all steps.
 
-        `first` steps are done, and their losses have these sums. `after` is told of each step how many then are done,
-        and the sums; where it raises, the epoch ends there. CheckpointError, at the first step, where the sums are not
-        of this method's losses.
+        `sums` are the losses of the first `first` steps, summed. `after` is called after each step with the number of
+        steps done and the sums; it may raise to end the epoch there. Raises CheckpointError if `first` exceeds the
+        steps of an epoch or, at the first step, if `sums` does not have the losses of this method.
         """
         orders, steps = self.orders(number), self.steps
         if first > steps:
@@ -110,17 +112,17 @@ class Cohort:
         return {name: (sum_K / steps).double().cpu().numpy() for name, sum_K in sums.items()}
 
     def settle(self, sums: Mapping[str, torch.Tensor]) -> None:
-        """Make what each process has of its own, these sums among it, the mean over all, in place."""
+        """Average over all peers, in place, the values that differ between processes: these sums and the buffers."""
         self._peers.average(list(sums.values()))
         for stack in self._stacks:
             stack.settle()
 
     def orders(self, epoch: int) -> list[torch.Tensor]:
-        """Indices `[steps, B]` of the training images of each step, one tensor a stream."""
+        """Indices `[steps, B]` of the training images of each step of the epoch, one tensor for each stream."""
         return [stream.order(epoch) for stream in self._streams]
 
     def step(self, epoch: int, step: int, orders: Sequence[torch.Tensor], rate: float) -> dict[str, torch.Tensor]:
-        """One step of every member at `rate` times its learning rate. Returns each loss before the step, `[K]`."""
+        """Step every member at `rate` times its learning rate. Returns each loss before the step, `[K]`."""
         count, noise_shape = self.method.view_count, self._stacks[0].noise_shape(self._training.batch_size)
         views = []
         for stream, order in zip(self._streams, orders, strict=True):
@@ -132,7 +134,7 @@ class Cohort:
         return total | {f"loss_{part}": torch.cat([loss.parts[part] for loss in losses]) for part in losses[0].parts}
 
     def evaluate(self, last: bool) -> dict[str, Floats]:
-        """Metrics `[K]`; `last` adds those of the end of a training. NaN where undefined."""
+        """Metrics `[K]` by name, NaN where undefined; `last` adds those reported at the end of training only."""
         return self._evaluator.metrics(self._stacks, self.members, last)
 
     def scores(self) -> dict[str, Floats]:
@@ -140,62 +142,69 @@ class Cohort:
         return self._evaluator.scores(self._stacks)
 
     def keep(self, members: Collection[int]) -> None:
-        """All others leave. Those that stay close ranks in as few stacks as there can be, and what none of them reads
-        is drawn no longer."""
+        """Remove all other members. The remaining ones are moved into as few stacks as possible, and streams that none
+        of them reads are dropped."""
         if set(members) == set(self.members):
             return
-        places = self._places()
+        slots = self._slots()
         self.members = tuple(index for index in self.members if index in members)
-        self._streams = list(dict.fromkeys(self._read_by[index] for index in self.members))
+        self._streams = list(dict.fromkeys(self._stream_of[index] for index in self.members))
         self._stacks = [
-            Stack.of([places[index] for index in part], self._stream_indices(part)) for part in self._parts()
+            Stack.of([slots[index] for index in stacked], self._stream_indices(stacked))
+            for stacked in self._members_by_stack()
         ]
 
     def move(self, moves: Mapping[int, Move]) -> None:
-        """Each of these members takes over what its source is now, before any of the moves. ValueError where one of the
-        two is not there, or has no such hyperparameter."""
-        places = self._places()
+        """Let each of these members copy its source, as the source was before any of the moves.
+
+        Raises ValueError if a member or its source has left the cohort, or if a hyperparameter cannot be changed.
+        """
+        slots = self._slots()
         for index, move in moves.items():
             if not {index, move.source} <= set(self.members):
-                there = ", ".join(map(str, self.members))
-                raise ValueError(f"a member moves to another that runs, but got {index} to {move.source} of {there}")
-        taken = {}
+                members = ", ".join(map(str, self.members))
+                raise ValueError(
+                    f"a member can only copy another running one, but got {index} copying {move.source}; "
+                    f"running are: {members}"
+                )
+        copies = {}
         for source in {move.source for move in moves.values()}:
-            stack, place = places[source]
-            taken[source] = stack.take(place)
+            stack, slot = slots[source]
+            copies[source] = stack.take(slot)
         for index, move in moves.items():
-            stack, place = places[index]
-            stack.give(place, taken[move.source], move.hyperparameters)
+            stack, slot = slots[index]
+            stack.give(slot, copies[move.source], move.hyperparameters)
 
     def state(self) -> list[dict[str, Any]]:
         """Everything that training changes, on the CPU."""
         return [stack.state() for stack in self._stacks]
 
     def load_state(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Take up what `state` returned in a cohort of the same configs, width and members. CheckpointError where it
-        differs in any name, shape or type."""
+        """Load what `state` returned in a cohort of the same configs, width and members. Raises CheckpointError where
+        a name, shape or type differs."""
         if not isinstance(state, list) or len(state) != len(self._stacks):
             raise CheckpointError(f"its state must be of {len(self._stacks)} stacks, but is another")
         for stack, saved in zip(self._stacks, state, strict=True):
             stack.load_state(saved)
 
-    def _parts(self) -> list[tuple[int, ...]]:
+    def _members_by_stack(self) -> list[tuple[int, ...]]:
         """The members of each stack."""
         return [self.members[start : start + self._width] for start in range(0, len(self.members), self._width)]
 
-    def _places(self) -> dict[int, tuple[Stack, int]]:
-        """Where each member is."""
+    def _slots(self) -> dict[int, tuple[Stack, int]]:
+        """Index of a member -> its stack, and its slot there."""
         return {
-            index: (stack, place)
-            for stack, part in zip(self._stacks, self._parts(), strict=True)
-            for place, index in enumerate(part)
+            index: (stack, slot)
+            for stack, stacked in zip(self._stacks, self._members_by_stack(), strict=True)
+            for slot, index in enumerate(stacked)
         }
 
     def _stream_indices(self, members: Sequence[int]) -> list[int]:
-        return [self._streams.index(self._read_by[index]) for index in members]
+        """Which of the streams each of these members reads."""
+        return [self._streams.index(self._stream_of[index]) for index in members]
 
 
 @lru_cache(maxsize=1)
 def dataset_of(name: str, data: Path) -> Dataset:
-    """One worker trains many cohorts of one data set, and reads it once."""
+    """Load a data set and keep it: one process trains many cohorts on the same data set."""
     return load(name, data)

@@ -1,6 +1,6 @@
-"""Members go on without the cohort that they were part of, or as narrower stacks, from its checkpoint.
+"""Cut a cohort's checkpoint into one for some of its members, or for stacks of another width.
 
-Shapes: K members of the cohort that are still there.
+Shapes: K members of the cohort that are still running.
 """
 
 from __future__ import annotations
@@ -26,61 +26,65 @@ def part(
     now_width: int | None,
     say: Callable[[str], None] = lambda line: None,
 ) -> bytes | None:
-    """A checkpoint of `now`, some or all members of `then`, whose checkpoint `data` is; widths are those of stacks.
+    """Make a checkpoint of the members `now` from `data`, a checkpoint of the cohort `then`; widths are of stacks.
 
-    None where `data` is no checkpoint of `then`, of which `say` is told in one line, and where it says nothing of all
-    of `now`: members that were not there, or that have taken over weights of others who now are not.
+    Returns None in three cases:
+
+    - `data` is damaged or of another format, about which `say` is called with one line, or is of other configs
+    - a config of `now` is not among those of `then`
+    - members of a population have moved, and `now` is not all of `then` in the same order: a member's weights then
+      depend on members that would be missing
     """
-    found = unpack(data, then, then_width, say)
-    flat = [config.flat() for config in then]
-    places = [flat.index(one) if one in flat else -1 for one in (config.flat() for config in now)]
-    if found is None or -1 in places:
+    unpacked = unpack(data, then, then_width, say)
+    flat_then = [config.flat() for config in then]
+    indices = [flat_then.index(flat) if flat in flat_then else -1 for flat in (config.flat() for config in now)]
+    if unpacked is None or -1 in indices:
         return None
-    before, state = found
-    if any(before.schedules) and places != list(range(len(then))):
+    before, state = unpacked
+    if any(before.schedules) and indices != list(range(len(then))):
         return None
-    standing = _standing(before, places)
-    running = [before.running.index(place) for place in places if place in before.running]
+    standing = _restricted_standing(before, indices)
+    slices = [before.running.index(index) for index in indices if index in before.running]
     width = now_width or len(now)
     try:
-        stacks = [_taken(state, running[start : start + width]) for start in range(0, len(running), width)]
-    except Exception as error:  # a sealed checkpoint can still hold anything in the place of its tensors
+        stacks = [_cut_stack(state, slices[start : start + width]) for start in range(0, len(slices), width)]
+    except Exception as error:  # a checkpoint with a valid digest can still hold anything in place of its tensors
         say(f"its checkpoint cannot be used: its tensors are of another kind ({type(error).__name__})")
         return None
     return pack(now, now_width, standing, stacks)
 
 
-def _standing(before: Standing, places: Sequence[int]) -> Standing:
-    """Of these members alone."""
-    running = [before.running.index(place) for place in places if place in before.running]
+def _restricted_standing(before: Standing, indices: Sequence[int]) -> Standing:
+    """The standing of the members with these indices alone."""
+    slices = [before.running.index(index) for index in indices if index in before.running]
     now = replace(
         before,
-        seconds=sum(before.shares[place] for place in places),
-        shares=tuple(before.shares[place] for place in places),
-        ended=tuple(before.ended[place] for place in places),
-        schedules=tuple(before.schedules[place] for place in places),
-        reports=tuple(_report(one, places) for one in before.reports),
-        sums={name: sum_K[running] for name, sum_K in before.sums.items()},
+        seconds=sum(before.shares[index] for index in indices),
+        shares=tuple(before.shares[index] for index in indices),
+        ended=tuple(before.ended[index] for index in indices),
+        schedules=tuple(before.schedules[index] for index in indices),
+        reports=tuple(_restricted_report(report, indices) for report in before.reports),
+        sums={name: sum_K[slices] for name, sum_K in before.sums.items()},
     )
-    return now if running else replace(now, reports=_concluded(now))
+    return now if slices else replace(now, reports=_concluded(now))
 
 
-def _report(report: Report, places: Sequence[int]) -> Report:
-    members = tuple(report.members[place] for place in places)
+def _restricted_report(report: Report, indices: Sequence[int]) -> Report:
+    members = tuple(report.members[index] for index in indices)
     return replace(report, members=members, seconds=sum(member.seconds for member in members))
 
 
 def _concluded(now: Standing) -> tuple[Report, ...]:
-    """The reports of members that have all ended, the last of which is that of the epoch in which the last one did."""
+    """The reports of members that have all ended. The last report is that of the epoch in which the last member did."""
     members = tuple(member for member in now.ended if member)
     epoch = max(member.epochs_run for member in members)
     earlier = tuple(report for report in now.reports if report.epoch < epoch)
     return (*earlier, Report(epoch, members, now.seconds, done=True))
 
 
-def _taken(state: Sequence[Mapping[str, Mapping[str, Tensor]]], running: Sequence[int]) -> dict[str, Any]:
-    """The stack of these, by their place among the K, of all stacks' tensors `[K, ...]`."""
+def _cut_stack(state: Sequence[Mapping[str, Mapping[str, Tensor]]], slices: Sequence[int]) -> dict[str, Any]:
+    """The state of one stack: these slices, counted over all stacks, of the tensors `[K, ...]`."""
     return {
-        kind: {name: torch.cat([stack[kind][name] for stack in state])[list(running)] for name in tensors}
+        kind: {name: torch.cat([stack[kind][name] for stack in state])[list(slices)] for name in tensors}
         for kind, tensors in state[0].items()
     }

@@ -1,5 +1,6 @@
-"""Population-based training (Jaderberg et al. 2017, arXiv:1711.09846): the worst members of a cohort take over the
-weights of the best, and change their hyperparameters a little.
+"""Population-based training (Jaderberg et al. 2017, arXiv:1711.09846).
+
+The worst members of a cohort copy the weights and hyperparameters of the best, and perturb the hyperparameters.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from trainables.learners.streams import generator
 from trainables.validation import between, choices, positive, whole
 
 UNADAPTED = frozenset({"seed", "normal_class"})
-"""Fusible, but no quantities: they say which data a member reads."""
+"""Fusible keys that a population cannot adapt: they select the data that a member reads."""
 
 
 @dataclass(frozen=True)
 class Population:
-    """The rule by which members move. It keeps nothing: the same report gets the same verdict in any process."""
+    """The rule by which members move. It has no state: the same report gets the same verdict in any process."""
 
     metric: str
-    """What members are ranked by; one that lacks it ranks last."""
+    """Metric that members are ranked by; a member without a value ranks last."""
     direction: Literal["maximize", "minimize"]
     every: int
-    """Epochs between moves, which follow a report."""
+    """Epochs between moves. Members move after the report of such an epoch."""
     share: float
-    """Of the running members, that many of the worst move, each to one of as many best; in (0, 0.5]. One at least of
-    two members or more."""
+    """Share of the running members that move, in (0, 0.5]: the worst ones, each to one of as many best. At least one
+    member moves if two or more are running."""
     factor: float
-    """Each hyperparameter is multiplied or divided by it, as likely the one as the other; `factor > 1`."""
+    """Each hyperparameter is multiplied or divided by it with equal probability; `factor > 1`."""
     ranges: Mapping[str, tuple[float, float]]
-    """Key -> the least and the most that it may become."""
+    """Key -> its smallest and largest value. The keys are the hyperparameters that are adapted."""
 
     def __post_init__(self) -> None:
         choices("direction", self.direction, ("maximize", "minimize"))
@@ -47,37 +48,42 @@ class Population:
             raise ValueError(f"`factor > 1` must hold, but got factor={self.factor}")
         for key, (low, high) in self.ranges.items():
             if not low <= high:
-                raise ValueError(f"a range goes from low to high, but got {key} from {low} to {high}")
+                raise ValueError(f"`low <= high` must hold for each range, but got {key} from {low} to {high}")
 
     def judge_of(self, configs: Sequence[TrialConfig]) -> Judge:
-        """The judge of a cohort of these configs. ValueError for a range of what is not fusible."""
-        able = fusible(configs[0].method) - UNADAPTED
+        """Return the judge of a cohort of these configs. Raises ValueError for a range of a key that cannot be
+        adapted."""
+        adaptable = fusible(configs[0].method) - UNADAPTED
         for key in self.ranges:
-            if key not in able:
-                raise ValueError(f"a population of {configs[0].method} adapts {', '.join(sorted(able))}, but got {key}")
-        flat = [config.flat() for config in configs]
-        initial = [{key: float(one[key]) for key in self.ranges} for one in flat]  # type: ignore[arg-type]
-        identity = generator("population", [sorted(one.items()) for one in flat]).initial_seed()
+            if key not in adaptable:
+                raise ValueError(
+                    f"a population of {configs[0].method} can only adapt {', '.join(sorted(adaptable))}, but got {key}"
+                )
+        flat_configs = [config.flat() for config in configs]
+        initial = [{key: float(flat[key]) for key in self.ranges} for flat in flat_configs]  # type: ignore[arg-type]
+        identity = generator("population", [sorted(flat.items()) for flat in flat_configs]).initial_seed()
 
         def judge(report: Report) -> Verdict:
             if report.epoch % self.every:
                 return Verdict()
-            best, worst = self._ends(report)
+            best, worst = self._best_and_worst(report)
             moves = {}
             for index in worst if best else ():
-                source = generator("population", identity, report.epoch, index)
-                chosen = best[_draw(len(best), source)]
-                present = initial[chosen]
-                for move in schedule(report.members[chosen].schedule):
+                rng = generator("population", identity, report.epoch, index)
+                source = best[_draw(len(best), rng)]
+                present = initial[source]
+                for move in schedule(report.members[source].schedule):
                     present = present | move
-                moves[index] = Move(chosen, self._changed(present, source))
+                moves[index] = Move(source, self._perturbed(present, rng))
             return Verdict(moves=moves)
 
         return judge
 
-    def _ends(self, report: Report) -> tuple[list[int], list[int]]:
-        """The best of the running members, as far as they have the metric, and as many of the worst; of equals the
-        first is the better. ValueError where the report does not have the metric."""
+    def _best_and_worst(self, report: Report) -> tuple[list[int], list[int]]:
+        """Indices of the best running members, leaving out those without a value, and of as many of the worst.
+
+        Of members with equal values the first ranks higher. Raises ValueError if the report lacks the metric.
+        """
         running = [index for index, member in enumerate(report.members) if member.status == "running"]
         ranked = sorted(running, key=lambda index: self._rank(report.members[index]))
         count = min(max(1, math.floor(self.share * len(ranked) + 1e-9)), len(ranked) // 2)
@@ -85,27 +91,33 @@ class Population:
         return best, ranked[len(ranked) - count :]
 
     def _rank(self, member: Member) -> tuple[bool, float]:
-        """Less for better."""
+        """Sort key of a member, smaller for better."""
         if self.metric not in member.metrics:
-            raise ValueError(f"a population ranks by what is reported: {', '.join(member.metrics)}; got {self.metric}")
+            raise ValueError(
+                f"no metric '{self.metric}' for a population to rank by; there are: {', '.join(member.metrics)}"
+            )
         value = member.metrics[self.metric]
         return value is None, 0.0 if value is None else value if self.direction == "minimize" else -value
 
-    def _changed(self, values: Mapping[str, float], source: torch.Generator) -> dict[str, float]:
-        changed = {}
+    def _perturbed(self, values: Mapping[str, float], rng: torch.Generator) -> dict[str, float]:
+        """Each value multiplied or divided by `factor`, and clipped to its range."""
+        perturbed = {}
         for key in sorted(self.ranges):
             low, high = self.ranges[key]
-            value = values[key] * self.factor if _draw(2, source) else values[key] / self.factor
-            changed[key] = float(min(max(value, low), high))
-        return changed
+            value = values[key] * self.factor if _draw(2, rng) else values[key] / self.factor
+            perturbed[key] = float(min(max(value, low), high))
+        return perturbed
 
 
 def schedule(text: str | None) -> tuple[dict[str, Any], ...]:
-    """The moves of a member from its `Member.schedule`: after which `epoch`, `from` which member of its cohort, and key
-    -> value from then on. None for a member that never moved."""
+    """Parse `Member.schedule` into the member's moves; `text` is None for a member that never moved.
+
+    Each move is a dict: the `epoch` after which it took place, the index of the member it copied (`from`), and the
+    hyperparameters from then on, as in `{"epoch": 2, "from": 1, "lr": 0.1}`.
+    """
     return tuple(json.loads(text)) if text else ()
 
 
-def _draw(count: int, source: torch.Generator) -> int:
-    """One of 0, 1, ..., `count - 1`."""
-    return int(torch.randint(count, (), generator=source))
+def _draw(count: int, rng: torch.Generator) -> int:
+    """A random integer from 0 to `count - 1`."""
+    return int(torch.randint(count, (), generator=rng))

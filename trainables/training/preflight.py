@@ -1,5 +1,5 @@
-"""What can be known before anything trains: of a trial by its data set's declaration, and then that the data are there,
-readable, and large enough."""
+"""Checks before anything trains: each trial against the declaration of its data set, then against the data, which must
+exist, be readable and be large enough."""
 
 from __future__ import annotations
 
@@ -21,33 +21,35 @@ CheckOutliers = Callable[[str, Dataset, Split], object]
 
 @dataclass(frozen=True)
 class Prospect:
-    """What a trial will be."""
+    """What is known of a trial before it trains."""
 
     steps: int
     """Steps an epoch; 0 where `sized` is False."""
     metrics: tuple[str, ...]
-    """Every metric that its reports can hold."""
+    """All metrics that its reports can hold."""
     during: tuple[str, ...]
-    """Those that are reported before the end, too."""
+    """The metrics that reports before the last one hold, too."""
     sized: bool = True
-    """Whether the number of images is known: only the files say it of a set of image folders."""
+    """Whether the number of images is known. For a data set of image folders only the files tell."""
 
 
 def _declared(configs: Sequence[TrialConfig]) -> list[Prospect]:
-    """Of each trial, by the published data set's declaration."""
+    """The prospect of each trial, by the declaration of its data set."""
     stand_ins = {name: stand_in(name) for name in {config.data.dataset for config in configs}}
     sized = iter(
-        _prospects([(config, found) for config in configs if (found := stand_ins[config.data.dataset])], check_outliers)
+        _prospects(
+            [(config, dataset) for config in configs if (dataset := stand_ins[config.data.dataset])], check_outliers
+        )
     )
     return [next(sized) if stand_ins[config.data.dataset] else _unsized(config) for config in configs]
 
 
 def prospects(configs: Sequence[TrialConfig], data: Path | None) -> list[Prospect]:
-    """Of each trial, by its data set in the folder `data`, which is downloaded where it can be and is not there.
+    """The prospect of each trial, by its data set in the folder `data`. A missing data set is downloaded if possible.
 
-    `data=None` goes by the declarations of the data sets alone: no file is read, nothing is downloaded. DataError or
-    ValueError, one line, for the first trial that the data cannot serve. What the declarations refuse is refused before
-    anything is read.
+    With `data=None` only the declarations of the data sets are used: no file is read and nothing is downloaded. Raises
+    DataError or ValueError, with a one-line message, for the first trial that its data set cannot serve. The
+    declarations are checked first, before any file is read.
     """
     declared = _declared(configs)
     if data is None:
@@ -62,15 +64,15 @@ def prospects(configs: Sequence[TrialConfig], data: Path | None) -> list[Prospec
 
 
 def _prospects(trials: Sequence[tuple[TrialConfig, Dataset]], check_outliers: CheckOutliers) -> list[Prospect]:
-    """Of each trial on its data set; outliers are checked once for all trials that have the same."""
+    """The prospect of each trial on its data set. Splits and outliers are made once for all trials that share them."""
     counts: dict[object, tuple[int, int]] = {}
-    found = []
+    prospects = []
     for config, dataset in trials:
-        outside = config.evaluation.outlier_sets
-        key = (config.data, outside)
+        outlier_sets = config.evaluation.outlier_sets
+        key = (config.data, outlier_sets)
         if key not in counts:
             parts = splits(dataset, config.data)
-            for name in outside:
+            for name in outlier_sets:
                 check_outliers(name, dataset, parts.test)
             counts[key] = len(parts.test.train_images), len(parts.test.labelled_labels)
         images, labelled = counts[key]
@@ -79,8 +81,8 @@ def _prospects(trials: Sequence[tuple[TrialConfig, Dataset]], check_outliers: Ch
                 f"knn must not exceed the {labelled} labelled training images of {dataset.name}, but got "
                 f"knn={config.evaluation.knn}"
             )
-        found.append(_prospect(config, steps_per_epoch(config, images), len(dataset.classes)))
-    return found
+        prospects.append(_prospect(config, steps_per_epoch(config, images), len(dataset.classes)))
+    return prospects
 
 
 def _prospect(config: TrialConfig, steps: int, classes: int, sized: bool = True) -> Prospect:
@@ -88,6 +90,6 @@ def _prospect(config: TrialConfig, steps: int, classes: int, sized: bool = True)
 
 
 def _unsized(config: TrialConfig) -> Prospect:
-    """With the metrics of the published set's number of classes."""
+    """The prospect of a trial whose number of images is unknown; its metrics are those of the declared classes."""
     declared = DECLARATIONS.get(config.data.dataset)
     return _prospect(config, 0, declared.classes if declared else 0, sized=False)

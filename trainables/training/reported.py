@@ -1,4 +1,4 @@
-"""Every metric that some trial can report."""
+"""All metrics that trials can report."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from trainables.training.evaluators import TOP, metric_names
 
 @functools.cache
 def reported_by() -> Mapping[str, tuple[str, ...]]:
-    """Name of a metric -> the methods that can report it, on whatever data and with whatever evaluation."""
+    """Map the name of each metric to the methods that can report it, on any data set and with any evaluation."""
     methods: dict[str, list[str]] = {}
     for method in METHODS:
-        names = [name for config in _judged(method) for name in metric_names(config, classes=TOP + 1)]
+        names = [name for config in _fully_evaluated(method) for name in metric_names(config, classes=TOP + 1)]
         for name in dict.fromkeys(names):
             methods.setdefault(name, []).append(method)
-    return {name: tuple(found) for name, found in methods.items()}
+    return {metric: tuple(names) for metric, names in methods.items()}
 
 
-def _judged(method: str) -> tuple[TrialConfig, TrialConfig]:
+def _fully_evaluated(method: str) -> tuple[TrialConfig, TrialConfig]:
     """A trial on all classes with every evaluation, and one on a single class; both hold out validation images."""
     cls = METHODS[method]
     epochs = {"epochs": 0} if cls.losses is Method.losses else {}
-    outside = {"outliers": "+".join(OUTLIERS), "held_out": "0"} if cls.scores else {}
-    whole = resolve({"method": method, "validation": 0.1, "knn": 1, "probe_epochs": 1, **epochs, **outside})
-    return whole, resolve({"method": method, "validation": 0.1, "normal_class": 0, **epochs})
+    outliers = {"outliers": "+".join(OUTLIERS), "held_out": "0"} if cls.scores else {}
+    all_classes = resolve({"method": method, "validation": 0.1, "knn": 1, "probe_epochs": 1, **epochs, **outliers})
+    return all_classes, resolve({"method": method, "validation": 0.1, "normal_class": 0, **epochs})

@@ -1,4 +1,4 @@
-"""How far a cohort has come, and the strict reading of it from the plain values of a checkpoint.
+"""The progress of a cohort, and its validation when it is read from the plain values of a checkpoint.
 
 Shapes: K members that are still running.
 """
@@ -20,28 +20,29 @@ from trainables.contract import CheckpointError, Member, Report
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a cohort has come, apart from its weights."""
+    """Everything about a cohort's progress except its weights."""
 
     epoch: int
     """Epochs completed."""
     seconds: float
-    """Training seconds so far."""
+    """Training seconds of the whole cohort so far."""
     shares: tuple[float, ...]
-    """Of each member its share of these."""
+    """Each member's share of `seconds`."""
     ended: tuple[Member | None, ...]
-    """Of each member that has diverged or was pruned what is to be reported, else None."""
+    """The final report of each member that has diverged or was pruned; None for one that is still running."""
     schedules: tuple[tuple[Mapping[str, float], ...], ...]
-    """Of each member its moves: at which `epoch`, `from` which member, and its hyperparameters from then on."""
+    """The moves of each member of a population: the `epoch`, the member it copied (`from`), and its hyperparameters
+    from then on."""
     reports: tuple[Report, ...]
-    """Every report so far."""
+    """All reports so far."""
     step: int = 0
-    """Steps completed of the epoch that follows those completed."""
+    """Steps completed of the current epoch."""
     sums: Mapping[str, Tensor] = field(default_factory=dict)
-    """Each loss of those that run `[K]`, summed over these steps; nothing where there are none."""
+    """Name of a loss -> its sum over these steps, `[K]`; empty at step 0."""
 
     @classmethod
     def at_start(cls, count: int) -> Self:
-        """Of so many members."""
+        """The standing of `count` members before training."""
         return cls(0, 0.0, (0.0,) * count, (None,) * count, ((),) * count, ())
 
     @property
@@ -50,7 +51,7 @@ class Standing:
         return tuple(index for index, member in enumerate(self.ended) if member is None)
 
     def later(self, seconds: float, epoch: int, step: int = 0, sums: Mapping[str, Tensor] | None = None) -> Self:
-        """So many seconds later, which those who run share, at this step of the training."""
+        """The standing at this epoch and step, after `seconds` more, which the running members share equally."""
         share, shares = seconds / max(1, len(self.running)), list(self.shares)
         for index in self.running:
             shares[index] += share
@@ -59,9 +60,10 @@ class Standing:
 
 
 def read_standing(plain: object, members: int, epochs: int) -> Standing:
-    """The Standing that `dataclasses.asdict` made plain, of a cohort of `members` that trains for `epochs`.
+    """Rebuild a Standing from the plain values that `dataclasses.asdict` made of it.
 
-    Raises CheckpointError where a value has another type than its field, or contradicts another one.
+    The cohort has `members` members and trains for `epochs` epochs. Raises CheckpointError where a value is not of the
+    type of its field or contradicts another value.
     """
     standing: Standing = _read(plain, Standing, "standing")
     for law, holds in _laws(standing, members, epochs).items():
@@ -71,7 +73,7 @@ def read_standing(plain: object, members: int, epochs: int) -> Standing:
 
 
 def _laws(standing: Standing, members: int, epochs: int) -> dict[str, bool]:
-    """What every standing has, and whether this one has it."""
+    """Each law that a standing must obey, in words, and whether this one obeys it."""
     reports, sums, running = standing.reports, standing.sums.values(), len(standing.running)
     per_member = [standing.shares, standing.ended, standing.schedules, *(report.members for report in reports)]
     reported = [report.epoch for report in reports]
@@ -96,9 +98,10 @@ def _laws(standing: Standing, members: int, epochs: int) -> dict[str, bool]:
 
 
 def _read(value: Any, kind: Any, name: str) -> Any:
-    """`value` as this type: a frozen dataclass from a dict of its fields, and what its fields hold likewise.
+    """Convert `value` to the type `kind`: a dict of its fields to a frozen dataclass, and its parts recursively.
 
-    CheckpointError names the first field, `name` and its path, whose value has another type.
+    `name` is the path of the value, such as `standing.epoch`. Raises CheckpointError, which names the path, for the
+    first value of another type.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):

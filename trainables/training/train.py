@@ -1,6 +1,6 @@
 """The training loop: the configs of one cohort in, an iterator of reports out.
 
-It knows no Ray, no pandas and no store: whoever calls it decides where reports and checkpoints go.
+It depends on neither Ray nor pandas nor the store: the caller decides where reports and checkpoints go.
 """
 
 from __future__ import annotations
@@ -40,53 +40,59 @@ def train(
     beat: Callable[[Heartbeat], None] | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Report]:
-    """Train the members of one cohort; they agree on everything that is not fusible.
+    """Train the members of one cohort, whose configs differ in fusible keys only, and yield their reports.
 
-    `width` members are stacked at a time (all by default); 1 steps the members in turn. The results are the same.
-    `save` is given a checkpoint after every `save_every` seconds of training. With it as `resume`, the reports made
-    before it come again and training goes on from there, bit for bit on the CPU; one of other configs is ignored, and
-    one that is damaged, too, of which `say` is told in one line.
-    `stop` is asked after each step and between batches of an evaluation: where it is true, or `judge` raises Stopped,
-    what there is is saved and Stopped comes out. `peers` train the same cohort and report the same. `judge` says after
-    each report but the last which members are pruned and which move, and what is yielded says so, too; training ends
-    with the last member. Whoever is pruned or diverges leaves the stack. `beat` is told every `BEAT_SECONDS` how far
-    training is. DataError or ValueError if the data cannot be had or do not serve.
+    A member that is pruned or diverges leaves its stack; training ends when no member is left. Raises DataError or
+    ValueError if the data cannot be loaded or do not suit the configs.
+
+    - `data`: folder of the data sets
+    - `width`: members stacked at a time; None for all, 1 to step the members in turn. The results are the same.
+    - `save`: called with a checkpoint after every `save_every` seconds of training
+    - `resume`: a checkpoint. The reports before it are yielded again, then training continues, bit for bit on the CPU.
+      A checkpoint of other configs is ignored. A damaged one is ignored, too, and `say` is called with one line about
+      it.
+    - `peers`: the processes that train the same cohort and yield the same reports
+    - `judge`: called with each report but the last; decides which members are pruned and which move. The report is
+      yielded afterwards and includes the verdict.
+    - `stop`: asked after each step and between the batches of an evaluation. Where it is true, or `judge` raises
+      Stopped, a checkpoint is saved and Stopped is raised.
+    - `beat`: called with the progress at most every `BEAT_SECONDS`
     """
 
-    def make() -> Cohort:
+    def make_cohort() -> Cohort:
         return Cohort(configs, data, torch.device(device), width, peers, asking(stop, peers))
 
-    def trained(cohort: Cohort, now: Standing) -> Iterator[Report]:
-        def keep(reached: Standing) -> None:
+    def train_from(cohort: Cohort, now: Standing) -> Iterator[Report]:
+        def save_checkpoint(reached: Standing) -> None:
             assert save
             save(pack(configs, width, reached, cohort.state()))
 
-        saving = Saving(cohort, keep if save else None, save_every, stop, peers, now, beat)
+        saving = Saving(cohort, save_checkpoint if save else None, save_every, stop, peers, now, beat)
         try:
             yield from now.reports
-            yield from _course(cohort, now, configs[0].training, judge, saving)
+            yield from _train_epochs(cohort, now, configs[0].training, judge, saving)
         except Stopped as stopped:
             raise Stopped("; ".join(filter(None, (str(stopped), saving.save())))) from None
 
-    cohort, now = make(), Standing.at_start(len(configs))
-    begun = _resumed(cohort, unpack(resume, configs, width, say) if resume else None, say)
-    if peers.size > 1 and peers.agree(begun is None) and begun:
+    cohort, start = make_cohort(), Standing.at_start(len(configs))
+    resumed = _resumed(cohort, unpack(resume, configs, width, say) if resume else None, say)
+    if peers.size > 1 and peers.agree(resumed is None) and resumed:
         say("its checkpoint cannot be used: another of its processes could not read it")
-        begun = None
-    if begun is None and resume:
-        cohort = make()  # what could not be taken up may have changed it
+        resumed = None
+    if resumed is None and resume:
+        cohort = make_cohort()  # a checkpoint that could not be used may have changed the cohort
     try:
-        yield from trained(cohort, begun or now)
-    except CheckpointError as error:  # which the first step shows, of all peers alike
+        yield from train_from(cohort, resumed or start)
+    except CheckpointError as error:  # raised in the first step, by all peers alike
         say(f"its checkpoint cannot be used: {error}")
-        yield from trained(make(), now)
+        yield from train_from(make_cohort(), start)
 
 
-def _resumed(cohort: Cohort, found: tuple[Standing, Any] | None, say: Callable[[str], None]) -> Standing | None:
-    """Bring the cohort to what was found in its checkpoint; None where there is nothing, or it does not fit."""
-    if found is None:
+def _resumed(cohort: Cohort, unpacked: tuple[Standing, Any] | None, say: Callable[[str], None]) -> Standing | None:
+    """Load an unpacked checkpoint into the cohort and return its standing; None if there is none or it does not fit."""
+    if unpacked is None:
         return None
-    now, state = found
+    now, state = unpacked
     try:
         cohort.keep(now.running)
         cohort.load_state(state)
@@ -96,17 +102,19 @@ def _resumed(cohort: Cohort, found: tuple[Standing, Any] | None, say: Callable[[
     return now
 
 
-def _course(cohort: Cohort, now: Standing, training: Training, judge: Judge | None, saving: Saving) -> Iterator[Report]:
-    """All that is left to train, from here on."""
+def _train_epochs(
+    cohort: Cohort, now: Standing, training: Training, judge: Judge | None, saving: Saving
+) -> Iterator[Report]:
+    """Train from `now` to the end and yield the reports that are due."""
     if training.epochs == 0:
         saving.begin(now)
-        yield _untrained(cohort, now, saving)
+        yield _untrained_report(cohort, now, saving)
     while now.epoch < training.epochs and now.running:
         saving.begin(now)
         now = _one_epoch(cohort, now, training, saving)
         if now.reports and now.reports[-1].epoch == now.epoch:
             if judge and not now.reports[-1].done:
-                now = _heed(judge(now.reports[-1]), cohort, now)
+                now = _apply_verdict(judge(now.reports[-1]), cohort, now)
             yield now.reports[-1]
             if now.reports[-1].done:
                 return
@@ -115,71 +123,75 @@ def _course(cohort: Cohort, now: Standing, training: Training, judge: Judge | No
 
 
 def _one_epoch(cohort: Cohort, before: Standing, training: Training, saving: Saving) -> Standing:
-    """Train an epoch, or what is left of it, and evaluate and report where one is due. Who diverges is still in its
-    stack."""
+    """Train an epoch, or the rest of one, then evaluate and report where a report is due.
+
+    Members that diverge have ended in the returned standing but are still in the cohort.
+    """
     losses, epoch = cohort.epoch(before.epoch, before.step, before.sums, saving.after), before.epoch + 1
     diverged = _diverged({"loss": losses["loss"]}, before.running, epoch)
-    lost = len(diverged) == len(before.running)
-    last = lost or epoch == training.epochs
-    due = last or epoch % training.report_every == 0
-    metrics = losses | cohort.evaluate(last) if due and not lost else losses
+    all_diverged = len(diverged) == len(before.running)
+    is_last = all_diverged or epoch == training.epochs
+    report_due = is_last or epoch % training.report_every == 0
+    metrics = losses | cohort.evaluate(is_last) if report_due and not all_diverged else losses
     diverged = _diverged(metrics, before.running, epoch) | diverged
-    now = _ended(before.later(saving.seconds, epoch), diverged)
-    if not due:
+    now = _with_ended(before.later(saving.seconds, epoch), diverged)
+    if not report_due:
         return now
-    done = last or not now.running
+    done = is_last or not now.running
     return replace(now, reports=(*now.reports, _report(now, metrics, before.running, done)))
 
 
-def _untrained(cohort: Cohort, before: Standing, saving: Saving) -> Report:
-    """What the members are worth as they were initialised."""
+def _untrained_report(cohort: Cohort, before: Standing, saving: Saving) -> Report:
+    """Evaluate the members as they were initialised."""
     metrics = cohort.evaluate(last=True)
     now = before.later(saving.seconds, 0)
-    return _report(_ended(now, _diverged(metrics, now.running, 0)), metrics, now.running, done=True)
+    return _report(_with_ended(now, _diverged(metrics, now.running, 0)), metrics, now.running, done=True)
 
 
 def _diverged(metrics: Mapping[str, Floats], members: Sequence[int], epoch: int) -> dict[int, Member]:
-    """By index, each of these members, in the order of the metrics, one of whose metrics is not finite."""
-    judged = [name for name in metrics if name not in MAY_BE_UNDEFINED]
-    found = {}
-    for place, index in enumerate(members):
-        bad = [name for name in judged if not math.isfinite(metrics[name][place])]
-        if bad:
-            error = f"{bad[0]} was not finite in epoch {epoch}"
-            found[index] = Member("diverged", epoch, dict.fromkeys(metrics), error)
-    return found
+    """The members that have diverged, by index: those with a metric that is not finite.
+
+    `members` are the indices of the values `[K]` of `metrics`. Metrics that may be undefined do not count.
+    """
+    checked = [name for name in metrics if name not in MAY_BE_UNDEFINED]
+    diverged = {}
+    for row, index in enumerate(members):
+        not_finite = [name for name in checked if not math.isfinite(metrics[name][row])]
+        if not_finite:
+            error = f"{not_finite[0]} was not finite in epoch {epoch}"
+            diverged[index] = Member("diverged", epoch, dict.fromkeys(metrics), error)
+    return diverged
 
 
-def _ended(now: Standing, members: Mapping[int, Member]) -> Standing:
-    """These members, by index, have ended."""
+def _with_ended(now: Standing, members: Mapping[int, Member]) -> Standing:
+    """The standing after these members, by index, have ended."""
     ended = list(now.ended)
     for index, member in members.items():
-        ended[index] = _with_course(now, index, member)
+        ended[index] = _with_seconds_and_moves(now, index, member)
     return replace(now, ended=tuple(ended))
 
 
-def _with_course(now: Standing, index: int, member: Member) -> Member:
-    """The member with what it has cost and how it has moved."""
+def _with_seconds_and_moves(now: Standing, index: int, member: Member) -> Member:
     moves = now.schedules[index]
     return replace(member, seconds=now.shares[index], schedule=json.dumps(moves) if moves else None)
 
 
 def _report(now: Standing, metrics: Mapping[str, Floats], members: Sequence[int], done: bool) -> Report:
-    """`members`: who was evaluated, in the order of the metrics."""
+    """The report at `now`. `members` are the indices of the values `[K]` of `metrics`."""
 
-    def reached(index: int) -> Member:
-        place = members.index(index)
-        found = {name: None if math.isnan(of[place]) else float(of[place]) for name, of in metrics.items()}
-        return _with_course(now, index, Member("finished" if done else "running", now.epoch, found))
+    def evaluated(index: int) -> Member:
+        row = members.index(index)
+        values = {name: None if math.isnan(of[row]) else float(of[row]) for name, of in metrics.items()}
+        return _with_seconds_and_moves(now, index, Member("finished" if done else "running", now.epoch, values))
 
-    everyone = tuple(ended or reached(index) for index, ended in enumerate(now.ended))
+    everyone = tuple(ended or evaluated(index) for index, ended in enumerate(now.ended))
     return Report(now.epoch, everyone, now.seconds, done)
 
 
-def _heed(verdict: Verdict, cohort: Cohort, now: Standing) -> Standing:
-    """What becomes of the members after the last report, and the report as it then is.
+def _apply_verdict(verdict: Verdict, cohort: Cohort, now: Standing) -> Standing:
+    """Move and prune members as the verdict on the last report says, and update that report.
 
-    A verdict that is repeated after a resume may prune a member that has diverged since: it stays as it ended.
+    A verdict is repeated after a resume. If it prunes a member that has already ended, the member stays as it ended.
     """
     cohort.move(verdict.moves)
     schedules = list(now.schedules)
@@ -191,6 +203,8 @@ def _heed(verdict: Verdict, cohort: Cohort, now: Standing) -> Standing:
         for index, reason in verdict.pruned.items()
         if index in now.running
     }
-    now = _ended(now, pruned)
-    members = tuple(ended or _with_course(now, index, report.members[index]) for index, ended in enumerate(now.ended))
+    now = _with_ended(now, pruned)
+    members = tuple(
+        ended or _with_seconds_and_moves(now, index, report.members[index]) for index, ended in enumerate(now.ended)
+    )
     return replace(now, reports=(*now.reports[:-1], replace(report, members=members, done=not now.running)))

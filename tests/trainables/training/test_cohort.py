@@ -193,7 +193,8 @@ def test_only_members_that_are_there_move(index: int, move: Move) -> None:
     cohort = _cohort(six())
     cohort.keep([0, 1, 5])
     with pytest.raises(
-        ValueError, match=rf"^a member moves to another that runs, but got {index} to {move.source} of 0, "
+        ValueError,
+        match=rf"^a member can only copy another running one, but got {index} copying {move.source}; .*: 0, ",
     ):
         cohort.move({index: move})
 

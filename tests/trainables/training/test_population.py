@@ -148,7 +148,9 @@ def test_ranges_from_json_serve() -> None:
 
 @pytest.mark.parametrize("key", ["seed", "normal_class", "width", "tau", "momentum"])
 def test_only_quantities_that_members_may_differ_in_are_adapted(key: str) -> None:
-    with pytest.raises(ValueError, match=rf"^a population of vje adapts beta, lr, nu, weight_decay, but got {key}$"):
+    with pytest.raises(
+        ValueError, match=rf"^a population of vje can only adapt beta, lr, nu, weight_decay, but got {key}$"
+    ):
         replace(RULE, ranges={key: (1, 2)}).judge_of(_configs(2))
 
 
@@ -161,7 +163,7 @@ def test_only_quantities_that_members_may_differ_in_are_adapted(key: str) -> Non
         ({"share": 0.6}, r"^`0 < share <= 0.5` must hold, but got share=0.6$"),
         ({"factor": 1.0}, r"^`factor > 1` must hold, but got factor=1.0$"),
         ({"factor": float("inf")}, r"^factor must be finite, but got factor=inf$"),
-        ({"ranges": {"lr": (1.0, 0.1)}}, r"^a range goes from low to high, but got lr from 1.0 to 0.1$"),
+        ({"ranges": {"lr": (1.0, 0.1)}}, r"^`low <= high` must hold for each range, but got lr from 1.0 to 0.1$"),
     ],
 )
 def test_senseless_rules_are_refused(changes: Any, law: str) -> None:
@@ -170,7 +172,7 @@ def test_senseless_rules_are_refused(changes: Any, law: str) -> None:
 
 
 def test_a_metric_that_is_not_reported_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^a population ranks by what is reported: auroc; got knn_z$"):
+    with pytest.raises(ValueError, match=r"^no metric 'knn_z' for a population to rank by; there are: auroc$"):
         _moves(_report([0.1, 0.9]), replace(RULE, metric="knn_z"))
 
 

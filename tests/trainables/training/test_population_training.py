@@ -144,5 +144,7 @@ def test_a_move_to_one_that_has_ended_is_refused() -> None:
     def judge(report: Report) -> Verdict:
         return Verdict({0: "slow"}) if report.epoch == 1 else Verdict(moves={2: Move(0, {})})
 
-    with pytest.raises(ValueError, match=r"^a member moves to another that runs, but got 2 to 0 of 1, 2$"):
+    with pytest.raises(
+        ValueError, match=r"^a member can only copy another running one, but got 2 copying 0; .*: 1, 2$"
+    ):
         list(train(six()[:3], HERE, judge=judge))

@@ -1,4 +1,4 @@
-"""The processes that train one trial together, each on its part of every batch; usually there is but one.
+"""The processes that train one trial together, each on its part of every batch. Most trials have a single process.
 
 Shapes: B images of a batch, K members.
 """
@@ -15,17 +15,17 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Peers:
-    """This process among its equals. With more than one, torch.distributed's default group connects them."""
+    """This process and its peers. Several processes are connected by torch.distributed's default group."""
 
     rank: int = 0
     size: int = 1
 
     def part(self, count: int) -> slice:
-        """Which of `count` things are this process's; parts differ by one at most."""
+        """The slice of `count` items that belongs to this process. The parts differ in size by at most one."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """Each tensor becomes its mean over all processes, in place; all travel as one."""
+        """Replace each tensor by its mean over all processes, in place, with a single all-reduce."""
         if self.size == 1 or not tensors:
             return
         flat = torch.cat([tensor.detach().flatten() for tensor in tensors])
@@ -35,7 +35,7 @@ class Peers:
             tensor.detach().copy_(mean.view_as(tensor))
 
     def agree(self, wish: int) -> int:
-        """The largest wish of all processes; each waits here for the others."""
+        """Return the largest `wish` of all processes. Each process waits here for the others."""
         if self.size == 1:
             return wish
         device = "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -44,16 +44,17 @@ class Peers:
         return int(agreed)
 
     def gather(self, part_KB: Tensor, count: int) -> Tensor:
-        """The parts of all processes along dimension 1, `count` things in all, in the order of `part`."""
+        """Concatenate the parts of all processes along dimension 1, `count` items in total, in the order of `part`."""
         if self.size == 1:
             return part_KB
         longest = -(-count // self.size)
         padded = part_KB.new_zeros(part_KB.shape[0], longest, *part_KB.shape[2:])
         padded[:, : part_KB.shape[1]] = part_KB
-        everyone = [torch.empty_like(padded) for _ in range(self.size)]
-        dist.all_gather(everyone, padded)
+        gathered = [torch.empty_like(padded) for _ in range(self.size)]
+        dist.all_gather(gathered, padded)
         lengths = [len(range(count)[Peers(rank, self.size).part(count)]) for rank in range(self.size)]
-        return torch.cat([one[:, :length] for one, length in zip(everyone, lengths, strict=True)], dim=1)
+        return torch.cat([part[:, :length] for part, length in zip(gathered, lengths, strict=True)], dim=1)
 
 
 ALONE = Peers()
+"""A single process without peers."""

@@ -12,10 +12,10 @@ from torch import Tensor
 
 
 class StackedSGD:
-    """SGD with momentum and L2 weight decay as torch.optim.SGD defines them, member by member.
+    """SGD with momentum and L2 weight decay as in torch.optim.SGD, with rates of its own for each member.
 
-    torch.optim takes one rate for all members. Where the members agree the rate is a plain number, which torch's fused
-    foreach operations are fastest with; where they differ it is `[K, 1, ...]` beside each parameter.
+    torch.optim supports one rate for all members. Where all members have the same rate it is kept as a plain number,
+    with which torch's foreach operations are fastest. Otherwise it is a tensor `[K, 1, ...]` for each parameter.
     """
 
     def __init__(
@@ -27,14 +27,14 @@ class StackedSGD:
         self.set_rates(lr, weight_decay)
 
     def set_rates(self, lr: Sequence[float], weight_decay: Sequence[float]) -> None:
-        """Each member's learning rate and weight decay from now on."""
+        """Set each member's learning rate and weight decay."""
         self.lr, self.weight_decay = tuple(lr), tuple(weight_decay)
         self._lr, self._decay = self._per_parameter(lr), self._per_parameter(weight_decay)
         self._decays = any(weight_decay)
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor], schedule: float) -> None:
-        """One step at `schedule` times each member's learning rate; `schedule` in [0, 1] comes from the loop."""
+        """Make one step at `schedule` times each member's learning rate; `schedule` is in [0, 1]."""
         directions = list(gradients)
         if self._decays:
             directions = self._scaled_sum(directions, self.parameters, self._decay)
@@ -54,7 +54,7 @@ class StackedSGD:
         return list(torch._foreach_add(left, torch._foreach_mul(right, scale)))
 
     def _per_parameter(self, values: Sequence[float]) -> float | list[Tensor]:
-        """One number where all members agree, else a `[K, 1, ...]` tensor for each parameter."""
+        """A number where all members have the same value, else a tensor `[K, 1, ...]` for each parameter."""
         if len(set(values)) == 1:
             return float(values[0])
         like = self.parameters[0]

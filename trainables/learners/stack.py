@@ -1,7 +1,7 @@
-"""Equal-shaped models as one: stacked weights, vmapped losses, one optimiser step.
+"""Train models of equal shape as one: stacked weights, vmapped losses, one optimiser step.
 
-Shapes: K members, B images; every parameter and buffer of a stack is `[K, ...]`. `S` streams of data: members with
-equal data and seed read one stream, so a batch holds each stream once and `stream_K` says which one a member reads.
+Shapes: K members, B images; every parameter and buffer of a stack is `[K, ...]`. Members with equal data and seed read
+the same of S data streams, so a batch holds each stream once, and `stream_K` is the index of each member's stream.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from trainables.learners.data_parallel import ALONE, Peers
 from trainables.learners.optimisers import StackedSGD
 
 NOISY = ("losses", "score")
-"""Verbs of a method whose last argument is noise."""
+"""Methods of a `Method` whose last argument is noise."""
 
 
 class Stack:
-    """K members of one method, trained together; a stack of one runs the plain model, without vmap."""
+    """K members of one method, trained together. A stack of one runs the plain model, without vmap."""
 
     def __init__(
         self,
@@ -37,10 +37,8 @@ class Stack:
         device: torch.device | str = "cpu",
         peers: Peers = ALONE,
     ) -> None:
-        """`models`: one initialised model a member, all of one shape. `streams`: which data stream each reads.
-
-        With `peers`, each steps on its part of a batch, and gradients are the mean over all.
-        """
+        """`models`: one initialised model per member, all of one shape. `streams`: the index of each member's data
+        stream. With several `peers` each process steps on its part of a batch, and gradients are averaged over them."""
         self.size = len(models)
         self.device = torch.device(device)
         self.autocast = autocast
@@ -58,48 +56,49 @@ class Stack:
 
     @classmethod
     def of(cls, members: Sequence[tuple[Stack, int]], streams: Sequence[int]) -> Stack:
-        """Copies of these members, each given by its stack and its place there, in a stack of their own.
+        """A new stack with copies of these members, each given by its stack and its slot there.
 
-        They go on as they would have gone on where they were; `streams` are numbered anew.
+        Training continues as it would have in the old stacks. `streams` are the members' indices among the streams of
+        the new stack.
         """
         first, _ = members[0]
-        made = cls(
+        merged = cls(
             [first._method] * len(members),
             streams=streams,
-            lr=[stack.optimiser.lr[place] for stack, place in members],
-            weight_decay=[stack.optimiser.weight_decay[place] for stack, place in members],
+            lr=[stack.optimiser.lr[slot] for stack, slot in members],
+            weight_decay=[stack.optimiser.weight_decay[slot] for stack, slot in members],
             momentum=first.optimiser.momentum,
             autocast=first.autocast,
             device=first.device,
             peers=first._peers,
         )
-        for place, (stack, before) in enumerate(members):
-            made._write(place, stack._read(before))
-        return made
+        for new_slot, (stack, slot) in enumerate(members):
+            merged._write(new_slot, stack._read(slot))
+        return merged
 
-    def take(self, place: int) -> dict[str, dict[str, Tensor]]:
-        """A copy of what training has made of the member at this place: all but its hyperparameters."""
-        own = {f"method.{name}" for name in self._method.fusible}
+    def take(self, slot: int) -> dict[str, dict[str, Tensor]]:
+        """A copy of the state of the member in this slot, without its hyperparameters: weights, buffers, momentum."""
+        hyperparameters = {f"method.{name}" for name in self._method.fusible}
         return {
-            kind: {name: tensor.clone() for name, tensor in tensors.items() if name not in own}
-            for kind, tensors in self._read(place).items()
+            kind: {name: tensor.clone() for name, tensor in tensors.items() if name not in hyperparameters}
+            for kind, tensors in self._read(slot).items()
         }
 
-    def give(self, place: int, taken: Mapping[str, Mapping[str, Tensor]], hyperparameters: Mapping[str, float]) -> None:
-        """The member at this place becomes what was taken of another, and gets these hyperparameters of its own.
+    def give(self, slot: int, taken: Mapping[str, Mapping[str, Tensor]], hyperparameters: Mapping[str, float]) -> None:
+        """Give the member in this slot the state that `take` returned of another one, and these hyperparameters.
 
-        ValueError where one of them is no rate of the optimiser and not fusible.
+        Raises ValueError for a hyperparameter that is neither a rate of the optimiser nor fusible in the method.
         """
-        self._write(place, taken)
+        self._write(slot, taken)
         rates = {name: list(values) for name, values in self._rates().items()}
         for name, value in hyperparameters.items():
             if name in rates:
-                rates[name][place] = value
+                rates[name][slot] = value
             elif name in self._method.fusible:
-                self.buffers[f"method.{name}"][place] = value
+                self.buffers[f"method.{name}"][slot] = value
             else:
-                able = ", ".join([*rates, *sorted(self._method.fusible)])
-                raise ValueError(f"a member changes its {able}, but got {name}={value}")
+                changeable = ", ".join([*rates, *sorted(self._method.fusible)])
+                raise ValueError(f"a member can only change its {changeable}, but got {name}={value}")
         self.optimiser.set_rates(**rates)
 
     def noise_shape(self, batch: int) -> tuple[int, ...]:
@@ -111,15 +110,15 @@ class Stack:
         return self._method.score_noise_shape(batch)
 
     def step(self, views: Sequence[Sequence[Tensor]], noise: Sequence[Tensor], schedule: float) -> Losses:
-        """One optimiser step. `views[s]` are the views `[B, C, H, W]` of stream s and `noise[s]` its noise.
+        """Make one optimiser step. `views[s]` are the views `[B, C, H, W]` of stream s and `noise[s]` is its noise.
 
-        Returns the losses before the step, `[K]` each. A member whose loss is not finite spoils only its own slice.
+        Returns the losses before the step, `[K]` each. A member whose loss is not finite affects no other member.
         """
         self._method.train()
         inputs = [self._gather([views[s][v] for s in self._streams]) for v in range(self._method.view_count)]
-        drawn = self._gather([noise[s] for s in self._streams])
+        gathered_noise = self._gather([noise[s] for s in self._streams])
         with self._precision():
-            losses: Losses = self._each("losses", *inputs, drawn, shared=self._shared)
+            losses: Losses = self._each("losses", *inputs, gathered_noise, shared=self._shared)
         gradients = torch.autograd.grad(losses.total.sum(), list(self.parameters.values()))
         self._peers.average(gradients)
         self.optimiser.step(gradients, schedule)
@@ -144,17 +143,18 @@ class Stack:
         return vectors
 
     def settle(self) -> None:
-        """Make what each process has of its own, the statistics of BatchNorm, the mean over all."""
+        """Average the floating-point buffers over all peers: BatchNorm's statistics differ between processes."""
         self._peers.average([buffer for buffer in self.buffers.values() if buffer.is_floating_point()])
 
     def state(self) -> dict[str, Any]:
-        """Everything that `load_state` needs to go on bit for bit on the CPU."""
+        """Everything that `load_state` needs to continue training, bit for bit on the CPU."""
         rates = {name: torch.tensor(values, dtype=torch.float64) for name, values in self._rates().items()}
         return {kind: _copied(tensors) for kind, tensors in self._tensors().items()} | {"rates": rates}
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
-        """Take up what `state` returned in an equal stack. CheckpointError, before any change, where it differs."""
+        """Load what `state` returned in an equal stack. Raises CheckpointError, before any change, where a name, shape
+        or type differs."""
         _check_alike(self.state(), state)
         for kind, tensors in self._tensors().items():
             for name, tensor in tensors.items():
@@ -162,50 +162,52 @@ class Stack:
         self.optimiser.set_rates(**{name: values.tolist() for name, values in state["rates"].items()})
 
     def _tensors(self) -> dict[str, dict[str, Tensor]]:
-        """All that training changes, `[K, ...]`."""
+        """All tensors `[K, ...]` that training changes."""
         velocity = dict(zip(self.parameters, self.optimiser.velocity, strict=True))
         return {"parameters": self.parameters, "buffers": self.buffers, "velocity": velocity}
 
     def _rates(self) -> dict[str, tuple[float, ...]]:
-        """What the optimiser is told of each member, by hyperparameter."""
+        """The members' hyperparameters that the optimiser holds, by name."""
         return {"lr": self.optimiser.lr, "weight_decay": self.optimiser.weight_decay}
 
-    def _read(self, place: int) -> dict[str, dict[str, Tensor]]:
+    def _read(self, slot: int) -> dict[str, dict[str, Tensor]]:
         """One member's slices of the tensors."""
         return {
-            kind: {name: tensor.detach()[place] for name, tensor in tensors.items()}
+            kind: {name: tensor.detach()[slot] for name, tensor in tensors.items()}
             for kind, tensors in self._tensors().items()
         }
 
     @torch.no_grad()
-    def _write(self, place: int, slices: Mapping[str, Mapping[str, Tensor]]) -> None:
+    def _write(self, slot: int, slices: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Overwrite one member's slices of the tensors."""
         for kind, tensors in self._tensors().items():
             for name, tensor in slices[kind].items():
-                tensors[name][place].copy_(tensor)
+                tensors[name][slot].copy_(tensor)
 
     def _precision(self) -> torch.autocast:
         return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)
 
     def _gather(self, by_stream: Sequence[Tensor]) -> Tensor:
-        """What the members read: the tensor itself where they share one stream, else `[K, ...]`."""
+        """The members' inputs: the tensor itself if all members share one stream, else `[K, ...]`."""
         return by_stream[0] if self._shared else torch.stack(list(by_stream))[self._stream_K]
 
     def _each(self, verb: str, *tensors: Tensor, shared: bool = True) -> Any:
-        """Call `verb` of every member. The tensors (noise last) are the same for all if `shared`, else `[K, ...]`."""
+        """Call the method `verb` of every member. The tensors, noise last, are the same for all members if `shared`,
+        else `[K, ...]`."""
         state = (self.parameters, self.buffers)
         if self.size == 1:
-            own = tree_map(lambda stacked: stacked.squeeze(0), state)
-            return tree_map(lambda out: out.unsqueeze(0), functional_call(self._call, own, (verb, *tensors)))
+            member_state = tree_map(lambda stacked: stacked.squeeze(0), state)
+            return tree_map(lambda out: out.unsqueeze(0), functional_call(self._call, member_state, (verb, *tensors)))
 
-        def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], *tensors: Tensor) -> Any:
+        def call_member(parameters: dict[str, Tensor], buffers: dict[str, Tensor], *tensors: Tensor) -> Any:
             return functional_call(self._call, (parameters, buffers), (verb, *tensors))
 
-        each = torch.vmap(one, in_dims=(0, 0, *[None if shared else 0] * len(tensors)), randomness="error")
-        return each(*state, *tensors)
+        in_dims = (0, 0, *[None if shared else 0] * len(tensors))
+        return torch.vmap(call_member, in_dims=in_dims, randomness="error")(*state, *tensors)
 
 
 class _Call(nn.Module):
-    """Lets `functional_call`, which calls `forward` alone, reach the other verbs of a method."""
+    """Makes the other methods of a `Method` available to `functional_call`, which calls only `forward`."""
 
     def __init__(self, method: Method) -> None:
         super().__init__()
@@ -217,7 +219,7 @@ class _Call(nn.Module):
 
 
 def _stacked(tensors: Sequence[Mapping[str, Tensor]], device: torch.device) -> dict[str, Tensor]:
-    """The members' equal-named tensors as `[K, ...]`, under the name that `_Call` knows them by."""
+    """Stack the members' tensors of equal name to `[K, ...]`, under the names that they have in `_Call`."""
     return {
         f"method.{name}": torch.stack([member[name].detach() for member in tensors]).to(device) for name in tensors[0]
     }
@@ -228,16 +230,16 @@ def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _check_alike(own: Mapping[str, Mapping[str, Tensor]], state: object) -> None:
-    """CheckpointError unless `state` has the names, shapes and types of `own`: `copy_` would broadcast and cast."""
+    """Raise CheckpointError unless `state` has the names, shapes and types of `own`: `copy_` broadcasts and casts."""
     if not isinstance(state, dict) or set(state) != set(own):
         raise CheckpointError(f"a stack must have {', '.join(own)}, but its state is another")
     for kind, tensors in own.items():
-        there = state[kind]
-        if not isinstance(there, dict) or set(there) != set(tensors):
+        saved = state[kind]
+        if not isinstance(saved, dict) or set(saved) != set(tensors):
             raise CheckpointError(f"the names of its {kind} must be those of this code, but they differ")
         for name, tensor in tensors.items():
-            got = there[name]
-            if not isinstance(got, Tensor) or got.shape != tensor.shape or got.dtype != tensor.dtype:
+            value = saved[name]
+            if not isinstance(value, Tensor) or value.shape != tensor.shape or value.dtype != tensor.dtype:
                 raise CheckpointError(
                     f"{kind} {name} must be {tensor.dtype} of shape {[*tensor.shape]}, but is another"
                 )

@@ -1,7 +1,7 @@
-"""What a trial reads and draws: the order of its images, their views, its noise, its initial weights.
+"""The data and random numbers of a trial: the order of its images, their views, its noise, its initial weights.
 
-Everything random derives from the trial's own content (seed and data) by hashing, never from a running generator's
-state: a member draws the same alone, fused, or resumed, and a draw costs the same on any device.
+All random numbers derive from the trial's own content (seed and data) by hashing, never from the state of a running
+generator. A member therefore draws the same numbers alone, fused or resumed, and on any device.
 """
 
 from __future__ import annotations
@@ -29,34 +29,36 @@ from trainables.learners.data_parallel import ALONE, Peers
 from trainables.networks.encoders import encoder
 
 AHEAD = 2
-"""Steps whose images are decoded before they are asked for."""
+"""Number of steps whose images are decoded in advance."""
 
 
 class Splits(NamedTuple):
-    """What a trial trains on and is evaluated on."""
+    """The images that a trial trains on and is evaluated on."""
 
     test: Split
     validation: Split | None
-    """The same training images, with validation images in place of the test images; None where none are held out."""
+    """The same training images, with validation images in place of the test images. None if none are held out."""
 
 
 def splits(dataset: Dataset, data: Data) -> Splits:
-    """ValueError where the data set has no such class, or too few images of one to hold any out."""
+    """Split the data set as `data` says. Raises ValueError if it has no such class, or too few images of a class to
+    hold any out."""
     if not data.validation:
         return Splits(split(dataset, data), None)
-    tested, validated = (split(one, data) for one in hold_out_validation(dataset, data.validation))
-    return Splits(tested, validated)
+    test, validation = (split(part, data) for part in hold_out_validation(dataset, data.validation))
+    return Splits(test, validation)
 
 
 def split(dataset: Dataset, data: Data) -> Split:
-    """The classes trained on and tested, of all images that `dataset` has. ValueError where it has no such class."""
+    """Select the classes that are trained on and tested; `data.validation` is ignored. Raises ValueError if the data
+    set has no such class."""
     if data.normal_class is not None:
         return one_class(dataset, data.normal_class)
     return held_out(dataset, data.held_out_classes) if data.held_out else whole(dataset)
 
 
 def steps_per_epoch(config: TrialConfig, images: int) -> int:
-    """Whole batches in `images` training images. ValueError where there is none."""
+    """Number of whole batches in `images` training images. Raises ValueError if there is none."""
     size = config.training.batch_size
     if size > images:
         raise ValueError(
@@ -75,7 +77,8 @@ def generator(*key: object) -> torch.Generator:
 class Stream:
     """The training images, views and noise that members with equal data and seed share.
 
-    With `peers`, views and noise are drawn for the whole batch, and made for this process's part of it.
+    With several `peers`, random numbers are drawn for the whole batch, but views and noise are computed for this
+    process's part only.
     """
 
     def __init__(self, config: TrialConfig, split: Split, device: torch.device | str, peers: Peers = ALONE) -> None:
@@ -89,11 +92,11 @@ class Stream:
         self._files = images if isinstance(images, Folder) else None
         self._images = None if isinstance(images, Folder) else images.to(device)
         self._views = replace(config.views, crop_scale=1.0) if self._files else config.views  # files come cropped
-        self._coming: dict[tuple[int, int], Future[list[Tensor]]] = {}
+        self._decoding: dict[tuple[int, int], Future[list[Tensor]]] = {}  # by epoch and step
         self._layout = torch.channels_last if config.training.channels_last else torch.contiguous_format
 
     def order(self, epoch: int) -> Tensor:
-        """Indices `[steps, B]` of the images of each step, on the CPU where images are files."""
+        """Indices `[steps, B]` of the images of each step; on the device, or on the CPU if images are files."""
         size = self._config.training.batch_size
         shuffled = torch.randperm(len(self._split.train_images), generator=generator("order", self.key, epoch))
         order = shuffled[: self.steps * size].view(self.steps, size)
@@ -103,41 +106,43 @@ class Stream:
         """`count` augmented and normalised views `[B, C, H, W]` of these images."""
         source, part, views = generator("views", self.key, epoch, step), self._peers.part(len(indices_B)), self._views
         if self._images is None:
-            coming = self._coming.pop((epoch, step), None) or self._ask(indices_B, epoch, step, count)
-            images = [scale_pixels(crop_BCHW.to(self._device), self._split.levels) for crop_BCHW in coming.result()]
+            decoding = self._decoding.pop((epoch, step), None) or self._decode(indices_B, epoch, step, count)
+            images = [scale_pixels(crop_BCHW.to(self._device), self._split.levels) for crop_BCHW in decoding.result()]
         else:
             images = [scale_pixels(self._images[indices_B[part]], self._split.levels)] * count
         shape = (len(indices_B), *images[0].shape[1:])
-        drawn = [views.draw(source, shape).part(part) for _ in range(count)]
-        made = [
-            normalise(views.apply(image_BCHW, one), self._split.mean, self._split.std)
-            for image_BCHW, one in zip(images, drawn, strict=True)
+        draws = [views.draw(source, shape).part(part) for _ in range(count)]
+        views_BCHW = [
+            normalise(views.apply(image_BCHW, draw), self._split.mean, self._split.std)
+            for image_BCHW, draw in zip(images, draws, strict=True)
         ]
-        return [view_BCHW.contiguous(memory_format=self._layout) for view_BCHW in made]
+        return [view_BCHW.contiguous(memory_format=self._layout) for view_BCHW in views_BCHW]
 
     def expect(self, order: Tensor, epoch: int, step: int, count: int) -> None:
-        """Begin to decode the images of the next steps of an epoch's `order`, where images are files."""
+        """Start to decode the images of `AHEAD` steps of an epoch's `order`, from `step` on. Does nothing for images
+        that are tensors."""
         if self._images is None:
             steps = range(step, min(step + AHEAD, len(order)))
-            self._coming = {
-                (epoch, near): self._coming.get((epoch, near)) or self._ask(order[near], epoch, near, count)
-                for near in steps
+            self._decoding = {
+                (epoch, ahead): self._decoding.get((epoch, ahead)) or self._decode(order[ahead], epoch, ahead, count)
+                for ahead in steps
             }
 
     def noise(self, shape: Sequence[int], epoch: int, step: int) -> Tensor:
-        """Standard normal noise, `shape` being that of a whole batch."""
+        """Standard normal noise for this process's part of a batch; `shape` is that of the whole batch."""
         noise = torch.randn(*shape, generator=generator("noise", self.key, epoch, step))
         return (noise[..., self._peers.part(shape[-2]), :] if len(shape) > 1 else noise).to(self._device)
 
-    def _ask(self, indices_B: Tensor, epoch: int, step: int, count: int) -> Future[list[Tensor]]:
+    def _decode(self, indices_B: Tensor, epoch: int, step: int, count: int) -> Future[list[Tensor]]:
+        """Start to decode `count` crops of each of these images."""
         assert self._files is not None
         part, views = self._peers.part(len(indices_B)), self._config.views
-        sources = [generator("crops", self.key, epoch, step, place) for place in range(len(indices_B))[part]]
+        sources = [generator("crops", self.key, epoch, step, row) for row in range(len(indices_B))[part]]
         return self._files.crops(indices_B[part], sources, count, views.crop_scale, views.crop_ratio)
 
 
 def models(configs: Sequence[TrialConfig], image_shape: tuple[int, int, int]) -> list[Method]:
-    """One model a member, for images `(C, H, W)`; members of one stream begin with the same weights."""
+    """One model per member, for images of shape `(C, H, W)`. Members of one stream start with the same weights."""
     templates: dict[tuple[object, ...], Method] = {}
     for config in configs:
         if stream_key(config) not in templates:
@@ -146,19 +151,20 @@ def models(configs: Sequence[TrialConfig], image_shape: tuple[int, int, int]) ->
 
 
 def stream_key(config: TrialConfig) -> tuple[object, ...]:
-    """Members with equal keys share their data, its order, views and noise, and their initial weights."""
+    """The key of a trial's stream. Members with equal keys share images, their order, views, noise and initial
+    weights."""
     data = config.data
     parts = [part for part in (data.held_out, data.validation) if part]
     return (data.dataset, data.normal_class, config.training.seed, *parts)
 
 
 def _initialised(config: TrialConfig, image_shape: tuple[int, int, int]) -> Method:
-    """A fresh model whose weights depend on the stream alone; torch's own generator is left as it was."""
+    """A new model whose weights depend on the stream only. The state of torch's global generator is unchanged."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(generator("weights", stream_key(config)).initial_seed())
-        chosen = config.encoder
+        section = config.encoder
         network = encoder(
-            chosen.encoder, image_shape, width=chosen.width, features=chosen.features, small_stem=chosen.small_stem
+            section.encoder, image_shape, width=section.width, features=section.features, small_stem=section.small_stem
         )
         return METHODS[config.method](config.options, network)
 

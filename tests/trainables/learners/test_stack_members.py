@@ -124,5 +124,5 @@ def test_what_was_taken_stays_as_it_was() -> None:
 
 def test_what_is_not_fusible_cannot_change() -> None:
     stack = _halfway()[0]
-    with pytest.raises(ValueError, match=r"^a member changes its lr, weight_decay, tau, but got width=8$"):
+    with pytest.raises(ValueError, match=r"^a member can only change its lr, weight_decay, tau, but got width=8$"):
         stack.give(0, stack.take(1), {"width": 8})

@@ -204,7 +204,7 @@ def test_decoding_ahead_changes_no_view(tmp_path: Path, monkeypatch: pytest.Monk
         assert asked == order[: min(3, step + 1 + AHEAD)].tolist()
     stream.expect(order, 0, 0, 2)  # what is expected and never fetched is forgotten
     stream.expect(order, 0, 2, 2)
-    assert list(stream._coming) == [(0, 2)]
+    assert list(stream._decoding) == [(0, 2)]
 
 
 def test_files_are_cropped_once_and_each_view_by_itself(tmp_path: Path) -> None:

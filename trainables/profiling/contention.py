@@ -1,7 +1,8 @@
-"""By how much processes that share a device slow each other down, from real steps of several at once.
+"""Measure how much processes that share a device slow each other down, with real steps of several processes at once.
 
-Each is a process of its own (`python -m trainables.profiling.contention`) that is told what to do line by line: all
-make ready, then all step for the same while. Which device they are on, they inherit.
+Each process (`python -m trainables.profiling.contention`) reads orders from its standard input, one JSON object a line,
+and answers each with a number: first all build their cohort, then all step it for the same time. They inherit the
+device from the process that starts them.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from trainables.config.trial import TrialConfig, resolve
 from trainables.training.cohort import Cohort
 
 STEPPING = 0.4
-"""Seconds that all step at once."""
+"""Seconds for which all processes step at once."""
 LONGEST = 120.0
-"""Seconds after which the processes are ended, whatever they do."""
+"""Seconds after which the processes are killed, whatever they do."""
 
 
 def measure_overlap(
@@ -39,44 +40,56 @@ def measure_overlap(
     cores: int = 1,
     seconds: float = STEPPING,
 ) -> dict[int, dict[int, float]]:
-    """Width of a stack -> n -> seconds of a step while n processes share the device, over those alone; n is 2, 4, ...
-    up to `most`, and the n that found room. `cores` are those that the processes share."""
-    with _started(configs, data, torch.device(device), most) as sharers:
-        found = {width: _ratios(sharers, width, cores, seconds) for width in sorted(widths)}
-    return {width: ratios for width, ratios in found.items() if ratios}
+    """Return the slowdown of a step by stack width and number of processes.
+
+    `result[width][n]` is the time of a step while n processes share the device, divided by that of a process alone
+    (dimensionless, >= 1). n is 2, 4, ..., up to `most` and to the number of processes whose cohorts fit into memory.
+    The processes share `cores` CPU cores and step for `seconds` each time.
+    """
+    with _started_sharers(configs, data, torch.device(device), most) as sharers:
+        slowdowns = {width: _slowdowns(sharers, width, cores, seconds) for width in sorted(widths)}
+    return {width: by_count for width, by_count in slowdowns.items() if by_count}
 
 
-def _ratios(sharers: Sequence[_Sharer], width: int, cores: int, seconds: float) -> dict[int, float]:
-    ready = [sharer for sharer, well in zip(sharers, _all(sharers, {"width": width}), strict=True) if well]
-    ratios: dict[int, float] = {}
+def _slowdowns(sharers: Sequence[_Sharer], width: int, cores: int, seconds: float) -> dict[int, float]:
+    """Number of processes -> slowdown of a step, for stacks of this width."""
+    ready = [sharer for sharer, fits in zip(sharers, _ask(sharers, {"width": width}), strict=True) if fits]
+    slowdowns: dict[int, float] = {}
     alone, count = 0.0, 1
     while count <= len(ready):
-        told = _all(ready[:count], {"seconds": seconds, "threads": max(1, cores // count)})
-        if not all(told):
+        step_times = _ask(ready[:count], {"seconds": seconds, "threads": max(1, cores // count)})
+        if not all(step_times):
             break
-        mean = sum(told) / count
+        mean = sum(step_times) / count
         alone = alone or mean
-        ratios |= {count: max(1.0, mean / alone)} if count > 1 else {}
+        slowdowns |= {count: max(1.0, mean / alone)} if count > 1 else {}
         count *= 2
-    return ratios
+    return slowdowns
 
 
 @dataclass(frozen=True)
 class _Sharer:
-    to: IO[str]
-    by: IO[str]
+    """One process that shares the device."""
+
+    orders: IO[str]
+    """Its standard input."""
+    answers: IO[str]
+    """Its standard output."""
 
 
-def _all(sharers: Sequence[_Sharer], order: dict[str, Any]) -> list[float]:
-    """What each answers, once all have been told; 0.0 of one that cannot or is gone."""
+def _ask(sharers: Sequence[_Sharer], order: dict[str, Any]) -> list[float]:
+    """Send an order to all processes, then read their answers. 0.0 from a process that failed or has ended."""
     for sharer in sharers:
         with contextlib.suppress(OSError):
-            print(json.dumps(order), file=sharer.to, flush=True)
-    return [float(sharer.by.readline() or 0.0) for sharer in sharers]
+            print(json.dumps(order), file=sharer.orders, flush=True)
+    return [float(sharer.answers.readline() or 0.0) for sharer in sharers]
 
 
 @contextlib.contextmanager
-def _started(configs: Sequence[TrialConfig], data: Path, device: torch.device, most: int) -> Iterator[list[_Sharer]]:
+def _started_sharers(
+    configs: Sequence[TrialConfig], data: Path, device: torch.device, most: int
+) -> Iterator[list[_Sharer]]:
+    """Start `most` processes and kill them at the end."""
     task = {"configs": [config.flat() for config in configs], "data": str(data), "device": str(device)}
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     processes = [
@@ -91,25 +104,30 @@ def _started(configs: Sequence[TrialConfig], data: Path, device: torch.device, m
         for _ in range(most)
     ]
 
-    def end() -> None:
+    def kill_all() -> None:
         for process in processes:
             process.kill()
 
-    timer = threading.Timer(LONGEST, end)
+    timer = threading.Timer(LONGEST, kill_all)
     timer.start()
     try:
         sharers = [_Sharer(process.stdin, process.stdout) for process in processes if process.stdin and process.stdout]
-        _all(sharers, task)
+        _ask(sharers, task)
         yield sharers
     finally:
         timer.cancel()
-        end()
+        kill_all()
         for process in processes:
             process.communicate()
 
 
 def _serve(orders: IO[str], answers: IO[str]) -> None:
-    """One process that shares."""
+    """Main loop of a process that shares the device.
+
+    The first line is the task: configs, data, device. Then `{"width": w}` builds a cohort, answered with 1, and
+    `{"seconds": s, "threads": n}` steps it, answered with the seconds of a step. The answer is 0 where the device runs
+    out of memory, or has done so since the last cohort was built.
+    """
     task = json.loads(orders.readline())
     configs, device = [resolve(config) for config in task["configs"]], torch.device(task["device"])
     cohort: Cohort | None = None
@@ -120,18 +138,18 @@ def _serve(orders: IO[str], answers: IO[str]) -> None:
             if "width" in order:
                 cohort = None
                 cohort = Cohort(configs[: order["width"]], Path(task["data"]), device, width=None)
-                _steps(cohort, device, 0.0, least=3)
+                _step_time(cohort, device, 0.0, least=3)
                 answer = 1.0
             elif cohort:
                 torch.set_num_threads(order["threads"])
-                answer = _steps(cohort, device, order["seconds"])
+                answer = _step_time(cohort, device, order["seconds"])
         except torch.OutOfMemoryError:
             cohort = None
         print(answer, file=answers, flush=True)
 
 
-def _steps(cohort: Cohort, device: torch.device, seconds: float, least: int = 1) -> float:
-    """Seconds of a step, over so many."""
+def _step_time(cohort: Cohort, device: torch.device, seconds: float, least: int = 1) -> float:
+    """Mean seconds of a step, over at least `least` steps and `seconds` seconds."""
     orders, done, begun = cohort.orders(0), 0, time.perf_counter()
     while done < least or time.perf_counter() - begun < seconds:
         cohort.step(0, 0, orders, rate=0.0)
@@ -142,6 +160,6 @@ def _steps(cohort: Cohort, device: torch.device, seconds: float, least: int = 1)
 
 
 if __name__ == "__main__":
-    sent = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what else is printed goes where nobody reads
-    _serve(sys.stdin, sent)
+    answer_stream = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # anything else that is printed goes to standard error, so that it is not read as an answer
+    _serve(sys.stdin, answer_stream)

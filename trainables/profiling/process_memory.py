@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 def of_process(name: str) -> int | None:
-    """Bytes of this process by Linux's name for them: `VmData`, what RLIMIT_DATA counts; `VmHWM`, the most that were
-    resident. None elsewhere."""
+    """A field of `/proc/self/status` in bytes, such as `VmData` (the memory that RLIMIT_DATA limits) or `VmHWM` (peak
+    resident memory). None on systems without it."""
     try:
         return int(Path("/proc/self/status").read_text().partition(f"{name}:")[2].split()[0]) * 1024
     except (OSError, IndexError):

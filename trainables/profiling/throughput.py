@@ -1,4 +1,4 @@
-"""How fast and how large a cohort is at several stack widths, from a few real steps on the device it will use."""
+"""Measure the step time and memory of a cohort at several stack widths, with a few real steps on its device."""
 
 from __future__ import annotations
 
@@ -24,35 +24,37 @@ from trainables.training.cohort import Cohort
 
 @dataclass(frozen=True)
 class Measurement:
+    """Time and memory of a stack of one width."""
+
     width: int
     """Members stacked."""
     seconds: float
-    """Of one step of one member: a step of the stack over its width; the least of several."""
+    """Seconds per step and member: the time of a step of the stack, divided by its width. The minimum of several."""
     bytes: int
-    """Peak memory of the stack beyond what the process had before; on a CPU the growth of its resident memory."""
+    """Peak memory of the stack in bytes, beyond what the process used before. On a CPU, growth of resident memory."""
     held: int
-    """Bytes that each member keeps for itself between its steps: weights, buffers, the optimiser's averages."""
+    """Bytes that each member keeps between steps: weights, buffers, momentum."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """A whole device while nobody else uses it."""
+    """The memory of a whole device that nobody else uses."""
 
     device: str
-    """Its name and its memory: what is measured on one holds for others that are called so."""
+    """Name and memory of the device. A measurement holds for all devices with the same string."""
     bytes: int
-    """Of a GPU all of it, else what the machine has free."""
+    """All memory of a GPU, or the available memory of the machine, in bytes."""
     overhead: int
-    """Bytes that a process like this one takes beside what its cohort does: a GPU's context, else all it has now."""
+    """Bytes that a process takes in addition to its cohort: the context on a GPU, else its resident memory now."""
 
 
 def measure(
     configs: Sequence[TrialConfig], data: Path, device: torch.device | str, seconds: float = 3.0
 ) -> list[Measurement]:
-    """Widths 1, 2, 4, ... up to all of `configs` (and that), until the time is spent or a step runs out of memory.
+    """Measure stacks of width 1, 2, 4, ... and finally all of `configs`, for at most about `seconds`.
 
-    A width is tried only while the time for it is foreseeably there; width 1 always is. Nothing is found of configs
-    that do not train, or that several processes train together.
+    Width 1 is always measured. A larger width is skipped, with all after it, if its estimated time exceeds the limit or
+    the device runs out of memory. Returns nothing for configs that do not train or that use several workers.
     """
     if configs[0].training.epochs == 0 or configs[0].training.workers > 1:
         return []
@@ -70,17 +72,21 @@ def measure(
 
 
 def _widths(limit: int) -> list[int]:
+    """The powers of 2 below `limit`, and `limit`."""
     return [*(2**power for power in range(limit.bit_length()) if 2**power < limit), limit]
 
 
 def room(device: torch.device | str) -> Room:
-    """What processes that share the device may use together. Only after a measurement does a process have its all."""
+    """The memory that processes sharing the device may use together.
+
+    Call it after a measurement: only then has the process loaded everything that counts as overhead.
+    """
     device = torch.device(device)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         name = f"{torch.cuda.get_device_name(device)}, {total >> 30} GiB"
         return Room(name, total, max(0, total - free - torch.cuda.memory_reserved(device)))
-    import psutil  # here: a bare GPU box may lack it
+    import psutil  # imported here because it may not be installed on a machine with GPUs
 
     memory = psutil.virtual_memory()
     name = f"{_processor()}, {os.cpu_count()} cores, {memory.total >> 30} GiB"
@@ -88,6 +94,7 @@ def room(device: torch.device | str) -> Room:
 
 
 def _processor() -> str:
+    """Model name of the CPU."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -96,8 +103,8 @@ def _processor() -> str:
 
 
 def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device, held: int | None) -> Measurement:
-    """`held` if it is known: to count it is to copy the whole state."""
-    before = peak_bytes(device, reset=True)
+    """Measure one stack of all `configs`. Pass `held` if it is known: counting it copies the whole state."""
+    bytes_before = peak_bytes(device, reset=True)
     cohort = Cohort(configs, data, device, width=None)
     orders = cohort.orders(0)
     times = []
@@ -107,22 +114,23 @@ def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device, h
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         times.append(time.perf_counter() - begun)
-    width, most = len(configs), peak_bytes(device)
-    held = _bytes(cohort.state()) // width if held is None else held
-    return Measurement(width, min(times[1:]) / width, max(0, most - before), held)
+    width, peak = len(configs), peak_bytes(device)
+    held = _tensor_bytes(cohort.state()) // width if held is None else held
+    return Measurement(width, min(times[1:]) / width, max(0, peak - bytes_before), held)
 
 
-def _bytes(state: Any) -> int:
-    """Of all tensors in lists and mappings of them."""
+def _tensor_bytes(state: Any) -> int:
+    """Bytes of all tensors in nested lists and mappings."""
     if isinstance(state, torch.Tensor):
         return state.nbytes
-    return sum(map(_bytes, state.values() if isinstance(state, Mapping) else state))
+    return sum(map(_tensor_bytes, state.values() if isinstance(state, Mapping) else state))
 
 
 def peak_bytes(device: torch.device, reset: bool = False) -> int:
-    """The most bytes that were in use since the last reset, which returns those in use then.
+    """Peak memory in use since the last reset, in bytes. With `reset=True` the peak is reset first.
 
-    On a CPU of a process's resident memory; where that cannot be reset (anywhere but on Linux), ever.
+    On a CPU it is resident memory of the process. Outside Linux that peak cannot be reset: it counts from the start of
+    the process.
     """
     if device.type != "cuda":
         if reset:
@@ -139,8 +147,8 @@ def peak_bytes(device: torch.device, reset: bool = False) -> int:
 
 
 def _resident() -> int:
-    """The most bytes of resident memory: Linux's own figure, which can be reset, or that since the process began."""
-    if (most := of_process("VmHWM")) is not None:
-        return most
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    """Peak resident memory in bytes: Linux's figure, which can be reset, else that since the process began."""
+    if (peak := of_process("VmHWM")) is not None:
+        return peak
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,4 +1,4 @@
-"""All that a method promises and all that a caller may assume.
+"""The interfaces between methods, training and callers: what each provides and may assume.
 
 Shapes: K members of a cohort, B images of a batch, D dimensions of a representation.
 """
@@ -16,94 +16,99 @@ from torch import Tensor, nn
 Status = Literal["running", "finished", "diverged", "pruned"]
 
 WHY = ".why"
-"""After the path of a cohort's checkpoint: where a process that ends itself writes why, in one line: the token of its
-run, by which a later driver tells that the words are old, a space, and the reason."""
+"""Suffix of a cohort's checkpoint path: the file in which a process that ends itself leaves the reason.
+
+It is one line: the token of the run, a space, and the reason. A later driver recognises by the token that the reason is
+an old one."""
 STOPPED, HUNG = "stopped", "hung"
-"""What the reason begins with, before a colon: the process was asked to end; the cohort did not go on."""
+"""The first word of the reason, before a colon: the process was asked to end, or the cohort made no more steps."""
 
 
 class Stopped(Exception):
-    """Training was asked to end, and has saved what there is. What it says is one line: why, if whoever asked has said
-    so, and what was saved."""
+    """Training was asked to end and has saved a checkpoint. The message is one line: why it was asked, if known, and
+    what was saved."""
 
 
 class OutOfMemory(RuntimeError):
-    """Training needs more memory than it may use, or than there is."""
+    """Training needs more memory than its limit, or than the device has."""
 
 
 class CheckpointError(Exception):
-    """A checkpoint cannot be read, or training cannot go on from what it holds. The message is one line."""
+    """A checkpoint cannot be read, or training cannot resume from it. The message is one line."""
 
 
 class Losses(NamedTuple):
-    """One training loss: the `total` to descend, a scalar, and its named parts, scalars, for the history."""
+    """A training loss: the `total` that is minimised, and its named parts for the history. All are scalars."""
 
     total: Tensor
     parts: dict[str, Tensor]
 
 
 class Method(nn.Module):
-    """One way to learn a representation.
+    """A way to learn a representation.
 
-    A method is built from its `Config` and an encoder, and never learns how it is launched: alone, or as one of many
-    members whose weights are stacked (`trainables.learners.stack`). Hence three rules. A hyperparameter in `fusible` is
-    held as a 0-dimensional buffer of the same name and read from there. Nothing draws random numbers: noise is an
-    argument, of the shape that `noise_shape` declares. Moving averages, queues and the like are buffers, which `losses`
-    and `after_step` update in place. A method without `losses` of its own does not train.
+    A method is built from its `Config` and an encoder. It does not know whether it trains alone or as one of many
+    members with stacked weights (`trainables.learners.stack`). Three rules make that possible:
+
+    1. A hyperparameter in `fusible` is a 0-dimensional buffer of the same name, and is read from there.
+    2. A method draws no random numbers: noise is an argument, of the shape that `noise_shape` returns.
+    3. Moving averages, queues and the like are buffers, which `losses` and `after_step` update in place.
+
+    A method that does not override `losses` does not train.
     """
 
     Config: ClassVar[type]
-    """A frozen dataclass of this method's hyperparameters, ranges checked."""
+    """Frozen dataclass of this method's hyperparameters, which checks their ranges."""
 
     fusible: ClassVar[frozenset[str]] = frozenset()
-    """Hyperparameters of `Config` that change no tensor's shape and no control flow: members of one stack may differ in
-    them."""
+    """Hyperparameters of `Config` in which members of one stack may differ: they change neither the shape of a tensor
+    nor the control flow."""
 
     view_count: ClassVar[int] = 2
-    """How many augmented views of an image `losses` takes."""
+    """Number of augmented views of an image that `losses` takes."""
 
     per_image: ClassVar[bool] = False
-    """The loss of a batch is the mean of losses of its images, none of which sees another or leaves a trace in a buffer
-    (BatchNorm apart), so that a batch can be split over several devices."""
+    """Whether a batch can be split over several devices. The loss must be the mean of losses of single images, and no
+    image may affect another one or a buffer, except through BatchNorm."""
 
     loss_parts: ClassVar[tuple[str, ...]] = ()
-    """Every name that `Losses.parts` can hold."""
+    """All names that `Losses.parts` can hold."""
 
     representations: ClassVar[tuple[str, ...]] = ("z",)
-    """Which of the vectors of `embed` classifiers are put on."""
+    """Names of the vectors of `embed` that classifiers are trained on."""
 
     variance: ClassVar[str | None] = None
-    """Which of the vectors of `embed` is the variance of a posterior, if any."""
+    """Name of the vector of `embed` that is the variance of a posterior; None if there is none."""
 
     scores: ClassVar[tuple[str, ...]] = ()
-    """The names of the anomaly scores that `score` returns; none where the method has no such scores."""
+    """Names of the anomaly scores that `score` returns; empty if the method has none."""
 
     score_means: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Metric name -> the score whose mean over the test images it is."""
+    """Name of a metric -> the anomaly score whose mean over the test images it is."""
 
     def __init__(self, config: Any, encoder: nn.Module) -> None:
         super().__init__()
         self.config = config
         self.encoder = encoder
-        for name in sorted(self.fusible):  # in one order in every process: peers average buffers by place
+        for name in sorted(self.fusible):  # the same order in every process: peers average buffers by position
             self.register_buffer(name, torch.tensor(float(getattr(config, name))))
 
     @property
     def features(self) -> int:
-        """D, the size of the representation."""
+        """Size D of the representation."""
         return int(self.encoder.features)  # type: ignore[arg-type]
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        """The representation, `[B, D]`, in float32 whatever the precision of the encoder."""
+        """The representation `[B, D]`, in float32 whatever the precision of the encoder."""
         return self.encoder(images_BCHW).float()
 
     def embed(self, images_BCHW: Tensor) -> dict[str, Tensor]:
-        """Vectors `[B, D]` of each image by name, those of `representations` and `variance` among them."""
+        """Vectors `[B, D]` of the images by name, including those of `representations` and `variance`."""
         return {"z": self(images_BCHW)}
 
     def noise_shape(self, batch: int) -> tuple[int, ...]:
-        """Shape of the standard normal noise that one call of `losses` on `batch` images takes; `(0,)` for none. Its
-        last but one dimension is the batch's."""
+        """Shape of the standard normal noise that `losses` takes for `batch` images; `(0,)` for none. The last but one
+        dimension is that of the batch."""
         return (0,)
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
@@ -111,33 +116,33 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def after_step(self) -> None:
-        """Called after each step of the optimiser: averaged weights, queues, particle banks. Empty by default."""
+        """Called after each optimiser step to update averaged weights, queues and the like. Does nothing by default."""
 
     def score_noise_shape(self, batch: int) -> tuple[int, ...]:
-        """Shape of the standard normal noise that one call of `score` takes; `(0,)` for none."""
+        """Shape of the standard normal noise that `score` takes for `batch` images; `(0,)` for none."""
         return (0,)
 
     def score(self, images_BCHW: Tensor, noise: Tensor) -> dict[str, Tensor]:
-        """Anomaly scores `[B]` by name, higher for more anomalous."""
+        """Anomaly scores `[B]` by name; higher means more anomalous."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Member:
-    """What one member of a cohort has reached."""
+    """The progress of one member of a cohort."""
 
     status: Status
-    """`diverged` is a result: a loss or score was not finite. `pruned` is one, too: it was dropped at a rung."""
+    """`diverged`: a loss or metric was not finite. `pruned`: it was dropped at a rung. Both are results."""
     epochs_run: int
     """Epochs completed; for a diverged member the epoch, counted from 1, in which it diverged."""
     metrics: Mapping[str, float | None]
-    """By name; None where undefined or not finite. Of a pruned member its last."""
+    """Metrics by name; None where undefined or not finite. For a pruned member its last ones."""
     error: str | None = None
-    """One line: where and why it diverged or was pruned."""
+    """One line that says where and why it diverged or was pruned; None otherwise."""
     seconds: float = 0.0
-    """Its share of the cohort's training seconds: those of an epoch are shared by who trained in it."""
+    """Its share of the cohort's training seconds. The members that train in an epoch share its seconds equally."""
     schedule: str | None = None
-    """Of a member of a population: its hyperparameters over the epochs, as JSON (`population.schedule`)."""
+    """The moves of a member of a population, as JSON (see `population.schedule`); None if it never moved."""
 
 
 @dataclass(frozen=True)
@@ -147,42 +152,42 @@ class Report:
     epoch: int
     members: tuple[Member, ...]
     seconds: float
-    """Training seconds of the whole cohort so far, those before a resume included."""
+    """Training seconds of the whole cohort so far, including those before a resume."""
     done: bool
-    """True for the last report."""
+    """Whether this is the last report."""
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """How far a cohort is between two reports."""
+    """The progress of a cohort between two reports."""
 
     epoch: float
-    """Epochs completed, the part of the current one included: 2.5 is half way through the third."""
+    """Epochs completed, including the fraction of the current one: 2.5 is half way through the third."""
     epochs: int
     """Epochs of the whole training."""
     loss: float | None
-    """Training loss so far in the current epoch, averaged over the members that run; None where it is not finite."""
+    """Training loss of the current epoch so far, averaged over the running members; None if it is not finite."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """A member takes over the weights of another one, with hyperparameters of its own."""
+    """A member of a population copies the weights of another one and gets new hyperparameters."""
 
     source: int
-    """Index of the member whose weights, buffers and momentum it copies, as they were before any move."""
+    """Index of the member whose weights, buffers and momentum are copied, as they were before any move."""
     hyperparameters: Mapping[str, float]
-    """Fusible key -> its value from now on, for every key that the population adapts."""
+    """Fusible key -> its new value, for every key that the population adapts."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of running members after a report."""
+    """Which running members are pruned, and which move, after a report."""
 
     pruned: Mapping[int, str] = field(default_factory=dict)
-    """Index -> why, in one line. A pruned member leaves the stack."""
+    """Index of a member -> why it is pruned, in one line. A pruned member leaves the stack."""
     moves: Mapping[int, Move] = field(default_factory=dict)
-    """Index -> what it becomes."""
+    """Index of a member -> its move."""
 
 
 Judge = Callable[[Report], Verdict]
-"""Is shown each report but the last and says what becomes of the members. The same report gets the same verdict."""
+"""Decides after each report but the last which members are pruned or move. Equal reports must get equal verdicts."""

@@ -1,4 +1,4 @@
-"""METHODS: the only list of methods. A new method is one file in `trainables/methods/` and one entry here."""
+"""METHODS, the only list of methods. A new method is one file in `trainables/methods/` and one entry here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Range checks for the fields of configs: each states the law, the offender and the choices in one line."""
+"""Range checks for the fields of configs. Their errors state the law, the offender and the choices in one line."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 
 _LAWS: ContextVar[dict[str, str] | None] = ContextVar("laws", default=None)
-"""Where the checks write down what they ask for, within `laws`."""
+"""Key -> law, recorded by the checks while `laws` runs; None otherwise."""
 
 
 def laws(section: Callable[[], object]) -> dict[str, str]:
-    """Key -> the range that it is checked for when `section()` makes an object of defaults, such as "`nu > 0`"."""
-    found: dict[str, str] = {}
-    token = _LAWS.set(found)
+    """Call `section()`, which builds a section with its defaults, and return the range that each key is checked for,
+    such as `{"nu": "`nu > 0`"}`."""
+    recorded: dict[str, str] = {}
+    token = _LAWS.set(recorded)
     try:
         section()
     finally:
         _LAWS.reset(token)
-    return found
+    return recorded
 
 
-def _write_down(name: str, law: str) -> None:
-    written = _LAWS.get()
-    if written is not None:
-        written.setdefault(name, law)
+def _record(name: str, law: str) -> None:
+    """Record the first law of a key, if `laws` is running."""
+    recorded = _LAWS.get()
+    if recorded is not None:
+        recorded.setdefault(name, law)
 
 
 def number(name: str, value: object) -> float:
-    """Raises ValueError unless `value` is a number and not NaN (True and False are not numbers)."""
+    """Return `value` as a float. Raises ValueError unless it is a number other than NaN. Booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         raise ValueError(f"{name} must be a number, but got {name}={value!r}")
     return float(value)
@@ -38,7 +40,7 @@ def number(name: str, value: object) -> float:
 def positive(name: str, value: float, *, zero: bool = False, infinite: bool = False) -> None:
     """Raises ValueError unless `value > 0` (`>= 0` with `zero`) and finite (unless `infinite`)."""
     sign = ">=" if zero else ">"
-    _write_down(name, f"`{name} {sign} 0`")
+    _record(name, f"`{name} {sign} 0`")
     got = number(name, value)
     if got < 0 or (got == 0 and not zero):
         raise ValueError(f"`{name} {sign} 0` must hold, but got {name}={value}")
@@ -48,19 +50,19 @@ def positive(name: str, value: float, *, zero: bool = False, infinite: bool = Fa
 
 def between(name: str, value: float, low: float, high: float, *, above: bool = False) -> None:
     """Raises ValueError unless `low <= value <= high` (`low < value` with `above`)."""
-    _write_down(name, f"`{low:g} {'<' if above else '<='} {name} <= {high:g}`")
+    _record(name, f"`{low:g} {'<' if above else '<='} {name} <= {high:g}`")
     got = number(name, value)
     if not low <= got <= high or (above and got == low):
         raise ValueError(f"`{low:g} {'<' if above else '<='} {name} <= {high:g}` must hold, but got {name}={value}")
 
 
 LARGEST_INTEGER = 2**63 - 1
-"""What a column of the store holds, and a tensor."""
+"""The largest integer that a column of the store and a tensor can hold."""
 
 
 def whole(name: str, value: int, low: int) -> None:
-    """Raises ValueError unless `value` is a whole number, at least `low`, of 64 bits."""
-    _write_down(name, f"`{name} >= {low}`")
+    """Raises ValueError unless `value` is an integer of at least `low` and at most `LARGEST_INTEGER`."""
+    _record(name, f"`{name} >= {low}`")
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} must be a whole number, but got {name}={value!r}")
     if value < low:
@@ -76,14 +78,14 @@ def truth(name: str, value: bool) -> None:
 
 
 def choices(name: str, value: object, allowed: Iterable[object]) -> None:
-    """Raises ValueError unless `value` is one of `allowed`; names the nearest."""
+    """Raises ValueError, which names the nearest choice, unless `value` is one of `allowed`."""
     options = [str(option) for option in allowed]
-    _write_down(name, f"one of {', '.join(options)}")
+    _record(name, f"one of {', '.join(options)}")
     if value not in options:
         raise ValueError(f"no {name} {value!r}{nearest(str(value), options)}; there are: {', '.join(options)}")
 
 
 def nearest(name: str, options: Iterable[str]) -> str:
-    """` (did you mean 'x'?)`, or nothing where no option is near."""
-    near = difflib.get_close_matches(name, list(options), n=1)
-    return f" (did you mean '{near[0]}'?)" if near else ""
+    """Return ` (did you mean 'x'?)` for the option nearest to `name`, or an empty string if none is near."""
+    matches = difflib.get_close_matches(name, list(options), n=1)
+    return f" (did you mean '{matches[0]}'?)" if matches else ""

@@ -1,4 +1,4 @@
-"""What the source says of a method's keys: their docstrings, ranges and defaults. Nothing is trained or loaded."""
+"""Describe the keys of a method from the source code: docstrings, ranges and defaults. Nothing is trained or loaded."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Key:
 
     name: str
     section: str
-    """`options` for the method's own."""
+    """Name of the config section that has it; `options` for the method's own keys."""
     default: Value
     says: str
-    """Its docstring."""
+    """The docstring of the field, in one line."""
     law: str
-    """The range that it is checked for, such as "`nu > 0`"; empty where its docstring alone says what is legal."""
+    """The range that is checked, such as "`nu > 0`"; empty where only the docstring says what is legal."""
     fusible: bool
-    """Members of one cohort may differ in it."""
+    """Whether members of one cohort may differ in it."""
 
 
 def keys_of(method: str) -> tuple[Key, ...]:
-    """All keys of a method's trials but `method`, its own first. KeyError for an unknown method."""
+    """All keys of a method's trials except `method`, its own keys first. Raises KeyError for an unknown method."""
     sections = {"options": METHODS[method].Config, **config.SECTIONS}
     return tuple(key for section, cls in sections.items() for key in _keys(section, cls, config.fusible(method)))
 
@@ -42,12 +42,12 @@ def _keys(section: str, cls: type, fusible: Collection[str]) -> Iterator[Key]:
     for name, default in defaults.items():
         law = ranges.get(name, "")
         if law.startswith("one of ") and str(default) not in law.removeprefix("one of ").split(", "):
-            law = ""  # of the parts of a value such as dir+rad
+            law = ""  # the law is about the parts of a value, such as dir+rad
         yield Key(name, section, default, docs[name], law, name in fusible)
 
 
 def field_docs(cls: type) -> Mapping[str, str]:
-    """Field of a dataclass -> the docstring beneath it, in one line; empty where there is none."""
+    """Map each field of a dataclass to the docstring beneath it, in one line; empty if there is none."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(definition, ast.ClassDef)
     docs = {field.name: "" for field in dataclasses.fields(cls)}
@@ -58,6 +58,6 @@ def field_docs(cls: type) -> Mapping[str, str]:
 
 
 def _text(statement: ast.stmt) -> str:
-    """What a statement that is a docstring says."""
+    """The text of a statement that is a docstring, else an empty string."""
     value = statement.value if isinstance(statement, ast.Expr) else None
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""

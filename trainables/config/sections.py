@@ -1,4 +1,4 @@
-"""The parts of a trial's configuration that every method has: data, encoder, training, evaluation."""
+"""The sections of a trial's configuration that all methods share: data, encoder, training, evaluation."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ PRECISIONS = ("float32", "bfloat16")
 
 @dataclass(frozen=True)
 class Data:
+    """The data set, and which of its images are used."""
+
     dataset: str = "digits"
     """Name of the data set."""
     normal_class: int | None = None
-    """The one class that is trained on, the others being outliers; None trains on all."""
+    """Index of the only class that is trained on; the other classes are outliers. None trains on all classes."""
     held_out: str = ""
-    """Classes, joined by +, that are neither trained on nor tested, to be used as outliers."""
+    """Indices of classes, joined by +, that are neither trained on nor tested, for use as outliers: `0+3`."""
     validation: float = 0.0
     """Share of each class's labelled training images that is held out, in [0, 0.5]; the same images for every seed.
-    Every metric is then reported of these images, too, as `val_METRIC`, to choose by. 0 holds out none."""
+    Every metric is then also reported on these images, as `val_METRIC`, to choose by. 0 holds out none."""
 
     def __post_init__(self) -> None:
         choices("dataset", self.dataset, sorted(DATASETS))
@@ -31,7 +33,7 @@ class Data:
         if self.held_out:
             names = self.held_out.split("+")
             if names != [
-                str(one) for one in sorted({int(name) for name in names if name.isdecimal() and len(name) < 19})
+                str(index) for index in sorted({int(name) for name in names if name.isdecimal() and len(name) < 19})
             ]:
                 raise ValueError(
                     f"held_out must be ascending class indices joined by +, but got held_out={self.held_out}"
@@ -40,20 +42,22 @@ class Data:
 
     @property
     def held_out_classes(self) -> tuple[int, ...]:
-        """Indices."""
+        """Indices of the classes in `held_out`."""
         return tuple(int(name) for name in self.held_out.split("+")) if self.held_out else ()
 
 
 @dataclass(frozen=True)
 class Encoder:
+    """The encoder and its size."""
+
     encoder: str = "mlp"
     """Name of the encoder."""
     width: int = 128
-    """Hidden units of the `mlp`, channels of the `convnet`; other encoders have their published widths."""
+    """Hidden units of the `mlp`, or channels of the `convnet`'s first layer. ResNets have their published widths."""
     features: int = 64
-    """Size D of the representation of the `mlp` and the `convnet`; other encoders have their published sizes."""
+    """Size D of the representation of the `mlp` and the `convnet`. ResNets have their published sizes."""
     small_stem: bool = True
-    """ResNets: the stem for 32x32 images, a first convolution 3x3 of stride 1 and no max-pool."""
+    """ResNets only: use the stem for 32x32 images, a 3x3 convolution of stride 1 without max-pooling."""
 
     def __post_init__(self) -> None:
         choices("encoder", self.encoder, ENCODERS)
@@ -64,28 +68,30 @@ class Encoder:
 
 @dataclass(frozen=True)
 class Training:
+    """The optimisation, and how it runs."""
+
     seed: int = 0
-    """Initial weights, the order of images, their augmentation and all noise derive from it and the data's name."""
+    """Random seed. Initial weights, order of images, augmentation and noise derive from it and the data."""
     epochs: int = 100
-    """Passes over the training images; the last, incomplete batch of each is left out. 0 evaluates the untrained."""
+    """Passes over the training images, without the last, incomplete batch. 0 evaluates the untrained model."""
     batch_size: int = 64
-    """Images a step."""
+    """Images per step."""
     lr: float = 0.05
-    """Peak learning rate of SGD, `lr > 0`; it falls to 0 on a half cosine over all steps after the warm-up."""
+    """Peak learning rate of SGD, `lr > 0`. After the warm-up it falls to 0 on half a cosine over all steps."""
     momentum: float = 0.9
-    """SGD's momentum, in [0, 1)."""
+    """Momentum of SGD, in [0, 1)."""
     weight_decay: float = 0.0
-    """L2 penalty on every parameter, norms and biases included."""
+    """L2 penalty on all parameters, including norms and biases."""
     warmup_epochs: int = 0
     """Epochs over which the learning rate first rises linearly from 0."""
     precision: str = "float32"
-    """Arithmetic of the networks: `float32`, or `bfloat16` by autocast. Likelihoods and weights are float32 always."""
+    """Precision of the networks: `float32`, or `bfloat16` by autocast. Likelihoods and weights are always float32."""
     channels_last: bool = False
-    """Keep images with their channels last, which CUDA's convolutions prefer in bfloat16."""
+    """Store images with channels last, which is faster for CUDA's convolutions in bfloat16."""
     workers: int = 1
-    """Processes, a device each, that a batch is split over. BatchNorm sees the part of its own process."""
+    """Processes that share each batch, with a device each. BatchNorm sees the part of its own process only."""
     report_every: int = 1
-    """Epochs between reports, each with an evaluation; the last epoch always reports."""
+    """Epochs between reports, each with an evaluation. The last epoch always reports."""
 
     def __post_init__(self) -> None:
         whole("seed", self.seed, 0)
@@ -114,23 +120,24 @@ class Training:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Of trials on all classes; those on one class are judged by their anomaly scores alone."""
+    """The evaluation of trials on all classes. Trials on one class are evaluated by their anomaly scores only."""
 
     knn: int = 0
-    """Neighbours that classify a test image, at every report; 0 for no such evaluation."""
+    """Number k of nearest neighbours that classify a test image, at every report. 0 for no k-NN evaluation."""
     knn_temperature: float = 0.07
-    """Neighbours vote with weight `exp(cosine / knn_temperature)`, beside the plain majority."""
+    """Temperature of the weighted vote, in which a neighbour's weight is `exp(cosine / knn_temperature)`. The plain
+    majority vote is reported, too."""
     probe_epochs: int = 0
-    """Epochs that linear probes of the representations train, at the end; 0 for none."""
+    """Epochs that linear probes on the representations train, at the end of training. 0 for no probes."""
     probe_lr: float = 0.1
-    """Peak learning rate of the probes for batches of 256; it scales with the batch."""
+    """Peak learning rate of the probes for batches of 256; it is scaled in proportion to the batch size."""
     probe_batch_size: int = 256
-    """Images a step of the probes."""
+    """Images per step of the probes."""
     probe_standardize: bool = False
-    """Shift and scale each feature to mean 0 and standard deviation 1 over the training images before it is probed. On
-    features as they are, a probe of small or unequal ones has not converged after the papers' epochs."""
+    """Shift and scale each feature to mean 0 and standard deviation 1 over the training images before probing. Without
+    this, probes of small or unequally scaled features do not converge within the papers' epochs."""
     outliers: str = ""
-    """Sets of outliers, joined by +, that the test images are told from by the method's anomaly scores."""
+    """Sets of outliers, joined by +, that anomaly scores must tell from the test images: `svhn+noise`."""
 
     def __post_init__(self) -> None:
         whole("knn", self.knn, 0)
@@ -142,9 +149,9 @@ class Evaluation:
         for name in self.outlier_sets:
             choices("outliers", name, sorted(OUTLIERS))
         if len(set(self.outlier_sets)) < len(self.outlier_sets):
-            raise ValueError(f"each set of outliers must be there once, but got outliers={self.outliers}")
+            raise ValueError(f"each set of outliers must be named once, but got outliers={self.outliers}")
 
     @property
     def outlier_sets(self) -> tuple[str, ...]:
-        """Names."""
+        """Names of the sets in `outliers`."""
         return tuple(self.outliers.split("+")) if self.outliers else ()

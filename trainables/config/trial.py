@@ -1,6 +1,6 @@
-"""A trial's configuration: flat names and values outside, one frozen dataclass a subject inside.
+"""A trial's configuration: flat keys and values outside, one frozen dataclass for each section inside.
 
-Every key is a field of exactly one of `trainables.config.sections`, of `Views`, or of the method's own `Config`.
+Every key is a field of exactly one section: of `trainables.config.sections`, `Views`, or the method's own `Config`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Value = bool | int | float | str | None
 
 SECTIONS = {"data": Data, "encoder": Encoder, "training": Training, "views": Views, "evaluation": Evaluation}
 LOOP_FUSIBLE = frozenset({"lr", "weight_decay", "seed", "normal_class"})
-"""Fusible for every method; `normal_class` where the classes give equally many steps an epoch."""
+"""Keys that are fusible for every method; `normal_class` only if the classes give equally many steps an epoch."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class TrialConfig:
     """The method's own `Config`."""
 
     def __post_init__(self) -> None:
-        """What single sections cannot know. ValueError, one line."""
+        """Check what concerns several sections. Raises ValueError with a one-line message."""
         method, training, evaluation = METHODS[self.method], self.training, self.evaluation
         if method.losses is Method.losses and training.epochs:
             raise ValueError(f"{self.method} does not train, so epochs must be 0, but got epochs={training.epochs}")
         if training.workers > 1 and not method.per_image:
-            able = [name for name, one in METHODS.items() if one.per_image]
+            per_image = [name for name, other in METHODS.items() if other.per_image]
             raise ValueError(
                 f"{self.method} compares the images of a batch, so workers must be 1, but got workers="
-                f"{training.workers}; a batch can be split for: {', '.join(able)}"
+                f"{training.workers}; a batch can be split for: {', '.join(per_image)}"
             )
         if self.data.normal_class is not None:
             for name, value, off in (
@@ -60,50 +60,56 @@ class TrialConfig:
                 if value != off:
                     raise ValueError(f"{name} needs trials on all classes, but got {name}={value} with a normal_class")
         if evaluation.outliers and not method.scores:
-            able = [name for name, one in METHODS.items() if one.scores]
-            raise ValueError(f"{self.method} has no anomaly scores for outliers; those with are: {', '.join(able)}")
+            scoring = [name for name, other in METHODS.items() if other.scores]
+            raise ValueError(
+                f"{self.method} has no anomaly scores for outliers; those that have them are: {', '.join(scoring)}"
+            )
         if "held_out" in evaluation.outlier_sets and not self.data.held_out:
             raise ValueError("outliers=held_out needs classes that are held out, but got held_out=''")
 
     def flat(self) -> dict[str, Value]:
-        """Every key and its value, defaults included; `resolve` takes it back."""
-        parts = (self.data, self.encoder, self.training, self.views, self.evaluation, self.options)
-        return {"method": self.method} | {key: value for part in parts for key, value in vars(part).items()}
+        """All keys and their values, including defaults. `resolve` is the inverse."""
+        sections = (self.data, self.encoder, self.training, self.views, self.evaluation, self.options)
+        return {"method": self.method} | {key: value for section in sections for key, value in vars(section).items()}
 
 
-def resolve(given: Mapping[str, Value]) -> TrialConfig:
-    """The complete configuration. ValueError, one line, for an unknown key (with the nearest) or an illegal value."""
-    method = given.get("method")
+def resolve(values: Mapping[str, Value]) -> TrialConfig:
+    """Build the complete configuration from keys and values; missing keys get their defaults.
+
+    Raises ValueError, with a one-line message, for an unknown key, whose nearest match it names, or an illegal value.
+    """
+    method = values.get("method")
     if method is None:
         raise ValueError(f"a trial needs a method; there are: {', '.join(METHODS)}")
     choices("method", method, METHODS)
     known = keys(str(method))
-    for key in given:
+    for key in values:
         if key not in known:
             raise ValueError(f"no key '{key}'{nearest(key, known)}; {method} has: {', '.join(sorted(known))}")
-    parts = {
+    sections = {
         name: _section(
             section,
-            {key: _typed(key, given[key], kind) for key, kind in _fields(section).items() if key in given},
+            {key: _typed(key, values[key], kind) for key, kind in _fields(section).items() if key in values},
         )
         for name, section in _sections(str(method)).items()
     }
-    return TrialConfig(method=str(method), **parts)
+    return TrialConfig(method=str(method), **sections)
 
 
 def keys(method: str) -> dict[str, type]:
-    """Every key of a method's trials and its type: bool, int, float or str (None apart)."""
-    found: dict[str, type] = {"method": str}
+    """All keys of a method's trials and their types: bool, int, float or str. `int | None` counts as int."""
+    types_by_key: dict[str, type] = {"method": str}
     for section in _sections(method).values():
-        found |= _fields(section)
-    return found
+        types_by_key |= _fields(section)
+    return types_by_key
 
 
 @functools.cache
 def defaults(method: str) -> Mapping[str, Value]:
-    """Every key of a method's trials that has a default, and that default."""
-    fields = [one for section in _sections(method).values() for one in dataclasses.fields(section)]
-    return {"method": method} | {one.name: one.default for one in fields if one.default is not dataclasses.MISSING}
+    """The defaults of all keys of a method's trials that have one."""
+    fields = [field_ for section in _sections(method).values() for field_ in dataclasses.fields(section)]
+    with_default = {field_.name: field_.default for field_ in fields if field_.default is not dataclasses.MISSING}
+    return {"method": method} | with_default
 
 
 def fusible(method: str) -> frozenset[str]:
@@ -112,7 +118,8 @@ def fusible(method: str) -> frozenset[str]:
 
 
 def parse(key: str, text: str) -> Value:
-    """A value as typed on a command line. ValueError for an unknown key or text that is no value of the key's type."""
+    """Convert text from the command line to a value of the key's type. Raises ValueError for an unknown key or for text
+    that is no such value."""
     known: dict[str, type] = {}
     for method in METHODS:
         known |= keys(method)
@@ -136,28 +143,31 @@ def parse(key: str, text: str) -> Value:
 def _fields(section: type) -> Mapping[str, type]:
     """A section's keys and their types."""
     hints = typing.get_type_hints(section)
-    return {one.name: _plain_type(hints[one.name]) for one in dataclasses.fields(section)}
+    return {field_.name: _plain_type(hints[field_.name]) for field_ in dataclasses.fields(section)}
 
 
 @dataclass(frozen=True)
-class _Said:
+class _CacheKey:
+    """A section and its values; compared by `text`."""
+
     section: type
     text: str
-    """Of the values: it tells 1 from 1.0 and from True."""
+    """`repr` of the values, which differs for 1, 1.0 and True."""
     values: Mapping[str, Value] = field(compare=False)
 
 
 def _section(section: type, values: Mapping[str, Value]) -> Any:
-    """One object for all trials that agree in it: they are many, and its checks cost time."""
-    return _made(_Said(section, repr(values), values))
+    """The section object with these values. Trials that agree in it share the object, because its checks take time."""
+    return _build_section(_CacheKey(section, repr(values), values))
 
 
 @functools.lru_cache(maxsize=4096)
-def _made(said: _Said) -> Any:
-    return said.section(**said.values)
+def _build_section(key: _CacheKey) -> Any:
+    return key.section(**key.values)
 
 
 def _sections(method: str) -> dict[str, type]:
+    """Name of each section of a method's trials -> its dataclass."""
     return {**SECTIONS, "options": METHODS[method].Config}
 
 
@@ -169,11 +179,12 @@ def _plain_type(hint: Any) -> type:
 
 
 def _typed(key: str, value: Value, kind: type) -> Value:
-    """An int where a float is due becomes one, so that `1` and `1.0` are one trial. The sections check the rest."""
+    """Convert an int to a float where the key is a float, so that `1` and `1.0` are one trial. The sections check the
+    rest."""
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if kind is float and value == 0:
-        return 0.0  # as -0.0, so that they are one trial
+        return 0.0  # -0.0 becomes 0.0, so that they are one trial
     if kind is str and not isinstance(value, str):
         raise ValueError(f"{key} must be text, but got {key}={value!r}")
     return value

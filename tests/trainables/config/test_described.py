@@ -50,7 +50,7 @@ def test_docstrings_of_fields_are_one_line_and_may_be_absent() -> None:
     assert list(field_docs(Example)) == [field.name for field in fields(Example)]
 
 
-def test_laws_are_written_down_only_while_they_are_asked_for() -> None:
+def test_laws_are_recorded_only_while_laws_runs() -> None:
     assert laws(Example) == {"rate": "`0 <= rate <= 1`", "count": "`count >= 1`", "kind": "one of a, b"}
     Example(rate=0.1)
     assert laws(lambda: None) == {}

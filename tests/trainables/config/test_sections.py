@@ -35,10 +35,10 @@ def test_every_set_of_outliers_may_be_asked_for() -> None:
         ("shn", "no outliers 'shn' (did you mean 'svhn'?); there are: "),
         ("svhn+", "no outliers ''; there are: "),
         ("imagenet", "no outliers 'imagenet'"),
-        ("svhn+noise+svhn", "each set of outliers must be there once, but got outliers=svhn+noise+svhn"),
+        ("svhn+noise+svhn", "each set of outliers must be named once, but got outliers=svhn+noise+svhn"),
     ],
 )
-def test_outliers_that_are_none(text: str, message: str) -> None:
+def test_unknown_or_repeated_outliers_are_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError) as error:
         Evaluation(outliers=text)
     assert str(error.value).startswith(message)
@@ -56,13 +56,13 @@ def test_outliers_that_are_none(text: str, message: str) -> None:
         ("probe_standardize", 1, "probe_standardize must be true or false, but got probe_standardize=1"),
     ],
 )
-def test_evaluations_that_cannot_be(field: str, value: float, message: str) -> None:
+def test_evaluations_out_of_range_are_refused(field: str, value: float, message: str) -> None:
     with pytest.raises(ValueError) as error:
         Evaluation(**{field: value})  # type: ignore[arg-type]
     assert str(error.value) == message
 
 
-def test_no_epochs_need_no_warm_up() -> None:
+def test_zero_epochs_allow_no_warm_up() -> None:
     assert Training(epochs=0).warmup_epochs == 0
     with pytest.raises(ValueError, match=r"^`warmup_epochs < epochs` must hold, but got warmup_epochs=1, epochs=0$"):
         Training(epochs=0, warmup_epochs=1)
@@ -70,12 +70,12 @@ def test_no_epochs_need_no_warm_up() -> None:
 
 
 @pytest.mark.parametrize(("batch_size", "workers"), [(64, 1), (2, 1), (64, 32), (6, 3)])
-def test_a_batch_in_equal_parts(batch_size: int, workers: int) -> None:
+def test_a_batch_is_split_into_equal_parts(batch_size: int, workers: int) -> None:
     assert Training(batch_size=batch_size, workers=workers).workers == workers
 
 
 @pytest.mark.parametrize(("batch_size", "workers"), [(64, 3), (64, 64), (4, 8), (6, 4)])
-def test_a_batch_that_does_not_part(batch_size: int, workers: int) -> None:
+def test_a_batch_that_cannot_be_split_is_refused(batch_size: int, workers: int) -> None:
     with pytest.raises(ValueError) as error:
         Training(batch_size=batch_size, workers=workers)
     assert str(error.value) == (
@@ -85,6 +85,6 @@ def test_a_batch_that_does_not_part(batch_size: int, workers: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, -2, 1.0, True])
-def test_workers_are_counted(workers: int) -> None:
+def test_workers_must_be_a_positive_integer(workers: int) -> None:
     with pytest.raises(ValueError, match=r"workers must be a whole number|`workers >= 1` must hold"):
         Training(workers=workers)

@@ -1,4 +1,4 @@
-"""Files that others publish: fetched once, by whoever is first, and verified by their checksums."""
+"""Download published files once, even if several processes need them, and verify their checksums."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ def ensure(
     url: str,
     fetch: Callable[[Path], object],
 ) -> None:
-    """Make sure that `files` (path below `root`, MD5) of the set `name` are there and intact; else DataError.
+    """Make sure that the `files` (path below `root`, MD5) of the data set `name` exist and are intact.
 
-    Absent ones are fetched by `fetch(folder)` into a folder of their own, from the `archive` (name, MD5) in `root` if
-    there is one, and renamed into place under a lock, so that no process sees a half-written set. What is there is
-    never overwritten.
+    If none of them exists, `fetch(folder)` downloads them into a temporary folder. If `root` holds the `archive` (name,
+    MD5), `fetch` finds it in that folder and needs no download. Then the files are renamed into place under a lock, so
+    that no process sees a half-written data set. Existing files are never overwritten.
+
+    Raises DataError if the download fails, with the `url` to get the archive from, or if a file is missing or corrupt.
     """
     from filelock import FileLock
 
@@ -45,7 +47,7 @@ def ensure(
 
 
 def verify(name: str, path: Path, md5: str, remove: Path) -> None:
-    """DataError unless the file at `path` has the checksum `md5`; it advises to `remove` what is corrupt."""
+    """Raises DataError unless the file at `path` has the MD5 checksum `md5`. The message advises to remove `remove`."""
     from torchvision.datasets.utils import check_integrity
 
     if not check_integrity(path, md5):
@@ -54,7 +56,7 @@ def verify(name: str, path: Path, md5: str, remove: Path) -> None:
 
 
 def _download(root: Path, entries: set[str], archive: tuple[str, str], fetch: Callable[[Path], object]) -> None:
-    """Fetch into a temporary folder and rename `entries` of it into `root`; torchvision's progress bar is hidden."""
+    """Fetch into a temporary folder and rename its `entries` into `root`. torchvision's progress bar is hidden."""
     file, md5 = archive
     with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as staging:
         if (root / file).exists():

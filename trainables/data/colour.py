@@ -1,8 +1,8 @@
-"""What colour pixels have: torchvision's colour adjustments for a whole batch, with its own factor per image.
+"""Colour augmentations: torchvision's colour adjustments for a whole batch, with a factor for each image.
 
 Shapes: B images, C channels (1 or 3), H rows, W columns. Images are float in [0, 1]; a factor of 1 (hue: 0) changes
-nothing. Images of one channel have neither saturation nor hue and are returned as they are.
-All functions are pure, run on the images' device and never wait for it.
+nothing. Saturation and hue leave images of one channel unchanged. All functions are pure, run on the images' device and
+never wait for it.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from torch import Tensor
 
 
 def adjust_brightness(images_BCHW: Tensor, factor_B: Tensor) -> Tensor:
-    """Pixels times `factor >= 0`, cut to [0, 1]."""
+    """Multiply pixels by `factor >= 0`; the result is clipped to [0, 1]."""
     return (images_BCHW * factor_B[:, None, None, None]).clamp(0, 1)
 
 
 def adjust_contrast(images_BCHW: Tensor, factor_B: Tensor) -> Tensor:
-    """Away from (`factor > 1`) or towards (`factor < 1`) the mean grey of the image, cut to [0, 1]."""
+    """Move pixels away from (`factor > 1`) or towards (`factor < 1`) their image's mean grey; clipped to [0, 1]."""
     mean_B111 = _grey(images_BCHW).mean(dim=(1, 2, 3), keepdim=True)
     return torch.lerp(mean_B111, images_BCHW, factor_B[:, None, None, None]).clamp(0, 1)
 
 
 def adjust_saturation(images_BCHW: Tensor, factor_B: Tensor) -> Tensor:
-    """Away from or towards each pixel's own grey, cut to [0, 1]."""
+    """Move pixels away from (`factor > 1`) or towards (`factor < 1`) their own grey; clipped to [0, 1]."""
     if images_BCHW.shape[1] == 1:
         return images_BCHW
     return torch.lerp(_grey(images_BCHW), images_BCHW, factor_B[:, None, None, None]).clamp(0, 1)
 
 
 def adjust_hue(images_BCHW: Tensor, turn_B: Tensor) -> Tensor:
-    """Hue turned by `turn` in [-0.5, 0.5] of the colour circle; value and chroma stay."""
+    """Turn the hue by `turn` in [-0.5, 0.5] of the colour circle. Value and chroma stay the same."""
     if images_BCHW.shape[1] == 1:
         return images_BCHW
     value_BHW, chroma_BHW, sextant_BHW = _value_chroma_hue(images_BCHW)
@@ -40,12 +40,12 @@ def adjust_hue(images_BCHW: Tensor, turn_B: Tensor) -> Tensor:
 
 
 def greyscale(images_BCHW: Tensor) -> Tensor:
-    """Each pixel's grey (luma, ITU-R 601) in all its channels."""
+    """Replace all channels of a pixel by its grey value (luma, ITU-R 601)."""
     return _grey(images_BCHW).expand_as(images_BCHW)
 
 
 def _grey(images_BCHW: Tensor) -> Tensor:
-    """`[B, 1, H, W]`."""
+    """Grey values `[B, 1, H, W]`."""
     if images_BCHW.shape[1] == 1:
         return images_BCHW
     red_B1HW, green_B1HW, blue_B1HW = images_BCHW.split(1, dim=1)

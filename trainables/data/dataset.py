@@ -13,7 +13,7 @@ from torch import Tensor
 from trainables.data.folders import Folder
 
 Images: TypeAlias = Tensor | Folder
-"""uint8 `[N, C, H, W]`, resident or decoded when asked for."""
+"""uint8 `[N, C, H, W]`: a tensor in memory, or image files that are decoded on demand."""
 
 UNLABELLED = -1
 """The label of training images of unknown class."""
@@ -33,7 +33,7 @@ class Dataset:
     """int64 `[N]`, indices of `classes`, or UNLABELLED."""
 
     test_images: Images
-    """As `train_images`."""
+    """Like `train_images`."""
 
     test_labels: Tensor
     """int64 `[N]`, indices of `classes`."""
@@ -45,7 +45,7 @@ class Dataset:
     """The pixel value of white."""
 
     mean: tuple[float, ...]
-    """Mean of each channel over the training images, of pixels scaled to [0, 1]."""
+    """Mean of each channel over the training images, for pixels scaled to [0, 1]."""
 
     std: tuple[float, ...]
-    """Standard deviation of each channel, likewise."""
+    """Standard deviation of each channel over the training images, for pixels scaled to [0, 1]."""

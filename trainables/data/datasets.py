@@ -1,6 +1,6 @@
-"""All data sets, by name: `load(name, root)`, and once, before anything expensive, `check(dataset)`.
+"""All data sets by name: `load(name, root)` loads one, `check(dataset)` checks its image files before training.
 
-A new set is one function in a file beside this one and one entry here.
+A new data set is one function in a file beside this one and one entry here.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ RESIDENT: Mapping[str, Loader] = {
     "stl10": stl10,
     "svhn": svhn,
 }
-"""Name -> loader of the sets whose images are tensors."""
+"""Name -> loader of the data sets whose images are tensors."""
 
 DATASETS: Mapping[str, Loader] = {**RESIDENT, "imagenet": imagenet}
-"""Name -> loader: all the sets there are."""
+"""Name -> loader of all data sets."""
 
 
 def load(name: str, root: Path) -> Dataset:
-    """The data set `name`, from the folder `root`. DataError if there is none of that name, or if its files are
-    corrupt, or absent and not to be downloaded."""
+    """Load the data set `name` from the folder `root`. Raises DataError for an unknown name, and if files are corrupt,
+    or absent and cannot be downloaded."""
     if name not in DATASETS:
         raise DataError(f"no dataset {name!r}{nearest(name, DATASETS)}; there are: {', '.join(sorted(DATASETS))}")
     return DATASETS[name](root)
 
 
 def check(dataset: Dataset) -> None:
-    """DataError unless every image file of a set that is not resident can be read; the others have been when loaded."""
+    """Raises DataError if an image file of the data set cannot be read. Tensors were read when they were loaded."""
     parts = (dataset.train_images, dataset.test_images)
     paths = [path for part in parts if isinstance(part, Folder) for path in part.paths()]
     intact.check(dataset.name, paths)

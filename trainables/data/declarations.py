@@ -1,4 +1,4 @@
-"""What is known of each data set without its files: the shape of its images, its classes, and how many images it has.
+"""Properties of each data set that are known without its files: image shape, number of classes, number of images.
 
 Shapes: N images, C channels, H rows, W columns, K classes.
 """
@@ -16,25 +16,25 @@ from trainables.data.dataset import UNLABELLED, Dataset
 
 @dataclass(frozen=True)
 class Declaration:
-    """A data set as it is published."""
+    """The properties of a published data set."""
 
     shape: tuple[int, int, int]
     """(C, H, W) of an image as models see it."""
 
     classes: int
-    """K. Of a set of image folders that of the published set: the folders there are decide."""
+    """Number of classes K. For image folders that of the published data set; the folders that exist may differ."""
 
     train: tuple[int, ...] | None
-    """Labelled training images of each class `[K]`; None where only the files can say."""
+    """Number of labelled training images of each class, `[K]`; None if only the files tell."""
 
     test: tuple[int, ...] | None
-    """Test images of each class `[K]`; None where only the files can say."""
+    """Number of test images of each class, `[K]`; None if only the files tell."""
 
     levels: int = 255
     """The pixel value of white."""
 
     unlabelled: int = 0
-    """Training images of unknown class."""
+    """Number of training images of unknown class."""
 
 
 DIGITS = Declaration(
@@ -58,13 +58,13 @@ DECLARATIONS: Mapping[str, Declaration] = {
         test=(1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595),
     ),
 }
-"""By the name of each set in DATASETS."""
+"""Name of a data set in DATASETS -> its declaration."""
 
 
 def stand_in(name: str) -> Dataset | None:
-    """The data set without a pixel: its labels, class by class, with images `[N, C, 0, 0]` that take no memory.
+    """A data set with the declared labels, class by class, and empty images `[N, C, 0, 0]`, which take no memory.
 
-    It can be split as the real one. None where its size is not declared.
+    It can be split like the real one. None if the number of images is not declared.
     """
     declared = DECLARATIONS.get(name)
     if declared is None or declared.train is None or declared.test is None:
@@ -85,6 +85,6 @@ def stand_in(name: str) -> Dataset | None:
 
 
 def _labels(counts: tuple[int, ...], unlabelled: int = 0) -> Tensor:
-    """int64 `[N]`."""
+    """Labels, int64 `[N]`, with `counts[k]` times the label k; unlabelled images come last."""
     labelled_N = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
     return torch.cat([labelled_N, torch.full((unlabelled,), UNLABELLED)])

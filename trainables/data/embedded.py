@@ -1,4 +1,4 @@
-"""The data sets that need no files: scikit-learn's digits, as they are and enlarged.
+"""Data sets that need no download: scikit-learn's digits, in their own size and enlarged.
 
 Shapes: N images, C channels, H rows, W columns, K classes.
 """
@@ -17,22 +17,22 @@ from trainables.data.dataset import Dataset
 
 _SKLEARN = importlib.util.find_spec("sklearn")
 FILE = Path(_SKLEARN.origin if _SKLEARN and _SKLEARN.origin else "").parent / "datasets/data/digits.csv.gz"
-"""Each line has the 64 pixels of an image and its label. Where a version of scikit-learn has it elsewhere, scikit-learn
-itself is imported."""
+"""scikit-learn's file of digits: each line holds the 64 pixels of an image and its label. If it does not exist, because
+a version of scikit-learn keeps it elsewhere, scikit-learn is imported instead."""
 
 
 def digits(root: Path) -> Dataset:
-    """scikit-learn's 1,797 real digits of 8x8 pixels, embedded in the package: `root` is not touched.
+    """scikit-learn's 1,797 images of handwritten digits, 8x8 pixels, which ship with the package. `root` is not used.
 
-    The split is ours and fixed: in file order within each class, every third, sixth and ninth image of ten is tested.
-    That makes 1,260 training and 537 test images.
+    The split is this project's own and fixed: of every ten images of a class, in file order, the third, sixth and ninth
+    are test images. That makes 1,260 training and 537 test images.
     """
     images_NCHW, labels_N = _digits()
     return _split("digits", images_NCHW, labels_N, levels=16, mean=(0.305470,), std=(0.376049,))
 
 
 def digits32(root: Path) -> Dataset:
-    """The digits with the same split, of 3x32x32 pixels in 0..255: bilinearly enlarged, three equal channels."""
+    """The digits with the same split, enlarged bilinearly to 3x32x32 pixels in 0..255 with three equal channels."""
     small_N1HW, labels_N = _digits()
     large_N1HW = F.interpolate(small_N1HW * (255 / 16), scale_factor=4, mode="bilinear", align_corners=False)
     images_NCHW = large_N1HW.round().byte().repeat(1, 3, 1, 1)
@@ -40,10 +40,10 @@ def digits32(root: Path) -> Dataset:
 
 
 def _digits() -> tuple[Tensor, Tensor]:
-    """uint8 `[1797, 1, 8, 8]`, pixels in 0..16, and int64 labels.
+    """Images, uint8 `[1797, 1, 8, 8]` with pixels in 0..16, and labels, int64 `[1797]`.
 
-    They are read from scikit-learn's file, because importing scikit-learn takes as long as importing torch, in each
-    process that trains.
+    They are read from scikit-learn's file: importing scikit-learn would take as long as importing torch, in every
+    training process.
     """
     if FILE.exists():
         table = np.loadtxt(FILE, delimiter=",", dtype=np.int64)

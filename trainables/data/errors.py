@@ -1,5 +1,5 @@
-"""What is raised where a data set cannot be had."""
+"""The error of data sets that cannot be loaded."""
 
 
 class DataError(Exception):
-    """A data set cannot be had: one line for the user that says what is wrong, where, and what to do."""
+    """A data set cannot be loaded. The message is one line that says what is wrong, where, and what to do."""

@@ -1,4 +1,4 @@
-"""Image files as a data set that is never all in memory: decoded when asked for, by a pool of threads.
+"""Image files as a data set that is larger than memory: a pool of threads decodes them on demand.
 
 Shapes: N images, B images of a batch, S the length of a side.
 """
@@ -23,26 +23,26 @@ from trainables.data.errors import DataError
 from trainables.data.geometry import draw_boxes
 
 RESIZE = 256 / 224
-"""The shorter side of an evaluated image before its central crop, over the side of that crop."""
+"""For evaluation: length of an image's shorter side before the central crop, divided by the side of the crop."""
 
 Crop = Callable[[Image.Image], list[Image.Image]]
 
 
 @dataclass(frozen=True, eq=False)
 class Folder:
-    """Image files that stand for a uint8 tensor `[N, 3, S, S]`, pixels in 0..255. It can be pickled."""
+    """Image files that can be indexed like a uint8 tensor `[N, 3, S, S]` with pixels in 0..255. It can be pickled."""
 
     root: Path
-    """Where the files are."""
+    """Folder of the files."""
 
     names: NDArray[np.bytes_]
-    """`[N]`, their paths below `root`, encoded for the file system: 40 MB for a million."""
+    """Paths `[N]` below `root`, encoded for the file system. A million paths take about 40 MB."""
 
     side: int
-    """S."""
+    """Side S of an image in pixels."""
 
     threads: int = 0
-    """How many decode at a time; 0 for one a processor. Changes no result."""
+    """Number of threads that decode; 0 for one per processor. It does not change results."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -52,8 +52,9 @@ class Folder:
         return len(self), 3, self.side, self.side
 
     def __getitem__(self, indices: slice | Tensor) -> Tensor:
-        """uint8 `[B, 3, S, S]`: the shorter side resized to 256/224 S, then the central square of S, as torchvision's
-        Resize and CenterCrop make it. DataError for a file that cannot be decoded."""
+        """Decode images to uint8 `[B, 3, S, S]`: the shorter side is resized to 256/224 S, then the central square of
+        side S is cut out, as by torchvision's Resize and CenterCrop. Raises DataError for a file that cannot be
+        decoded."""
         names = self._names(indices)
         return self._decode(names, [partial(_central, side=self.side)] * len(names), 1).result()[0]
 
@@ -65,11 +66,12 @@ class Folder:
         crop_scale: float,
         crop_ratio: float,
     ) -> Future[list[Tensor]]:
-        """`count` random resized crops of each image, each uint8 `[B, 3, S, S]`; each file is decoded once.
+        """Start to decode `count` random resized crops of each image: `count` tensors, each uint8 `[B, 3, S, S]`.
 
-        An image's boxes come from its own generator and its own height and width, by `draw_boxes`. With a `crop_scale`
-        of 1 nothing is drawn and each is the central crop. The future raises DataError for the first file of the batch
-        that cannot be decoded. ValueError unless there is one generator, and no other's, for each image.
+        Each file is decoded once. The boxes of an image are drawn from its own generator by `draw_boxes`, for its own
+        height and width. With a `crop_scale` of 1 all are central crops and nothing is drawn. The future raises
+        DataError for the first file of the batch that cannot be decoded. Raises ValueError unless each image has a
+        generator of its own.
         """
         names = self._names(indices_B)
         if len(set(map(id, generators))) != len(names) or len(generators) != len(names):
@@ -80,11 +82,11 @@ class Folder:
         return self._decode(names, [partial(boxes, generator=generator) for generator in generators], count)
 
     def only(self, mask_N: Tensor) -> Folder:
-        """The images where `mask` (bool) is True, in their order."""
+        """The images where `mask` (bool `[N]`) is True, in their order."""
         return replace(self, names=self.names[mask_N.numpy()])
 
     def paths(self) -> list[str]:
-        """Every file's path."""
+        """Paths of all files."""
         return [self._path(name) for name in self.names]
 
     def _names(self, indices: slice | Tensor) -> NDArray[np.bytes_]:
@@ -94,19 +96,19 @@ class Folder:
         return os.path.join(self.root, os.fsdecode(name))
 
     def _decode(self, names: NDArray[np.bytes_], crops: Sequence[Crop], count: int) -> Future[list[Tensor]]:
-        """`count` batches, from `count` crops of each file, or one crop for all of them."""
+        """Start to decode `count` batches. Where a file yields a single crop, all batches get it."""
         batches = [np.empty((len(names), 3, self.side, self.side), dtype=np.uint8) for _ in range(count)]
 
-        def fill(place: int) -> None:
-            made = _crops(self._path(names[place]), crops[place])
+        def fill(row: int) -> None:
+            cropped = _crops(self._path(names[row]), crops[row])
             for i, batch_B3SS in enumerate(batches):
-                batch_B3SS[place] = np.asarray(made[i % len(made)]).transpose(2, 0, 1)
+                batch_B3SS[row] = np.asarray(cropped[i % len(cropped)]).transpose(2, 0, 1)
 
-        return _together(_pool(self.threads), fill, len(names), [torch.from_numpy(batch) for batch in batches])
+        return _run_tasks(_pool(self.threads), fill, len(names), [torch.from_numpy(batch) for batch in batches])
 
 
 def _crops(path: str, crop: Crop) -> list[Image.Image]:
-    """DataError, one line, where any of what may be wrong with a file is."""
+    """The crops of one file. Raises DataError, with a one-line message, if the file cannot be decoded."""
     try:
         with Image.open(path) as image:
             return crop(rgb(image))
@@ -116,25 +118,25 @@ def _crops(path: str, crop: Crop) -> list[Image.Image]:
 
 
 def rgb(image: Image.Image) -> Image.Image:
-    """An image of any mode with red, green and blue; what is transparent becomes opaque."""
+    """Convert an image of any mode to RGB; transparent pixels become opaque."""
     if image.mode == "P":
-        image = image.convert("RGBA")  # the same colours, without a warning where the palette is transparent
+        image = image.convert("RGBA")  # gives the same colours, without Pillow's warning about transparent palettes
     return image.convert("RGB")
 
 
 def _central(image: Image.Image, side: int) -> list[Image.Image]:
-    """torchvision's Resize to 256/224 of `side`, rounded, and CenterCrop to `side`."""
-    short = round(side * RESIZE)
-    width, height = (max(short, int(short * length / min(image.size))) for length in image.size)
+    """The central crop: torchvision's Resize to 256/224 of `side`, rounded, then CenterCrop to `side`."""
+    shorter_side = round(side * RESIZE)
+    width, height = (max(shorter_side, int(shorter_side * length / min(image.size))) for length in image.size)
     left, top = round((width - side) / 2), round((height - side) / 2)
-    whole = image.resize((width, height), Image.Resampling.BILINEAR)
-    return [whole.crop((left, top, left + side, top + side))]
+    resized = image.resize((width, height), Image.Resampling.BILINEAR)
+    return [resized.crop((left, top, left + side, top + side))]
 
 
 def _random(
     image: Image.Image, side: int, count: int, crop_scale: float, crop_ratio: float, generator: torch.Generator
 ) -> list[Image.Image]:
-    """torchvision's `resized_crop` of `count` boxes."""
+    """`count` random crops, each as by torchvision's `resized_crop`."""
     boxes = draw_boxes(generator, count, image.height, image.width, crop_scale, crop_ratio)
     return [
         image.crop((left, top, left + width, top + height)).resize((side, side), Image.Resampling.BILINEAR)
@@ -148,31 +150,32 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads or processors, thread_name_prefix="decode")
 
 
-def _together(
+def _run_tasks(
     pool: ThreadPoolExecutor, task: Callable[[int], None], tasks: int, result: list[Tensor]
 ) -> Future[list[Tensor]]:
-    """A future of `result` that is done when `task(0..tasks - 1)` are. It occupies no thread of the pool to wait."""
-    done: Future[list[Tensor]] = Future()
-    done.set_running_or_notify_cancel()
+    """Run `task(0)` to `task(tasks - 1)` in the pool. Returns a future of `result` that is done when all have ended;
+    waiting for it occupies no thread of the pool."""
+    all_done: Future[list[Tensor]] = Future()
+    all_done.set_running_or_notify_cancel()
     if not tasks:
-        done.set_result(result)
-        return done
-    left, lock = tasks, threading.Lock()
+        all_done.set_result(result)
+        return all_done
+    remaining, lock = tasks, threading.Lock()
 
-    def finished(_: Future[None]) -> None:
-        nonlocal left
+    def count_down(_: Future[None]) -> None:
+        nonlocal remaining
         with lock:
-            left -= 1
-            if left:
+            remaining -= 1
+            if remaining:
                 return
         error = next(filter(None, (future.exception() for future in futures)), None)
         if error is None:
-            done.set_result(result)
+            all_done.set_result(result)
         else:
-            done.set_exception(error)
-        futures.clear()  # else they and this function, which hold each other, would keep the images
+            all_done.set_exception(error)
+        futures.clear()  # the futures and this function refer to each other, which would keep the images in memory
 
-    futures = [pool.submit(task, place) for place in range(tasks)]
+    futures = [pool.submit(task, index) for index in range(tasks)]
     for future in futures:
-        future.add_done_callback(finished)
-    return done
+        future.add_done_callback(count_down)
+    return all_done

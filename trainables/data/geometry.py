@@ -1,4 +1,4 @@
-"""Where pixels go: crop, rotation and shift, flip, blur; each for a whole batch, with its own parameters per image.
+"""Geometric augmentations: crop, rotation and shift, blur; each for a whole batch, with parameters for each image.
 
 Shapes: B images, C channels, H rows, W columns, S the length of a side, K taps of a kernel. Images are float32.
 All functions are pure, run on the images' device and never wait for it.
@@ -13,15 +13,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 CROP_ATTEMPTS = 10
-"""Boxes tried for an image before the central one is taken, as torchvision's RandomResizedCrop does."""
+"""Random boxes tried for an image before the central one is used, as in torchvision's RandomResizedCrop."""
 
 
 def draw_boxes(
     generator: torch.Generator, n: int, height: int, width: int, crop_scale: float, crop_ratio: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Top, left, height and width (whole pixels, float32 `[n]` each) of random crops, as RandomResizedCrop draws them:
-    area uniform in [crop_scale, 1] of the image, aspect ratio log-uniform in [1/crop_ratio, crop_ratio], the first of
-    ten candidates that fits, else the largest central box of an allowed ratio.
+    """Draw `n` random crops like torchvision's RandomResizedCrop: returns top, left, height and width, float32 `[n]`
+    each, in whole pixels.
+
+    The area is uniform in [crop_scale, 1] of the image, the aspect ratio log-uniform in [1/crop_ratio, crop_ratio]. Of
+    ten candidates the first that fits is used. If none fits, it is the largest central box of an allowed ratio.
     """
     area_NA, ratio_NA = torch.rand((2, n, CROP_ATTEMPTS), generator=generator)
     area_NA = (crop_scale + (1 - crop_scale) * area_NA) * (height * width)
@@ -29,21 +31,21 @@ def draw_boxes(
     w_NA, h_NA = (area_NA * ratio_NA).sqrt().round(), (area_NA / ratio_NA).sqrt().round()
     fits_NA = (w_NA > 0) & (w_NA <= width) & (h_NA > 0) & (h_NA <= height)
     first_N1 = fits_NA.int().argmax(dim=1, keepdim=True)
-    some_N = fits_NA.any(dim=1)
+    any_fits_N = fits_NA.any(dim=1)
 
     central_w = min(width, round(height * crop_ratio))
     central_h = min(height, round(width * crop_ratio))
-    w_N = torch.where(some_N, w_NA.gather(1, first_N1).squeeze(1), float(central_w))
-    h_N = torch.where(some_N, h_NA.gather(1, first_N1).squeeze(1), float(central_h))
-    place_2N = torch.rand((2, n), generator=generator)
-    top_N = torch.where(some_N, (place_2N[0] * (height - h_N + 1)).floor(), float((height - central_h) // 2))
-    left_N = torch.where(some_N, (place_2N[1] * (width - w_N + 1)).floor(), float((width - central_w) // 2))
+    w_N = torch.where(any_fits_N, w_NA.gather(1, first_N1).squeeze(1), float(central_w))
+    h_N = torch.where(any_fits_N, h_NA.gather(1, first_N1).squeeze(1), float(central_h))
+    position_2N = torch.rand((2, n), generator=generator)
+    top_N = torch.where(any_fits_N, (position_2N[0] * (height - h_N + 1)).floor(), float((height - central_h) // 2))
+    left_N = torch.where(any_fits_N, (position_2N[1] * (width - w_N + 1)).floor(), float((width - central_w) // 2))
     return top_N, left_N, h_N, w_N
 
 
 def resized_crop(images_BCHW: Tensor, top_B: Tensor, left_B: Tensor, height_B: Tensor, width_B: Tensor) -> Tensor:
-    """Each image's box, bilinearly enlarged to the whole image `[B, C, H, W]`. A box is never larger than the image, so
-    that antialiasing would change nothing."""
+    """Enlarge each image's box bilinearly to the size of the whole image, `[B, C, H, W]`. A box is never larger than
+    the image, so antialiasing would change nothing."""
     height, width = images_BCHW.shape[-2:]
     rows_BHH = _enlarging_weights(top_B, height_B, height)
     columns_BWW = _enlarging_weights(left_B, width_B, width)
@@ -51,7 +53,8 @@ def resized_crop(images_BCHW: Tensor, top_B: Tensor, left_B: Tensor, height_B: T
 
 
 def rotate_and_shift(images_BCHW: Tensor, degrees_B: Tensor, right_B: Tensor, down_B: Tensor) -> Tensor:
-    """Each image rotated clockwise about its centre, then moved by real-valued pixels: bilinear, zero outside."""
+    """Rotate each image clockwise about its centre, then shift it by a real number of pixels. Interpolation is
+    bilinear; pixels from outside the image are 0."""
     height, width = images_BCHW.shape[-2:]
     radians_B = degrees_B * (math.pi / 180)
     cos_B, sin_B = radians_B.cos(), radians_B.sin()
@@ -65,12 +68,14 @@ def rotate_and_shift(images_BCHW: Tensor, degrees_B: Tensor, right_B: Tensor, do
 
 
 def blur_kernel_size(height: int, width: int) -> int:
-    """About a tenth of the shorter side, odd, at least 3: 3 at 32 pixels, 9 at 96, 23 at 224."""
+    """Taps of the blur's kernel: about a tenth of the shorter side, odd, at least 3. 3 at 32 pixels, 9 at 96, 23 at
+    224."""
     return max(3, 2 * (min(height, width) // 20) + 1)
 
 
 def gaussian_blur(images_BCHW: Tensor, sigma_B: Tensor) -> Tensor:
-    """Each image blurred by its own Gaussian of `sigma > 0` pixels, cut to `blur_kernel_size` taps; edges reflected."""
+    """Blur each image with a Gaussian of its own `sigma > 0` in pixels, of `blur_kernel_size` taps. Edges are
+    reflected."""
     height, width = images_BCHW.shape[-2:]
     taps = blur_kernel_size(height, width)
     offset_K = torch.arange(taps, device=images_BCHW.device) - taps // 2
@@ -79,12 +84,12 @@ def gaussian_blur(images_BCHW: Tensor, sigma_B: Tensor) -> Tensor:
 
 
 def _separable(images_BCHW: Tensor, rows_BHH: Tensor, columns_BWW: Tensor) -> Tensor:
-    """Rows and columns of each image replaced by weighted sums of its own: `rows @ image @ columns^T`."""
+    """Apply a linear map to the rows and one to the columns of each image: `rows @ image @ columns^T`."""
     return rows_BHH[:, None] @ images_BCHW @ columns_BWW[:, None].mT
 
 
 def _enlarging_weights(start_B: Tensor, length_B: Tensor, side: int) -> Tensor:
-    """`[B, S, S]`: how much of input pixel j is in output pixel i when `[start, start + length)` is stretched to S."""
+    """`[B, S, S]`: the weight of input pixel j in output pixel i when `[start, start + length)` is stretched to S."""
     pixel_S = torch.arange(side, device=start_B.device) + 0.5
     start_B11, length_B11 = start_B[:, None, None], length_B[:, None, None]
     centre_BS1 = start_B11 + pixel_S[:, None] * (length_B11 / side)
@@ -95,7 +100,7 @@ def _enlarging_weights(start_B: Tensor, length_B: Tensor, side: int) -> Tensor:
 
 
 def _blurring_weights(kernel_BK: Tensor, side: int) -> Tensor:
-    """`[B, S, S]`: the convolution with each kernel as a matrix, indices beyond an edge reflected into the image."""
+    """`[B, S, S]`: the convolution with each kernel as a matrix. Indices beyond an edge are reflected."""
     taps = kernel_BK.shape[1]
     pixel_S = torch.arange(side, device=kernel_BK.device)
     offset_K11 = torch.arange(taps, device=kernel_BK.device)[:, None, None] - taps // 2

@@ -1,4 +1,4 @@
-"""ImageNet, or any other images in its place, as folders of files that are decoded when asked for."""
+"""ImageNet, or any other images in the same folders, decoded on demand."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SIDE = 224
 def imagenet(root: Path) -> Dataset:
     """ImageNet's training and validation images as 3x224x224, from `root/imagenet/{train,val}/CLASS/*`.
 
-    Classes are the sorted names of the folders. DataError where they are not as `list_images` wants them; the files
-    are not opened here.
+    Classes are the sorted names of the folders. Raises DataError where the folders are not laid out as `list_images`
+    requires. The files are not opened here.
     """
     folder = root / "imagenet"
     if not folder.is_dir():

@@ -1,7 +1,7 @@
-"""Are all image files whole? Asked once, by their first and last bytes, before anything expensive starts.
+"""Check that all image files are complete, by their first and last bytes, before anything expensive starts.
 
-A file that begins and ends as a JPEG or PNG does passes; every other is decoded, so that none is refused that would
-serve. A hole in the middle of a file is not seen.
+A file that begins and ends like a JPEG or PNG passes. All others are decoded, so that no readable file is refused.
+Damage in the middle of a file is not detected.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from trainables.data.errors import DataError
 from trainables.data.folders import rgb
 
 ENDS = ((b"\xff\xd8\xff", b"\xff\xd9"), (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"))
-"""The first and the last bytes of a JPEG and of a PNG."""
+"""The first and last bytes of a JPEG and of a PNG."""
 TAIL = 64
-"""Bytes read from the end; zeros that pad a file are passed over."""
+"""Bytes read from the end of a file. Zeros that pad the end are ignored."""
 CHUNK = 1024
+"""Files that a thread checks at a time."""
 THREADS = 32
-"""Reading waits for the disk, or the network's."""
+"""Many threads, because each waits for the disk or the network most of the time."""
 
 
 def check(name: str, paths: Sequence[str]) -> None:
-    """DataError, one line, with the first of the image files of the set `name` that cannot be read, and how many."""
+    """Raises DataError if image files of the data set `name` cannot be read. The one-line message says how many, and
+    names the first with the reason."""
     with ThreadPoolExecutor(THREADS) as pool:
         chunks = pool.map(_broken, (paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)))
-        broken = [found for chunk in chunks for found in chunk]
+        broken = [fault for chunk in chunks for fault in chunk]
     if broken:
         path, reason = broken[0]
         raise DataError(
@@ -38,11 +40,12 @@ def check(name: str, paths: Sequence[str]) -> None:
 
 
 def _broken(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Those that cannot be read, each with the reason."""
+    """The files that cannot be read, each with the reason."""
     return [(path, reason) for path in paths if (reason := _fault(path))]
 
 
 def _fault(path: str) -> str | None:
+    """Why a file cannot be read; None if it can."""
     try:
         if _ends_well(path):
             return None
@@ -60,6 +63,7 @@ def _fault(path: str) -> str | None:
 
 
 def _ends_well(path: str) -> bool:
+    """Whether the file begins and ends like a JPEG or PNG."""
     file = os.open(path, os.O_RDONLY)
     try:
         head = os.pread(file, 8, 0)

@@ -1,4 +1,4 @@
-"""Class folders of image files -> their names and labels: `FOLDER/SPLIT/CLASS/*`.
+"""List the image files in class folders, `FOLDER/SPLIT/CLASS/*`, with their labels.
 
 Shapes: N images.
 """
@@ -18,16 +18,17 @@ from torch import Tensor
 from trainables.data.errors import DataError
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
-"""Of the names of image files, in either case."""
+"""Endings of the names of image files, in upper or lower case."""
 
 Listing = tuple[NDArray[np.bytes_], Tensor, tuple[str, ...]]
+"""Paths `[N]`, labels `[N]` and class names."""
 
 
 def list_images(name: str, folder: Path, split: str) -> Listing:
-    """Paths below `folder` `[N]`, labels (int64 `[N]`) and class names, all sorted, of a split of the set `name`.
+    """List a split of the data set `name`: paths `[N]` below `folder`, labels (int64 `[N]`), class names; all sorted.
 
-    DataError, one line, where the split is absent or without classes, a class is empty, or a file is stray. Names that
-    begin with a dot are passed over.
+    Names that begin with a dot are ignored. Raises DataError, with a one-line message, if the split is absent or has no
+    classes, if a class has no images, or if there is any other file.
     """
     if not (folder / split).is_dir():
         raise DataError(
@@ -38,46 +39,52 @@ def list_images(name: str, folder: Path, split: str) -> Listing:
     if not classes:
         raise DataError(f"{name} has no images: {folder / split} is empty; images belong in {folder}/{split}/CLASS/")
     with ThreadPoolExecutor(8) as pool:
-        files = list(pool.map(partial(_images, name), (folder / split / one for one in classes)))
-    names = [os.path.join(split, one, file) for one, found in zip(classes, files, strict=True) for file in found]
-    counts = torch.tensor([len(found) for found in files])
+        files_by_class = list(pool.map(partial(_images, name), (folder / split / class_ for class_ in classes)))
+    paths = [
+        os.path.join(split, class_, file)
+        for class_, files in zip(classes, files_by_class, strict=True)
+        for file in files
+    ]
+    counts = torch.tensor([len(files) for files in files_by_class])
     labels_N = torch.repeat_interleave(torch.arange(len(classes)), counts)
-    return np.array([os.fsencode(one) for one in names]), labels_N, tuple(classes)
+    return np.array([os.fsencode(path) for path in paths]), labels_N, tuple(classes)
 
 
 def same_classes(name: str, folder: Path, train: tuple[str, ...], val: tuple[str, ...]) -> None:
-    """DataError unless both splits have the same classes."""
-    for one in sorted(set(train) ^ set(val)):
-        there, absent = ("train", "val") if one in train else ("val", "train")
+    """Raises DataError unless both splits have the same classes."""
+    for class_ in sorted(set(train) ^ set(val)):
+        present, absent = ("train", "val") if class_ in train else ("val", "train")
         raise DataError(
-            f"the classes of {name} must be the same in train and val, but {folder / there / one} has no counterpart "
-            f"in {folder / absent}"
+            f"the classes of {name} must be the same in train and val, but {folder / present / class_} has no "
+            f"counterpart in {folder / absent}"
         )
 
 
 def _is_class(name: str, entry: os.DirEntry[str]) -> bool:
+    """True. Raises DataError for anything but a folder."""
     if not entry.is_dir():
-        raise DataError(f"{name} must hold nothing but a folder for each class beside {entry.path}, which is a file")
+        raise DataError(f"a split of {name} must hold nothing but a folder for each class, but {entry.path} is a file")
     return True
 
 
 def _images(name: str, folder: Path) -> list[str]:
     """The file names in the folder of one class."""
-    found = []
+    files = []
     for entry in _entries(folder):
         if not entry.name.lower().endswith(ENDINGS) or entry.is_dir():
             raise DataError(
                 f"class folders of {name} must hold nothing but images ({' '.join(ENDINGS)}), but got {entry.path}"
             )
-        found.append(entry.name)
-    if not found:
+        files.append(entry.name)
+    if not files:
         raise DataError(f"every class of {name} must have images, but {folder} is empty")
-    return found
+    return files
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """The entries of a folder, sorted by name, without those that begin with a dot."""
     try:
         with os.scandir(folder) as entries:
-            return sorted((one for one in entries if not one.name.startswith(".")), key=lambda one: one.name)
+            return sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda entry: entry.name)
     except OSError as error:
         raise DataError(f"{folder} cannot be read ({error.strerror})") from error

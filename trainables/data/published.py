@@ -1,4 +1,4 @@
-"""The data sets that torchvision fetches and reads: verified by their published checksums, downloaded when absent.
+"""Data sets that torchvision downloads and reads, verified by their published checksums.
 
 Shapes: N images, C channels, H rows, W columns.
 """
@@ -20,18 +20,18 @@ from trainables.data.dataset import UNLABELLED, Dataset
 STL10_CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 STL10_SHAPE = (3, 96, 96)
 STL10_BLOCK = 1000
-"""Images read at a time: what is held beside the images themselves."""
+"""Images read at a time, which limits the memory needed in addition to the images themselves."""
 
 
 def cifar10(root: Path) -> Dataset:
-    """CIFAR-10: 50,000 training and 10,000 test images of 3x32x32, read from `root`, downloaded when absent."""
+    """CIFAR-10: 50,000 training and 10,000 test images of 3x32x32, read from `root` and downloaded if absent."""
     from torchvision.datasets import CIFAR10
 
     return _cifar("cifar10", CIFAR10, root, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
 
 
 def cifar100(root: Path) -> Dataset:
-    """CIFAR-100: as CIFAR-10, of 100 classes (the fine labels)."""
+    """CIFAR-100: like CIFAR-10, with 100 classes (the fine labels)."""
     from torchvision.datasets import CIFAR100
 
     return _cifar("cifar100", CIFAR100, root, mean=(0.5071, 0.4865, 0.4409), std=(0.2673, 0.2564, 0.2762))
@@ -40,7 +40,7 @@ def cifar100(root: Path) -> Dataset:
 def stl10(root: Path) -> Dataset:
     """STL-10: 5,000 labelled, then 100,000 unlabelled training images, and 8,000 test images of 3x96x96.
 
-    torchvision would hold the training images (2.9 GB) twice; here they are read in blocks.
+    The files are read in blocks: torchvision would hold the training images (2.9 GB) twice.
     """
     from torchvision.datasets import STL10
 
@@ -67,7 +67,7 @@ def stl10(root: Path) -> Dataset:
 
 
 def svhn(root: Path) -> Dataset:
-    """SVHN's cropped digits: 73,257 training and 26,032 test images of 3x32x32; either file is fetched if absent."""
+    """SVHN's cropped digits: 73,257 training and 26,032 test images of 3x32x32. Each file is downloaded if absent."""
     from torchvision.datasets import SVHN
 
     def read(split: str) -> tuple[Tensor, Tensor]:
@@ -91,7 +91,7 @@ def svhn(root: Path) -> Dataset:
 
 
 def _cifar(name: str, source: Any, root: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
-    """A set that torchvision keeps in the format of CIFAR; `source` is its class there."""
+    """A data set in the format of CIFAR; `source` is torchvision's class for it."""
     folder = Path(source.base_folder)
     checksums = [*source.train_list, *source.test_list, (source.meta["filename"], source.meta["md5"])]
     ensure(
@@ -113,7 +113,7 @@ def _cifar(name: str, source: Any, root: Path, mean: tuple[float, ...], std: tup
 
 
 def _stl10_images(*paths: Path) -> Tensor:
-    """uint8 `[N, 3, 96, 96]`, one file after the other; the files hold columns before rows."""
+    """The images of all files, uint8 `[N, 3, 96, 96]`. The files store columns before rows."""
     size = math.prod(STL10_SHAPE)
     images_NCHW = np.empty((sum(path.stat().st_size for path in paths) // size, *STL10_SHAPE), dtype=np.uint8)
     done = 0
@@ -127,5 +127,5 @@ def _stl10_images(*paths: Path) -> Tensor:
 
 
 def _stl10_labels(path: Path) -> Tensor:
-    """int64 `[N]` from 0; the file counts from 1."""
+    """The labels of a file, int64 `[N]`, counted from 0; the file counts from 1."""
     return torch.from_numpy(np.fromfile(path, dtype=np.uint8).astype(np.int64)) - 1

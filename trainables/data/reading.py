@@ -1,4 +1,4 @@
-"""Images of a data set as they are worked on, part by part: tensors stay on a device, files are decoded ahead."""
+"""Iterate over the images of a data set in parts: tensors stay on a device, files are decoded ahead."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from trainables.data.dataset import Images
 
 
 def resident(images: Images, device: torch.device) -> Images:
-    """Tensors on the device; files stay where they are."""
+    """Move a tensor to the device. Image files are returned unchanged."""
     return images.to(device) if isinstance(images, Tensor) else images
 
 
 def in_parts(images: Images, parts: Sequence[slice]) -> Iterator[Tensor]:
-    """The images of each part; files of the next one are decoded while the one before is worked on."""
+    """Yield the images of each part. The files of the next part are decoded while the caller works on this one."""
     if isinstance(images, Tensor):
         yield from (images[part] for part in parts)
         return
     with ThreadPoolExecutor(1) as reader:
-        before: Future[Tensor] | None = None
+        previous: Future[Tensor] | None = None
         for part in parts:
-            here = reader.submit(images.__getitem__, part)
-            if before:
-                yield before.result()
-            before = here
-        if before:
-            yield before.result()
+            current = reader.submit(images.__getitem__, part)
+            if previous:
+                yield previous.result()
+            previous = current
+        if previous:
+            yield previous.result()

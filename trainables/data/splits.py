@@ -1,4 +1,4 @@
-"""Which images of a data set are trained on, and which are outliers.
+"""Splits of a data set: which images are trained on, which are tested, and which of these are outliers.
 
 Shapes: N images, C channels, H rows, W columns.
 """
@@ -16,7 +16,7 @@ from trainables.data.folders import Folder
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What one trial sees of a data set."""
+    """The images of a data set that one trial uses."""
 
     train_images: Images
     """uint8 `[N, C, H, W]`, pixels in 0..levels."""
@@ -25,19 +25,19 @@ class Split:
     """int64 `[N]`, indices of `classes`, or UNLABELLED."""
 
     labelled_images: Images
-    """The training images that have a label, which k-NN and probes learn from; `train_images` itself where all do."""
+    """The training images with a label, which k-NN and probes learn from; `train_images` itself if all have one."""
 
     labelled_labels: Tensor
     """int64 `[N]`, indices of `classes`."""
 
     test_images: Images
-    """As `train_images`."""
+    """Like `train_images`."""
 
     test_labels: Tensor
     """int64 `[N]`, indices of `classes`."""
 
     outlier: Tensor | None
-    """bool `[N]`, True where a test image is of a class not trained on; None if all that are tested are."""
+    """bool `[N]`, True for test images of a class that is not trained on; None if there are no such images."""
 
     classes: tuple[str, ...]
     """Names of all classes of the data set."""
@@ -46,13 +46,13 @@ class Split:
     """The pixel value of white."""
 
     mean: tuple[float, ...]
-    """Mean of each channel over all training images of the data set (whatever the split), of pixels in [0, 1]."""
+    """Mean of each channel over all training images of the data set (whatever the split), for pixels in [0, 1]."""
 
     std: tuple[float, ...]
-    """Standard deviation of each channel, likewise."""
+    """Standard deviation of each channel over the same images, for pixels in [0, 1]."""
 
     held_out_images: Images | None = None
-    """The test images of the classes that are neither trained on nor tested; None if there are no such classes."""
+    """Test images of the classes that are neither trained on nor tested; None if no class is held out."""
 
 
 def whole(dataset: Dataset) -> Split:
@@ -64,9 +64,9 @@ def whole(dataset: Dataset) -> Split:
 
 
 def one_class(dataset: Dataset, normal_class: int) -> Split:
-    """The training images of `normal_class` alone and the whole test set, where every other class is an outlier.
+    """The training images of `normal_class` only, and all test images, where those of other classes are outliers.
 
-    ValueError unless `normal_class` is an index of the data set's classes.
+    Raises ValueError unless `normal_class` is the index of a class.
     """
     _check_class("normal_class", dataset, normal_class)
     return replace(
@@ -75,24 +75,24 @@ def one_class(dataset: Dataset, normal_class: int) -> Split:
 
 
 def held_out(dataset: Dataset, classes: tuple[int, ...]) -> Split:
-    """Training and test images without those of `classes`, whose test images are kept apart. Labels stay as they are.
+    """Training and test images without those of `classes`, whose test images become `held_out_images`. Labels do not
+    change.
 
-    Unlabelled images are left out, since they may be of any class. ValueError unless `classes` are distinct indices of
-    the data set's classes, at least one, and at least two are left.
+    Unlabelled images are left out because they may be of any class. Raises ValueError unless `classes` are distinct
+    indices of classes, at least one, and at least two classes are left.
     """
-    for one in classes:
-        _check_class("each held-out class", dataset, one)
-    twice = sorted({one for one in classes if classes.count(one) > 1})
-    if twice:
-        raise ValueError(f"a class must be held out once, but got {twice[0]} more than once")
+    for index in classes:
+        _check_class("each held-out class", dataset, index)
+    duplicates = sorted({index for index in classes if classes.count(index) > 1})
+    if duplicates:
+        raise ValueError(f"a class must be held out once, but got {duplicates[0]} more than once")
     if not 1 <= len(classes) <= len(dataset.classes) - 2:
         raise ValueError(
             f"at least one class must be held out and two be left of the {len(dataset.classes)} of {dataset.name}, "
             f"but got {len(classes)} held out"
         )
-    held = torch.tensor(classes)
     train_N = ~torch.isin(dataset.train_labels, torch.tensor([*classes, UNLABELLED]))
-    held_N = torch.isin(dataset.test_labels, held)
+    held_N = torch.isin(dataset.test_labels, torch.tensor(classes))
     return replace(
         _trained_on(dataset, train_N),
         test_images=choose(dataset.test_images, ~held_N),
@@ -102,14 +102,14 @@ def held_out(dataset: Dataset, classes: tuple[int, ...]) -> Split:
 
 
 def choose(images: Images, mask_N: Tensor) -> Images:
-    """The images where `mask` (bool `[N]`) is True; `images` itself where all of it is."""
+    """The images where `mask` (bool `[N]`) is True; `images` itself if it is True everywhere."""
     if mask_N.all():
         return images
     return images.only(mask_N) if isinstance(images, Folder) else images[mask_N]
 
 
 def _trained_on(dataset: Dataset, mask_N: Tensor) -> Split:
-    """The training images, all labelled, of a bool mask, and the whole test set."""
+    """The training images where `mask` (bool `[N]`) is True, all of them labelled, and all test images."""
     images, labels_N = choose(dataset.train_images, mask_N), dataset.train_labels[mask_N]
     return Split(
         train_images=images,

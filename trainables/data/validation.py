@@ -1,4 +1,4 @@
-"""Validation images: a part of the labelled training images that is held out, so that nothing is chosen on test images.
+"""Validation images: labelled training images that are held out, so that nothing is chosen on test images.
 
 Shapes: N training images.
 """
@@ -15,18 +15,18 @@ from trainables.data.dataset import UNLABELLED, Dataset
 from trainables.data.splits import choose
 
 SPLIT_SEED = 0
-"""Seed of the permutation that decides which images are held out. It is fixed: every trial of a data set that holds out
-the same share holds out the same images, whatever its own seed."""
+"""Seed of the permutation that selects the images held out. It is fixed, so that all trials on a data set that hold out
+the same share hold out the same images, whatever their own seeds."""
 
 
 @lru_cache(maxsize=1)
 def hold_out_validation(dataset: Dataset, share: float) -> tuple[Dataset, Dataset]:
-    """Part the training images: the data set without its validation images, and the same with them as test images.
+    """Return the data set without its validation images, and the same with the validation images as test images.
 
-    Of each class, `share` (in (0, 1)) of the labelled training images, rounded, are validation images; a larger share
-    holds out the same images and more. Unlabelled images stay training images, and the channels' mean and standard
-    deviation stay those of all training images. The latest result is kept: members of a cohort share the images.
-    ValueError unless every class keeps and gives at least one image.
+    Of each class, `share` (in (0, 1)) of the labelled training images, rounded, become validation images; a larger
+    share holds out the same images and more. Unlabelled images remain training images. Mean and standard deviation of
+    the channels remain those of all training images. The latest result is cached, so that the members of a cohort share
+    the images. Raises ValueError unless each class keeps and holds out at least one image.
     """
     held_N = _held_out(dataset, share)
     images, labels_N = choose(dataset.train_images, ~held_N), dataset.train_labels[~held_N]
@@ -36,7 +36,7 @@ def hold_out_validation(dataset: Dataset, share: float) -> tuple[Dataset, Datase
 
 
 def _held_out(dataset: Dataset, share: float) -> Tensor:
-    """bool `[N]`."""
+    """bool `[N]`, True for the images that are held out."""
     labels_N = dataset.train_labels
     order_N = torch.randperm(len(labels_N), generator=torch.Generator().manual_seed(SPLIT_SEED))
     held_N = torch.zeros(len(labels_N), dtype=torch.bool)

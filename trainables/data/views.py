@@ -1,6 +1,6 @@
-"""Augmented views of a batch of images: drawn on the CPU, applied on the images' device, parameters per image.
+"""Augmented views of a batch of images. Each image has its own parameters, drawn on the CPU and applied on its device.
 
-Order, as in MoCo v2: crop, (rotation and shift), colour jitter, greyscale, blur, flip. Normalisation is apart.
+The order is that of MoCo v2: crop, (rotation and shift), colour jitter, greyscale, blur, flip. Normalisation is apart.
 Shapes: B images, C channels (1 or 3), H rows, W columns.
 """
 
@@ -29,7 +29,7 @@ BLUR_SIGMA = (0.1, 2.0)
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """Everything random about one view of a batch; holds only what is active, so an identity holds nothing."""
+    """The random parameters of one view of a batch. It holds those of active augmentations only."""
 
     values: Mapping[str, Tensor]
     """Name -> float32 `[B]`: `top left height width` (pixels), `rotation` (degrees), `right down` (pixels),
@@ -39,26 +39,26 @@ class Parameters:
     """The order of the colour jitter's operations, the same for the whole batch."""
 
     def to(self, device: torch.device | str) -> Parameters:
-        """The same parameters on `device`: one copy, which the host does not wait for."""
+        """The same parameters on `device`, in a single copy that the host does not wait for."""
         if not self.values or next(iter(self.values.values())).device == torch.device(device):
             return self
         stacked_NB = torch.stack(list(self.values.values())).to(device, non_blocking=True)
         return Parameters(dict(zip(self.values, stacked_NB.unbind(), strict=True)), self.order)
 
     def part(self, which: slice) -> Parameters:
-        """Those of some images of the batch."""
+        """The parameters of a slice of the batch."""
         return Parameters({name: value_B[which] for name, value_B in self.values.items()}, self.order)
 
 
 @dataclass(frozen=True)
 class Views:
-    """Which augmentations make a view, and how strong. By default none."""
+    """The augmentations of a view and their strength. By default there are none."""
 
     crop_scale: float = 1.0
-    """Least area of the random resized crop as a share of the image, in (0, 1]; 1 = no crop."""
+    """Smallest area of the random resized crop as a share of the image, in (0, 1]; 1 for no crop."""
 
     crop_ratio: float = 4 / 3
-    """Aspect ratios of the crop are log-uniform in [1/crop_ratio, crop_ratio]; from 1 to 100."""
+    """Aspect ratios of the crop are log-uniform in [1/crop_ratio, crop_ratio]; crop_ratio is in [1, 100]."""
 
     flip: float = 0.0
     """Probability of a horizontal flip."""
@@ -67,29 +67,29 @@ class Views:
     """The jitter's brightness factor is uniform in [max(0, 1 - brightness), 1 + brightness]."""
 
     contrast: float = 0.0
-    """As brightness, for contrast."""
+    """Like brightness, for contrast."""
 
     saturation: float = 0.0
-    """As brightness, for saturation. No effect on images of one channel."""
+    """Like brightness, for saturation. No effect on images of one channel."""
 
     hue: float = 0.0
     """The jitter turns hues by up to this share of the colour circle, at most 0.5. No effect on one channel."""
 
     jitter: float = 0.0
-    """Probability that an image's colours are jittered. torchvision draws the order of the four operations anew for
-    every image; here it is drawn once a batch."""
+    """Probability that an image's colours are jittered. The order of the four operations is drawn once per batch;
+    torchvision draws it for each image."""
 
     greyscale: float = 0.0
     """Probability that an image loses its colour. No effect on images of one channel."""
 
     blur: float = 0.0
-    """Probability of a Gaussian blur, its sigma uniform in [0.1, 2] pixels, its kernel a tenth of the image's side."""
+    """Probability of a Gaussian blur with sigma uniform in [0.1, 2] pixels and a kernel of a tenth of the side."""
 
     rotation: float = 0.0
-    """Rotations are uniform in [-rotation, rotation] degrees, at most 180."""
+    """Rotations are uniform in [-rotation, rotation] degrees; rotation is at most 180."""
 
     shift: float = 0.0
-    """Shifts are uniform in [-shift, shift] pixels along both axes, real-valued; zeros move in."""
+    """Shifts along both axes are real numbers, uniform in [-shift, shift] pixels. Pixels from outside are 0."""
 
     def __post_init__(self) -> None:
         between("crop_scale", self.crop_scale, 0, 1, above=True)
@@ -102,10 +102,10 @@ class Views:
         between("rotation", self.rotation, 0, 180)
 
     def draw(self, generator: torch.Generator, shape: Sequence[int]) -> Parameters:
-        """Parameters for a batch of `shape` (n, C, H, W), on the CPU.
+        """Draw the parameters for a batch of `shape` (n, C, H, W), on the CPU.
 
-        They depend on the generator (of the CPU), the shape and these fields only, so a run is the same on any device.
-        ValueError if colours are to change and C is neither 1 nor 3.
+        They depend only on the CPU generator, the shape and the fields of this object, so they are the same on any
+        device. Raises ValueError if colours are to change and C is neither 1 nor 3.
         """
         n, channels, height, width = shape
         values: dict[str, Tensor] = {}
@@ -139,17 +139,17 @@ class Views:
         return Parameters(values, order)
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
-        """The view `[B, C, H, W]` of images (float, in [0, 1]) that `parameters` describe; pure, and never waits for
-        the device. Without augmentation it is `images_BCHW` itself."""
+        """Apply `parameters` to images (float, in [0, 1]) and return the view `[B, C, H, W]`. The function is pure and
+        never waits for the device. Without augmentations it returns `images_BCHW` itself."""
         values = parameters.to(images_BCHW.device).values
         view_BCHW = images_BCHW
         if "top" in values:
             box = (values[name] for name in ("top", "left", "height", "width"))
             view_BCHW = geometry.resized_crop(view_BCHW, *box)
         if "rotation" in values or "right" in values:
-            still_B = torch.zeros_like(next(iter(values.values())))
-            move = (values.get(name, still_B) for name in ("rotation", "right", "down"))
-            view_BCHW = geometry.rotate_and_shift(view_BCHW, *move)
+            zero_B = torch.zeros_like(next(iter(values.values())))
+            motion = (values.get(name, zero_B) for name in ("rotation", "right", "down"))
+            view_BCHW = geometry.rotate_and_shift(view_BCHW, *motion)
         if "jitter" in values:
             jittered_BCHW = view_BCHW
             for name in parameters.order:
@@ -165,7 +165,7 @@ class Views:
         return view_BCHW
 
     def _draw_order(self, generator: torch.Generator, channels: int) -> tuple[str, ...]:
-        """The active operations of the jitter in a random order; none if there is no jitter."""
+        """The active operations of the jitter in a random order; empty if there is no jitter."""
         active = [name for name in ADJUST if self.jitter and getattr(self, name)]
         if (active or self.greyscale) and channels not in (1, 3):
             raise ValueError(f"images whose colours change must have 1 or 3 channels, but got {channels}")
@@ -177,12 +177,12 @@ class Views:
 
 
 def scale_pixels(images_BCHW: Tensor, levels: int) -> Tensor:
-    """uint8 pixels in 0..levels as float32 in [0, 1]."""
+    """Convert uint8 pixels in 0..levels to float32 in [0, 1]."""
     return images_BCHW.float() / levels
 
 
 def normalise(images_BCHW: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """Images less the mean, over the standard deviation of each channel (both for pixels in [0, 1])."""
+    """Subtract the mean and divide by the standard deviation of each channel, both for pixels in [0, 1]."""
     mean_C, std_C = torch.tensor((mean, std), dtype=images_BCHW.dtype).to(images_BCHW.device, non_blocking=True)
     return (images_BCHW - mean_C[:, None, None]) / std_C[:, None, None]
 
@@ -194,4 +194,4 @@ def _where(chosen_B: Tensor, then_BCHW: Tensor, else_BCHW: Tensor) -> Tensor:
 MOCO_V2 = Views(
     crop_scale=0.2, flip=0.5, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, jitter=0.8, greyscale=0.2, blur=0.5
 )
-"""MoCo v2's augmentation; images of 32 pixels go without blur: `replace(MOCO_V2, blur=0.0)`."""
+"""The augmentation of MoCo v2. For images of 32 pixels use it without blur: `replace(MOCO_V2, blur=0.0)`."""

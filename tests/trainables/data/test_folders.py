@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Folder:
     return folder_of(tmp_path)
 
 
-def test_it_is_shaped_as_a_tensor(folder: Folder) -> None:
+def test_a_folder_has_the_shape_of_a_tensor(folder: Folder) -> None:
     assert folder.shape == (16, 3, SIDE, SIDE) and len(folder) == 16
     images = folder[:]
     assert images.shape == folder.shape and images.dtype == torch.uint8 and images.is_contiguous()
@@ -147,12 +147,12 @@ def test_images_are_freed_with_their_last_user(folder: Folder) -> None:
         gc.enable()
 
 
-def test_a_batch_of_none(folder: Folder) -> None:
+def test_an_empty_batch_is_empty(folder: Folder) -> None:
     (view,) = folder.crops(torch.arange(0), [], 1, 0.5, 4 / 3).result()
     assert view.shape == (0, 3, SIDE, SIDE)
 
 
-def test_generators_are_not_shared(folder: Folder) -> None:
+def test_generators_must_not_be_shared(folder: Folder) -> None:
     with pytest.raises(ValueError, match="each of the 2 images needs a generator of its own, but got 1"):
         folder.crops(torch.arange(2), generators(1), 1, 0.5, 4 / 3)
     with pytest.raises(ValueError, match="needs a generator of its own"):
@@ -197,7 +197,7 @@ def test_the_first_of_a_batch_that_cannot_be_decoded_is_named(tmp_path: Path) ->
             folder[torch.tensor(places)]
 
 
-def test_it_travels_to_another_process(tmp_path: Path) -> None:
+def test_a_folder_can_be_pickled(tmp_path: Path) -> None:
     write_imagenet(tmp_path)
     folder = folder_of(tmp_path / "imagenet/val/n01440764")
     assert (folder[:] == pickle.loads(pickle.dumps(folder))[:]).all()

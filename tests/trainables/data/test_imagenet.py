@@ -33,7 +33,7 @@ def check_refusal(folder: Path) -> str:
     return str(error.value)
 
 
-def test_it_is_listed_as_torchvision_lists_it(imagenet: Path) -> None:
+def test_files_are_listed_like_torchvision_lists_them(imagenet: Path) -> None:
     (imagenet / "train" / CLASSES[0] / f"{CLASSES[0]}_0.JPEG").unlink()
     ours = load("imagenet", imagenet.parent)
     parts = ((ours.train_images, ours.train_labels, "train"), (ours.test_images, ours.test_labels, "val"))
@@ -50,13 +50,13 @@ def test_listing_opens_no_image(imagenet: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(load("imagenet", imagenet.parent).train_images) == 12
 
 
-def test_hidden_files_are_passed_over(imagenet: Path) -> None:
+def test_hidden_files_are_ignored(imagenet: Path) -> None:
     for place in ("train", "val", f"train/{CLASSES[0]}"):
         (imagenet / place / ".DS_Store").write_bytes(b"x")
     assert len(load("imagenet", imagenet.parent).train_images) == 12
 
 
-def test_absent(tmp_path: Path) -> None:
+def test_an_absent_data_set_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "imagenet"
     assert refusal(folder) == (
         f"imagenet is absent from {tmp_path} and not to be downloaded; put its images into {folder}/train/CLASS/ and "
@@ -65,7 +65,7 @@ def test_absent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
-def test_a_split_that_is_missing_or_empty(imagenet: Path, split: str) -> None:
+def test_a_missing_or_empty_split_is_refused(imagenet: Path, split: str) -> None:
     shutil.rmtree(imagenet / split)
     assert refusal(imagenet) == (
         f"imagenet is without the split '{split}': there is no folder {imagenet / split}; images belong in "
@@ -78,7 +78,7 @@ def test_a_split_that_is_missing_or_empty(imagenet: Path, split: str) -> None:
 
 
 @pytest.mark.parametrize(("there", "absent"), [("train", "val"), ("val", "train")])
-def test_a_class_of_one_split_only(imagenet: Path, there: str, absent: str) -> None:
+def test_a_class_in_one_split_only_is_refused(imagenet: Path, there: str, absent: str) -> None:
     shutil.rmtree(imagenet / absent / CLASSES[1])
     assert refusal(imagenet) == (
         f"the classes of imagenet must be the same in train and val, but {imagenet / there / CLASSES[1]} has no "
@@ -86,7 +86,7 @@ def test_a_class_of_one_split_only(imagenet: Path, there: str, absent: str) -> N
     )
 
 
-def test_a_class_without_images(imagenet: Path) -> None:
+def test_a_class_without_images_is_refused(imagenet: Path) -> None:
     for file in (imagenet / "val" / CLASSES[2]).iterdir():
         file.unlink()
     assert (
@@ -94,17 +94,17 @@ def test_a_class_without_images(imagenet: Path) -> None:
     )
 
 
-def test_images_that_are_not_sorted_into_classes(imagenet: Path) -> None:
+def test_images_outside_class_folders_are_refused(imagenet: Path) -> None:
     """As the validation images are when they come."""
     stray = imagenet / "val/ILSVRC2012_val_00000001.JPEG"
     stray.write_bytes(b"")
     assert (
-        refusal(imagenet) == f"imagenet must hold nothing but a folder for each class beside {stray}, which is a file"
+        refusal(imagenet) == f"a split of imagenet must hold nothing but a folder for each class, but {stray} is a file"
     )
 
 
 @pytest.mark.parametrize("stray", ["readme.txt", "more/", "folder.jpg/"])
-def test_stray_entries_of_a_class(imagenet: Path, stray: str) -> None:
+def test_other_files_in_a_class_folder_are_refused(imagenet: Path, stray: str) -> None:
     path = imagenet / "train" / CLASSES[0] / stray
     path.mkdir() if stray.endswith("/") else path.write_text("hello")
     assert refusal(imagenet).startswith("class folders of imagenet must hold nothing but images (.jpg ")
@@ -137,7 +137,7 @@ def test_broken_files_are_counted_and_the_first_is_named(imagenet: Path, split: 
     )
 
 
-def test_what_passes_decodes_and_what_is_refused_does_not(tmp_path: Path) -> None:
+def test_files_pass_exactly_if_they_can_be_decoded(tmp_path: Path) -> None:
     """Wherever a JPEG is cut off."""
     imagenet = write_imagenet(tmp_path)
     path = imagenet / "train" / CLASSES[0] / f"{CLASSES[0]}_0.JPEG"

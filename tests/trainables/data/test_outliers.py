@@ -118,7 +118,7 @@ def test_corruptions_leave_the_global_generator_alone(digits: Dataset, name: str
     assert (torch.get_rng_state() == before).all()
 
 
-def test_a_folder_gives_no_more_than_most_evenly_spaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_gives_at_most_MOST_images_evenly_spaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_imagenet(tmp_path)
     imagenet = load("imagenet", tmp_path)
     split = whole(imagenet)
@@ -139,13 +139,13 @@ def test_a_folder_gives_no_more_than_most_evenly_spaced(tmp_path: Path, monkeypa
         ("held_out", "the outliers 'held_out' need classes that are held out, but none are"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_outliers(digits: Dataset, name: str, message: str) -> None:
+def test_unsuitable_outliers_are_refused(digits: Dataset, name: str, message: str) -> None:
     with pytest.raises(ValueError) as error:
         of_digits(name, digits)
     assert str(error.value).startswith(message) and "\n" not in str(error.value)
 
 
-def test_a_set_that_cannot_be_had(root: Path) -> None:
+def test_a_data_set_that_cannot_be_loaded_is_refused(root: Path) -> None:
     (root / "test_32x32.mat").write_bytes(b"half")
     cifar = load("cifar10", root)
     with pytest.raises(DataError, match="svhn is corrupt"):

@@ -49,21 +49,21 @@ def test_one_class_tests_on_everything_and_calls_the_rest_outliers(digits: Datas
     assert split.outlier.tolist() == [label != 3 for label in digits.test_labels.tolist()]
 
 
-def test_whole_keeps_everything_and_knows_no_outlier(digits: Dataset) -> None:
+def test_whole_keeps_everything_and_has_no_outliers(digits: Dataset) -> None:
     split = whole(digits)
     assert split.train_images is split.labelled_images is digits.train_images
     assert split.outlier is None and split.held_out_images is None
     assert (split.levels, split.mean, split.std) == (digits.levels, digits.mean, digits.std)
 
 
-def test_what_is_unlabelled_is_trained_on_and_not_learned_from(half_labelled: Dataset) -> None:
+def test_unlabelled_images_are_trained_on_but_not_used_by_classifiers(half_labelled: Dataset) -> None:
     split = whole(half_labelled)
     assert split.train_images is half_labelled.train_images and split.train_labels is half_labelled.train_labels
     assert torch.equal(split.labelled_images[:], half_labelled.train_images[:630])
     assert torch.equal(split.labelled_labels, half_labelled.train_labels[:630])
 
 
-def test_what_is_unlabelled_is_of_no_known_class(half_labelled: Dataset) -> None:
+def test_unlabelled_images_belong_to_no_class(half_labelled: Dataset) -> None:
     for split in (one_class(half_labelled, 3), held_out(half_labelled, (0,))):
         assert (split.train_labels >= 0).all() and len(split.train_images) == len(split.train_labels) < 630
         assert split.labelled_images is split.train_images
@@ -107,7 +107,7 @@ def test_held_out_test_images_are_kept_apart(digits: Dataset) -> None:
         ((), "one class must be held out and two be left of the 10 of digits, but got 0 held out"),
     ],
 )
-def test_what_cannot_be_held_out(digits: Dataset, classes: tuple[int, ...], message: str) -> None:
+def test_classes_that_cannot_be_held_out_are_refused(digits: Dataset, classes: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError) as error:
         held_out(digits, classes)
     assert str(error.value).removeprefix("at least ") == message

@@ -99,7 +99,7 @@ def test_folders_are_parted_by_their_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.003, 0), (0.999, 125)])
-def test_a_class_without_an_image_on_either_side(digits: Dataset, share: float, count: int) -> None:
+def test_a_class_without_an_image_on_either_side_is_refused(digits: Dataset, share: float, count: int) -> None:
     with pytest.raises(ValueError) as error:
         hold_out_validation(digits, share)
     assert str(error.value) == (

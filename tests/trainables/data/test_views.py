@@ -218,7 +218,7 @@ def test_nan_is_refused_everywhere(field: str) -> None:
         Views(**{field: float("nan")})
 
 
-def test_colours_need_one_or_three_channels() -> None:
+def test_colour_augmentations_need_one_or_three_channels() -> None:
     with pytest.raises(ValueError, match="1 or 3 channels, but got 4"):
         MOCO_V2.draw(generator(), (2, 4, 8, 8))
 

@@ -1,4 +1,4 @@
-"""One-class anomaly detection: scores to AUROC.
+"""One-class anomaly detection: AUROC of anomaly scores.
 
 Shapes: K members, N test images.
 """
@@ -14,34 +14,35 @@ from numpy.typing import NDArray
 from trainables.contract import Method
 
 Floats = NDArray[np.float64]
+"""An array of float64."""
 
 
 def metric_names(method: type[Method]) -> tuple[str, ...]:
-    """What `evaluate` returns for a method: `auroc_SCORE` for each score, and its means."""
+    """Names of the metrics that `evaluate` returns for a method: `auroc_SCORE` for each score, and its score means."""
     return (*(f"auroc_{name}" for name in method.scores), *method.score_means)
 
 
 def evaluate(
     scores: Mapping[str, Floats], outlier_KN: NDArray[np.bool_], means: Mapping[str, str]
 ) -> dict[str, Floats]:
-    """Metrics `[K]` by name from scores `[K, N]`; `means` maps a metric to the score whose mean it is.
-
-    NaN for a member with a score that is not finite.
-    """
+    """Compute metrics `[K]` by name from scores `[K, N]`. `means` maps the name of a metric to the score whose mean it
+    is. A metric is NaN for a member with a score that is not finite."""
     metrics = {f"auroc_{name}": auroc(values_KN, outlier_KN) for name, values_KN in scores.items()}
     return metrics | {metric: scores[name].mean(axis=1) for metric, name in means.items()}
 
 
 def auroc(score_KN: Floats, outlier_KN: NDArray[np.bool_]) -> Floats:
-    """Area under the ROC curve `[K]`, outliers being positive: how often an outlier scores above an inlier.
+    """Area under the ROC curve `[K]`, with outliers as positives: how often an outlier scores higher than an inlier.
 
-    Ties count one half (the Mann-Whitney statistic). NaN where a score is not finite, or one of the two is missing.
+    Ties count one half (the Mann-Whitney statistic). NaN if a score is not finite, or if there are no outliers or no
+    inliers.
     """
     return np.array([_auroc(score_N, outlier_N) for score_N, outlier_N in zip(score_KN, outlier_KN, strict=True)])
 
 
 def mann_whitney(inlier_N: Floats, outlier_M: Floats) -> float:
-    """How often an outlier scores above an inlier, ties counting one half; of finite scores, some of each."""
+    """How often an outlier scores higher than an inlier; ties count one half. Scores must be finite, and neither array
+    empty."""
     inlier_N = np.sort(inlier_N)
     below_M = np.searchsorted(inlier_N, outlier_M, side="left") + np.searchsorted(inlier_N, outlier_M, side="right")
     return float(below_M.mean() / (2 * len(inlier_N)))

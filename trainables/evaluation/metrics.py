@@ -1,7 +1,8 @@
-"""What each metric means: its direction, its range and when it is reported. One definition for evaluators, sweep files
-and `--describe`; it needs no PyTorch.
+"""The meaning of each metric: its direction, its range and when it is reported.
 
-A metric's name is its family's, with what it is of behind it: `knn_z` is of the family `knn`, of the vector z.
+Evaluators, sweep files and `--describe` share this definition. It does not need PyTorch.
+
+The name of a metric begins with its family: `knn_z` is the metric of the family `knn` on the vector z.
 """
 
 from __future__ import annotations
@@ -13,27 +14,27 @@ from typing import Literal
 
 SHARE = "a share in [0, 1]"
 VALIDATION = "val_"
-"""Begins the name of a metric of the validation images, which are held out of the training images."""
+"""Prefix of the names of metrics on validation images."""
 
 
 @dataclass(frozen=True)
 class MetricFamily:
-    """What all metrics of a family have in common."""
+    """The properties that all metrics of a family share."""
 
     meaning: str
     """One or two sentences."""
     direction: Literal["maximize", "minimize"] | None = None
-    """Which way is better; None where neither is, or where it depends on the question."""
+    """Which direction is better; None if neither is, or if it depends on the question."""
     unit: str = SHARE
     """Unit and range."""
     at_end: bool = False
-    """Reported at the end of training only, not at every report."""
+    """Whether it is reported at the end of training only, not at every report."""
     may_be_undefined: bool = False
-    """A sound trial may lack it. Any other metric that is not a number says that the trial has diverged."""
+    """Whether it may be NaN. A trial with a NaN in any other metric has diverged."""
 
     @property
     def share(self) -> bool:
-        """Lies in [0, 1], so that it can be shown in percent."""
+        """Whether it lies in [0, 1], so that it can be shown in percent."""
         return self.unit == SHARE
 
 
@@ -101,14 +102,15 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
         ),
     }
 )
-"""By name."""
+"""Name of a family -> the family."""
 
 
 def family_of(metric: str) -> MetricFamily | None:
-    """The family of a metric: the longest name that it begins with, `loss_part` for `loss_kl` and the like.
+    """The family of a metric: that with the longest name that the metric begins with, or `loss_part` for `loss_kl` and
+    the like.
 
-    A metric of validation images (`val_knn_z`) is of the family of its name without `val_`. None where there is no
-    family, as of a metric that a new method brings.
+    A metric of validation images (`val_knn_z`) has the family of its name without `val_`. None if there is no family,
+    for example for a metric of a new method.
     """
     metric = metric.removeprefix(VALIDATION)
     if metric.startswith("loss_"):

@@ -1,4 +1,4 @@
-"""Out-of-distribution detection: scores of two sets of images to AUROC, AUPR and FPR95.
+"""Out-of-distribution detection: AUROC, AUPR and FPR95 of anomaly scores of two sets of images.
 
 Shapes: K members, N images of the distribution trained on (inliers), M of another (outliers).
 Scores are higher for more anomalous; the outlier is the positive class, except in FPR95.
@@ -16,15 +16,16 @@ from trainables.evaluation.anomaly import Floats, mann_whitney
 
 
 def metric_names(method: type[Method]) -> tuple[str, ...]:
-    """What `evaluate` returns for the scores of a method."""
+    """Names of the metrics that `evaluate` returns for the scores of a method."""
     return tuple(f"{metric}_{score}" for score in method.scores for metric in METRICS)
 
 
 def evaluate(inlier_scores: Mapping[str, Floats], outlier_scores: Mapping[str, Floats]) -> dict[str, Floats]:
-    """`auroc_S`, `aupr_S` and `fpr95_S`, shares `[K]` in [0, 1], for each score S, `[K, N]` and `[K, M]`.
+    """Compute `auroc_S`, `aupr_S` and `fpr95_S`, shares `[K]` in [0, 1], for each score S of inliers, `[K, N]`, and
+    outliers, `[K, M]`.
 
-    NaN for a member with a score that is not finite, or with no inlier or no outlier. ValueError unless both have the
-    same scores of the same members.
+    NaN for a member with a score that is not finite, or if there are no inliers or no outliers. Raises ValueError
+    unless both have the same scores and the same number of members.
     """
     if set(inlier_scores) != set(outlier_scores):
         raise ValueError(
@@ -44,9 +45,9 @@ def evaluate(inlier_scores: Mapping[str, Floats], outlier_scores: Mapping[str, F
 
 
 def average_precision(inlier_N: Floats, outlier_M: Floats) -> float:
-    """Area under the precision-recall curve as a step function, outliers being positive, without interpolation.
+    """Area under the precision-recall curve, with outliers as positives and without interpolation.
 
-    That is the precision at the threshold of each outlier, averaged; equal scores share one threshold.
+    This is the mean over the outliers of the precision at their thresholds; equal scores share one threshold.
     """
     flagged_outliers_M = len(outlier_M) - np.searchsorted(np.sort(outlier_M), outlier_M, side="left")
     flagged_inliers_M = len(inlier_N) - np.searchsorted(np.sort(inlier_N), outlier_M, side="left")
@@ -54,11 +55,11 @@ def average_precision(inlier_N: Floats, outlier_M: Floats) -> float:
 
 
 def fpr95(inlier_N: Floats, outlier_M: Floats) -> float:
-    """Share of outliers taken for inliers when at least 95 % of the inliers are accepted, lower being better.
+    """Share of outliers that are accepted as inliers when at least 95 % of the inliers are accepted; lower is better.
 
-    As is usual in this literature the *inlier* is the positive class here: the true positives are accepted inliers. The
-    threshold is the lowest score that accepts enough of them, and every image at the threshold is accepted, outliers
-    too: where all scores are equal, this is 1.
+    As is usual in this literature, the *inlier* is the positive class here: true positives are accepted inliers. The
+    threshold is the lowest score that accepts enough inliers. All images at the threshold are accepted, including
+    outliers: if all scores are equal, the result is 1.
     """
     accepted = -(-95 * len(inlier_N) // 100)
     threshold = np.partition(inlier_N, accepted - 1)[accepted - 1]
@@ -73,4 +74,5 @@ METRICS: Mapping[str, Callable[[Floats, Floats], float]] = {
 
 
 def _defined(*scores: Floats) -> bool:
+    """Whether all scores are finite and no array is empty."""
     return all(len(score) > 0 and bool(np.isfinite(score).all()) for score in scores)

@@ -11,22 +11,22 @@ from torch import Tensor
 from trainables.evaluation.anomaly import Floats
 
 METRICS = ("var_mean", "var_cv")
-"""What `statistics` returns."""
+"""Names of the metrics that `statistics` returns."""
 SMALLEST_MEAN = 0.01
-"""Below this mean the posterior has collapsed (the paper prints 0.00), and its coefficient of variation is noise."""
+"""Mean variance below which the posterior has collapsed (the paper prints 0.00); its variation is then noise."""
 
 
 def statistics(var_KMD: Tensor) -> dict[str, Floats]:
-    """`statistics_of_sum` from the posterior variances of all images at once."""
+    """`statistics_of_sum` of the posterior variances of all images."""
     return statistics_of_sum(var_KMD.sum(1, dtype=torch.float64), var_KMD.shape[1])
 
 
 def statistics_of_sum(var_sum_KD: Tensor, images: int) -> dict[str, Floats]:
-    """`var_mean` and `var_cv`, `[K]`, from the variances summed over `images` images.
+    """Compute `var_mean` and `var_cv`, `[K]` each, from posterior variances summed over `images` images.
 
-    `var_mean` is the mean over dimensions of the variance averaged over images; `var_cv` is the population standard
-    deviation over dimensions of that average, divided by `var_mean`: 0 where it is isotropic, NaN where
-    `var_mean < 0.01`. Both are NaN for a member with a sum that is not finite.
+    The variance of each dimension is averaged over the images. `var_mean` is the mean of these averages over
+    dimensions. `var_cv` is their population standard deviation divided by `var_mean`: 0 if the posterior is isotropic,
+    NaN if `var_mean < 0.01`. Both are NaN for a member with a sum that is not finite.
     """
     average_KD = var_sum_KD.double() / images
     average_KD = torch.where(average_KD.isfinite(), average_KD, torch.nan)

@@ -1,4 +1,4 @@
-"""Linear probes on frozen features: the logistic regressions of all members at once (VJE, section 4).
+"""Linear probes on frozen features: logistic regressions of all members at once (VJE, section 4).
 
 Shapes: K members, N bank images, M test images, D features, C classes, B images of a batch.
 """
@@ -18,11 +18,11 @@ from trainables.validation import between, positive, whole
 
 MOMENTUM = 0.9
 CONSTANT = 1e-6
-"""A feature whose standard deviation is at most this share of its mean is constant but for rounding in float32."""
+"""Largest standard deviation, relative to the mean, of a feature that is constant except for rounding in float32."""
 
 
 class Standardisation(NamedTuple):
-    """Shifts and scales each feature to mean 0 and standard deviation 1 over a member's bank images."""
+    """Mean and standard deviation of each feature over a member's bank images, used to standardise features."""
 
     mean_K1D: Tensor
     std_K1D: Tensor
@@ -30,8 +30,9 @@ class Standardisation(NamedTuple):
 
     @classmethod
     def of(cls, bank_KND: Tensor) -> Standardisation:
-        """In float32, with the standard deviation of N images (not N - 1), as scikit-learn's StandardScaler has it."""
-        # Each member by itself: its statistics are equal to the last bit in any stack.
+        """Compute both in float32, with the biased standard deviation (divided by N), like scikit-learn's
+        StandardScaler."""
+        # Computed for each member separately, so that its statistics are equal to the last bit in any stack.
         moments = [torch.var_mean(bank_ND.float(), 0, correction=0, keepdim=True) for bank_ND in bank_KND]
         mean_K1D, std_K1D = torch.stack([mean for _, mean in moments]), torch.stack([var.sqrt() for var, _ in moments])
         return cls(mean_K1D, torch.where(std_K1D <= CONSTANT * mean_K1D.abs(), 1.0, std_K1D))
@@ -52,15 +53,14 @@ def accuracies(
     standardize: bool = False,
     top: Sequence[int] = (1,),
 ) -> dict[int, Floats]:
-    """Shares `[K]` of the test images whose class is among the `t` of largest logit, by each `t` of `top`.
+    """Train probes with `fit` and return their top-t accuracy on the test images, `[K]`, for each `t` of `top`.
 
-    Trained as `fit` says, on features as they are, or, with `standardize`, on features whose mean and standard
-    deviation over the bank's images are 0 and 1; test features are shifted and scaled by the bank's statistics. Of
-    classes with equal logits the lower comes first. NaN for a member with a feature or logit that is not finite.
-    ValueError unless every `t` is in 1..classes.
+    With `standardize` all features are first standardised by the mean and standard deviation of the bank's features. Of
+    classes with equal logits the lowest ranks first. NaN for a member with a feature or logit that is not finite.
+    Raises ValueError unless every `t` is in 1..classes.
     """
-    for places in top:
-        between("top", places, 1, classes)
+    for t in top:
+        between("top", t, 1, classes)
     standardisation = Standardisation.of(bank_KND) if standardize else None
     weight_KCD, bias_KC1 = fit(
         bank_KND,
@@ -81,7 +81,7 @@ def accuracies(
         logits_MC = torch.addmm(bias_KC1[member].T, x_MD, weight_KCD[member].T)
         shares.append(_shares(logits_MC, labels_M, top) if _finite(bank_ND) else [math.nan] * len(top))
     shares_Kt = np.array(shares)
-    return {places: shares_Kt[:, index] for index, places in enumerate(top)}
+    return {t: shares_Kt[:, index] for index, t in enumerate(top)}
 
 
 @torch.no_grad()
@@ -96,13 +96,13 @@ def fit(
     generator_of_epoch: Callable[[int], torch.Generator],
     standardisation: Standardisation | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Weights `[K, C, D]` and biases `[K, C, 1]` of K softmax regressions, from zero, in float32 on the bank's device.
+    """Train K softmax regressions and return their weights `[K, C, D]` and biases `[K, C, 1]`.
 
-    SGD with momentum 0.9 on the cross-entropy, no weight decay; the learning rate falls from `lr` by half a cosine to 0
-    after the last step. An epoch is as many whole batches of at most N images as there are, in a permutation that its
-    generator draws (epochs count from 0) and that all members share; no member feels another. With
-    a `standardisation` the weights are those for features that it has shifted and scaled. ValueError unless
-    `epochs`, `batch_size` and `classes` are at least 1 and `lr > 0`.
+    They start at zero and are trained in float32 on the bank's device, by SGD with momentum 0.9 on the cross-entropy
+    without weight decay. The learning rate falls from `lr` to 0 on half a cosine. An epoch consists of whole batches of
+    `batch_size` images (N, if that is smaller), in a permutation drawn by `generator_of_epoch(epoch)`, counted from 0,
+    which all members share. Members do not affect each other. With a `standardisation` the weights are for standardised
+    features. Raises ValueError unless `epochs`, `batch_size` and `classes` are at least 1 and `lr > 0`.
     """
     for name, value in (("epochs", epochs), ("batch_size", batch_size), ("classes", classes)):
         whole(name, value, 1)
@@ -110,18 +110,18 @@ def fit(
     members, images, features = bank_KND.shape
     size = min(batch_size, images)
     steps = images // size
-    # Weights and biases lie in one tensor, so that one kernel moves both. Classes come before images and features:
-    # on a CPU the products and the softmax are 3 to 10 times faster so where there are few classes.
+    # Weights and biases share one tensor, so that one kernel updates both. Classes come before images and features:
+    # with few classes this makes the products and the softmax 3 to 10 times faster on a CPU.
     both = torch.zeros(members, classes * (features + 1), device=bank_KND.device)
     velocity = torch.zeros_like(both)
     (weight_KCD, bias_KC1), (weight_velocity_KCD, bias_velocity_KC1) = (
         (flat[:, : classes * features].view(members, classes, features), flat[:, classes * features :, None])
         for flat in (both, velocity)
     )
-    # A batch is gathered at a time, into one place: it stays in the cache, and the bank is never copied as a whole.
+    # Each batch is gathered into the same buffer: it stays in the cache, and the bank is never copied as a whole.
     gathered_KBD = bank_KND.new_empty(members, size, features)
     error_KCB = both.new_empty(members, classes, size)
-    one_K1B, one_KB1 = both.new_ones(members, 1, size), both.new_ones(members, size, 1)
+    ones_K1B, ones_KB1 = both.new_ones(members, 1, size), both.new_ones(members, size, 1)
     for epoch in range(epochs):
         order, labels = _order(generator_of_epoch(epoch), bank_labels_N, bank_KND.device)
         for step in range(steps):
@@ -131,29 +131,30 @@ def fit(
                 x_KBD.sub_(standardisation.mean_K1D).div_(standardisation.std_K1D)
             torch.baddbmm(bias_KC1, weight_KCD, x_KBD.mT, out=error_KCB)
             torch.softmax(error_KCB, 1, out=error_KCB)
-            error_KCB.scatter_add_(1, labels[batch].expand(members, 1, size), -one_K1B)
+            error_KCB.scatter_add_(1, labels[batch].expand(members, 1, size), -ones_K1B)
             weight_velocity_KCD.baddbmm_(error_KCB, x_KBD, beta=MOMENTUM, alpha=1 / size)
-            bias_velocity_KC1.baddbmm_(error_KCB, one_KB1, beta=MOMENTUM, alpha=1 / size)
+            bias_velocity_KC1.baddbmm_(error_KCB, ones_KB1, beta=MOMENTUM, alpha=1 / size)
             both.add_(velocity, alpha=-lr * 0.5 * (1 + math.cos(math.pi * (epoch * steps + step) / (epochs * steps))))
     return weight_KCD, bias_KC1
 
 
 def _order(generator: torch.Generator, labels_N: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """A permutation of the images `[N]`, and their labels in it `[N]`."""
+    """A random permutation `[N]` of the images, and their labels `[N]` in that order."""
     order_N = torch.randperm(len(labels_N), generator=generator, device=generator.device)
     return order_N.to(device), labels_N[order_N.to(labels_N.device)].to(device)
 
 
 def _shares(logits_MC: Tensor, labels_M: Tensor, top: Sequence[int]) -> list[float]:
-    """How often the label is among the first `t` classes, for each `t` of `top`; NaN where a logit is not finite."""
+    """How often the label is among the `t` classes with the largest logits, for each `t` of `top`. NaN if a logit is
+    not finite."""
     if not _finite(logits_MC):
         return [math.nan] * len(top)
     own_M1 = logits_MC.gather(1, labels_M[:, None])
     lower_MC = torch.arange(logits_MC.shape[1], device=logits_MC.device) < labels_M[:, None]
     rank_M = ((logits_MC > own_M1) | ((logits_MC == own_M1) & lower_MC)).sum(1)
-    return [(rank_M < places).double().mean().item() for places in top]
+    return [(rank_M < t).double().mean().item() for t in top]
 
 
 def _finite(x: Tensor) -> bool:
-    """Without a copy of `x`."""
+    """Whether all values are finite, without copying `x`."""
     return bool(torch.stack(torch.aminmax(x)).isfinite().all())

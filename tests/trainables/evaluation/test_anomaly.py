@@ -31,7 +31,7 @@ def test_the_outlier_is_the_positive_label() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_score_that_is_not_finite_spoils_its_own_member_alone(outlier_KN: np.ndarray, bad: float) -> None:
+def test_a_score_that_is_not_finite_affects_only_its_own_member(outlier_KN: np.ndarray, bad: float) -> None:
     score_KN = np.random.default_rng(1).random((K, N))
     clean = auroc(score_KN, outlier_KN)
     score_KN[2, 7] = bad
@@ -41,7 +41,7 @@ def test_a_score_that_is_not_finite_spoils_its_own_member_alone(outlier_KN: np.n
 
 
 @pytest.mark.filterwarnings("error")
-def test_nothing_but_outliers_or_none_has_no_auroc(outlier_KN: np.ndarray) -> None:
+def test_auroc_is_undefined_without_inliers_or_outliers(outlier_KN: np.ndarray) -> None:
     outlier_KN[0], outlier_KN[1] = True, False
     got = auroc(np.random.default_rng(1).random((K, N)), outlier_KN)
     assert np.isnan(got[:2]).all() and np.isfinite(got[2:]).all()

@@ -43,7 +43,7 @@ def scikit_learn(sets: Sets, k: int, temperature: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize("k", [1, 2, 12, 60, N])
 @pytest.mark.parametrize("temperature", [0.02, 1.0])
-def test_both_votes_are_those_of_scikit_learn(sets: Sets, k: int, temperature: float) -> None:
+def test_both_votes_equal_scikit_learns(sets: Sets, k: int, temperature: float) -> None:
     assert accuracies(*sets, C, k, temperature) == pytest.approx(scikit_learn(sets, k, temperature), abs=1e-12)
 
 
@@ -102,7 +102,7 @@ def test_only_directions_count_not_lengths_rotations_or_the_order(sets: Sets) ->
     assert accuracies(bank_ND[order_N], bank_labels_N[order_N], test_MD, test_labels_M, C, K, TEMPERATURE) == expected
 
 
-def test_zero_features_are_counted_and_spoil_nothing(sets: Sets) -> None:
+def test_zero_features_are_counted_and_affect_no_others(sets: Sets) -> None:
     bank_ND, bank_labels_N, test_MD, test_labels_M = sets
     share = accuracies(bank_ND, bank_labels_N, test_MD[1:], test_labels_M[1:], C, 1, 1.0).majority
     zeroed_MD = torch.cat([torch.zeros(1, D), test_MD[1:]])

@@ -27,11 +27,11 @@ def test_a_metric_is_of_the_family_with_the_longest_name(metric: str, family: st
     assert family_of(metric) is FAMILIES[family]
 
 
-def test_a_metric_that_only_begins_alike_has_no_family() -> None:
+def test_a_metric_that_only_shares_a_prefix_has_no_family() -> None:
     assert family_of("losses") is None and family_of("aurocs") is None and family_of("speed") is None
 
 
-def test_who_reports_what() -> None:
+def test_metrics_are_reported_by_the_methods_that_can() -> None:
     found = reported_by()
     assert found["knn_z"] == tuple(METHODS)
     assert found["auroc_joint"] == found["fpr95_entropy_held_out"] == found["posterior_entropy"] == ("vje",)

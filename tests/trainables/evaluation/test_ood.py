@@ -25,7 +25,7 @@ def measured(inlier_KN: np.ndarray, outlier_KM: np.ndarray) -> dict[str, np.ndar
 
 
 @pytest.mark.parametrize("ties", [1, 3, 10**6])
-def test_all_three_are_those_of_scikit_learn(ties: int) -> None:
+def test_all_three_metrics_equal_scikit_learns(ties: int) -> None:
     inlier_KN, outlier_KM = scores(ties)
     got = measured(inlier_KN, outlier_KM)
     assert list(got) == ["auroc_s", "aupr_s", "fpr95_s"]
@@ -95,7 +95,7 @@ def test_only_the_order_of_scores_counts_not_that_of_images(ties: int) -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", [0, 1])
-def test_a_score_that_is_not_finite_spoils_its_own_member_alone(where: int, bad: float) -> None:
+def test_a_score_that_is_not_finite_affects_only_its_own_member(where: int, bad: float) -> None:
     clean, sets = measured(*scores(3)), scores(3)
     sets[where][2, 7] = bad
     for name, values_K in measured(*sets).items():

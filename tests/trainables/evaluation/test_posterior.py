@@ -72,7 +72,7 @@ def test_the_spread_is_undefined_below_a_mean_of_one_percent(mean: float, undefi
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_variance_that_is_not_finite_spoils_its_own_member_alone(var_KMD: Tensor, bad: float) -> None:
+def test_a_variance_that_is_not_finite_affects_only_its_own_member(var_KMD: Tensor, bad: float) -> None:
     clean = statistics(var_KMD)
     var_KMD[2, 7, 1] = bad
     for name, values_K in statistics(var_KMD).items():

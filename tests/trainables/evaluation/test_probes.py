@@ -141,7 +141,7 @@ def test_fused_equals_alone(sets: Sets, standardize: bool) -> None:
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("where", [0, 2])
 @pytest.mark.parametrize("standardize", [False, True])
-def test_a_feature_that_is_not_finite_spoils_its_own_member_alone(
+def test_a_feature_that_is_not_finite_affects_only_its_own_member(
     sets: Sets, where: int, bad: float, standardize: bool
 ) -> None:
     clean = accuracies(*sets, C, **HOW, standardize=standardize)[1]
@@ -160,7 +160,7 @@ def test_renaming_the_classes_changes_no_accuracy(sets: Sets) -> None:
         np.testing.assert_array_equal(got[top], expected[top])
 
 
-def test_more_places_never_hit_less_and_all_of_them_always_hit(sets: Sets) -> None:
+def test_top_t_accuracy_rises_with_t_and_is_1_for_all_classes(sets: Sets) -> None:
     shares = accuracies(*sets, C, **HOW, top=range(1, C + 1))
     assert list(shares) == list(range(1, C + 1))
     table_CK = np.stack(list(shares.values()))
@@ -168,7 +168,7 @@ def test_more_places_never_hit_less_and_all_of_them_always_hit(sets: Sets) -> No
     assert table_CK[0].min() > 1.5 / C
 
 
-def test_of_equal_logits_only_one_is_right() -> None:
+def test_of_equal_logits_only_one_counts_as_correct() -> None:
     """A collapsed encoder and four classes of equal size: all logits are exactly 0, and the lowest class is guessed."""
     labels_M = torch.arange(4).repeat(8)
     zero_1MD = torch.zeros(1, len(labels_M), D)

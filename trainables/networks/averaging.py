@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 
 class Averaged(nn.Module):
-    """A copy of a network whose weights are buffers: no optimiser sees them, they follow the original by `follow`.
+    """A copy of a network whose weights are buffers: no optimiser changes them, only `follow` does.
 
-    The statistics of its BatchNorms are its own. As all is in buffers, members of a stack have theirs each.
+    The statistics of its BatchNorms are its own. Since everything is a buffer, each member of a stack has its own copy.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -24,13 +24,13 @@ class Averaged(nn.Module):
 
     @torch.no_grad()
     def follow(self, network: nn.Module, keep: Tensor) -> None:
-        """Each weight becomes `keep` of itself and `1 - keep` of that of the `network` it is a copy of, in place."""
+        """Update each weight in place: `weight = keep * weight + (1 - keep) * original`. `network` is the original."""
         own = dict(self.network.named_buffers())
         for name, weight in network.named_parameters():
             own[name].mul_(keep).add_((1 - keep) * weight)
 
     @torch.no_grad()
     def forward(self, *inputs: Tensor) -> Tensor:
-        """As the network's, without gradients."""
+        """Like that of the network, without gradients."""
         out: Tensor = self.network(*inputs)
         return out

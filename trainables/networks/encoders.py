@@ -1,5 +1,5 @@
-"""Encoders: images to a representation. Each has the attributes `features`, the size D of what it returns, and
-`image_shape`, the `(C, H, W)` that it was made for.
+"""Encoders map images to a representation. Each has two attributes: `features`, the size D of the representation, and
+`image_shape`, the `(C, H, W)` of its images.
 
 Shapes: B images of C channels, H by W pixels, normalised; D features.
 """
@@ -14,10 +14,10 @@ ENCODERS = ("convnet", "mlp", "resnet18", "resnet50")
 
 
 class MLP(nn.Module):
-    """Linear, tanh, Linear on the flattened pixels: for images as small as the digits.
+    """Linear, tanh, Linear on the flattened pixels, for images as small as the digits.
 
-    It has no BatchNorm: statistics of the one class that is trained on hide what sets an outlier apart (on the digits
-    the best class-averaged AUROC of nine cells was 0.934 with BatchNorm and ReLU, and 0.954 without).
+    It has no BatchNorm, because normalising by the statistics of a single class hides outliers: on the digits the best
+    class-averaged AUROC of nine cells was 0.934 with BatchNorm and ReLU, and 0.954 without.
     """
 
     def __init__(self, pixels: int, width: int, features: int) -> None:
@@ -30,8 +30,8 @@ class MLP(nn.Module):
 
 
 class ConvNet(nn.Module):
-    """Three convolutions 3x3 of `width`, `2 * width` and `features` channels with strides 1, 2 and 2, each with
-    BatchNorm and ReLU, and the mean over all places: a small network that has to learn what it sees."""
+    """A small convolutional network: three 3x3 convolutions of `width`, `2 * width` and `features` channels and strides
+    1, 2 and 2, each with BatchNorm and ReLU, then the mean over all pixels."""
 
     def __init__(self, channels: int, width: int, features: int) -> None:
         super().__init__()
@@ -53,16 +53,16 @@ class ConvNet(nn.Module):
 
 
 def encoder(name: str, image_shape: tuple[int, int, int], *, width: int, features: int, small_stem: bool) -> nn.Module:
-    """The encoder `name` of ENCODERS for images `(C, H, W)`, freshly initialised from torch's generator."""
+    """Build the encoder `name` of ENCODERS for images `(C, H, W)`, initialised from torch's global generator."""
     network = _network(name, image_shape, width, features, small_stem)
     network.image_shape = image_shape  # type: ignore[assignment]
     return network
 
 
 def _network(name: str, image_shape: tuple[int, int, int], width: int, features: int, small_stem: bool) -> nn.Module:
-    channels, height, across = image_shape
+    channels, height, image_width = image_shape
     if name == "convnet":
         return ConvNet(channels, width, features)
     if name == "mlp":
-        return MLP(channels * height * across, width, features)
+        return MLP(channels * height * image_width, width, features)
     return resnet({"resnet18": 18, "resnet50": 50}[name], channels, small_stem)

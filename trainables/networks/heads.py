@@ -9,34 +9,35 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 SMALLEST_VARIANCE = 1e-6
-"""The floor that is added to a posterior's variance (VJE, section 1)."""
+"""Added to a posterior's variance as its floor (VJE, section 1)."""
 
 
 def mlp(*widths: int, norm: Literal["batch", "layer"] | None, last: bool = False, bias: bool = True) -> nn.Sequential:
-    """Linear layers from `widths[0]` to `widths[-1]`, after each but the last a norm and ReLU.
+    """Linear layers from `widths[0]` to `widths[-1]`, each but the last followed by a norm and ReLU.
 
-    `last` adds a norm without weights of its own there, too. A layer before a BatchNorm has no bias, as that undoes it;
-    nor has the last one without `bias`, for losses that do not see it.
+    `last`: add a norm without learned weights after the last layer. `bias=False`: the last layer has no bias, for
+    losses that do not depend on it. A layer before a BatchNorm never has a bias, which the BatchNorm would remove.
     """
     layers: list[nn.Module] = []
-    for narrow, wide in itertools.pairwise(widths[:-1]):
-        layers += [nn.Linear(narrow, wide, bias=norm != "batch"), *_normalised(norm, wide, weights=True), nn.ReLU()]
-    final = norm if last else None
-    layers += [nn.Linear(widths[-2], widths[-1], bias=bias and final != "batch")]
-    layers += _normalised(final, widths[-1], weights=False)
+    for fan_in, fan_out in itertools.pairwise(widths[:-1]):
+        layers += [nn.Linear(fan_in, fan_out, bias=norm != "batch"), *_norm(norm, fan_out, weights=True), nn.ReLU()]
+    last_norm = norm if last else None
+    layers += [nn.Linear(widths[-2], widths[-1], bias=bias and last_norm != "batch")]
+    layers += _norm(last_norm, widths[-1], weights=False)
     return nn.Sequential(*layers)
 
 
-def _normalised(norm: Literal["batch", "layer"] | None, width: int, weights: bool) -> list[nn.Module]:
+def _norm(norm: Literal["batch", "layer"] | None, width: int, weights: bool) -> list[nn.Module]:
     if norm == "batch":
         return [nn.BatchNorm1d(width, affine=weights)]
     return [nn.LayerNorm(width, elementwise_affine=weights)] if norm == "layer" else []
 
 
 class GaussianHead(nn.Module):
-    """A diagonal Gaussian posterior over a representation: bottleneck MLP, then heads for `mu` and `var` (VJE).
+    """A diagonal Gaussian posterior over a representation: a bottleneck MLP, then heads for `mu` and `var` (VJE).
 
-    Three layers Linear, LayerNorm, ReLU of one `width`; no BatchNorm, so a posterior does not depend on its batch.
+    The MLP is three times Linear, LayerNorm, ReLU, of `width` units each. There is no BatchNorm, so that the posterior
+    of an image does not depend on its batch.
     """
 
     def __init__(self, features: int, width: int) -> None:
@@ -44,14 +45,14 @@ class GaussianHead(nn.Module):
         widths = (features, width, width, width)
         self.trunk = nn.Sequential(
             *(
-                nn.Sequential(nn.Linear(narrow, wide), nn.LayerNorm(wide), nn.ReLU())
-                for narrow, wide in itertools.pairwise(widths)
+                nn.Sequential(nn.Linear(fan_in, fan_out), nn.LayerNorm(fan_out), nn.ReLU())
+                for fan_in, fan_out in itertools.pairwise(widths)
             )
         )
         self.mu = nn.Linear(width, features)
         self.raw_var = nn.Linear(width, features)
 
     def forward(self, z_BD: Tensor) -> tuple[Tensor, Tensor]:
-        """`(mu_BD, var_BD)` in float32 whatever the precision of the layers; `var >= 1e-6`."""
+        """Return `(mu_BD, var_BD)`, in float32 whatever the precision of the layers; `var >= 1e-6`."""
         hidden = self.trunk(z_BD)
         return self.mu(hidden).float(), F.softplus(self.raw_var(hidden).float()) + SMALLEST_VARIANCE

@@ -1,4 +1,4 @@
-"""ResNet-18 and ResNet-50 as encoders: torchvision's, with pooled features in place of class scores."""
+"""torchvision's ResNet-18 and ResNet-50 as encoders: they return pooled features instead of class scores."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ FEATURES = {18: 512, 50: 2048}
 
 
 def resnet(depth: int, channels: int = 3, small_stem: bool = False) -> nn.Module:
-    """Images `[B, channels, H, W]` to global-average-pooled features `[B, D]`; D is its attribute `features`.
+    """A ResNet that maps images `[B, channels, H, W]` to global-average-pooled features `[B, D]`; its attribute
+    `features` is D.
 
-    `small_stem` is the stem for 32x32 (VJE, section 4): a first convolution 3x3 of stride 1 and no max-pool, so that
-    `layer1` sees every pixel. Without it, and with 3 channels, published weights of torchvision load, but for `fc`.
+    `small_stem` selects the stem for 32x32 images (VJE, section 4): a 3x3 convolution of stride 1 without max-pooling,
+    so that `layer1` sees every pixel. Without it, and with 3 channels, torchvision's published weights can be loaded,
+    except those of `fc`. Raises ValueError for another depth.
     """
     if depth not in FEATURES:
         raise ValueError(f"no ResNet of depth {depth!r}; there are: {', '.join(map(str, FEATURES))}")
-    from torchvision.models import resnet18, resnet50  # imported here: it costs seconds
+    from torchvision.models import resnet18, resnet50  # imported here because it takes seconds
 
     network: Any = {18: resnet18, 50: resnet50}[depth]()
     kernel, stride = (3, 1) if small_stem else (7, 2)

@@ -31,7 +31,7 @@ def _pair(seed: int = 0) -> tuple[nn.Sequential, Averaged]:
     return network, average
 
 
-def test_a_copy_without_parameters() -> None:
+def test_the_average_has_no_parameters() -> None:
     """Of equal output; the names are the network's, weights among the buffers."""
     network = _network()
     average = Averaged(network)

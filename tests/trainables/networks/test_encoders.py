@@ -66,7 +66,7 @@ def test_convnet_averages_over_places() -> None:
     assert z_BD.max() > 1e-4
 
 
-def test_mlp_has_no_batchnorm_and_sees_each_image_alone() -> None:
+def test_mlp_has_no_batchnorm_and_treats_each_image_separately() -> None:
     network, images = MLP(64, 10, 5), torch.randn(4, 1, 8, 8)
     assert not list(network.buffers())
     torch.testing.assert_close(network(images)[1:2], network(images[1:2]))

@@ -1,4 +1,4 @@
-"""The input image itself as its representation: what any encoder, trained or not, has to beat.
+"""The input image itself as its representation, the baseline for all encoders.
 
 Shapes: B images of C channels, H by W pixels; D = C * H * W.
 """
@@ -15,19 +15,19 @@ from trainables.contract import Method
 
 @dataclass(frozen=True)
 class PixelsConfig:
-    """It has no hyperparameters."""
+    """No hyperparameters."""
 
 
 class Pixels(Method):
-    """Has no losses, so its trials have `epochs=0`. The encoder is not used: every seed has the same result."""
+    """Does not train: its trials have `epochs=0`. The encoder is not used, so every seed gives the same result."""
 
     Config = PixelsConfig
 
     @property
     def features(self) -> int:
-        """D, the number of values of an image."""
+        """Number of values of an image, D."""
         return math.prod(self.encoder.image_shape)  # type: ignore[arg-type]
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
-        """The normalised pixels as encoders see them, `[B, D]`, in float32."""
+        """The normalised pixels that encoders get, `[B, D]`, in float32."""
         return images_BCHW.flatten(1).float()

@@ -1,4 +1,4 @@
-"""An untrained encoder: what any training has to beat (simvae.md, section 4)."""
+"""An untrained encoder, the baseline for all training (SimVAE, section 4)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from trainables.contract import Method
 
 @dataclass(frozen=True)
 class RandomEncoderConfig:
-    """It has no hyperparameters."""
+    """No hyperparameters."""
 
 
 class RandomEncoder(Method):
-    """Has no losses, so its trials have `epochs=0` and are evaluated as initialised."""
+    """Does not train: its trials have `epochs=0` and are evaluated as initialised."""
 
     Config = RandomEncoderConfig

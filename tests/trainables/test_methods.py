@@ -236,7 +236,7 @@ def test_a_batch_can_be_split_exactly_where_the_method_says_so(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", UNTRAINED)
-def test_what_does_not_train_says_so(name: str) -> None:
+def test_methods_that_do_not_train_refuse_epochs(name: str) -> None:
     model = model_of(name)
     assert not model.fusible and not model.loss_parts and not model.per_image
     with pytest.raises(NotImplementedError):

@@ -112,7 +112,7 @@ def test_fused_equals_solo_in_float64(name: str, monkeypatch: pytest.MonkeyPatch
         torch.set_default_dtype(torch.float32)
 
 
-def test_members_of_that_cohort_truly_differ(name: str) -> None:
+def test_members_of_the_cohort_differ(name: str) -> None:
     """Else the test above would compare equal things with equal things."""
     losses_K = _alone(name).losses["loss"][-1]
     assert len({round(loss, 3) for loss in losses_K.tolist()}) == len(FACTORS)

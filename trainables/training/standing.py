@@ -77,19 +77,19 @@ def _laws(standing: Standing, members: int, epochs: int) -> dict[str, bool]:
     reports, sums, running = standing.reports, standing.sums.values(), len(standing.running)
     per_member = [standing.shares, standing.ended, standing.schedules, *(report.members for report in reports)]
     reported = [report.epoch for report in reports]
-    over = not running or (epochs > 0 and standing.epoch == epochs)
+    all_over = not running or (epochs > 0 and standing.epoch == epochs)
     return {
         f"{members} members": all(len(values) == members for values in per_member),
         f"0 <= epoch <= {epochs}": 0 <= standing.epoch <= epochs,
         "step >= 0": standing.step >= 0,
-        "sums where step > 0, and there alone": bool(sums) == (standing.step > 0),
+        "sums where step > 0, and only there": bool(sums) == (standing.step > 0),
         "a sum of losses for each member that runs": all(
             loss_K.is_floating_point() and loss_K.shape == (running,) for loss_K in sums
         ),
         "finite seconds >= 0": all(0 <= seconds < math.inf for seconds in (standing.seconds, *standing.shares)),
         "reports in the order of their epochs": reported == sorted(set(reported))
         and all(0 <= epoch <= standing.epoch for epoch in reported),
-        "a last report where all have ended, and there alone": over == bool(reports and reports[-1].done)
+        "a last report where all have ended, and only there": all_over == bool(reports and reports[-1].done)
         and not any(report.done for report in reports[:-1]),
         "no running member among those that ended": all(
             member is None or member.status != "running" for member in standing.ended

@@ -32,7 +32,7 @@ def test_parts_are_disjoint_whole_and_even(count: int, size: int) -> None:
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
-def test_alone_nothing_is_sent() -> None:
+def test_a_single_process_communicates_nothing() -> None:
     whole = torch.randn(2, 5, 3)
     before = whole.clone()
     ALONE.average([whole])
@@ -93,7 +93,7 @@ def _work(rank: int, data: str, out: str, case: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_two_processes_are_one_with_the_whole_batch(tmp_path: Path, case: str) -> None:
+def test_two_processes_equal_one_with_the_whole_batch(tmp_path: Path, case: str) -> None:
     """Losses, weights and momenta of both members; gloo on the CPU, images of a folder decoded by each."""
     data = str(tmp_path / "data")
     write_imagenet(tmp_path / "data")

@@ -52,7 +52,7 @@ def test_every_member_is_torchs_sgd(lr: tuple[float, ...], weight_decay: tuple[f
 
 
 @pytest.mark.parametrize("lr", [(0.1, 0.1, 0.1), (0.3, 0.01, 0.1)])
-def test_gradients_are_left_as_they_are(lr: tuple[float, ...]) -> None:
+def test_a_step_does_not_change_the_gradients(lr: tuple[float, ...]) -> None:
     optimiser = StackedSGD(_start(), lr, (0.1, 0.0, 0.2), 0.9)
     for step in range(2):
         gradients = _gradients(step)
@@ -61,7 +61,7 @@ def test_gradients_are_left_as_they_are(lr: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize("lr", [(0.1, 0.1, 0.1), (0.3, 0.01, 0.1)])
-def test_a_diverged_member_spoils_only_itself(lr: tuple[float, ...]) -> None:
+def test_a_diverged_member_affects_no_other(lr: tuple[float, ...]) -> None:
     clean, spoilt = _start(), _start()
     for parameters, poison in ((clean, 0.0), (spoilt, math.nan)):
         optimiser = StackedSGD(parameters, lr, (0.1, 0.0, 0.2), 0.9)

@@ -71,7 +71,7 @@ def test_buffers_move_in_place_each_members_own() -> None:
 
 
 @pytest.mark.parametrize("members", [slice(0, 3), slice(0, 1)])
-def test_scoring_changes_nothing_and_knows_no_neighbours(members: slice) -> None:
+def test_scoring_changes_nothing_and_treats_each_image_separately(members: slice) -> None:
     stack = stack_of(models(), (0, 0, 0), members)
     one_step(stack, 0)
     before = stack.state()
@@ -83,7 +83,7 @@ def test_scoring_changes_nothing_and_knows_no_neighbours(members: slice) -> None
 
 
 @pytest.mark.parametrize("members", [slice(0, 3), slice(0, 1)])
-def test_goes_on_from_its_state_bit_for_bit(members: slice) -> None:
+def test_resuming_from_the_state_is_exact(members: slice) -> None:
     whole = stack_of(models(), (0, 1, 0), members)
     for step in range(4):
         one_step(whole, step)
@@ -106,7 +106,7 @@ def test_state_is_a_copy() -> None:
 
 
 @pytest.mark.parametrize("streams", [(0, 0, 0), (0, 1, 2)])
-def test_a_member_with_nan_weights_spoils_only_itself(streams: tuple[int, ...]) -> None:
+def test_a_member_with_nan_weights_affects_no_other(streams: tuple[int, ...]) -> None:
     clean, spoilt_models = stack_of(models(), streams), models()
     with torch.no_grad():
         spoilt_models[1].head.weight.fill_(torch.nan)

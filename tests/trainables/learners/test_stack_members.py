@@ -39,7 +39,7 @@ def _assert_plain(stack: Stack, place: int, model: Awkward) -> None:
 
 
 @pytest.mark.parametrize("chosen", [(0, 1, 2), (2, 0), (1, 2), (0, 1), (1,), (2,)])
-def test_members_go_on_in_a_new_stack_as_the_plain_models_they_are(chosen: tuple[int, ...]) -> None:
+def test_members_continue_in_a_new_stack_like_plain_models(chosen: tuple[int, ...]) -> None:
     """Whole stacks merged, slices of two, of one, a lone one that was stacked, and one that was not."""
     stacks = _halfway()
     places = {0: (stacks[0], 0), 1: (stacks[0], 1), 2: (stacks[1], 0)}
@@ -81,7 +81,7 @@ def test_a_member_that_is_alone_runs_without_vmap(monkeypatch: pytest.MonkeyPatc
         one_step(stacks[0], HALF)
 
 
-def test_a_member_takes_over_another_across_stacks_and_goes_on_with_its_own_hyperparameters() -> None:
+def test_a_member_copies_one_of_another_stack_and_trains_with_its_own_hyperparameters() -> None:
     """Member 0 becomes what member 2 is, with a tau, a learning rate and a weight decay that neither had."""
     stacks = _halfway()
     untouched = {name: tensor[1].clone() for name, tensor in _tensors(stacks[0]).items()}
@@ -113,7 +113,7 @@ def test_a_member_takes_over_another_across_stacks_and_goes_on_with_its_own_hype
     _assert_plain(stacks[0], 0, model)
 
 
-def test_what_was_taken_stays_as_it_was() -> None:
+def test_a_taken_state_is_a_copy() -> None:
     stack = _halfway()[0]
     taken = stack.take(1)
     kept = copy.deepcopy(taken)
@@ -122,7 +122,7 @@ def test_what_was_taken_stays_as_it_was() -> None:
     assert "method.tau" not in taken["buffers"] and "method.queue" in taken["buffers"]
 
 
-def test_what_is_not_fusible_cannot_change() -> None:
+def test_only_fusible_hyperparameters_can_change() -> None:
     stack = _halfway()[0]
     with pytest.raises(ValueError, match=r"^a member can only change its lr, weight_decay, tau, but got width=8$"):
         stack.give(0, stack.take(1), {"width": 8})

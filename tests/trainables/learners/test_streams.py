@@ -51,13 +51,13 @@ def _same(left: list[Tensor], right: list[Tensor]) -> list[bool]:
 @pytest.mark.parametrize(
     "change", [{"beta": 0.1, "nu": 9.0}, {"lr": 0.9, "weight_decay": 0.5}, {"epochs": 7}, {"report_every": 3}]
 )
-def test_equal_seed_and_data_share_everything(change: dict[str, Value]) -> None:
+def test_members_with_equal_seed_and_data_share_everything(change: dict[str, Value]) -> None:
     assert stream_key(_config()) == stream_key(_config(**change))
     assert all(_same(_drawn(_config()), _drawn(_config(**change))))
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"normal_class": 4}])
-def test_another_seed_or_class_differs_in_all(change: dict[str, Value]) -> None:
+def test_another_seed_or_class_changes_everything(change: dict[str, Value]) -> None:
     ours, other = _config(), _config(**change)
     assert stream_key(ours) != stream_key(other)
     assert not any(_same(_drawn(ours), _drawn(other)))
@@ -114,7 +114,7 @@ def test_generators_are_known_numbers() -> None:
     assert generator("order", ("digits", 3, 0), 0).initial_seed() == 10536567748675528602
 
 
-def test_members_of_one_stream_begin_alike_but_for_their_hyperparameters() -> None:
+def test_members_of_one_stream_start_with_equal_weights() -> None:
     configs = [_config(beta=0.5), _config(beta=2.0, nu=7.0), _config(seed=1)]
     first, second, third = models(configs, SHAPE)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
@@ -135,7 +135,7 @@ def test_channels_last_is_only_a_layout() -> None:
     )
 
 
-def test_a_batch_must_fit() -> None:
+def test_a_batch_must_not_exceed_the_training_images() -> None:
     images = len(split(_digits(), THREE).train_images)
     assert steps_per_epoch(_config(batch_size=images), images) == 1
     with pytest.raises(ValueError) as error:
@@ -146,7 +146,7 @@ def test_a_batch_must_fit() -> None:
     )
 
 
-def test_a_split_is_of_one_class_of_all_or_of_all_but_some() -> None:
+def test_split_selects_one_class_all_classes_or_all_but_some() -> None:
     one, whole, others = (split(_digits(), data) for data in (THREE, Data(), Data(held_out="3+5")))
     assert set(one.train_labels.tolist()) == {3} and one.outlier is not None and len(one.test_images) == 537
     assert set(whole.train_labels.tolist()) == set(range(10)) and whole.held_out_images is None
@@ -161,7 +161,7 @@ def test_holding_out_other_classes_is_another_stream() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_processes_together_draw_what_one_draws(size: int, tmp_path: Path) -> None:
+def test_several_processes_draw_what_one_draws(size: int, tmp_path: Path) -> None:
     """Of resident images and of files: views and noise of the parts, side by side, are the whole's."""
     write_imagenet(tmp_path)
     digits, files = _config(crop_scale=0.3), _config(**FILES)

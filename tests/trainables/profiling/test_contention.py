@@ -15,13 +15,13 @@ CONFIGS = [
 
 
 @pytest.mark.slow
-def test_each_width_has_a_ratio_for_the_processes_that_shared() -> None:
+def test_each_width_has_a_slowdown_for_each_number_of_processes() -> None:
     found = measure_overlap(CONFIGS, Path(), "cpu", widths=[2, 1], most=2, seconds=0.2)
     assert list(found) == [1, 2] and all(list(ratios) == [2] for ratios in found.values())
     assert all(1.0 <= ratio < 20 for ratios in found.values() for ratio in ratios.values())
 
 
-def test_processes_that_are_gone_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_have_ended_give_no_slowdown(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are killed at once, so none answers, and nobody waits."""
     monkeypatch.setattr(sharing, "LONGEST", 0.0)
     assert measure_overlap(CONFIGS, Path(), "cpu", widths=[1], most=2) == {}

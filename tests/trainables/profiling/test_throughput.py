@@ -32,7 +32,7 @@ def _configs(count: int, **changes: Value) -> list[TrialConfig]:
 
 
 @pytest.mark.parametrize(("members", "widths"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
-def test_powers_of_two_and_all(members: int, widths: list[int]) -> None:
+def test_widths_are_powers_of_two_and_all_members(members: int, widths: list[int]) -> None:
     measured = measure(_configs(members), Path(), "cpu", seconds=60)
     assert [one.width for one in measured] == widths
     assert all(one.seconds > 0 and one.bytes >= 0 for one in measured)
@@ -49,7 +49,7 @@ def test_width_one_is_measured_whatever_the_time() -> None:
     assert [one.width for one in measure(_configs(8), Path(), "cpu", seconds=0.0)] == [1]
 
 
-def test_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of the stack costs 0.02 s a member here, so widths 1, 2, 4 take 0.42 s and 8 more would take 0.48 s."""
 
     now = 0.0
@@ -65,7 +65,7 @@ def test_time_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.width for one in measured] == [1, 2, 4] and now < 1.0
 
 
-def test_a_width_that_does_not_fit_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_width_that_does_not_fit_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     def scarce(configs: list[TrialConfig], *_: object) -> Measurement:
         if len(configs) > 2:
             raise torch.OutOfMemoryError
@@ -76,7 +76,7 @@ def test_a_width_that_does_not_fit_ends_it(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("changes", [{"epochs": 0}, {"workers": 2}])
-def test_what_does_not_train_or_not_in_one_process_is_not_measured(
+def test_trials_without_training_or_with_several_workers_are_not_measured(
     changes: dict[str, Value], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object) -> Never:
@@ -93,7 +93,7 @@ def test_an_untrained_encoder_is_not_measured() -> None:
     assert measure(configs, Path(), "cpu") == []
 
 
-def test_a_member_holds_its_weights_buffers_and_averages() -> None:
+def test_a_member_holds_its_weights_buffers_and_momentum() -> None:
     """A velocity for each weight, and a buffer is no weight."""
     configs = _configs(2)
     model = models(configs[:1], (1, 8, 8))[0]
@@ -126,13 +126,13 @@ def test_the_peak_of_memory_is_that_since_the_last_reset() -> None:
     assert 0.4 * size < peak_bytes(cpu) - before < 0.6 * size
 
 
-def test_the_room_of_a_machine_is_what_is_free_and_a_process_takes_its_own() -> None:
+def test_room_of_a_machine_is_its_available_memory_and_the_overhead_of_a_process() -> None:
     here = room("cpu")
     assert here.bytes <= psutil.virtual_memory().total and f"{os.cpu_count()} cores" in here.device
     assert 50 * 2**20 < here.overhead <= peak_bytes(torch.device("cpu"))
 
 
-def test_the_global_generator_is_left_alone() -> None:
+def test_measuring_does_not_change_the_global_generator() -> None:
     before = torch.get_rng_state()
     measure(_configs(2), Path(), "cpu", seconds=60)
     assert torch.equal(before, torch.get_rng_state())

@@ -37,7 +37,7 @@ def test_saving_changes_nothing(width: int | None) -> None:
 
 @pytest.mark.parametrize("width", [None, 1, 2])
 @pytest.mark.parametrize("epoch", [1, 2, 3, 4])
-def test_goes_on_from_any_checkpoint_bit_for_bit(epoch: int, width: int | None) -> None:
+def test_resuming_from_any_checkpoint_is_exact(epoch: int, width: int | None) -> None:
     reports, saved = _run(width)
     assert len(saved) == 4
     again: list[bytes] = []
@@ -62,21 +62,21 @@ def _epochs_trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return epochs
 
 
-def test_a_resumed_run_does_not_train_again_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_repeats_no_finished_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     _, saved = _run(None)
     epochs = _epochs_trained(monkeypatch)
     list(train(three(), HERE, resume=saved[2]))
     assert epochs == [3, 4]
 
 
-def test_seconds_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_continue_after_a_resume(monkeypatch: pytest.MonkeyPatch) -> None:
     _, saved = _run(None)
     before = content_of(saved[2])["standing"]["seconds"]
     later = [report.seconds for report in train(three(), HERE, resume=saved[2]) if report.epoch > 3]
     assert 0 < before < later[0] < later[1]
 
 
-def test_saves_no_more_often_than_asked() -> None:
+def test_checkpoints_keep_their_interval() -> None:
     saved: list[bytes] = []
     list(train([config_of()], HERE, save=at_ends(saved), save_every=3600.0))
     assert saved == []

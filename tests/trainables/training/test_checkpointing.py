@@ -23,7 +23,7 @@ def test_heartbeats_come_between_reports_and_change_nothing(monkeypatch: pytest.
     assert beats[3].loss == pytest.approx(sum(second) / 3)  # at the end of the second epoch
 
 
-def test_heartbeats_are_not_more_frequent_than_they_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeats_keep_their_minimum_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
     def clock() -> float:
@@ -37,7 +37,7 @@ def test_heartbeats_are_not_more_frequent_than_they_should_be(monkeypatch: pytes
     assert [beat.epoch for beat in beats] == [2.5, 5.0]
 
 
-def test_a_loss_that_is_not_finite_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_leaves_out_a_loss_that_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saving, "BEAT_SECONDS", 0.0)
     beats: list[Heartbeat] = []
     list(train(three(lr=1e30), HERE, beat=beats.append))

@@ -38,7 +38,7 @@ def _assert_same(got: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize("width", [None, 1, 2, 4])
 @pytest.mark.parametrize("stay", [(1, 4), (0, 2, 3, 5), (3,), (0, 1, 2, 3, 4)])
-def test_those_who_stay_train_on_as_if_nobody_had_left(
+def test_remaining_members_train_on_as_if_none_had_left(
     stay: tuple[int, ...], width: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with float64(monkeypatch):
@@ -57,7 +57,7 @@ def test_those_who_stay_train_on_as_if_nobody_had_left(
             _assert_same(members_of(cohort)[index], members_of(whole)[index])
 
 
-def test_members_of_other_classes_are_judged_by_their_own_outliers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_of_different_classes_have_their_own_outliers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A class has its own mask of outliers among the test images."""
     configs = [smooth(normal_class=normal, batch_size=100) for normal in (0, 6, 8)]
     with float64(monkeypatch):
@@ -71,7 +71,7 @@ def test_members_of_other_classes_are_judged_by_their_own_outliers(monkeypatch: 
 
 @pytest.mark.parametrize("width", [1, 2, 4, 6])
 @pytest.mark.parametrize("stay", [(), (5,), (0, 5), (1, 2, 4), (0, 1, 3, 4, 5)])
-def test_those_who_stay_close_ranks(stay: tuple[int, ...], width: int) -> None:
+def test_remaining_members_fill_as_few_stacks_as_possible(stay: tuple[int, ...], width: int) -> None:
     cohort = _cohort(six(), width)
     cohort.keep(stay)
     sizes = [len(state["rates"]["lr"]) for state in cohort.state()]
@@ -92,7 +92,7 @@ def _drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize(("stay", "seeds"), [((0, 1, 5), {0, 1, 2}), ((0, 2, 4), {0, 2}), ((1,), {1})])
-def test_what_nobody_reads_any_more_is_not_drawn(
+def test_streams_without_members_are_dropped(
     stay: tuple[int, ...], seeds: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cohort = _cohort(six(), width=2)
@@ -104,7 +104,7 @@ def test_what_nobody_reads_any_more_is_not_drawn(
     )
 
 
-def test_the_last_one_runs_without_vmap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_last_remaining_member_runs_without_vmap(monkeypatch: pytest.MonkeyPatch) -> None:
     cohort = _cohort(six())
     cohort.keep([3])
     monkeypatch.delattr(torch, "vmap")
@@ -112,7 +112,7 @@ def test_the_last_one_runs_without_vmap(monkeypatch: pytest.MonkeyPatch) -> None
     assert cohort.evaluate(last=True)["auroc_joint"].shape == (1,)
 
 
-def test_keeping_all_leaves_the_stacks_alone() -> None:
+def test_keeping_all_members_does_not_change_the_stacks() -> None:
     cohort = _cohort(six(), width=4)
     before = cohort._stacks
     cohort.keep(range(6))
@@ -121,7 +121,7 @@ def test_keeping_all_leaves_the_stacks_alone() -> None:
 
 @pytest.mark.parametrize("width", [None, 1, 2])
 @pytest.mark.parametrize("source", [0, 2, 5])
-def test_a_moved_member_has_its_sources_weights_and_the_hyperparameters_it_is_given(
+def test_a_moved_member_has_the_weights_of_its_source_and_its_new_hyperparameters(
     source: int, width: int | None
 ) -> None:
     cohort = _cohort(six(), width, epochs=1)
@@ -139,7 +139,7 @@ def test_a_moved_member_has_its_sources_weights_and_the_hyperparameters_it_is_gi
     assert any(not torch.equal(tensor, before[1][name]) for name, tensor in after[1].items() if name not in own)
 
 
-def test_a_moved_member_keeps_what_it_is_not_given() -> None:
+def test_a_moved_member_keeps_its_other_hyperparameters() -> None:
     cohort = _cohort(six(), epochs=1)
     cohort.move({1: Move(4, {"lr": 0.03})})
     own = members_of(cohort)[1]
@@ -148,7 +148,7 @@ def test_a_moved_member_keeps_what_it_is_not_given() -> None:
 
 
 @pytest.mark.parametrize("width", [None, 2])
-def test_all_sources_are_as_they_were_before_any_move(width: int | None) -> None:
+def test_sources_are_copied_as_they_were_before_any_move(width: int | None) -> None:
     """Two members change places, and a third follows one of them."""
     cohort = _cohort(six(), width, epochs=1)
     before = members_of(cohort)
@@ -160,7 +160,7 @@ def test_all_sources_are_as_they_were_before_any_move(width: int | None) -> None
 
 
 @pytest.mark.parametrize("width", [None, 1, 2])
-def test_a_moved_member_trains_on_like_one_that_always_had_these_hyperparameters_and_weights(
+def test_a_moved_member_trains_like_one_that_always_had_its_state(
     width: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reads its own stream still: against a cohort of one, set up with the source's weights and momentum."""
@@ -189,7 +189,7 @@ def test_a_moved_member_trains_on_like_one_that_always_had_these_hyperparameters
 
 
 @pytest.mark.parametrize(("index", "move"), [(1, Move(2, {})), (2, Move(1, {})), (7, Move(1, {})), (1, Move(7, {}))])
-def test_only_members_that_are_there_move(index: int, move: Move) -> None:
+def test_only_members_still_in_the_cohort_can_move(index: int, move: Move) -> None:
     cohort = _cohort(six())
     cohort.keep([0, 1, 5])
     with pytest.raises(
@@ -199,7 +199,7 @@ def test_only_members_that_are_there_move(index: int, move: Move) -> None:
         cohort.move({index: move})
 
 
-def test_rates_come_back_with_the_state() -> None:
+def test_load_state_restores_the_rates() -> None:
     """Moves change them, and a new cohort of the same configs knows nothing of that."""
     cohort, other = (_cohort(six(), width=4, epochs=epochs) for epochs in (1, 0))
     cohort.move({1: Move(4, MOVED), 5: Move(0, {"lr": 1 / 3, "weight_decay": 0.1})})

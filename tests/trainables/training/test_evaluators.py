@@ -68,13 +68,13 @@ def _last(config: TrialConfig) -> dict[str, float]:
         (_config("random", probe_epochs=1), ("probe_z", "probe_top5_z")),
     ],
 )
-def test_names_are_those_foretold_and_in_their_order(config: TrialConfig, beginnings: tuple[str, ...]) -> None:
+def test_reported_metrics_are_those_of_metric_names_in_order(config: TrialConfig, beginnings: tuple[str, ...]) -> None:
     foretold = [name for name in metric_names(config, 10) if name != "loss" or config.training.epochs]
     assert list(metrics_of(_reports(config), 0)[-1]) == foretold == list(dict.fromkeys(foretold))
     assert all(any(name.startswith(beginning) for name in foretold) for beginning in beginnings)
 
 
-def test_five_guesses_are_reported_where_there_are_more_classes() -> None:
+def test_top_5_accuracy_is_reported_for_more_than_five_classes() -> None:
     config = _config(probe_epochs=1)
     top5 = {classes: [name for name in metric_names(config, classes) if "top5" in name] for classes in (3, 5, 6, 1000)}
     assert top5 == {3: [], 5: [], 6: ["probe_top5_z", "probe_top5_mu"], 1000: ["probe_top5_z", "probe_top5_mu"]}
@@ -82,7 +82,7 @@ def test_five_guesses_are_reported_where_there_are_more_classes() -> None:
 
 @pytest.mark.parametrize("knn", [0, 5])
 @pytest.mark.parametrize("probe_epochs", [0, 3])
-def test_classifiers_only_where_asked_and_probes_only_at_the_end(knn: int, probe_epochs: int) -> None:
+def test_classifiers_run_only_if_requested_and_probes_only_at_the_end(knn: int, probe_epochs: int) -> None:
     reports = _reports(_config(knn=knn, probe_epochs=probe_epochs, epochs=3))
     for report in reports:
         names = list(report.members[0].metrics)
@@ -90,7 +90,7 @@ def test_classifiers_only_where_asked_and_probes_only_at_the_end(knn: int, probe
         assert any(name.startswith("probe") for name in names) == (bool(probe_epochs) and report.epoch == 3)
 
 
-def test_what_is_undefined_is_null_and_its_member_sound() -> None:
+def test_an_undefined_metric_is_null_and_its_member_has_not_diverged() -> None:
     """Without the KL the variance collapses, and its coefficient of variation is 0 / 0."""
     reports = _reports(_config(terms="dir", lr=0.3, epochs=3), _config(terms="dir", lr=1e-6, epochs=3))
     collapsed, sound = reports[-1].members
@@ -101,7 +101,7 @@ def test_what_is_undefined_is_null_and_its_member_sound() -> None:
 
 @pytest.mark.parametrize("vector", ["z", "mu", "var"])
 @pytest.mark.parametrize("width", [None, 1])
-def test_features_that_are_not_finite_diverge_their_member_alone(
+def test_features_that_are_not_finite_end_only_their_member(
     vector: str, width: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configs = _members(knn=5, probe_epochs=2)
@@ -122,7 +122,7 @@ def test_features_that_are_not_finite_diverge_their_member_alone(
 
 
 @pytest.mark.parametrize("encoder", ["mlp", "convnet"])
-def test_fused_or_alone_members_are_worth_the_same(encoder: str) -> None:
+def test_metrics_are_the_same_fused_or_alone(encoder: str) -> None:
     configs = _members(**EVERYTHING, encoder=encoder, width=4)
     fused, in_turn = _reports(*configs), _reports(*configs, width=1)
     for member, config in enumerate(configs):
@@ -151,7 +151,7 @@ def _seen(images: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def test_scores_of_outliers_are_judged_as_scikit_learn_does() -> None:
+def test_outlier_metrics_equal_scikit_learns() -> None:
     config = _config(epochs=0, held_out="3", outliers="held_out+inverted", encoder="convnet", width=4)
     found, model = _last(config), _untrained(config)
     images, threes = _digits().test_images, _digits().test_labels == 3
@@ -169,7 +169,9 @@ def test_scores_of_outliers_are_judged_as_scikit_learn_does() -> None:
 
 @torch.no_grad()
 @pytest.mark.parametrize("held_out", ["", "3", "0+1+8"])
-def test_held_out_classes_are_neither_learnt_from_nor_tested(held_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
+    held_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By scikit-learn's nearest neighbour among the other classes; and by what the probes are given."""
     config = _config(epochs=0, knn=1, probe_epochs=1, held_out=held_out)
     given: list[Any] = []
@@ -195,7 +197,7 @@ def test_held_out_classes_are_neither_learnt_from_nor_tested(held_out: str, monk
     assert len(given) == 2
 
 
-def test_images_as_files_are_worth_what_they_are_as_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_as_files_give_the_same_metrics_as_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_imagenet(tmp_path, train=6, val=4)
     config = _config(dataset="imagenet", batch_size=6, epochs=0, features=4, width=4, **{**EVERYTHING, "knn": 3})
     files = load("imagenet", tmp_path)
@@ -206,7 +208,7 @@ def test_images_as_files_are_worth_what_they_are_as_tensors(tmp_path: Path, monk
     assert not any("top5" in name for name in from_files[0][1][0].metrics)
 
 
-def test_evaluating_leaves_training_untouched() -> None:
+def test_evaluation_does_not_change_training() -> None:
     configs = _members(**EVERYTHING, encoder="convnet", width=4, score_samples=2)
     evaluated, left = (Cohort(configs, HERE, torch.device("cpu"), None) for _ in range(2))
     for one in (evaluated, left):
@@ -222,7 +224,7 @@ def test_evaluating_leaves_training_untouched() -> None:
         assert all(np.array_equal(losses[name], expected[name]) for name in expected)
 
 
-def test_reporting_seldom_or_resuming_changes_no_metric() -> None:
+def test_rare_reports_or_a_resume_change_no_metric() -> None:
     saved: list[bytes] = []
     configs = _members(**EVERYTHING, epochs=3)
     whole = _reports(*configs, save=at_ends(saved), save_every=0.0)
@@ -231,7 +233,7 @@ def test_reporting_seldom_or_resuming_changes_no_metric() -> None:
     assert without_seconds(_reports(*configs, resume=saved[1])) == without_seconds(whole)
 
 
-def test_an_untrained_encoder_is_worth_the_same_whatever_it_would_be_trained_with() -> None:
+def test_metrics_of_an_untrained_encoder_do_not_depend_on_training_options() -> None:
     """And the same as that of a method that would train it: the encoder's weights are the seed's."""
     asked: dict[str, Value] = {"knn": 5, "probe_epochs": 2}
     (report,) = _reports(*(_config("random", lr=lr, seed=seed, **asked) for lr, seed in ((1, 0), (9, 0), (1, 1))))
@@ -243,7 +245,7 @@ def test_an_untrained_encoder_is_worth_the_same_whatever_it_would_be_trained_wit
     assert dict(first.metrics) == pytest.approx({name: vje[name] for name in first.metrics}, abs=4e-3)
 
 
-def test_in_bfloat16_members_are_worth_nearly_the_same() -> None:
+def test_metrics_in_bfloat16_are_nearly_the_same() -> None:
     (full,), (half,) = (_reports(*_members(**EVERYTHING, epochs=0, precision=one)) for one in ("float32", "bfloat16"))
     assert full.members != half.members
     for got, expected in zip(half.members, full.members, strict=True):

@@ -32,7 +32,7 @@ def _restricted(report: Report, members: Sequence[int]) -> Report:
 
 @pytest.mark.parametrize(("then", "now", "members"), [(None, None, (0, 1, 2)), (4, 2, (3, 4, 5)), (2, None, range(6))])
 @pytest.mark.parametrize("step", [0, 1])
-def test_a_part_equals_its_members_in_the_whole(
+def test_a_cut_checkpoint_continues_like_the_whole_cohort(
     then: int | None, now: int | None, members: Sequence[int], step: int
 ) -> None:
     """To rounding in other company; from the end of an epoch and from within one, after members have ended."""
@@ -50,7 +50,7 @@ def test_a_part_equals_its_members_in_the_whole(
         assert [one.members[index].status for one in got] == [one.members[member].status for one in reports]
 
 
-def test_members_that_are_stepped_alone_go_on_to_the_last_bit() -> None:
+def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:
     reports, saved = _whole(1)
     members = (1, 0, 5)  # in an order of their own
     configs = [six()[index] for index in members]
@@ -62,7 +62,7 @@ def test_members_that_are_stepped_alone_go_on_to_the_last_bit() -> None:
         assert without_seconds(got) == without_seconds([_restricted(one, members) for one in reports])
 
 
-def test_what_is_taken_is_the_members_own_and_no_others() -> None:
+def test_a_cut_checkpoint_holds_the_state_of_its_own_members() -> None:
     """Weights, buffers, momenta, rates, sums, and seconds."""
     _, saved = _whole(4)
     standing, state = unpack(saved[-1], six(), 4) or pytest.fail("no checkpoint")
@@ -78,7 +78,7 @@ def test_what_is_taken_is_the_members_own_and_no_others() -> None:
     assert (now.epoch, now.step, now.ended) == (standing.epoch, standing.step, standing.ended[2:])
 
 
-def test_members_that_have_all_ended_have_their_last_report() -> None:
+def test_members_that_have_all_ended_get_a_last_report() -> None:
     _, saved = _whole(None)
     configs = [six()[4], six()[0]]
     taken = part(saved[-1], six(), None, configs, None)
@@ -88,7 +88,7 @@ def test_members_that_have_all_ended_have_their_last_report() -> None:
     assert [one.epochs_run for one in reports[-1].members] == [2, 1]
 
 
-def test_what_says_nothing_of_all_members_is_no_checkpoint_of_them() -> None:
+def test_a_checkpoint_that_lacks_a_member_cannot_be_cut() -> None:
     _, saved = _whole(None)
     stranger = six(features=9)[:1]
     assert part(saved[0], six(), None, [*six()[:2], *stranger], None) is None

@@ -46,7 +46,7 @@ def _moves(report: Report, population: Population = RULE, configs: Sequence[Tria
     ("count", "share", "movers"),
     [(1, 0.5, 0), (2, 0.25, 1), (3, 0.5, 1), (4, 0.25, 1), (7, 0.25, 1), (8, 0.25, 2), (9, 0.5, 4), (100, 0.29, 29)],
 )
-def test_that_share_of_the_worst_moves_to_as_many_best(count: int, share: float, movers: int) -> None:
+def test_the_given_share_of_the_worst_copies_as_many_best(count: int, share: float, movers: int) -> None:
     values = [(37 * index) % 101 / 101 for index in range(count)]
     ranked = sorted(range(count), key=lambda index: values[index])
     sources, judge = set(), replace(RULE, share=share).judge_of(_configs(count))
@@ -57,18 +57,18 @@ def test_that_share_of_the_worst_moves_to_as_many_best(count: int, share: float,
     assert sources == set(ranked[count - movers :])
 
 
-def test_the_sources_are_drawn_alike() -> None:
+def test_sources_are_drawn_uniformly() -> None:
     values = [index / 8 for index in range(8)]
     drawn = [move.source for epoch in EPOCHS for move in _moves(_report(values, epoch)).values()]
     assert set(drawn) == {6, 7} and 160 < Counter(drawn)[6] < 240  # of 400, within 4 sd
 
 
-def test_the_worst_are_the_greatest_where_less_is_better() -> None:
+def test_the_worst_have_the_largest_values_if_the_metric_is_minimised() -> None:
     (moved, move), *rest = _moves(_report([0.1, 0.2, 0.3, 0.9]), replace(RULE, direction="minimize")).items()
     assert (moved, move.source) == (3, 0) and not rest
 
 
-def test_who_lacks_the_metric_ranks_worst_and_is_nobodys_source() -> None:
+def test_a_member_without_the_metric_ranks_worst_and_is_never_copied() -> None:
     report = _report([0.1, None, 0.5, 0.4])
     assert {moved: move.source for moved, move in _moves(report).items()} == {1: 2}
     less = replace(RULE, direction="minimize")
@@ -80,23 +80,23 @@ def test_who_lacks_the_metric_ranks_worst_and_is_nobodys_source() -> None:
     assert _moves(_report([None, None, None, None]), half) == {}
 
 
-def test_of_equals_the_first_is_the_better() -> None:
+def test_of_equal_members_the_first_ranks_higher() -> None:
     assert {moved: move.source for moved, move in _moves(_report([0.5] * 4)).items()} == {3: 0}
 
 
-def test_only_those_who_run_move_or_are_moved_to() -> None:
+def test_only_running_members_move_or_are_copied() -> None:
     ended: dict[int, Status] = {0: "diverged", 4: "pruned"}
     report = _report([0.0, 0.3, 0.2, 0.5, 1.0, 0.4], statuses=ended)
     report = replace(report, members=(replace(report.members[0], metrics={"loss": None}), *report.members[1:]))
     assert {moved: move.source for moved, move in _moves(report).items()} == {2: 3}
 
 
-def test_nobody_moves_in_the_epochs_between() -> None:
+def test_no_member_moves_in_other_epochs() -> None:
     movers = [bool(_moves(_report([0.1, 0.2, 0.3, 0.4], epoch), replace(RULE, every=3))) for epoch in range(1, 8)]
     assert movers == [False, False, True, False, False, True, False]
 
 
-def test_hyperparameters_are_the_sources_multiplied_or_divided_as_often_the_one_as_the_other() -> None:
+def test_hyperparameters_of_the_source_are_multiplied_or_divided_equally_often() -> None:
     configs = _configs(2)
     drawn = []
     for epoch in EPOCHS:
@@ -114,7 +114,7 @@ def test_hyperparameters_stay_in_their_ranges() -> None:
     assert {move["beta"] for move in moves} == {1.0, 1.2} and {move["lr"] for move in moves} == {0.03}
 
 
-def test_a_source_that_has_moved_passes_on_what_it_has_now() -> None:
+def test_a_source_that_has_moved_passes_on_its_current_hyperparameters() -> None:
     entries = [{"epoch": 2, "from": 3, "beta": 5.0, "lr": 0.4}, {"epoch": 4, "from": 2, "beta": 2.0, "lr": 0.2}]
     for epoch in (6, 8, 10):
         move = _moves(_report([0.1, 0.9], epoch, schedules={1: json.dumps(entries)}))[0]
@@ -122,7 +122,7 @@ def test_a_source_that_has_moved_passes_on_what_it_has_now() -> None:
         assert round(move.hyperparameters["lr"], 6) in (0.3, 0.133333)
 
 
-def test_a_verdict_follows_from_the_configs_and_the_report_alone() -> None:
+def test_a_verdict_depends_on_the_configs_and_the_report_only() -> None:
     values = [index / 20 for index in range(20)]
 
     def all_of(configs: Sequence[TrialConfig], epochs: Sequence[int] = range(2, 22, 2)) -> dict[int, dict[int, Move]]:
@@ -139,7 +139,7 @@ def test_a_verdict_follows_from_the_configs_and_the_report_alone() -> None:
     assert len({str(one) for one in drawn}) == len(drawn)
 
 
-def test_ranges_from_json_serve() -> None:
+def test_ranges_from_json_are_accepted() -> None:
     """What a cohort's task holds went through JSON or Ray."""
     fields = json.loads(json.dumps(asdict(RULE)))
     assert fields["ranges"]["beta"] == [0.1, 10.0]
@@ -147,7 +147,7 @@ def test_ranges_from_json_serve() -> None:
 
 
 @pytest.mark.parametrize("key", ["seed", "normal_class", "width", "tau", "momentum"])
-def test_only_quantities_that_members_may_differ_in_are_adapted(key: str) -> None:
+def test_only_fusible_quantities_can_be_adapted(key: str) -> None:
     with pytest.raises(
         ValueError, match=rf"^a population of vje can only adapt beta, lr, nu, weight_decay, but got {key}$"
     ):
@@ -166,7 +166,7 @@ def test_only_quantities_that_members_may_differ_in_are_adapted(key: str) -> Non
         ({"ranges": {"lr": (1.0, 0.1)}}, r"^`low <= high` must hold for each range, but got lr from 1.0 to 0.1$"),
     ],
 )
-def test_senseless_rules_are_refused(changes: Any, law: str) -> None:
+def test_populations_out_of_range_are_refused(changes: Any, law: str) -> None:
     with pytest.raises(ValueError, match=law):
         replace(RULE, **changes)
 
@@ -176,6 +176,6 @@ def test_a_metric_that_is_not_reported_is_refused() -> None:
         _moves(_report([0.1, 0.9]), replace(RULE, metric="knn_z"))
 
 
-def test_who_never_moved_has_an_empty_schedule() -> None:
+def test_a_member_that_never_moved_has_an_empty_schedule() -> None:
     assert schedule(None) == ()
     assert schedule('[{"epoch": 2, "from": 1, "lr": 0.1}]') == ({"epoch": 2, "from": 1, "lr": 0.1},)

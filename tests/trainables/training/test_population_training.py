@@ -36,7 +36,7 @@ def _saved(width: int | None, judge: Judge | None, resume: bytes | None = None) 
 
 
 @pytest.mark.parametrize("width", [None, 1, 4])
-def test_who_moves_has_the_weights_and_momenta_of_its_source_from_then_on(width: int | None) -> None:
+def test_a_moved_member_has_the_weights_and_momenta_of_its_source(width: int | None) -> None:
     reports, states = _run(width)
     _, unmoved = _run(width, moving=False)
     moved = {
@@ -64,14 +64,14 @@ def test_members_have_the_hyperparameters_that_their_schedules_say() -> None:
                 assert state[index][name].item() == pytest.approx(present[key], rel=1e-6)
 
 
-def test_hyperparameters_of_who_has_moved_are_in_their_ranges() -> None:
+def test_hyperparameters_of_moved_members_are_in_their_ranges() -> None:
     for member in _run()[0][-1].members:
         for entry in schedule(member.schedule):
             assert set(entry) == {"epoch", "from", *RANGES}
             assert all(low <= entry[key] <= high for key, (low, high) in RANGES.items())
 
 
-def test_a_report_tells_the_moves_that_follow_from_it() -> None:
+def test_a_report_includes_the_moves_that_follow_from_it() -> None:
     reports, _ = _run()
     for report in reports:
         entries = [entry for member in report.members for entry in schedule(member.schedule)]
@@ -92,13 +92,13 @@ def test_the_worst_of_each_report_move_to_the_best() -> None:
 
 
 @pytest.mark.parametrize("width", [None, 1, 4])
-def test_the_same_population_moves_the_same_way_again(width: int | None) -> None:
+def test_a_population_is_reproducible(width: int | None) -> None:
     assert without_seconds(_saved(width, RULE.judge_of(six()))[0]) == without_seconds(_run(width)[0])
 
 
 @pytest.mark.parametrize("width", [None, 4])
 @pytest.mark.parametrize("epoch", [1, 2, 3])
-def test_a_population_goes_on_from_a_checkpoint_bit_for_bit(epoch: int, width: int | None) -> None:
+def test_resuming_a_population_is_exact(epoch: int, width: int | None) -> None:
     judge = RULE.judge_of(six())
     reports, saved = _saved(width, judge)
     resumed, again = _saved(width, judge, resume=saved[epoch - 1])
@@ -109,7 +109,7 @@ def test_a_population_goes_on_from_a_checkpoint_bit_for_bit(epoch: int, width: i
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])
-def test_populations_are_the_same_however_they_are_stacked(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stack_width_does_not_change_a_population(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whom a member moves to does not hang on the stack that it is in."""
     moves = {
         1: {0: Move(5, {"lr": 0.03, "beta": 1.7}), 2: Move(4, {"weight_decay": 0.02})},
@@ -128,7 +128,7 @@ def test_populations_are_the_same_however_they_are_stacked(width: int, monkeypat
     assert cut[-1].members[1].status == "pruned"
 
 
-def test_a_member_may_move_to_one_that_is_pruned_by_the_same_verdict() -> None:
+def test_a_member_may_copy_one_that_the_same_verdict_prunes() -> None:
     reports = list(
         train(
             six()[:3], HERE,
@@ -140,7 +140,7 @@ def test_a_member_may_move_to_one_that_is_pruned_by_the_same_verdict() -> None:
     assert reports[0].members[0].schedule is None and reports[0].members[2].schedule is not None
 
 
-def test_a_move_to_one_that_has_ended_is_refused() -> None:
+def test_copying_a_member_that_has_ended_is_refused() -> None:
     def judge(report: Report) -> Verdict:
         return Verdict({0: "slow"}) if report.epoch == 1 else Verdict(moves={2: Move(0, {})})
 

@@ -23,23 +23,23 @@ def test_prospects_each_trial_in_order(tmp_path: Path) -> None:
     assert [found.steps for found in prospects(configs, tmp_path)] == [21, 2, 1, 21]
 
 
-def test_none_of_nothing(tmp_path: Path) -> None:
+def test_no_trials_have_no_prospects(tmp_path: Path) -> None:
     assert prospects([], tmp_path) == []
 
 
-def test_a_class_that_is_not_there(tmp_path: Path) -> None:
+def test_a_class_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as error:
         prospects([_config(normal_class=3), _config(normal_class=10)], tmp_path)
     assert str(error.value) == "normal_class must be one of 0..9 for digits, but got 10"
 
 
-def test_a_batch_that_the_class_cannot_fill(tmp_path: Path) -> None:
+def test_a_batch_larger_than_its_class_is_refused(tmp_path: Path) -> None:
     """Known although another trial of the same class fits."""
     with pytest.raises(ValueError, match=r"^batch_size must not exceed the 12\d training images of digits with "):
         prospects([_config(normal_class=3), _config(normal_class=3, batch_size=400)], tmp_path)
 
 
-def test_data_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_cannot_be_loaded_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(root: Path) -> Dataset:
         raise DataError(f"gone from {root}")
 
@@ -48,7 +48,7 @@ def test_data_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         prospects([_config(), _config(dataset="absent")], tmp_path)
 
 
-def test_each_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_data_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
     def counted(name: str, root: Path) -> Dataset:
@@ -60,7 +60,7 @@ def test_each_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert calls == ["digits"]
 
 
-def test_metrics_are_named_by_the_data_and_what_is_asked(tmp_path: Path) -> None:
+def test_metric_names_follow_from_the_data_and_the_evaluation(tmp_path: Path) -> None:
     write_imagenet(tmp_path)
     files = _config(dataset="imagenet", batch_size=4, probe_epochs=1)
     configs = [_config(knn=5), files, _config(normal_class=3), _config(held_out="3", outliers="held_out")]
@@ -83,13 +83,13 @@ def test_held_out_classes_leave_fewer_steps(tmp_path: Path) -> None:
         ("0+1+2+3+4+5+6+7+8", "at least one class must be held out and two be left of the 10 of digits, but got 9 "),
     ],
 )
-def test_classes_that_cannot_be_held_out(text: str, message: str, tmp_path: Path) -> None:
+def test_classes_that_cannot_be_held_out_are_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError) as error:
         prospects([_config(), _config(held_out=text)], tmp_path)
     assert str(error.value).startswith(message)
 
 
-def test_neighbours_are_among_the_labelled_images(tmp_path: Path) -> None:
+def test_knn_is_at_most_the_number_of_labelled_images(tmp_path: Path) -> None:
     """Each trial is asked, though its data are those of one that fits."""
     assert prospects([_config(knn=1260)], tmp_path)[0].steps == 21
     with pytest.raises(ValueError) as error:
@@ -100,14 +100,14 @@ def test_neighbours_are_among_the_labelled_images(tmp_path: Path) -> None:
         prospects([_config(knn=1260, held_out="3")], tmp_path)
 
 
-def test_outliers_of_its_own_set(tmp_path: Path) -> None:
+def test_outliers_from_the_training_data_set_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^outliers must come from another set than the one trained on, but got 'di"):
         prospects([_config(outliers="noise"), _config(outliers="noise+digits")], tmp_path)
     with pytest.raises(ValueError, match=r"^outliers must have as many channels as the images of digits, 1, but those"):
         prospects([_config(outliers="digits32")], tmp_path)
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     folder = write_imagenet(tmp_path)
     config = _config(dataset="imagenet", batch_size=4)
     assert prospects([config], tmp_path)[0].steps == 3

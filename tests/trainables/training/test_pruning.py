@@ -42,7 +42,7 @@ def _trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     return trained
 
 
-def test_a_pruned_member_is_reported_so_at_once_and_leaves_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pruned_member_is_in_the_same_report_and_leaves_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = _trained(monkeypatch)
     reports = list(train(six(), HERE, judge=pruning(TO_TWO)))
     assert trained == [(0, 1, 2, 3, 4, 5), (1, 2, 4, 5), (1, 4), (1, 4)]
@@ -55,7 +55,7 @@ def test_a_pruned_member_is_reported_so_at_once_and_leaves_the_stack(monkeypatch
         assert all(one == ended[0] for one in ended)
 
 
-def test_a_pruned_member_keeps_the_metrics_of_the_report_that_it_was_judged_by() -> None:
+def test_a_pruned_member_keeps_the_metrics_of_its_last_report() -> None:
     shown: list[Report] = []
 
     def judge(report: Report) -> Verdict:
@@ -74,7 +74,7 @@ def test_a_pruned_member_keeps_the_metrics_of_the_report_that_it_was_judged_by()
 
 
 @pytest.mark.parametrize("width", [None, 1, 2, 4])
-def test_those_who_stay_are_worth_what_they_would_be_without_pruning_and_alone(
+def test_pruning_does_not_change_the_metrics_of_the_remaining_members(
     width: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with float64(monkeypatch):
@@ -87,12 +87,12 @@ def test_those_who_stay_are_worth_what_they_would_be_without_pruning_and_alone(
 
 
 @pytest.mark.parametrize("width", [None, 2])
-def test_a_judge_who_prunes_nobody_changes_nothing(width: int | None) -> None:
+def test_a_judge_that_prunes_no_member_changes_nothing(width: int | None) -> None:
     judged, plain = (list(train(six(), HERE, width=width, judge=judge)) for judge in (pruning({}), None))
     assert without_seconds(judged) == without_seconds(plain)
 
 
-def test_pruning_everyone_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_all_members_ends_training(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = _trained(monkeypatch)
     everyone = {2: dict.fromkeys(range(6), "none good"), 3: {0: "never asked"}}
     reports = list(train(six(), HERE, judge=pruning(everyone)))
@@ -120,7 +120,7 @@ def test_a_pruned_member_is_never_probed(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("width", [None, 1, 2])
 @pytest.mark.parametrize("epoch", [1, 2, 3])
-def test_a_resumed_cohort_goes_on_bit_for_bit_with_the_decisions_it_has(epoch: int, width: int | None) -> None:
+def test_resuming_a_pruned_cohort_is_exact(epoch: int, width: int | None) -> None:
     reports, saved = _whole(width)
     asked: list[int] = []
 
@@ -139,7 +139,7 @@ def test_a_resumed_cohort_goes_on_bit_for_bit_with_the_decisions_it_has(epoch: i
         assert all(torch.equal(states[0][i][name], tensor) for i in stay for name, tensor in states[1][i].items())
 
 
-def test_decisions_hold_though_a_resumed_cohort_has_no_judge() -> None:
+def test_verdicts_before_a_resume_hold_without_a_judge() -> None:
     reports, saved = _whole()
     assert without_seconds(list(train(six(), HERE, resume=saved[1]))) == without_seconds(reports)
 
@@ -157,7 +157,7 @@ def _spoil(monkeypatch: pytest.MonkeyPatch, beta: float) -> None:
 
 @pytest.mark.parametrize("width", [None, 2])
 @pytest.mark.parametrize("report_every", [1, 3])
-def test_a_member_that_diverges_leaves_the_stack_too(
+def test_a_diverged_member_leaves_the_stack_too(
     report_every: int, width: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with float64(monkeypatch):
@@ -181,7 +181,7 @@ def test_a_member_that_has_diverged_cannot_be_pruned(monkeypatch: pytest.MonkeyP
     assert reports[-1].members[1].error == "loss was not finite in epoch 1"
 
 
-def test_the_rest_pruned_after_one_has_diverged_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_ends_when_all_members_have_diverged_or_were_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
     _spoil(monkeypatch, 0.8)
     (report,) = train(six()[:2], HERE, judge=pruning({1: {0: "slow"}}))
     assert report.done and [member.status for member in report.members] == ["pruned", "diverged"]
@@ -191,7 +191,7 @@ def _shares(report: Report) -> list[float]:
     return [member.seconds for member in report.members]
 
 
-def test_seconds_of_an_epoch_are_shared_by_who_trained_in_it() -> None:
+def test_seconds_of_an_epoch_are_shared_by_the_members_that_trained_in_it() -> None:
     reports, _ = _whole()
     for report in reports:
         assert sum(_shares(report)) == pytest.approx(report.seconds)
@@ -212,12 +212,12 @@ def test_seconds_are_shared_between_reports_and_through_a_resume_too(monkeypatch
         assert 0 < report.members[1].seconds < report.members[0].seconds
 
 
-def test_seconds_of_the_untrained_are_shared() -> None:
+def test_seconds_of_untrained_members_are_shared() -> None:
     (report,) = train([smooth(epochs=0, beta=beta) for beta in (0.5, 1.0)], HERE)
     assert _shares(report) == pytest.approx([report.seconds / 2] * 2) and report.seconds > 0
 
 
-def test_waiting_for_a_judge_is_not_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_judge_does_not_count_as_training(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
     def tick() -> float:

@@ -69,12 +69,12 @@ def _begin(data: bytes) -> list[str]:
     return said
 
 
-def test_a_sound_checkpoint_is_said_nothing_of() -> None:
+def test_a_sound_checkpoint_causes_no_notice() -> None:
     assert _begin(_saved()) == []
     assert unpack(_saved(), three()[:2], None, pytest.fail) is None, "one of other configs is no damage"
 
 
-def test_any_field_may_hold_any_value() -> None:
+def test_any_odd_value_in_any_field_raises_only_checkpoint_errors() -> None:
     """Each field of the content, single tensors apart, holds each odd value in turn: nothing but one kind of error."""
     content, cohort = content_of(_saved()), Cohort(three(), HERE, torch.device("cpu"), None)
     tried = [(path, odd, "standing") for path in _paths(content["standing"]) for odd in ODD]
@@ -94,7 +94,7 @@ def test_any_field_may_hold_any_value() -> None:
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:20].replace("\n", ""))
-def test_any_content_may_be_sealed(odd: Any) -> None:
+def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> None:
     content = content_of(_saved())
     for sealed_content in (odd, {**content, "format": odd}, {**content, "identity": odd}):
         said: list[str] = []
@@ -126,13 +126,13 @@ def test_any_content_may_be_sealed(odd: Any) -> None:
         (("state", 0, "rates", "lr"), lambda lr: lr.float(), "rates lr must be torch.float64 of shape [3]"),
     ],
 )
-def test_what_is_wrong_is_said(path: tuple[Any, ...], change: Any, words: str) -> None:
+def test_the_notice_says_what_is_wrong(path: tuple[Any, ...], change: Any, words: str) -> None:
     (said,) = _begin(_bytes_of(_with(content_of(_saved()), path, change)))
     assert words in said and said.startswith("its checkpoint cannot be used: ")
 
 
 @pytest.mark.parametrize("path", [("standing", "sums"), ("state",)])
-def test_training_begins_anew(path: tuple[Any, ...]) -> None:
+def test_training_starts_again_from_the_beginning(path: tuple[Any, ...]) -> None:
     """What the first step shows, after the reports were made again; and what is seen before."""
     said: list[str] = []
     odd = _with(content_of(_saved()), path, lambda _: {"other": torch.ones(3)})
@@ -141,7 +141,7 @@ def test_training_begins_anew(path: tuple[Any, ...]) -> None:
     assert len(said) == 1 and reports[-len(fresh) :] == fresh
 
 
-def test_parts_of_a_cohort_do_without_an_odd_checkpoint_of_it() -> None:
+def test_an_odd_checkpoint_cannot_be_cut_into_parts() -> None:
     for path in [("state",), ("state", 0), ("state", 0, "parameters"), ("standing",), ("standing", "reports")]:
         said: list[str] = []
         odd = _bytes_of(_with(content_of(_saved()), path, lambda _: torch.ones(2)))
@@ -175,7 +175,7 @@ def test_a_checkpoint_that_cannot_be_read_counts_as_absent() -> None:
     assert found and unpack(found, three()[:1], 1) and len(said) == 2
 
 
-def test_processes_that_train_together_begin_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """One of them cannot use its copy: the others leave theirs, too."""
     asked: list[int] = []
 

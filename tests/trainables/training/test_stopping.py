@@ -41,7 +41,7 @@ def _stopped(at: int, configs: list[TrialConfig], **options: Any) -> tuple[list[
 
 
 @pytest.mark.parametrize(("at", "width"), [(1, None), (2, 1), (3, 2), (7, None)])
-def test_it_goes_on_bit_for_bit_from_wherever_it_was_stopped(at: int, width: int | None) -> None:
+def test_resuming_after_a_stop_at_any_step_is_exact(at: int, width: int | None) -> None:
     """At each step, and within the evaluation after the second epoch's; saved again and again on the way."""
     reports, ends = _whole(width)
     _, saved, _ = _stopped(at, three(), width=width)
@@ -66,7 +66,7 @@ def test_a_stop_takes_effect_within_a_step_and_says_where(monkeypatch: pytest.Mo
     assert steps[3:5] == [(1, 1), (2, 0)] and len(steps) == 5 * STEPS
 
 
-def test_a_long_epoch_is_saved_within() -> None:
+def test_checkpoints_are_saved_within_an_epoch() -> None:
     saved: list[bytes] = []
     list(train(three(epochs=2), HERE, save=saved.append, save_every=0.0))
     standings = [content_of(one)["standing"] for one in saved]
@@ -76,7 +76,7 @@ def test_a_long_epoch_is_saved_within() -> None:
     assert all(sum(one["shares"]) == pytest.approx(one["seconds"]) for one in standings)
 
 
-def test_an_evaluation_is_left_at_once_and_made_again() -> None:
+def test_a_stop_ends_an_evaluation_which_a_resume_repeats() -> None:
     """With classifiers: between batches, between members, between epochs of a probe."""
     configs = [
         config_of(normal_class=None, knn=3, probe_epochs=4, epochs=1, report_every=1, batch_size=400, seed=s)
@@ -89,7 +89,7 @@ def test_an_evaluation_is_left_at_once_and_made_again() -> None:
     assert without_seconds(list(train(configs, HERE, resume=saved))) == without_seconds(whole)
 
 
-def test_who_is_stopped_while_a_judge_ponders_asks_it_again() -> None:
+def test_a_judge_interrupted_by_a_stop_is_asked_again() -> None:
     asked: list[int] = []
 
     def judge(report: Report) -> Verdict:
@@ -110,6 +110,6 @@ def test_who_is_stopped_while_a_judge_ponders_asks_it_again() -> None:
     assert asked[4:] == [2, 3]
 
 
-def test_without_a_place_for_checkpoints_it_still_stops() -> None:
+def test_training_stops_without_a_save_callback() -> None:
     with pytest.raises(Stopped):
         list(train(three(), HERE, stop=lambda: True))

@@ -30,7 +30,7 @@ def test_reports_come_every_so_often_and_at_the_end(every: int, epochs: list[int
     assert [report.seconds for report in reports] == sorted(report.seconds for report in reports)
 
 
-def test_how_often_is_reported_changes_no_metric() -> None:
+def test_report_every_changes_no_metric() -> None:
     often, seldom = (list(train(three(report_every=every), HERE)) for every in (1, 5))
     assert [metrics_of(often[-1:], i) for i in range(3)] == [metrics_of(seldom, i) for i in range(3)]
 
@@ -67,9 +67,7 @@ def _neighbours() -> list[TrialConfig]:
 
 
 @pytest.mark.parametrize("width", [None, 1])
-def test_a_loss_that_is_not_finite_diverges_that_member_alone(
-    width: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loss_that_is_not_finite_ends_only_that_member(width: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     clean = list(train(_neighbours(), HERE, width=width))
     _spoil(monkeypatch, "losses", _nan_loss)
     reports = list(train(_neighbours(), HERE, width=width))
@@ -83,7 +81,7 @@ def test_a_loss_that_is_not_finite_diverges_that_member_alone(
     assert [report.epoch for report in reports] == [2, 4, 5]
 
 
-def test_diverging_is_noticed_in_the_epoch_between_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_divergence_is_detected_between_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Cohort.epoch
 
     def epoch(self: Cohort, number: int, *begun: Any) -> dict[str, np.ndarray]:
@@ -107,7 +105,7 @@ def test_a_diverged_member_stays_diverged_through_a_checkpoint(monkeypatch: pyte
     assert without_seconds(resumed) == without_seconds(reports)
 
 
-def test_a_huge_learning_rate_diverges_and_leaves_its_neighbours_as_they_would_be() -> None:
+def test_a_huge_learning_rate_diverges_and_does_not_affect_other_members() -> None:
     def cohort(lr: float) -> list[TrialConfig]:
         return [config_of(beta=0.5), config_of(lr=lr), config_of(beta=2.0, lr=0.01)]
 
@@ -132,7 +130,7 @@ def test_a_score_that_is_not_finite_diverges(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(("verb", "spoilt", "epoch"), [("losses", _nan_loss, 1), ("score", _infinite_score, 2)])
-def test_when_all_have_diverged_it_stops(
+def test_training_stops_when_all_members_have_diverged(
     verb: str, spoilt: Callable[[Any, Tensor], Any], epoch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _spoil(monkeypatch, verb, spoilt)
@@ -158,7 +156,7 @@ def test_members_that_all_have_diverged_are_not_evaluated(monkeypatch: pytest.Mo
     assert evaluated == [False, False, True] and report.members[0].metrics == {"loss": None}
 
 
-def test_no_epochs_are_one_report_of_the_untrained() -> None:
+def test_zero_epochs_give_one_report_of_the_untrained_members() -> None:
     saved: list[bytes] = []
     (report,) = train(three(epochs=0), HERE, save=at_ends(saved), save_every=0.0)
     assert (report.epoch, report.done) == (0, True) and report.seconds > 0 and not saved
@@ -170,7 +168,7 @@ def test_no_epochs_are_one_report_of_the_untrained() -> None:
     assert alone[0] != alone[1]
 
 
-def test_the_untrained_diverge_where_a_score_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_untrained_members_diverge_if_a_score_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
     _spoil(monkeypatch, "score", _infinite_score)
     (report,) = train([config_of(beta=0.5, epochs=0), config_of(beta=7.0, epochs=0)], HERE)
     sound, bad = report.members
@@ -180,7 +178,7 @@ def test_the_untrained_diverge_where_a_score_is_not_finite(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("name", "status"), [("var_cv", "finished"), ("var_mean", "diverged"), ("other", "diverged")])
-def test_only_what_may_be_undefined_is_null_in_a_sound_member(
+def test_only_metrics_that_may_be_undefined_may_be_null(
     name: str, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def evaluate(self: Cohort, last: bool) -> dict[str, np.ndarray]:
@@ -229,12 +227,12 @@ def test_sampled_scores_are_reproducible_alone_or_fused() -> None:
     assert sampled["auroc_joint"] != means["auroc_joint"] and sampled["auroc_variance"] == means["auroc_variance"]
 
 
-def test_members_with_unequal_steps_are_no_cohort() -> None:
+def test_members_with_unequal_steps_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^the members of a cohort must have equally many steps an epoch, but these"):
         list(train([config_of(), config_of(normal_class=None)], HERE))
 
 
-def test_learning_rate_falls_to_nearly_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learning_rate_follows_the_schedule_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop counts steps, not epochs, and the warm-up's too: 5 epochs of 2 steps, 2 epochs of warm-up."""
     rates: list[float] = []
     real = Cohort.step

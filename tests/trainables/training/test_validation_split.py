@@ -48,7 +48,7 @@ def _seen(images: object) -> Tensor:
     return (images / 16 - 0.305470) / 0.376049
 
 
-def test_the_prefix_is_the_sweepers() -> None:
+def test_the_validation_prefix_equals_that_of_the_sweeper() -> None:
     """Which imports nothing of the trainables where it reads rows."""
     assert VALIDATION == SWEEPERS_VALIDATION == "val_"
 
@@ -61,7 +61,7 @@ def test_the_prefix_is_the_sweepers() -> None:
         {},
     ],
 )
-def test_each_metric_is_there_twice_but_for_the_losses(changes: dict[str, Value]) -> None:
+def test_each_metric_but_the_losses_is_also_reported_on_validation_images(changes: dict[str, Value]) -> None:
     with_parts, without = (metric_names(_config(**changes, validation=share), 10) for share in (0.2, 0.0))
     doubled = [name for name in without if not name.startswith("loss")]
     assert sorted(with_parts) == sorted([*without, *(f"val_{name}" for name in doubled)]) and doubled
@@ -90,7 +90,7 @@ def test_auroc_of_validation_images_is_scikit_learns(normal_class: int) -> None:
 
 
 @torch.no_grad()
-def test_neighbours_of_validation_images_are_the_training_images_that_are_left() -> None:
+def test_validation_knn_uses_the_remaining_training_images() -> None:
     config = _config(knn=1)
     found, model = _last(config), _untrained(config)
     for prefix, part in zip(("", "val_"), _parts(), strict=True):
@@ -123,7 +123,7 @@ def test_both_parts_have_the_training_images_without_those_held_out(changes: dic
     assert held and not held & rows[0] and not held & rows[1]
 
 
-def test_members_share_the_images_that_are_left() -> None:
+def test_members_share_the_remaining_images() -> None:
     digits = load("digits", HERE)
     first, second = (splits(digits, _config(seed=seed).data) for seed in (0, 1))
     assert first.test.train_images is second.test.train_images
@@ -135,7 +135,7 @@ def test_trials_that_hold_out_another_share_share_no_stream() -> None:
     assert len(set(keys)) == 6 and keys[:2] == [("digits", None, 0), ("digits", None, 0, "3")]
 
 
-def test_what_is_held_out_leaves_fewer_steps() -> None:
+def test_held_out_validation_images_leave_fewer_steps() -> None:
     configs = [_config(normal_class=3, batch_size=60, validation=share) for share in (0.0, 0.2)]
     assert [found.steps for found in prospects(configs, HERE)] == [2, 1]
     with pytest.raises(ValueError, match=r"^knn must not exceed the 1008 labelled training images of digits"):

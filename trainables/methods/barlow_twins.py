@@ -19,15 +19,15 @@ from trainables.validation import positive, whole
 class BarlowTwinsConfig:
     redundancy_weight: float = 5e-3
     """Weight of the correlations between different dimensions, lambda in the paper, at least 0. There are about P times
-    as many of these as there are terms on the diagonal, so lambda times P is what should stay when P changes: the paper
-    has 0.005 x 8192 = 41."""
+    as many of these as terms on the diagonal, so keep lambda times P constant when P changes: the paper has
+    0.005 x 8192 = 41."""
     loss_scale: float = 1.0
-    """Factor of the whole loss, above 0. The paper's Eq. 1 has none and grows with P. The authors' code multiplies by
-    0.024 (P = 8192; LARS at a learning rate of 0.2), common code for CIFAR-10 by 0.1 (P = 2048)."""
+    """Factor of the whole loss, above 0. The paper's Eq. 1 has no such factor, and its loss grows with P. The authors'
+    code multiplies by 0.024 (P = 8192; LARS at a learning rate of 0.2), common code for CIFAR-10 by 0.1 (P = 2048)."""
     projector_layers: int = 3
     """Layers of the projector, at least 1."""
     projector_width: int = 2048
-    """Width of its layers, the projection's included; the paper has 8192."""
+    """Width of the projector's layers, including the projection; the paper has 8192."""
 
     def __post_init__(self) -> None:
         positive("redundancy_weight", self.redundancy_weight, zero=True)
@@ -57,7 +57,8 @@ class BarlowTwins(Method):
         self.projector = mlp(self.features, *widths, norm="batch", bias=False)
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
-        """What the diagonal lacks to one, squared, and the weighted squares beside it; the parts are not scaled."""
+        """Eq. 1: squared differences of the diagonal from one, and weighted squares of all other entries. The reported
+        parts are neither weighted nor scaled."""
         first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in views_BCHW)
         correlation_PP = cross_correlation(first_BP, second_BP)
         parts = {"invariance": on_diagonal(correlation_PP), "redundancy": off_diagonal(correlation_PP)}

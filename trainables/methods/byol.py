@@ -19,13 +19,13 @@ from trainables.validation import between, whole
 @dataclass(frozen=True)
 class BYOLConfig:
     ema: float = 0.996
-    """Share of itself that each weight of the target network keeps in a step, in [0, 1]."""
+    """Decay of the target network's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
     projector_width: int = 4096
-    """Hidden units of the projector of two layers."""
+    """Hidden units of the two-layer projector."""
     projection: int = 256
     """Dimensions of the projection."""
     predictor_width: int = 4096
-    """Hidden units of the predictor of two layers."""
+    """Hidden units of the two-layer predictor."""
 
     def __post_init__(self) -> None:
         between("ema", self.ema, 0, 1)
@@ -37,8 +37,8 @@ class BYOLConfig:
 class BYOL(Method):
     """Fusible: `ema`.
 
-    Unlike in the paper, `ema` is constant, where the paper's rises from 0.996 to 1 on half a cosine, and the optimiser
-    is the SGD of all methods instead of LARS, so that biases and norms decay, too.
+    Unlike in the paper, `ema` is constant; the paper's rises from 0.996 to 1 on half a cosine. The optimiser is the SGD
+    of all methods instead of LARS, so that weight decay also applies to biases and norms.
     """
 
     Config = BYOLConfig
@@ -54,7 +54,7 @@ class BYOL(Method):
         self.target = Averaged(nn.Sequential(self.encoder, self.projector))
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
-        """Squared distance of unit vectors, both ways; no gradient reaches the target."""
+        """Squared distance of unit vectors, summed over both directions; no gradient reaches the target."""
         predicted_BP = [self.predictor(self.projector(self(view_BCHW))).float() for view_BCHW in views_BCHW]
         target_BP = [self.target(view_BCHW).float() for view_BCHW in views_BCHW]
         loss_B = unit_squared_distance(predicted_BP[0], target_BP[1])

@@ -1,4 +1,4 @@
-"""MoCo v2: a view's key among the keys of earlier batches, made by a slowly moving encoder (arXiv 2003.04297).
+"""MoCo v2: a view must find its key among the keys of earlier batches, from a slowly moving encoder (arXiv 2003.04297).
 
 Shapes: B images, D features, P dimensions of the projection, M keys in the queue.
 """
@@ -23,11 +23,11 @@ class MoCoConfig:
     tau: float = 0.2
     """Temperature, `tau > 0`."""
     ema: float = 0.99
-    """Share of itself that each weight of the key encoder keeps in a step, in [0, 1]."""
+    """Decay of the key encoder's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
     queue: int = 4096
-    """Keys M that are kept, those of the latest batches; at least one."""
+    """Number M of keys in the queue, those of the latest batches, at least 1."""
     projector_width: int = 512
-    """Hidden units of the projector of two layers."""
+    """Hidden units of the two-layer projector."""
     projection: int = 128
     """Dimensions of the projection."""
 
@@ -40,12 +40,11 @@ class MoCoConfig:
 
 
 class MoCo(Method):
-    """Fusible: `tau`, `ema`. The queue is a shape, so it is not.
+    """Fusible: `tau`, `ema`. The length of the queue is a shape, so it is not fusible.
 
     Unlike in the paper, the defaults are for small images: an `ema` of 0.99 instead of 0.999, a queue of 4,096 keys
-    instead of 65,536, and a hidden layer of 512 units instead of 2048.
-    Queries are of the first view, keys of the second. Keys are not shuffled among devices for BatchNorm's sake: the key
-    encoder sees the whole batch, as on one GPU.
+    instead of 65,536, and a hidden layer of 512 units instead of 2048. Queries come from the first view, keys from the
+    second. There is no shuffling of BatchNorm: the key encoder sees the whole batch, as on one GPU.
     """
 
     Config = MoCoConfig
@@ -62,7 +61,7 @@ class MoCo(Method):
         self.register_buffer("queue_MP", F.normalize(torch.randn(config.queue, config.projection), dim=-1))
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
-        """InfoNCE of the queries against their own keys and the queue, which then takes in these keys."""
+        """InfoNCE of the queries against their own keys and the queue, to which these keys are then added."""
         query_BP = self.projector(self(views_BCHW[0])).float()
         key_BP = F.normalize(self.keys(views_BCHW[1]).float(), dim=-1)
         loss = info_nce(query_BP, key_BP, self.queue_MP.clone(), self.tau).mean()

@@ -20,7 +20,7 @@ class SimCLRConfig:
     tau: float = 0.5
     """Temperature, `tau > 0`."""
     projector_width: int = 512
-    """Hidden units of the projector of two layers."""
+    """Hidden units of the two-layer projector."""
     projection: int = 128
     """Dimensions of the projection."""
 
@@ -33,9 +33,8 @@ class SimCLRConfig:
 class SimCLR(Method):
     """Fusible: `tau`. The loss compares the images of a batch, so a batch is not split over devices.
 
-    Unlike in the paper, the head has a BatchNorm after its hidden layer, and that layer is 512 wide by default, where
-    the paper's is as wide as the representation (2048 of a ResNet-50). The optimiser is the SGD of all methods instead
-    of LARS.
+    Unlike in the paper, the projector has a BatchNorm after its hidden layer, which is 512 wide by default; the paper's
+    is as wide as the representation (2048 for a ResNet-50). The optimiser is the SGD of all methods instead of LARS.
     """
 
     Config = SimCLRConfig

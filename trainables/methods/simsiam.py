@@ -20,9 +20,9 @@ class SimSiamConfig:
     projector_layers: int = 2
     """Layers of the projector, at least 1. The paper has 2 for CIFAR-10, 3 for ImageNet."""
     projector_width: int = 2048
-    """Width of its layers, the projection's included."""
+    """Width of the projector's layers, including the projection."""
     predictor_width: int = 512
-    """Hidden units of the predictor of two layers."""
+    """Hidden units of the two-layer predictor."""
 
     def __post_init__(self) -> None:
         whole("projector_layers", self.projector_layers, 1)
@@ -31,9 +31,9 @@ class SimSiamConfig:
 
 
 class SimSiam(Method):
-    """Nothing of its own is fusible: all its hyperparameters are shapes.
+    """None of its own hyperparameters is fusible: all are shapes.
 
-    Unlike in the paper, the predictor's learning rate falls with that of all other weights, where the paper's stays at
+    Unlike in the paper, the learning rate of the predictor falls with that of all other weights; the paper's stays at
     its peak.
     """
 
@@ -47,7 +47,7 @@ class SimSiam(Method):
         self.predictor = mlp(width, config.predictor_width, width, norm="batch")
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
-        """Negative cosine, both ways; the gradient stops at the projection that is predicted."""
+        """Negative cosine, averaged over both directions; no gradient flows into the projection that is predicted."""
         first_BP, second_BP = (self.projector(self(view_BCHW)) for view_BCHW in views_BCHW)
         loss_B = negative_cosine(self.predictor(first_BP).float(), second_BP.float().detach())
         loss_B = loss_B + negative_cosine(self.predictor(second_BP).float(), first_BP.float().detach())

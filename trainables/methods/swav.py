@@ -1,4 +1,4 @@
-"""SwAV: a view predicts to which prototypes the other belongs, balanced over the batch (arXiv 2006.09882).
+"""SwAV: a view predicts the prototypes of the other view, which are balanced over the batch (arXiv 2006.09882).
 
 Two views of full size, without multi-crop and without a queue. Shapes: B images, D features, P dimensions of the
 projection, M prototypes.
@@ -23,13 +23,13 @@ class SwAVConfig:
     tau: float = 0.1
     """Temperature of the prediction, `tau > 0`."""
     epsilon: float = 0.05
-    """Entropy of the assignment, `epsilon > 0`: the smaller, the harder."""
+    """Entropy regularisation of the assignment, `epsilon > 0`. Smaller values give harder assignments."""
     sinkhorn_iterations: int = 3
-    """Normalisations of rows and columns that make an assignment."""
+    """Iterations of the Sinkhorn algorithm, each of which normalises columns and rows."""
     prototypes: int = 512
-    """How many prototypes M there are."""
+    """Number of prototypes M."""
     projector_width: int = 2048
-    """Hidden units of the projector of two layers."""
+    """Hidden units of the two-layer projector."""
     projection: int = 128
     """Dimensions of the projection."""
 
@@ -43,7 +43,7 @@ class SwAVConfig:
 
 
 class SwAV(Method):
-    """Fusible: `tau`, `epsilon`. Prototypes have unit length by construction and learn from the first step on."""
+    """Fusible: `tau`, `epsilon`. Prototypes have unit length by construction and are trained from the first step on."""
 
     Config = SwAVConfig
     fusible = frozenset({"tau", "epsilon"})
@@ -57,14 +57,14 @@ class SwAV(Method):
         self.prototypes_MP = nn.Parameter(F.normalize(torch.randn(config.prototypes, config.projection), dim=-1))
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
-        """Cross-entropy of each view's prediction with the other's assignment, which is held fixed; mean of both."""
+        """Cross-entropy between each view's prediction and the other's assignment, which is constant; mean of both."""
         first_BM, second_BM = (self._scores(self.projector(self(view_BCHW)).float()) for view_BCHW in views_BCHW)
         loss_B = swapped_prediction(first_BM, self._assigned(second_BM), self.tau)
         loss_B = loss_B + swapped_prediction(second_BM, self._assigned(first_BM), self.tau)
         return Losses(loss_B.mean() / 2, {})
 
     def _scores(self, projection_BP: Tensor) -> Tensor:
-        """Cosines with the prototypes, in float32 under autocast, too: they are divided by small numbers."""
+        """Cosines with the prototypes, in float32 even under autocast, because they are divided by small numbers."""
         with torch.autocast(projection_BP.device.type, enabled=False):
             return F.normalize(projection_BP, dim=-1) @ F.normalize(self.prototypes_MP, dim=-1).T
 

@@ -15,22 +15,22 @@ from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
 
 SMALLEST = 1e-4
-"""Is added to a variance before its root is taken."""
+"""Added to a variance before its square root is taken."""
 
 
 @dataclass(frozen=True)
 class VICRegConfig:
     invariance_weight: float = 25.0
-    """Weight of the squared difference of the views, lambda in the paper, at least 0."""
+    """Weight of the squared difference between views, lambda in the paper, at least 0."""
     variance_weight: float = 25.0
     """Weight of the hinge on each dimension's standard deviation, mu in the paper, at least 0. As in the paper's Eq. 6
-    the hinges of both views are added. The authors' code takes their mean: its weight of 25 is 12.5 here."""
+    the hinges of both views are added. The authors' code averages them: its weight of 25 is 12.5 here."""
     covariance_weight: float = 1.0
     """Weight of the covariances between dimensions, nu in the paper, at least 0."""
     projector_layers: int = 3
     """Layers of the projector, at least 1."""
     projector_width: int = 4096
-    """Width of its layers, the projection's included."""
+    """Width of the projector's layers, including the projection."""
 
     def __post_init__(self) -> None:
         positive("invariance_weight", self.invariance_weight, zero=True)
@@ -57,7 +57,7 @@ class VICReg(Method):
         self.projector = mlp(self.features, *widths, norm="batch", bias=False)
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
-        """The weighted sum of the three terms; those of one view alone are summed over both."""
+        """The weighted sum of three terms. Variance and covariance terms are summed over both views."""
         first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in views_BCHW)
         parts = {
             "invariance": invariance(first_BP, second_BP),

@@ -23,19 +23,19 @@ TERMS = ("dir", "rad", "kl")
 @dataclass(frozen=True)
 class VJEConfig:
     beta: float = 1.0
-    """Weight of the KL term, `beta >= 0`. It is that of Eqs. 37 and 38, which average where Eqs. 9 and 10 sum:
-    likelihood and KL are each summed over the D dimensions, then averaged over the images and over both views."""
+    """Weight of the KL term, `beta >= 0`, as in Eqs. 37 and 38: likelihood and KL are each summed over the D
+    dimensions, then averaged over the images and both views (Eqs. 9 and 10 sum there)."""
     nu: float = 3.0
     """Degrees of freedom of both likelihood factors, `nu > 0`; `inf` is the Gaussian."""
     terms: str = "dir+rad+kl"
-    """Which terms of the loss are on: a non-empty subset of dir, rad, kl, joined by +."""
+    """Active terms of the loss: a non-empty subset of dir, rad, kl, joined by +."""
     bottleneck: int = 128
     """Width of the inference network."""
     projector_width: int = 0
-    """Width of both layers of a projector between the representation and the embedding; 0 for none. It is SimSiam's
-    with LayerNorm for BatchNorm, after its last layer, too, where the norm has no weights."""
+    """Width of both layers of a projector between the representation and the embedding; 0 for no projector. It is that
+    of SimSiam with LayerNorm instead of BatchNorm. The norm after its last layer has no weights."""
     score_samples: int = 0
-    """Posterior samples that the anomaly scores average over; 0 scores the posterior mean."""
+    """Posterior samples over which anomaly scores are averaged; 0 scores the posterior mean."""
 
     def __post_init__(self) -> None:
         positive("beta", self.beta, zero=True)
@@ -43,15 +43,15 @@ class VJEConfig:
         for term in self.terms.split("+"):
             choices("terms", term, TERMS)
         if len(set(self.terms.split("+"))) < len(self.terms.split("+")):
-            raise ValueError(f"each of terms must be there once, but got terms={self.terms}")
+            raise ValueError(f"each of the terms must be named once, but got terms={self.terms}")
         whole("bottleneck", self.bottleneck, 1)
         whole("projector_width", self.projector_width, 0)
         whole("score_samples", self.score_samples, 0)
 
 
 class VJE(Method):
-    """The inference network gives `q(s|z)`, whose variance also scales the likelihood of the embedding. The embedding
-    is the representation itself, as in the paper, unless a projector is asked for."""
+    """The inference network computes `q(s|z)`, whose variance also scales the likelihood of the embedding. The
+    embedding is the representation itself, as in the paper, unless there is a projector."""
 
     Config = VJEConfig
     fusible = frozenset({"beta", "nu"})
@@ -74,7 +74,7 @@ class VJE(Method):
         self.terms = frozenset(config.terms.split("+"))
 
     def embed(self, images_BCHW: Tensor) -> dict[str, Tensor]:
-        """The representation z, the mean mu and the variance var of the posterior."""
+        """The representation z, and the posterior's mean mu and variance var."""
         z_BD = self(images_BCHW)
         mu_BD, var_BD = self.posterior(self._project(z_BD))
         return {"z": z_BD, "mu": mu_BD, "var": var_BD}
@@ -83,7 +83,7 @@ class VJE(Method):
         return (2, batch, self.dimensions)
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
-        """Eqs. 10, 38: each view's posterior explains the other's embedding, which is held fixed (stop-gradient)."""
+        """Eqs. 10 and 38: each view's posterior explains the other's embedding, which is constant (stop-gradient)."""
         z_VBD = self._project(torch.stack([self(view_BCHW) for view_BCHW in views_BCHW]))
         mu_VBD, var_VBD = self.posterior(z_VBD)
         s_VBD = mu_VBD + var_VBD.sqrt() * noise
@@ -103,7 +103,7 @@ class VJE(Method):
         return (self.config.score_samples, batch, self.dimensions)
 
     def score(self, images_BCHW: Tensor, noise: Tensor) -> dict[str, Tensor]:
-        """Eq. 39 and its parts, the summed variance and the entropy of the posterior; no augmentation."""
+        """Eq. 39 and its parts, and the summed variance and the entropy of the posterior, without augmentation."""
         z_BD = self._project(self(images_BCHW))
         mu_BD, var_BD = self.posterior(z_BD)
         s_SBD = mu_BD + var_BD.sqrt() * noise if self.config.score_samples else mu_BD[None]

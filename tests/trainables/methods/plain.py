@@ -19,7 +19,7 @@ M = TypeVar("M", bound=Method)
 
 
 class Table(nn.Module):
-    """An encoder that looks an image up: the image holds its row, so that embeddings are parameters, one a view."""
+    """An encoder that is a lookup table: an image holds the index of its row, so that each embedding is a parameter."""
 
     features = D
 
@@ -45,7 +45,7 @@ class Normed(nn.Module):
 
 
 class Constant(nn.Module):
-    """An encoder that has collapsed: each image gives one and the same vector."""
+    """A collapsed encoder: all images give the same vector."""
 
     features = D
 

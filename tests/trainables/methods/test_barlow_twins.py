@@ -46,7 +46,7 @@ def test_identical_views_correlate_fully() -> None:
 
 @pytest.mark.parametrize("scale", [0.024, 3.0])
 def test_the_scale_is_of_the_whole_loss_and_not_of_its_parts(scale: float) -> None:
-    plain, scaled = (built(BarlowTwins, Config(0.5, loss_scale=one, projector_width=P)) for one in (1.0, scale))
+    plain, scaled = (built(BarlowTwins, Config(0.5, loss_scale=factor, projector_width=P)) for factor in (1.0, scale))
     (total, parts), (other, others) = (model.losses(*VIEWS, noise=NO_NOISE) for model in (plain, scaled))
     assert other.item() == pytest.approx(scale * total.item(), rel=1e-5)
     assert {name: part.item() for name, part in parts.items()} == {name: part.item() for name, part in others.items()}
@@ -61,7 +61,7 @@ def test_gradients_reach_both_views_and_every_weight() -> None:
     model = built(BarlowTwins, Config(redundancy_weight=0.5, projector_width=P))
     loss = loss_of(model)
     assert (gradient_of_rows(model, loss).abs().amax((1, 2)) > 1e-3).all()
-    assert all(one.abs().max() > 1e-4 for one in torch.autograd.grad(loss, list(model.parameters())))
+    assert all(gradient.abs().max() > 1e-4 for gradient in torch.autograd.grad(loss, list(model.parameters())))
 
 
 def test_scale_of_the_projection_does_not_matter() -> None:
@@ -78,7 +78,7 @@ def test_a_collapsed_encoder_correlates_with_nothing() -> None:
     total, parts = model.losses(*VIEWS, noise=NO_NOISE)
     assert parts["invariance"].item() == pytest.approx(P, rel=1e-3)
     assert parts["redundancy"].item() == pytest.approx(0, abs=1e-3)
-    assert all(one.isfinite().all() for one in torch.autograd.grad(total, list(model.parameters())))
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(total, list(model.parameters())))
 
 
 def test_no_bias_that_the_loss_does_not_see() -> None:

@@ -1,4 +1,4 @@
-"""The target network, and Eq. 2 of the paper word for word, in float64."""
+"""BYOL's target network, and its loss compared with a literal implementation of the paper's Eq. 2, in float64."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL = {"projector_width": 8, "projection": 3, "predictor_width": 8}
 
 
 def _scatter(model: BYOL) -> None:
-    """Make the target another network than the online one."""
+    """Make the target network different from the online network."""
     with torch.no_grad():
         for buffer in model.target.buffers():
             if buffer.is_floating_point():
@@ -58,7 +58,7 @@ def test_the_loss_is_between_0_and_8() -> None:
 
 
 def test_no_gradient_reaches_the_target() -> None:
-    """With a predictor that ignores its input, the target would be the only road back to the encoder."""
+    """With a predictor that ignores its input, a gradient could reach the encoder through the target only."""
     model = built(BYOL, Config(**SMALL))
     assert gradient_of_rows(model, loss_of(model)).abs().amin(-1).gt(0).all()
     nn.init.zeros_(model.predictor[0].weight)  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ def _config(**changes: float) -> Config:
 
 
 def _scatter(model: MoCo) -> None:
-    """Make the key encoder another than the query encoder."""
+    """Make the key encoder different from the query encoder."""
     with torch.no_grad():
         for buffer in model.keys.buffers():
             if buffer.is_floating_point():
@@ -75,7 +75,9 @@ def test_gradients_reach_queries_alone() -> None:
     loss = loss_of(model)
     first, second = gradient_of_rows(model, loss)
     assert first.abs().min() > 1e-5 and torch.equal(second, torch.zeros_like(second))
-    assert all(one.abs().max() > 1e-4 for one in torch.autograd.grad(loss, list(model.projector.parameters())))
+    assert all(
+        gradient.abs().max() > 1e-4 for gradient in torch.autograd.grad(loss, list(model.projector.parameters()))
+    )
     assert not any(buffer.requires_grad for buffer in model.buffers())
     assert {name.split(".")[0] for name, _ in model.named_parameters()} == {"encoder", "projector"}
 

@@ -1,4 +1,4 @@
-"""What any encoder has to beat: the pixels themselves, the same for every seed."""
+"""The pixels as the representation; the result is the same for every seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainables.training.train import train
 
 
 def test_its_representation_is_every_value_of_the_image_in_order() -> None:
-    """The encoder is there, as the contract has it, and its weights do not matter."""
+    """The encoder exists, as the contract requires, but its weights do not matter."""
     images_BCHW = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5).double()
     model = Pixels(PixelsConfig(), encoder("convnet", (3, 4, 5), width=2, features=7, small_stem=True))
     assert model.features == 60
@@ -25,7 +25,7 @@ def test_its_representation_is_every_value_of_the_image_in_order() -> None:
 
 
 def test_seeds_stacked_or_alone_have_the_accuracy_of_scikit_learns_neighbours() -> None:
-    """In the pixels as encoders see them: normalised, not augmented."""
+    """On the pixels that encoders get: normalised, not augmented."""
     given: Mapping[str, Value] = {
         "method": "pixels",
         "epochs": 0,
@@ -43,8 +43,8 @@ def test_seeds_stacked_or_alone_have_the_accuracy_of_scikit_learns_neighbours() 
     )
     nearest = KNeighborsClassifier(1, metric="cosine", algorithm="brute").fit(bank_ND, digits.train_labels)
     expected = nearest.score(test_MD, digits.test_labels)
-    found = {member.metrics["knn_z"] for report in (stacked, alone) for member in report.members}
-    assert len(found) == 1 and found.pop() == pytest.approx(expected, abs=4e-3)
+    accuracies = {member.metrics["knn_z"] for report in (stacked, alone) for member in report.members}
+    assert len(accuracies) == 1 and accuracies.pop() == pytest.approx(expected, abs=4e-3)
 
 
 def test_epochs_are_refused() -> None:

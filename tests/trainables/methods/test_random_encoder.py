@@ -1,4 +1,4 @@
-"""What any training has to beat: the encoder as it was initialised, evaluated like all others."""
+"""The untrained encoder, evaluated like all others."""
 
 from __future__ import annotations
 

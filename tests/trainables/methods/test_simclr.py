@@ -1,4 +1,4 @@
-"""Against Eq. 8 of SimVAE word for word, in float64."""
+"""SimCLR compared with a literal implementation of SimVAE's Eq. 8, in float64."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_gradients_reach_both_views_and_every_weight() -> None:
     model = built(SimCLR, Config(**SMALL))
     loss = loss_of(model)
     assert (gradient_of_rows(model, loss).abs().amax((1, 2)) > 1e-3).all()
-    assert all(one.abs().max() > 1e-4 for one in torch.autograd.grad(loss, list(model.parameters())))
+    assert all(gradient.abs().max() > 1e-4 for gradient in torch.autograd.grad(loss, list(model.parameters())))
 
 
 def test_a_hot_softmax_sees_no_difference() -> None:

@@ -1,4 +1,4 @@
-"""Against Eqs. 1 and 2 of the paper word for word, in float64."""
+"""SimSiam compared with a literal implementation of the paper's Eqs. 1 and 2, in float64."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SMALL = {"projector_width": 6, "predictor_width": 3}
 def test_loss_is_the_mean_negative_cosine_both_ways(layers: int) -> None:
     model = built(SimSiam, Config(projector_layers=layers, **SMALL))
     z = [through(model.projector, view) for view in rows_of(model)]
-    p = [through(model.predictor, one) for one in z]
+    p = [through(model.predictor, embedding) for embedding in z]
     expected = -0.5 * (cosines(p[0], z[1]) + cosines(p[1], z[0])).mean()
     assert loss_of(model).item() == pytest.approx(expected, rel=1e-4, abs=1e-6)
     assert loss_of(model, 1, 0).item() == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
 def test_no_gradient_reaches_what_is_predicted() -> None:
-    """With a predictor that ignores its input, the prediction's aim is the only road back to the encoder."""
+    """With a predictor that ignores its input, a gradient could reach the encoder through the target only."""
     model = built(SimSiam, Config(**SMALL))
     nn.init.zeros_(model.predictor[0].weight)  # type: ignore[arg-type]
     nn.init.ones_(model.predictor[1].bias)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ def test_collapse_is_a_fixed_point() -> None:
     model.predictor = nn.Identity()  # type: ignore[assignment]
     loss = loss_of(model)
     assert loss.item() == pytest.approx(-1, abs=1e-6)
-    assert all(one.abs().max() < 1e-6 for one in torch.autograd.grad(loss, list(model.parameters())))
+    assert all(gradient.abs().max() < 1e-6 for gradient in torch.autograd.grad(loss, list(model.parameters())))
 
 
 def test_projector_ends_with_a_norm_without_weights() -> None:

@@ -1,4 +1,4 @@
-"""Against the paper's algorithm word for word, in float64. Shapes: B images, M prototypes."""
+"""SwAV compared with the paper's algorithm, in float64. Shapes: B images, M prototypes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_gradients_take_assignments_for_constants() -> None:
     loss = loss_of(model)
     assert gradient_of_rows(model, loss).abs().amax((1, 2)).min() > 1e-3
     got = torch.autograd.grad(loss, list(model.parameters()))
-    assert all(one.abs().max() > 1e-4 for one in got)
+    assert all(gradient.abs().max() > 1e-4 for gradient in got)
     aims = [torch.from_numpy(_plain_assignment(scores, 0.3, 3)).float() for scores in _plain_scores(model)]
     prototypes = torch.nn.functional.normalize(model.prototypes_MP, dim=-1)
     total = torch.zeros(())

@@ -1,4 +1,4 @@
-"""Against Eq. 10 of SimVAE word for word, in float64."""
+"""VICReg compared with a literal implementation of SimVAE's Eq. 10, in float64."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_collapsed_encoder_pays_the_whole_hinge() -> None:
     total, parts = model.losses(*VIEWS, noise=NO_NOISE)
     assert parts["variance"].item() == pytest.approx(2 * (1 - math.sqrt(1e-4)), rel=1e-6)
     assert parts["invariance"].item() == 0 and parts["covariance"].item() == pytest.approx(0, abs=1e-10)
-    assert all(one.isfinite().all() for one in torch.autograd.grad(total, list(model.parameters())))
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(total, list(model.parameters())))
 
 
 def test_no_bias_that_the_loss_does_not_see() -> None:

@@ -92,7 +92,7 @@ def test_posterior_explains_the_other_view_not_its_own(noise: Tensor) -> None:
 
 @pytest.mark.parametrize("terms", ["dir+rad", "dir", "rad"])
 def test_no_gradient_reaches_the_encoder_through_the_target(noise: Tensor, terms: str) -> None:
-    """With a posterior that ignores its input, the target is the only road back to the encoder."""
+    """With a posterior that ignores its input, a gradient could reach the encoder through the target only."""
     model = _vje(Config(terms=terms, bottleneck=8))
     for head in (model.posterior.mu, model.posterior.raw_var):
         nn.init.zeros_(head.weight)
@@ -212,7 +212,7 @@ def test_noise_is_the_only_source_of_chance(noise: Tensor) -> None:
         ("terms", "dir+kll", "no terms 'kll' (did you mean 'kl'?); there are: dir, rad, kl"),
         ("terms", "", "no terms ''; there are: dir, rad, kl"),
         ("terms", "dir+", "no terms ''; there are: dir, rad, kl"),
-        ("terms", "dir+kl+dir", "each of terms must be there once, but got terms=dir+kl+dir"),
+        ("terms", "dir+kl+dir", "each of the terms must be named once, but got terms=dir+kl+dir"),
         ("bottleneck", 0, "`bottleneck >= 1` must hold, but got bottleneck=0"),
         ("bottleneck", 1.5, "bottleneck must be a whole number, but got bottleneck=1.5"),
         ("projector_width", -1, "`projector_width >= 0` must hold, but got projector_width=-1"),

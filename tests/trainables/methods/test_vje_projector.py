@@ -44,7 +44,8 @@ def test_projector_is_simsiams_with_layernorm_for_batchnorm() -> None:
     kinds = [type(layer).__name__.replace("BatchNorm1d", "LayerNorm") for layer in theirs]
     assert kinds == [type(layer).__name__ for layer in ours] and kinds.count("LayerNorm") == 2
     weights = [
-        [one.shape for name, one in part.named_parameters() if name.endswith("weight")] for part in (theirs, ours)
+        [parameter.shape for name, parameter in part.named_parameters() if name.endswith("weight")]
+        for part in (theirs, ours)
     ]
     assert weights[0] == weights[1]
 
@@ -79,7 +80,7 @@ def test_loss_is_equation_38_of_the_embeddings() -> None:
 
 
 def test_no_gradient_reaches_projector_or_encoder_through_the_target() -> None:
-    """With a posterior that ignores its input, the target is the only road back to them."""
+    """With a posterior that ignores its input, a gradient could reach them through the target only."""
     model = _projected()
     assert gradient_of_rows(model, model.losses(*VIEWS, noise=NOISE).total).abs().amax((1, 2)).min() > 1e-4
     for head in (model.posterior.mu, model.posterior.raw_var):
@@ -89,7 +90,7 @@ def test_no_gradient_reaches_projector_or_encoder_through_the_target() -> None:
     assert torch.equal(gradient_of_rows(model, parts["dir"] + parts["rad"]), torch.zeros(2, B, D))
     weights = list(model.projector.parameters())
     gradients = torch.autograd.grad(total, weights, materialize_grads=True)
-    assert all(torch.equal(one, torch.zeros_like(one)) for one in gradients)
+    assert all(torch.equal(gradient, torch.zeros_like(gradient)) for gradient in gradients)
 
 
 @pytest.mark.parametrize("width", [0, W])

@@ -1,4 +1,4 @@
-"""What a data set is: labelled images for training and testing.
+"""The data set: labelled images for training and testing.
 
 Shapes: N images, C channels, H rows, W columns.
 """

@@ -38,7 +38,7 @@ class Encoder(nn.Module):
 
 
 class Awkward(Method):
-    """Pulls to an average of its own weights and away from a queue of former representations; BatchNorm inside."""
+    """A method with BatchNorm, a moving average of its own weights and a queue of earlier representations."""
 
     Config = AwkwardConfig
     fusible = frozenset({"tau"})
@@ -114,7 +114,7 @@ def one_step(stack: Stack, step: int, streams: int = 3) -> Losses:
 
 
 def plain(model: Awkward, lr: float, weight_decay: float, stream: int) -> list[Tensor]:
-    """Trains the model with torch.optim.SGD; the losses."""
+    """Train the model with torch.optim.SGD and return the losses."""
     optimiser = torch.optim.SGD(model.parameters(), lr=lr, weight_decay=weight_decay, momentum=MOMENTUM)
     losses = []
     for step in range(STEPS):

@@ -72,7 +72,7 @@ def members(name: str, **changes: Value) -> list[TrialConfig]:
 
 
 def model_of(name: str) -> Method:
-    """A fresh model, the same at every call."""
+    """A new model, the same at every call."""
     return models([config_of(name)], (1, 8, 8))[0]
 
 

@@ -1,4 +1,4 @@
-"""Small cohorts on the digits, and what their reports and checkpoints say."""
+"""Small cohorts on the digits, and helpers to read their reports and checkpoints."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def state_of(data: bytes) -> Any:
 
 
 def at_ends(saved: list[bytes]) -> Callable[[bytes], None]:
-    """Keeps the checkpoints between epochs, and not those within one."""
+    """A save callback that keeps only the checkpoints between epochs."""
 
     def save(data: bytes) -> None:
         if content_of(data)["standing"]["step"] == 0:

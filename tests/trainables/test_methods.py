@@ -60,7 +60,7 @@ def test_fusible_hyperparameters_are_scalar_buffers_and_fields(name: str) -> Non
 
 @every_method
 def test_buffers_come_in_one_order_in_every_process(name: str) -> None:
-    """The order of a set of names is another in every process, and peers average buffers by place."""
+    """The iteration order of a set differs between processes, but peers average buffers by position."""
     own = [key for key, _ in model_of(name).named_buffers() if key in METHODS[name].fusible]
     assert own == sorted(METHODS[name].fusible)
 
@@ -215,7 +215,7 @@ def test_losses_and_after_step_leave_parameters_and_inputs_alone(name: str) -> N
 
 @every_trained
 def test_a_batch_can_be_split_exactly_where_the_method_says_so(name: str) -> None:
-    """Split: the loss is the mean over both halves, and each half leaves what the whole leaves (BatchNorm apart)."""
+    """The loss is the mean over both halves, and each half changes buffers as the whole does (except BatchNorm's)."""
     views, noise = inputs(name)
     start = model_of(name)
     for module in start.modules():

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.parametrize("name", TRAINED)
 
 
 def test_learns_from_all_digits_and_everything_stays_finite(name: str) -> None:
-    """The loss falls, and neighbours tell the class of an image better than at the start."""
+    """The loss falls, and k-NN accuracy rises."""
     cohort = Cohort([config_of(name, normal_class=None, knn=20, epochs=2 * EPOCHS)], HERE, CPU, None)
     untrained = cohort.evaluate(last=False)["knn_z"].item()
     history = [cohort.epoch(epoch)["loss"].item() for epoch in range(2 * EPOCHS)]
@@ -36,7 +36,7 @@ def test_learns_from_all_digits_and_everything_stays_finite(name: str) -> None:
 
 
 def test_training_moves_every_parameter(name: str) -> None:
-    """Beyond rounding: a bias that the loss does not see would move by that."""
+    """By more than rounding, which alone would move a bias that does not affect the loss."""
     cohort = Cohort([config_of(name)], HERE, CPU, None)
     before = cohort.state()[0]["parameters"]
     cohort.epoch(0)
@@ -46,7 +46,7 @@ def test_training_moves_every_parameter(name: str) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What training left: losses `[epochs, K]` by name, and weights, buffers, momenta and scores `[K, ...]`."""
+    """The result of a training: losses `[epochs, K]` by name, and weights, buffers, momenta and scores `[K, ...]`."""
 
     losses: dict[str, Tensor]
     tensors: dict[str, Tensor]
@@ -67,11 +67,11 @@ def _train(configs: list[TrialConfig], width: int | None, epochs: int = EPOCHS) 
 
 
 def _each_alone(configs: list[TrialConfig], epochs: int = EPOCHS) -> Outcome:
-    """Each member trained in a cohort of one, side by side."""
+    """The outcome of training each member in a cohort of its own, concatenated."""
     outcomes = [_train([config], None, epochs) for config in configs]
     return Outcome(
-        {key: torch.cat([one.losses[key] for one in outcomes], dim=1) for key in outcomes[0].losses},
-        {key: torch.cat([one.tensors[key] for one in outcomes]) for key in outcomes[0].tensors},
+        {key: torch.cat([outcome.losses[key] for outcome in outcomes], dim=1) for key in outcomes[0].losses},
+        {key: torch.cat([outcome.tensors[key] for outcome in outcomes]) for key in outcomes[0].tensors},
     )
 
 
@@ -84,7 +84,7 @@ def _assert_equal(got: Outcome, expected: Outcome, tolerance: float) -> None:
     for ours, theirs in ((got.losses, expected.losses), (got.tensors, expected.tensors)):
         assert ours.keys() == theirs.keys()
         for key, value in ours.items():
-            difference, largest = (one.abs().max().item() for one in (value - theirs[key], theirs[key]))
+            difference, largest = (tensor.abs().max().item() for tensor in (value - theirs[key], theirs[key]))
             assert difference <= tolerance * max(1.0, largest), f"{key} differs by {difference}"
 
 
@@ -113,13 +113,13 @@ def test_fused_equals_solo_in_float64(name: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_members_of_the_cohort_differ(name: str) -> None:
-    """Else the test above would compare equal things with equal things."""
+    """Otherwise the test above would prove nothing."""
     losses_K = _alone(name).losses["loss"][-1]
     assert len({round(loss, 3) for loss in losses_K.tolist()}) == len(FACTORS)
 
 
 def test_every_fusible_hyperparameter_matters(name: str) -> None:
-    """Members that differ in it alone part within the training."""
+    """Members that differ in one hyperparameter only become different within the training."""
     default = config_of(name)
     for hyperparameter in METHODS[name].fusible:
         value = getattr(default.options, hyperparameter) or 0.1

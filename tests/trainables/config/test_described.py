@@ -1,4 +1,4 @@
-"""What the source says of keys is read completely and truly."""
+"""Docstrings, ranges and defaults of keys are read from the source completely and correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trial's parts say of themselves: sets of names joined by +, epochs without training, batches in parts."""
+"""The sections of a config: names joined by +, zero epochs, batches that are split over workers."""
 
 from __future__ import annotations
 

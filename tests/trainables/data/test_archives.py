@@ -1,4 +1,4 @@
-"""A published set is fetched once, read whole, or refused: never half of it."""
+"""A published data set is downloaded once and read completely, or refused."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_absent_is_downloaded_once_by_all_who_need_it(
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: object, client_address: object) -> None:
-            """The request that follows redirections is hung up on before its body is sent: that prints a traceback."""
+            """Do not print the error of the first request, which the client closes before the body is sent."""
 
     root = tmp_path / "data"
     server = Server(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path)))

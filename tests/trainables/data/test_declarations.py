@@ -1,4 +1,4 @@
-"""What is declared of each data set is what its loader gives."""
+"""The declaration of each data set agrees with its loader."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_every_set_is_declared() -> None:
 
 @pytest.mark.parametrize("name", DATASETS)
 def test_shape_classes_and_levels_are_the_loaders(root: Path, name: str) -> None:
-    """The files are small ones in the true formats, so only their counts may differ."""
+    """The test files are small but in the published formats, so only the numbers of images differ."""
     dataset, declared = load(name, root), DECLARATIONS[name]
     assert dataset.train_images.shape[1:] == dataset.test_images.shape[1:] == declared.shape
     assert dataset.levels == declared.levels
@@ -37,25 +37,25 @@ def test_shape_classes_and_levels_are_the_loaders(root: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", SIZES)
 def test_there_are_as_many_images_as_published(name: str) -> None:
-    made = stand_in(name)
-    assert made and (len(made.train_images), len(made.test_images)) == SIZES[name]
-    assert (len(made.train_labels), len(made.test_labels)) == SIZES[name]
+    empty = stand_in(name)
+    assert empty and (len(empty.train_images), len(empty.test_images)) == SIZES[name]
+    assert (len(empty.train_labels), len(empty.test_labels)) == SIZES[name]
 
 
 @pytest.mark.parametrize("name", ["digits", "digits32"])
 @pytest.mark.parametrize("data", [{}, {"normal_class": 3}, {"held_out": "2+7"}])
 def test_the_embedded_sets_are_split_as_they_are_declared(name: str, data: dict[str, object]) -> None:
-    made, config = stand_in(name), resolve({"method": "vje", "dataset": name, **data}).data  # type: ignore[dict-item]
-    assert made
+    empty, config = stand_in(name), resolve({"method": "vje", "dataset": name, **data}).data  # type: ignore[dict-item]
+    assert empty
     loaded = load(name, Path())
     for labels in ("train_labels", "test_labels"):
-        assert getattr(made, labels).bincount().tolist() == getattr(loaded, labels).bincount().tolist()
-    ours, theirs = split(made, config), split(loaded, config)
+        assert getattr(empty, labels).bincount().tolist() == getattr(loaded, labels).bincount().tolist()
+    ours, theirs = split(empty, config), split(loaded, config)
     for part in ("train_images", "labelled_images", "test_images", "train_labels", "test_labels"):
         assert len(getattr(ours, part)) == len(getattr(theirs, part))
-    assert (made.levels, made.classes) == (loaded.levels, loaded.classes)
+    assert (empty.levels, empty.classes) == (loaded.levels, loaded.classes)
 
 
 def test_a_stand_in_takes_no_memory_and_folders_have_none() -> None:
-    made = stand_in("stl10")
-    assert made and made.train_images.shape == (105_000, 3, 0, 0) and stand_in("imagenet") is None
+    empty = stand_in("stl10")
+    assert empty and empty.train_images.shape == (105_000, 3, 0, 0) and stand_in("imagenet") is None

@@ -1,4 +1,4 @@
-"""The digits' split is what it always was, and the enlarged ones are the same digits."""
+"""The split of the digits never changes, and the enlarged digits are the same images."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_digits_split_is_disjoint_and_in_file_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", [embedded.FILE, Path("absent.csv.gz")])
 def test_digits_split_never_changes(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read from scikit-learn's file, or, where there is none, by scikit-learn."""
+    """Read from scikit-learn's file, or with scikit-learn if there is no such file."""
     monkeypatch.setattr(embedded, "FILE", file)
     digits = embedded.digits(tmp_path)
     parts = (digits.train_images[:], digits.train_labels.byte(), digits.test_images[:], digits.test_labels.byte())
@@ -61,7 +61,7 @@ def test_digits_normalisation_is_that_of_the_training_images(tmp_path: Path) -> 
 
 
 def test_digits_import_neither_torchvision_nor_sklearn(tmp_path: Path) -> None:
-    """Each takes seconds, in every process that trains."""
+    """Importing either takes seconds in every training process."""
     code = "import sys; from pathlib import Path; from trainables.data.datasets import load; load('digits', Path('.'))"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; sys.exit(bool({{'torchvision', 'sklearn'}} & {{*sys.modules}}))"]

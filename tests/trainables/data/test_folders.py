@@ -1,4 +1,4 @@
-"""Folders give the pixels that torchvision gives, whatever decodes them, and say which file cannot be decoded."""
+"""Folders give the same pixels as torchvision, and errors name the file that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def generators(n: int) -> list[torch.Generator]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """Ten pictures of all shapes, smaller and larger than what becomes of them."""
+    """Ten images of different shapes, smaller and larger than the side they are resized to."""
     rng = np.random.default_rng(0)
     for i, shape in enumerate([(60, 80), (81, 57), (33, 33), (20, 90), (90, 20), (20, 21), (50, 51), (64, 47)] * 2):
         picture(rng, *shape).save(tmp_path / f"{i:02}.jpg")
@@ -122,7 +122,7 @@ def test_each_file_is_decoded_once_for_all_crops(folder: Folder, monkeypatch: py
 
 
 def test_crops_are_made_while_the_caller_goes_on(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More batches may be asked for than there are threads."""
+    """More batches may be requested than there are threads."""
     go_on = threading.Event()
     monkeypatch.setattr(folders, "rgb", lambda image: go_on.wait(60) and image.convert("RGB"))
     one = replace(folder, threads=1)
@@ -134,7 +134,7 @@ def test_crops_are_made_while_the_caller_goes_on(folder: Folder, monkeypatch: py
 
 
 def test_images_are_freed_with_their_last_user(folder: Folder) -> None:
-    """At once, not when cycles are collected."""
+    """They are freed at once, without waiting for the garbage collector."""
     gc.collect()
     gc.disable()
     try:
@@ -176,10 +176,10 @@ def test_a_file_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
     write_modes(tmp_path)
     for name in write_broken(tmp_path):
         folder = folder_of(tmp_path)
-        place = folder.names.tolist().index(name.encode())
+        index = folder.names.tolist().index(name.encode())
         for ask in (
-            lambda: folder[torch.tensor([0, place])],  # noqa: B023
-            lambda: folder.crops(torch.tensor([place, 0]), generators(2), 2, 0.5, 2.0).result(),  # noqa: B023
+            lambda: folder[torch.tensor([0, index])],  # noqa: B023
+            lambda: folder.crops(torch.tensor([index, 0]), generators(2), 2, 0.5, 2.0).result(),  # noqa: B023
         ):
             with pytest.raises(DataError) as error:
                 ask()

@@ -1,4 +1,4 @@
-"""Image folders are listed as torchvision lists them, or refused in one line; broken files are found beforehand."""
+"""Image folders are listed as by torchvision, or refused in one line; broken files are found before training."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_class_without_images_is_refused(imagenet: Path) -> None:
 
 
 def test_images_outside_class_folders_are_refused(imagenet: Path) -> None:
-    """As the validation images are when they come."""
+    """ImageNet's validation images are distributed like this."""
     stray = imagenet / "val/ILSVRC2012_val_00000001.JPEG"
     stray.write_bytes(b"")
     assert (
@@ -138,7 +138,7 @@ def test_broken_files_are_counted_and_the_first_is_named(imagenet: Path, split: 
 
 
 def test_files_pass_exactly_if_they_can_be_decoded(tmp_path: Path) -> None:
-    """Wherever a JPEG is cut off."""
+    """A JPEG is cut off at many positions."""
     imagenet = write_imagenet(tmp_path)
     path = imagenet / "train" / CLASSES[0] / f"{CLASSES[0]}_0.JPEG"
     whole = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Outliers fit the images that they are set against, are always the same, and differ from them as their names say."""
+"""Outliers have the shape and levels of the test images, are always the same, and differ as their names say."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_another_size_is_resized_as_pil_does(root: Path, name: str, trained: str
 
 
 def test_levels_become_those_of_the_set(digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """White stays white and black black, and back again nothing is lost."""
+    """White stays white, black stays black, and converting back loses nothing."""
     bright = replace(digits, name="bright", levels=255, test_images=(digits.test_images[:] * (255 / 16)).round().byte())
     monkeypatch.setattr(module, "load", lambda name, root: bright if name == "svhn" else digits)
     monkeypatch.setitem(DECLARATIONS, "svhn", DECLARATIONS["digits"])

@@ -1,4 +1,4 @@
-"""Published sets hold what torchvision reads from their files, in its order."""
+"""Published data sets hold what torchvision reads from their files, in the same order."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_svhn_is_as_torchvision_reads_it(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_svhn_calls_a_zero_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files call it 10."""
+    """In the files the label of a zero is 10."""
     from scipy.io import loadmat
 
     write_svhn(tmp_path, monkeypatch)

@@ -1,4 +1,4 @@
-"""One class is trained on and all are tested; or some are held out of both."""
+"""Splits that train on one class and test all, and splits that hold out some classes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def digits() -> Dataset:
 
 @pytest.fixture(scope="module")
 def half_labelled(digits: Dataset) -> Dataset:
-    """The digits, the second half of the training images without labels."""
+    """The digits; the second half of the training images has no labels."""
     labels = digits.train_labels.clone()
     labels[630:] = UNLABELLED
     return replace(digits, train_labels=labels)

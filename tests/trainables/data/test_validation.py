@@ -21,7 +21,7 @@ def digits() -> Dataset:
 
 @pytest.fixture(scope="module")
 def numbered(digits: Dataset) -> Dataset:
-    """The labels of the digits with images that tell which is which: each is its own index, in two channels."""
+    """The labels of the digits with images that encode their own index in two channels."""
     index_N = torch.arange(len(digits.train_labels))
     images = torch.stack([index_N // 256, index_N % 256], 1).byte()[:, :, None, None]
     return replace(digits, train_images=images)
@@ -44,7 +44,7 @@ def test_validation_images_are_disjoint_from_training_and_are_all_else(numbered:
 
 
 def test_no_test_image_is_a_validation_image(digits: Dataset) -> None:
-    """Of the digits no two images of the whole set are equal, so this is seen from the pixels."""
+    """No two images of the digits are equal, so they can be compared by their pixels."""
     trained, validated = hold_out_validation(digits, 0.2)
     assert trained.test_images is digits.test_images and trained.test_labels is digits.test_labels
     assert validated.train_images is trained.train_images and validated.train_labels is trained.train_labels
@@ -52,7 +52,7 @@ def test_no_test_image_is_a_validation_image(digits: Dataset) -> None:
         {bytes(image.numpy().tobytes()) for image in images[:]}
         for images in (trained.train_images, validated.test_images, digits.test_images)
     ]
-    assert [len(found) for found in pixels] == [1008, 252, 537]
+    assert [len(images) for images in pixels] == [1008, 252, 537]
     assert len(set.union(*pixels)) == 1797
 
 

@@ -1,4 +1,4 @@
-"""Each batched augmentation does to each image what torchvision does to it alone with the same parameters."""
+"""Each batched augmentation equals torchvision's on single images with the same parameters."""
 
 from __future__ import annotations
 

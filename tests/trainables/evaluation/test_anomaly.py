@@ -1,4 +1,4 @@
-"""AUROC of all members at once, against scikit-learn's of each."""
+"""AUROC of all members at once, compared with scikit-learn's for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ K, N = 5, 40
 
 @pytest.fixture
 def outlier_KN() -> np.ndarray:
-    """Every member has its own class, so its own outliers."""
+    """Each member has its own class, and so its own outliers."""
     return np.random.default_rng(0).random((K, N)) < np.linspace(0.2, 0.9, K)[:, None]
 
 

@@ -1,4 +1,4 @@
-"""k nearest neighbours against scikit-learn's, in the limits of the temperature, and whatever the chunk."""
+"""k-NN compared with scikit-learn's, at the limits of the temperature, and for any chunk size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Sets = tuple[Tensor, Tensor, Tensor, Tensor]
 
 @pytest.fixture
 def sets() -> Sets:
-    """Overlapping classes, so that the two votes differ from each other and from k to k."""
+    """Overlapping classes, so that the two votes differ from each other and between values of k."""
     source = torch.Generator().manual_seed(0)
     centres_CD = torch.randn(C, D, generator=source)
     bank_labels_N, test_labels_M = (torch.randint(C, (count,), generator=source) for count in (N, M))
@@ -58,7 +58,8 @@ def test_real_digits_as_scikit_learn_votes_on_them() -> None:
 def test_the_lowest_of_classes_with_equally_many_votes_wins(labels: list[int], elected: int) -> None:
     bank_ND, test_1D = torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 0.2]])
     got = [
-        accuracies(bank_ND, torch.tensor(labels), test_1D, torch.tensor([it]), 4, 2, 1.0).majority for it in range(4)
+        accuracies(bank_ND, torch.tensor(labels), test_1D, torch.tensor([label]), 4, 2, 1.0).majority
+        for label in range(4)
     ]
     assert got.index(1.0) == elected and sum(got) == 1
     weighted = accuracies(bank_ND, torch.tensor(labels), test_1D, torch.tensor([labels[0]]), 4, 2, 1.0).weighted

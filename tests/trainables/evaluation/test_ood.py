@@ -1,4 +1,4 @@
-"""AUROC, AUPR and FPR95 of all members at once, against scikit-learn's of each."""
+"""AUROC, AUPR and FPR95 of all members at once, compared with scikit-learn's for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Sets = tuple[np.ndarray, np.ndarray]
 
 
 def scores(ties: int, seed: int = 0) -> Sets:
-    """`ties` many different values or so; outliers score higher, more so from member to member."""
+    """Scores with about `ties` different values. Outliers score higher, by more from member to member."""
     source = np.random.default_rng(seed)
     inlier_KN, outlier_KM = source.normal(size=(K, N)), source.normal(size=(K, M)) + np.arange(K)[:, None] / 2
     return np.round(inlier_KN * ties) / ties, np.round(outlier_KM * ties) / ties
@@ -50,7 +50,7 @@ def test_perfect_separation_and_its_opposite() -> None:
 
 
 def test_equal_distributions_are_told_apart_no_better_than_by_chance() -> None:
-    """The very same scores; 95 of 100 outliers pass with the 95 inliers, and the precision is one half throughout."""
+    """Both have the same scores: 95 of 100 outliers are accepted, and the precision is one half throughout."""
     inlier_KN, _ = scores(10**9)
     got = measured(inlier_KN, inlier_KN)
     for name, chance in (("auroc_s", 0.5), ("aupr_s", 0.5), ("fpr95_s", 0.95)):
@@ -64,7 +64,7 @@ def test_one_score_for_all_accepts_all() -> None:
 
 @pytest.mark.parametrize(("inliers", "accepted"), [(1, 1), (19, 19), (20, 19), (21, 20), (100, 95), (10_000, 9500)])
 def test_at_least_95_percent_of_the_inliers_are_accepted_and_no_more_than_needed(inliers: int, accepted: int) -> None:
-    """An outlier on each gap between inliers: those below the last accepted one pass."""
+    """There is an outlier in each gap between inliers; those below the last accepted inlier are accepted."""
     inlier_N = np.random.default_rng(0).permutation(inliers).astype(float)
     assert fpr95(inlier_N, np.arange(0.5, inliers)) == (accepted - 1) / inliers
 

@@ -15,7 +15,7 @@ K, M, D = 4, 50, 9
 
 @pytest.fixture
 def var_KMD() -> Tensor:
-    """As a softplus gives them, about 0.3, each dimension at a level of its own."""
+    """Variances of about 0.3, as from a softplus, with a level of its own for each dimension."""
     source = torch.Generator().manual_seed(0)
     return torch.rand(K, M, D, generator=source) * torch.rand(K, 1, D, generator=source) + 0.05
 
@@ -35,7 +35,7 @@ def test_images_may_come_in_batches(var_KMD: Tensor) -> None:
 
 
 def test_spread_over_images_is_no_spread_over_dimensions() -> None:
-    """Two images, swapped in two dimensions: each dimension averages to 2."""
+    """Two images with swapped dimensions: each dimension averages to 2."""
     got = statistics(torch.tensor([[[1.0, 3.0], [3.0, 1.0]]]))
     assert got["var_mean"] == 2 and got["var_cv"] == 0
 

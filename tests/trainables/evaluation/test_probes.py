@@ -29,7 +29,7 @@ HOW: dict[str, Any] = {"epochs": 6, "lr": 0.3, "batch_size": B, "generator_of_ep
 
 @pytest.fixture
 def sets() -> Sets:
-    """Members see the same classes, each in features of its own."""
+    """Members have the same classes, but features of their own."""
     source = torch.Generator().manual_seed(0)
     centres_KCD = torch.randn(K, C, D, generator=source)
     bank_labels_N, test_labels_M = (torch.randint(C, (count,), generator=source) for count in (N, M))
@@ -83,7 +83,7 @@ def test_real_digits_as_well_as_scikit_learns_regression() -> None:
 
 
 def test_standardised_features_are_those_of_scikit_learns_scaler(sets: Sets) -> None:
-    """Test features are shifted and scaled by the bank's statistics, and so the scales of features do not matter."""
+    """Test features are standardised by the bank's statistics, so the scales of features do not matter."""
     bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
     scale_D, shift_D = torch.logspace(-4, 4, D), torch.linspace(-3, 3, D)
     bank_KND, test_KMD = ((x_KND + shift_D) * scale_D for x_KND in (bank_KND, test_KMD))
@@ -105,7 +105,7 @@ def test_standardised_features_are_those_of_scikit_learns_scaler(sets: Sets) -> 
 
 
 def test_a_feature_that_is_constant_but_for_rounding_is_no_signal(sets: Sets) -> None:
-    """A dead unit: scaled to variance 1, its rounding errors would give the class away here."""
+    """For a dead unit scaled to variance 1, the rounding errors here would reveal the class."""
     bank_KND, labels_N, _, _ = sets
     bank_KND[..., 2] = torch.where(labels_N == 1, 0.3, np.nextafter(np.float32(0.3), np.float32(1)).item())
     bank_KND[..., 4] = 0.0
@@ -117,7 +117,7 @@ def test_a_feature_that_is_constant_but_for_rounding_is_no_signal(sets: Sets) ->
 
 
 def test_standardising_leaves_the_features_as_they_were(sets: Sets) -> None:
-    before = [one.clone() for one in sets]
+    before = [tensor.clone() for tensor in sets]
     accuracies(*sets, C, **HOW | {"batch_size": N}, standardize=True)
     assert all(torch.equal(one, other) for one, other in zip(sets, before, strict=True))
 
@@ -169,7 +169,7 @@ def test_top_t_accuracy_rises_with_t_and_is_1_for_all_classes(sets: Sets) -> Non
 
 
 def test_of_equal_logits_only_one_counts_as_correct() -> None:
-    """A collapsed encoder and four classes of equal size: all logits are exactly 0, and the lowest class is guessed."""
+    """For a collapsed encoder and four classes of equal size all logits are 0, so the lowest class is predicted."""
     labels_M = torch.arange(4).repeat(8)
     zero_1MD = torch.zeros(1, len(labels_M), D)
     how = HOW | {"batch_size": len(labels_M)}

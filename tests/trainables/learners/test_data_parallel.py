@@ -40,7 +40,7 @@ def test_a_single_process_communicates_nothing() -> None:
 
 
 def _config(**changes: Value) -> TrialConfig:
-    """Without BatchNorm, which sees the part of a batch that its own process has."""
+    """Without BatchNorm, which would see only the part of a batch that its process has."""
     return resolve(
         {
             "method": "vje", "dataset": "imagenet", "encoder": "mlp", "width": 8, "features": 6, "bottleneck": 8,
@@ -65,7 +65,7 @@ def _given(case: str, **changes: Value) -> list[TrialConfig]:
 
 @dataclass
 class Outcome:
-    """What a process reported, and the weights and buffers of its last checkpoint."""
+    """The metrics that a process reported, and the tensors of its last checkpoint."""
 
     metrics: list[list[dict[str, float | None]]]
     tensors: dict[str, Tensor]
@@ -76,12 +76,14 @@ def _outcome(configs: list[TrialConfig], data: str, peers: Peers) -> Outcome:
     reports = list(train(configs, Path(data), width=1, save=at_ends(saved), save_every=0.0, peers=peers))
     metrics = [[dict(member.metrics) for member in report.members] for report in reports]
     state = content_of(saved[-1])["state"]
-    tensors = {f"{k} {kind} {name}": t for k, one in enumerate(state) for kind in one for name, t in one[kind].items()}
+    tensors = {
+        f"{k} {kind} {name}": t for k, stack in enumerate(state) for kind in stack for name, t in stack[kind].items()
+    }
     return Outcome(metrics, tensors)
 
 
 def _work(rank: int, data: str, out: str, case: str) -> None:
-    """One of the processes."""
+    """The main function of one process."""
     torch.set_num_threads(1)
     meeting, peers = f"file://{out}/meeting", Peers(rank, SIZE)
     dist.init_process_group("gloo", meeting, timedelta(seconds=60), world_size=SIZE, rank=rank)
@@ -94,7 +96,7 @@ def _work(rank: int, data: str, out: str, case: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_equal_one_with_the_whole_batch(tmp_path: Path, case: str) -> None:
-    """Losses, weights and momenta of both members; gloo on the CPU, images of a folder decoded by each."""
+    """Losses, weights and momenta of both members agree, with gloo on the CPU, for tensors and image files."""
     data = str(tmp_path / "data")
     write_imagenet(tmp_path / "data")
     spawn = multiprocessing.get_context("spawn")
@@ -112,7 +114,9 @@ def test_two_processes_equal_one_with_the_whole_batch(tmp_path: Path, case: str)
     assert bool(differing) == (case == "BatchNorm"), differing  # its statistics are of half the batch
     if not differing:
         for mine, theirs in zip(metrics, alone.metrics, strict=True):
-            assert [one["loss"] for one in mine] == pytest.approx([one["loss"] for one in theirs], rel=1e-4)
+            assert [reported["loss"] for reported in mine] == pytest.approx(
+                [reported["loss"] for reported in theirs], rel=1e-4
+            )
 
 
 def _close(left: Tensor, right: Tensor) -> bool:

@@ -53,7 +53,7 @@ def test_every_member_is_the_plain_model_with_torchs_sgd(streams: tuple[int, ...
 
 
 def test_buffers_move_in_place_each_members_own() -> None:
-    """The moving average by its own tau, the queue with its own entries, BatchNorm's statistics, counters."""
+    """Moving averages, queues, BatchNorm's statistics and counters."""
     stack = stack_of(models(), (0, 1, 2))
     before = stack.state()["buffers"]
     held = dict(stack.buffers)
@@ -127,7 +127,7 @@ def test_losses_are_those_before_the_step_and_hold_no_graph() -> None:
 
 
 class Drawing(Awkward):
-    """Breaks the rule that nothing draws random numbers."""
+    """A method that draws random numbers, which the contract forbids."""
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
         return super().losses(*views_BCHW, noise=noise + torch.randn_like(noise))

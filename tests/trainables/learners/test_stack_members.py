@@ -40,24 +40,24 @@ def _assert_plain(stack: Stack, place: int, model: Awkward) -> None:
 
 @pytest.mark.parametrize("chosen", [(0, 1, 2), (2, 0), (1, 2), (0, 1), (1,), (2,)])
 def test_members_continue_in_a_new_stack_like_plain_models(chosen: tuple[int, ...]) -> None:
-    """Whole stacks merged, slices of two, of one, a lone one that was stacked, and one that was not."""
+    """Merges whole stacks and slices of stacks, and takes single members out of a stack."""
     stacks = _halfway()
     places = {0: (stacks[0], 0), 1: (stacks[0], 1), 2: (stacks[1], 0)}
-    made = Stack.of([places[index] for index in chosen], streams=[STREAMS[index] for index in chosen])
-    assert made.size == len(chosen) and made.optimiser.lr == tuple(LR[index] for index in chosen)
-    losses = [one_step(made, step).total for step in range(HALF, STEPS)]
+    merged = Stack.of([places[index] for index in chosen], streams=[STREAMS[index] for index in chosen])
+    assert merged.size == len(chosen) and merged.optimiser.lr == tuple(LR[index] for index in chosen)
+    losses = [one_step(merged, step).total for step in range(HALF, STEPS)]
     for place, index in enumerate(chosen):
         model = models()[index]
         expected = plain(model, LR[index], DECAY[index], STREAMS[index])[HALF:]
         torch.testing.assert_close(torch.stack(losses)[:, place], torch.stack(expected), rtol=1e-4, atol=1e-5)
-        _assert_plain(made, place, model)
+        _assert_plain(merged, place, model)
 
 
 def test_streams_are_numbered_anew() -> None:
     stacks = _halfway()
-    made = Stack.of([(stacks[0], 1), (stacks[1], 0)], streams=(0, 1))
+    merged = Stack.of([(stacks[0], 1), (stacks[1], 0)], streams=(0, 1))
     batches = [batch(HALF, stream) for stream in (1, 2)]
-    got = made.step([views for views, _ in batches], [noise for _, noise in batches], schedule(HALF)).total
+    got = merged.step([views for views, _ in batches], [noise for _, noise in batches], schedule(HALF)).total
     for stack, place, member in ((stacks[0], 1, 0), (stacks[1], 0, 1)):
         torch.testing.assert_close(got[member], one_step(stack, HALF).total[place], rtol=1e-4, atol=1e-5)
 
@@ -65,9 +65,9 @@ def test_streams_are_numbered_anew() -> None:
 def test_a_new_stack_holds_copies() -> None:
     stacks = _halfway()
     before = copy.deepcopy(stacks[0].state())
-    made = Stack.of([(stacks[0], 0), (stacks[0], 1)], streams=(0, 1))
-    assert all(torch.equal(made.state()[kind][name], before[kind][name]) for kind in before for name in before[kind])
-    one_step(made, HALF, streams=2)
+    merged = Stack.of([(stacks[0], 0), (stacks[0], 1)], streams=(0, 1))
+    assert all(torch.equal(merged.state()[kind][name], before[kind][name]) for kind in before for name in before[kind])
+    one_step(merged, HALF, streams=2)
     after = stacks[0].state()
     assert all(torch.equal(after[kind][name], before[kind][name]) for kind in before for name in before[kind])
 
@@ -82,7 +82,7 @@ def test_a_member_that_is_alone_runs_without_vmap(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_member_copies_one_of_another_stack_and_trains_with_its_own_hyperparameters() -> None:
-    """Member 0 becomes what member 2 is, with a tau, a learning rate and a weight decay that neither had."""
+    """Member 0 copies member 2 and gets a tau, a learning rate and a weight decay that neither had."""
     stacks = _halfway()
     untouched = {name: tensor[1].clone() for name, tensor in _tensors(stacks[0]).items()}
     stacks[0].give(0, stacks[1].take(0), {"tau": 0.7, "lr": 0.03, "weight_decay": 0.2})

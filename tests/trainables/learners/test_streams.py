@@ -1,4 +1,4 @@
-"""Everything random derives from the trial's own content: seed and data, and nothing else."""
+"""All random numbers derive from the trial's own content: seed and data, and nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _config(**changes: Value) -> TrialConfig:
 
 
 def _drawn(config: TrialConfig, epoch: int = 2, step: int = 1) -> list[Tensor]:
-    """Everything a trial draws: order, views, noise, weights (not biases and norms, which may begin at constants)."""
+    """Everything a trial draws: order, views, noise, weights (without biases and norms, which may be constants)."""
     stream = Stream(config, split(_digits(), config.data), "cpu")
     order = stream.order(epoch)
     views = stream.views(order[step], epoch, step, 2)
@@ -71,7 +71,7 @@ def test_the_same_images_are_augmented_differently_by_another_seed() -> None:
 
 
 def test_views_noise_and_epochs_are_all_different() -> None:
-    """No draw repeats another's numbers: of another view, step, epoch or purpose."""
+    """Draws for another view, step, epoch or purpose have other numbers."""
     stream = Stream(_config(), split(_digits(), THREE), "cpu")
     indices = stream.order(0)[0]
     views = [*stream.views(indices, 0, 0, 2), *stream.views(indices, 0, 1, 2), *stream.views(indices, 1, 0, 2)]
@@ -155,24 +155,24 @@ def test_split_selects_one_class_all_classes_or_all_but_some() -> None:
 
 
 def test_holding_out_other_classes_is_another_stream() -> None:
-    """And holding out none is what it always was."""
+    """The key of a trial that holds out no classes has never changed."""
     keys = [stream_key(_config(normal_class=None, held_out=held_out)) for held_out in ("", "3", "5", "3+5")]
     assert len(set(keys)) == 4 and keys[0] == ("digits", None, 0)
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_several_processes_draw_what_one_draws(size: int, tmp_path: Path) -> None:
-    """Of resident images and of files: views and noise of the parts, side by side, are the whole's."""
+    """For tensors and for files: the concatenated views and noise of the parts equal those of a single process."""
     write_imagenet(tmp_path)
     digits, files = _config(crop_scale=0.3), _config(**FILES)
     for config, dataset in ((digits, _digits()), (files, load("imagenet", tmp_path))):
         parts = split(dataset, config.data)
         peers = (Peers(), *(Peers(rank, size) for rank in range(size)))
-        whole, *ranks = (Stream(config, parts, "cpu", one) for one in peers)
+        whole, *ranks = (Stream(config, parts, "cpu", peer) for peer in peers)
         (indices, *_), batch = whole.order(1), config.training.batch_size
-        made = [torch.cat(views) for views in zip(*(one.views(indices, 1, 0, 2) for one in ranks), strict=True)]
+        made = [torch.cat(views) for views in zip(*(stream.views(indices, 1, 0, 2) for stream in ranks), strict=True)]
         assert all(_same(made, whole.views(indices, 1, 0, 2)))
-        noise = torch.cat([one.noise((2, batch, 4), 1, 0) for one in ranks], dim=1)
+        noise = torch.cat([stream.noise((2, batch, 4), 1, 0) for stream in ranks], dim=1)
         assert torch.equal(noise, whole.noise((2, batch, 4), 1, 0))
         assert ranks[0].noise((0,), 1, 0).shape == (0,)
 
@@ -185,7 +185,7 @@ def _files(tmp_path: Path, **changes: Value) -> Stream:
 
 
 def test_decoding_ahead_changes_no_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each image is asked for once, AHEAD steps before it is due, whatever is expected in between."""
+    """Each image is decoded once, AHEAD steps in advance, whatever is expected in between."""
     stream = _files(tmp_path)
     asked: list[list[int]] = []
     real = Folder.crops
@@ -208,7 +208,7 @@ def test_decoding_ahead_changes_no_view(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_files_are_cropped_once_and_each_view_by_itself(tmp_path: Path) -> None:
-    """A crop depends on the image's place in the batch, not on its neighbours; without crops all views are central."""
+    """A crop depends on the image's index in the batch, not on other images; without crops all views are central."""
     stream, indices = _files(tmp_path), torch.tensor([0, 5, 7, 9])
     first, second = stream.views(indices, 0, 0, 2)
     assert first.shape == (4, 3, 224, 224) and not torch.equal(first, second)

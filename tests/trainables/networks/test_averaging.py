@@ -22,7 +22,7 @@ def _network(seed: int = 0) -> nn.Sequential:
 
 
 def _pair(seed: int = 0) -> tuple[nn.Sequential, Averaged]:
-    """An average, and its network as it is after some steps."""
+    """An averaged network, and the original after some steps."""
     network = _network(seed)
     average = Averaged(network)
     with torch.no_grad():
@@ -32,7 +32,7 @@ def _pair(seed: int = 0) -> tuple[nn.Sequential, Averaged]:
 
 
 def test_the_average_has_no_parameters() -> None:
-    """Of equal output; the names are the network's, weights among the buffers."""
+    """Output and names equal the network's; weights are buffers."""
     network = _network()
     average = Averaged(network)
     assert not list(average.parameters())
@@ -66,7 +66,7 @@ def test_follow_is_the_weighted_mean_of_weights_alone(keep: float) -> None:
 
 
 def test_follow_goes_by_a_geometric_series() -> None:
-    """Behind a network that stands still, the distance shrinks by `keep` a step."""
+    """While the network does not change, the distance shrinks by the factor `keep` per step."""
     network, average = _pair()
     own, theirs = average.network.get_buffer("0.weight"), network.get_parameter("0.weight").detach()
     distance = own - theirs
@@ -96,7 +96,7 @@ def test_a_deep_copy_is_on_its_own() -> None:
 
 
 def test_parameters_anywhere_in_a_module_are_copied() -> None:
-    """Beside layers, too, and of a module that is one layer."""
+    """Also parameters beside layers, and those of a module that is a single layer."""
 
     class Scaled(nn.Module):
         def __init__(self) -> None:
@@ -113,7 +113,7 @@ def test_parameters_anywhere_in_a_module_are_copied() -> None:
 
 
 class Pair(nn.Module):
-    """A network and its average, of which one call is a step: it follows, then its output."""
+    """A network and its average. A call lets the average follow once and returns its output."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class Pair(nn.Module):
 
 
 def test_members_of_a_stack_follow_each_their_own_network() -> None:
-    """Under vmap over stacked parameters and buffers, each with its own `keep`: as one by one."""
+    """Under vmap over stacked parameters and buffers, each with its own `keep`, it equals single networks."""
     alone = [Pair(seed) for seed in range(3)]
     pairs, keep_K = [Pair(seed) for seed in range(3)], torch.tensor([0.0, 0.5, 0.9])
     parameters, buffers = (

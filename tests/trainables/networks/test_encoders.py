@@ -1,4 +1,4 @@
-"""Encoders: what they take and give. Shapes: B images of C channels, H by W pixels, D features."""
+"""Encoders: inputs and outputs. Shapes: B images of C channels, H by W pixels, D features."""
 
 from __future__ import annotations
 

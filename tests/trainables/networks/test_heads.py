@@ -97,7 +97,7 @@ def _biases(network: nn.Sequential) -> list[bool]:
 
 
 def test_only_a_batchnorm_undoes_a_bias() -> None:
-    """It takes each dimension's mean over the batch away; a LayerNorm takes the mean over dimensions."""
+    """A BatchNorm removes each dimension's mean over the batch; a LayerNorm removes the mean over dimensions."""
     assert _biases(mlp(3, 4, 5, 2, norm="batch")) == [False, False, True]
     assert _biases(mlp(3, 4, 2, norm="batch", last=True)) == [False, False]
     assert _biases(mlp(3, 4, 2, norm="layer", last=True)) == _biases(mlp(3, 4, 2, norm=None)) == [True, True]

@@ -83,7 +83,7 @@ def test_unknown_depth_is_refused() -> None:
 
 
 class Regression(Method):
-    """Both views' features towards the noise; in float64 throughout, which `Method.forward` would leave."""
+    """Pulls both views' features towards the noise, in float64 throughout; `Method.forward` would return float32."""
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
         errors = [(self.encoder(view_BCHW) - noise).square().mean() for view_BCHW in views_BCHW]
@@ -92,7 +92,7 @@ class Regression(Method):
 
 @pytest.mark.slow
 def test_fused_equals_solo_with_running_statistics() -> None:
-    """In float64 two steps part by 1e-9 at most, unless the members mix."""
+    """In float64 two steps differ by 1e-9 at most, unless members affect each other."""
     initial = [resnet(18, small_stem=True).double().state_dict() for _ in range(2)]
     views = torch.randn(2, 2, 2, 4, 3, 16, 16, dtype=torch.float64)  # step, stream, view
     noise = torch.randn(2, 2, 4, 512, dtype=torch.float64)  # step, stream

@@ -1,4 +1,4 @@
-"""Several processes on one device, here the CPU: real ones, so each needs the seconds in which torch is imported."""
+"""Several real processes on one device, here the CPU. Each takes the seconds that importing torch needs."""
 
 from pathlib import Path
 
@@ -16,12 +16,12 @@ CONFIGS = [
 
 @pytest.mark.slow
 def test_each_width_has_a_slowdown_for_each_number_of_processes() -> None:
-    found = measure_overlap(CONFIGS, Path(), "cpu", widths=[2, 1], most=2, seconds=0.2)
-    assert list(found) == [1, 2] and all(list(ratios) == [2] for ratios in found.values())
-    assert all(1.0 <= ratio < 20 for ratios in found.values() for ratio in ratios.values())
+    slowdowns = measure_overlap(CONFIGS, Path(), "cpu", widths=[2, 1], most=2, seconds=0.2)
+    assert list(slowdowns) == [1, 2] and all(list(ratios) == [2] for ratios in slowdowns.values())
+    assert all(1.0 <= ratio < 20 for ratios in slowdowns.values() for ratio in ratios.values())
 
 
 def test_processes_that_have_ended_give_no_slowdown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are killed at once, so none answers, and nobody waits."""
+    """The processes are killed at once, so none answers, and the measurement does not wait for them."""
     monkeypatch.setattr(sharing, "LONGEST", 0.0)
     assert measure_overlap(CONFIGS, Path(), "cpu", widths=[1], most=2) == {}

@@ -1,4 +1,4 @@
-"""Speed and size of a cohort from a few real steps."""
+"""Step time and memory of a cohort, measured with a few real steps."""
 
 from __future__ import annotations
 
@@ -34,23 +34,25 @@ def _configs(count: int, **changes: Value) -> list[TrialConfig]:
 @pytest.mark.parametrize(("members", "widths"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
 def test_widths_are_powers_of_two_and_all_members(members: int, widths: list[int]) -> None:
     measured = measure(_configs(members), Path(), "cpu", seconds=60)
-    assert [one.width for one in measured] == widths
-    assert all(one.seconds > 0 and one.bytes >= 0 for one in measured)
+    assert [measurement.width for measurement in measured] == widths
+    assert all(measurement.seconds > 0 and measurement.bytes >= 0 for measurement in measured)
 
 
 def test_the_seconds_of_a_step_are_shared_by_the_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that ticks at each look, every step takes one second."""
+    """The clock advances by one second each time it is read, so every step takes one second."""
     monkeypatch.setattr(module.time, "perf_counter", partial(next, itertools.count()))
-    measured = {one.width: one.seconds for one in measure(_configs(16), Path(), "cpu", seconds=600)}
+    measured = {
+        measurement.width: measurement.seconds for measurement in measure(_configs(16), Path(), "cpu", seconds=600)
+    }
     assert measured == {width: 1 / width for width in (1, 2, 4, 8, 16)}
 
 
 def test_width_one_is_measured_whatever_the_time() -> None:
-    assert [one.width for one in measure(_configs(8), Path(), "cpu", seconds=0.0)] == [1]
+    assert [measurement.width for measurement in measure(_configs(8), Path(), "cpu", seconds=0.0)] == [1]
 
 
 def test_the_time_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step of the stack costs 0.02 s a member here, so widths 1, 2, 4 take 0.42 s and 8 more would take 0.48 s."""
+    """A step takes 0.02 s per member here: widths 1, 2 and 4 take 0.42 s in total; width 8 would add 0.48 s."""
 
     now = 0.0
 
@@ -62,7 +64,7 @@ def test_the_time_limit_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_measure", slow)
     monkeypatch.setattr(module.time, "perf_counter", lambda: now)
     measured = measure(_configs(64), Path(), "cpu", seconds=1.0)
-    assert [one.width for one in measured] == [1, 2, 4] and now < 1.0
+    assert [measurement.width for measurement in measured] == [1, 2, 4] and now < 1.0
 
 
 def test_a_width_that_does_not_fit_ends_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +74,7 @@ def test_a_width_that_does_not_fit_ends_the_measurement(monkeypatch: pytest.Monk
         return Measurement(len(configs), 1e-3, 1, 1)
 
     monkeypatch.setattr(module, "_measure", scarce)
-    assert [one.width for one in measure(_configs(16), Path(), "cpu", seconds=60)] == [1, 2]
+    assert [measurement.width for measurement in measure(_configs(16), Path(), "cpu", seconds=60)] == [1, 2]
 
 
 @pytest.mark.parametrize("changes", [{"epochs": 0}, {"workers": 2}])
@@ -94,18 +96,18 @@ def test_an_untrained_encoder_is_not_measured() -> None:
 
 
 def test_a_member_holds_its_weights_buffers_and_momentum() -> None:
-    """A velocity for each weight, and a buffer is no weight."""
+    """Each weight has a velocity; buffers have none."""
     configs = _configs(2)
     model = models(configs[:1], (1, 8, 8))[0]
-    parameters = sum(one.nbytes for one in model.parameters())
-    held = 2 * parameters + sum(one.nbytes for one in model.buffers())
-    for one in measure(configs, Path(), "cpu", seconds=60):
-        assert held <= one.held <= held + 64
+    parameters = sum(parameter.nbytes for parameter in model.parameters())
+    held = 2 * parameters + sum(buffer.nbytes for buffer in model.buffers())
+    for measurement in measure(configs, Path(), "cpu", seconds=60):
+        assert held <= measurement.held <= held + 64
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak cannot be reset")
 def test_a_wider_stack_takes_more_memory_whatever_was_measured_before() -> None:
-    """Once what the first step loads is there."""
+    """Measured after a first step has loaded everything."""
     configs = _configs(32, width=256)
 
     def grown(width: int) -> int:
@@ -127,9 +129,9 @@ def test_the_peak_of_memory_is_that_since_the_last_reset() -> None:
 
 
 def test_room_of_a_machine_is_its_available_memory_and_the_overhead_of_a_process() -> None:
-    here = room("cpu")
-    assert here.bytes <= psutil.virtual_memory().total and f"{os.cpu_count()} cores" in here.device
-    assert 50 * 2**20 < here.overhead <= peak_bytes(torch.device("cpu"))
+    cpu_room = room("cpu")
+    assert cpu_room.bytes <= psutil.virtual_memory().total and f"{os.cpu_count()} cores" in cpu_room.device
+    assert 50 * 2**20 < cpu_room.overhead <= peak_bytes(torch.device("cpu"))
 
 
 def test_measuring_does_not_change_the_global_generator() -> None:

@@ -1,4 +1,4 @@
-"""Small cohorts whose members leave or move, and what their reports say apart from how long it took."""
+"""Small cohorts whose members leave or move, and helpers that compare their reports without seconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ State = dict[int, dict[str, Tensor]]
 
 
 def smooth(**changes: Value) -> TrialConfig:
-    """A config with an encoder without ReLU and BatchNorm, so that rounding does not grow."""
+    """A config whose encoder has neither ReLU nor BatchNorm, so that rounding errors do not grow."""
     given: dict[str, Value] = {
         "method": "vje", "normal_class": 3, "encoder": "mlp", "width": 16, "features": 8, "bottleneck": 8,
         "batch_size": 60, "epochs": 4, "report_every": 1, "lr": 0.02, "rotation": 10.0,
@@ -29,7 +29,7 @@ def smooth(**changes: Value) -> TrialConfig:
 
 
 def six(**changes: Value) -> list[TrialConfig]:
-    """Members of three streams that differ in everything that VJE lets differ."""
+    """Six members on three streams that differ in beta, learning rate and weight decay."""
     return [
         smooth(seed=seed, beta=0.5 + 0.3 * index, lr=0.01 + 0.004 * index, weight_decay=0.002 * index, **changes)
         for index, seed in enumerate((0, 1, 0, 1, 2, 2))
@@ -37,7 +37,7 @@ def six(**changes: Value) -> list[TrialConfig]:
 
 
 def pruning(at: Mapping[int, Mapping[int, str]]) -> Judge:
-    """Prunes these members with these reasons after the report of an epoch."""
+    """A judge that prunes members after the report of an epoch. `at`: epoch -> index of a member -> reason."""
     return lambda report: Verdict(pruned=at.get(report.epoch, {}))
 
 
@@ -49,17 +49,20 @@ def untimed(members: Sequence[Member]) -> list[Member]:
     return [replace(member, seconds=0.0) for member in members]
 
 
-def assert_near(reports: Sequence[Report], expected: Sequence[Report], member: int, there: int | None = None) -> None:
-    """The metrics of a member are those that it has there (as that member), but for rounding in other company."""
-    place = member if there is None else there
+def assert_near(
+    reports: Sequence[Report], expected: Sequence[Report], member: int, expected_member: int | None = None
+) -> None:
+    """The metrics of `member` equal those of `expected_member` (by default the same index) in the expected reports, up
+    to the rounding of another stack."""
+    other_member = member if expected_member is None else expected_member
     for report, other in zip(reports, expected, strict=True):
         assert dict(report.members[member].metrics) == pytest.approx(
-            dict(other.members[place].metrics), rel=1e-3, abs=1e-3
+            dict(other.members[other_member].metrics), rel=1e-3, abs=1e-3
         )
 
 
 def tensors_of(state: Sequence[Mapping[str, Mapping[str, Tensor]]], members: Sequence[int]) -> State:
-    """Of a cohort's state (or a checkpoint's) each of these members' weights, buffers, momentum and rates."""
+    """Weights, buffers, momentum and rates of these members, from the state of a cohort or a checkpoint."""
     kinds = [(kind, name) for kind in state[0] for name in state[0][kind]]
     joined = {f"{kind}.{name}": torch.cat([stack[kind][name] for stack in state]) for kind, name in kinds}
     assert all(len(tensor) == len(members) for tensor in joined.values())
@@ -72,7 +75,7 @@ def members_of(cohort: Cohort) -> State:
 
 @contextmanager
 def float64(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """All in double precision: what differs by more than 1e-8 then is no rounding."""
+    """Compute everything in double precision, where a difference above 1e-8 is not a rounding error."""
     with monkeypatch.context() as patch:
         patch.setattr(Tensor, "float", Tensor.double)
         torch.set_default_dtype(torch.float64)

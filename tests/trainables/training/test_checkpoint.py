@@ -1,4 +1,4 @@
-"""Going on from a checkpoint bit for bit, and never from a wrong one."""
+"""Training resumes from a checkpoint exactly, and never from a wrong one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trainables.training.train import train
 
 @cache
 def _run(width: int | None) -> tuple[list[Report], list[bytes]]:
-    """Five epochs that report at 2, 4, 5 and save at the end of each but the last."""
+    """Reports and checkpoints of five epochs: reports after epochs 2, 4 and 5, checkpoints after all but the last."""
     saved: list[bytes] = []
     return list(train(three(), HERE, width=width, save=at_ends(saved), save_every=0.0)), saved
 
@@ -46,11 +46,11 @@ def test_resuming_from_any_checkpoint_is_exact(epoch: int, width: int | None) ->
     assert without_seconds(got) == without_seconds(reports)
     before = [report for report in reports if report.epoch <= epoch]
     assert got[: len(before)] == before  # replayed, seconds included
-    assert [state_of(one) for one in again] == [state_of(one) for one in saved[epoch:]]
+    assert [state_of(checkpoint) for checkpoint in again] == [state_of(checkpoint) for checkpoint in saved[epoch:]]
 
 
 def _epochs_trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The epochs that are trained from now on."""
+    """A list to which each epoch that is trained from now on is appended."""
     epochs: list[int] = []
     real = Cohort.epoch
 
@@ -83,7 +83,7 @@ def test_checkpoints_keep_their_interval() -> None:
 
 
 class _Bomb:
-    """Unpickled it makes a folder."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -93,11 +93,11 @@ class _Bomb:
 
 
 def _flipped(share: float) -> Callable[[bytes], bytes]:
-    """One bit flips at this share of the length: torch itself reads most of such files without complaint."""
+    """Flip one bit at this share of the length. torch itself reads most such files without complaint."""
 
     def damage(data: bytes) -> bytes:
-        place = int(share * len(data))
-        return data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :]
+        position = int(share * len(data))
+        return data[:position] + bytes([data[position] ^ 16]) + data[position + 1 :]
 
     return damage
 

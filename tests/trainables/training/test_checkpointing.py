@@ -1,4 +1,4 @@
-"""Heartbeats between the steps of a training; for stops and checkpoints see `test_stopping`."""
+"""Heartbeats between the steps of a training. For stops and checkpoints see `test_stopping`."""
 
 from __future__ import annotations
 

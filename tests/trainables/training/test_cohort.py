@@ -1,4 +1,4 @@
-"""A cohort whose members leave or move: who is where, what is still drawn, and that nobody else notices.
+"""A cohort whose members leave or move: their stacks, their streams, and no effect on the other members.
 
 The cohorts are `six`: members of the streams 0, 1, 0, 1, 2, 2.
 """
@@ -58,7 +58,7 @@ def test_remaining_members_train_on_as_if_none_had_left(
 
 
 def test_members_of_different_classes_have_their_own_outliers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A class has its own mask of outliers among the test images."""
+    """Each class has its own mask of outliers among the test images."""
     configs = [smooth(normal_class=normal, batch_size=100) for normal in (0, 6, 8)]
     with float64(monkeypatch):
         cohort = _cohort(configs, epochs=1)
@@ -203,8 +203,8 @@ def test_load_state_restores_the_rates() -> None:
     """Moves change them, and a new cohort of the same configs knows nothing of that."""
     cohort, other = (_cohort(six(), width=4, epochs=epochs) for epochs in (1, 0))
     cohort.move({1: Move(4, MOVED), 5: Move(0, {"lr": 1 / 3, "weight_decay": 0.1})})
-    for one in (cohort, other):
-        one.keep([1, 3, 5])
+    for either in (cohort, other):
+        either.keep([1, 3, 5])
     other.load_state(cohort.state())
     assert cohort.epoch(1)["loss"].tolist() == other.epoch(1)["loss"].tolist()
     for index, tensors in members_of(cohort).items():

@@ -1,4 +1,4 @@
-"""What is reported of members trained on all classes: when, of which images, and the same however they are trained."""
+"""Metrics of members trained on all classes: when they are reported, on which images, and independent of stacking."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _seen(images: Tensor) -> Tensor:
 @torch.no_grad()
 def test_outlier_metrics_equal_scikit_learns() -> None:
     config = _config(epochs=0, held_out="3", outliers="held_out+inverted", encoder="convnet", width=4)
-    found, model = _last(config), _untrained(config)
+    metrics, model = _last(config), _untrained(config)
     images, threes = _digits().test_images, _digits().test_labels == 3
     inside = model.score(_seen(images[~threes]), noise=torch.empty(0))
     for name, outside in (("held_out", images[threes]), ("inverted", 16 - images[~threes])):
@@ -161,10 +161,10 @@ def test_outlier_metrics_equal_scikit_learns() -> None:
         for score in VJE.scores:
             values = torch.cat([inside[score], outer[score]]).double().numpy()
             truth = np.arange(len(values)) >= len(inside[score])
-            assert found[f"auroc_{score}_{name}"] == pytest.approx(roc_auc_score(truth, values), abs=1e-4)
-            assert found[f"aupr_{score}_{name}"] == pytest.approx(average_precision_score(truth, values), abs=1e-3)
+            assert metrics[f"auroc_{score}_{name}"] == pytest.approx(roc_auc_score(truth, values), abs=1e-4)
+            assert metrics[f"aupr_{score}_{name}"] == pytest.approx(average_precision_score(truth, values), abs=1e-3)
             taken, kept, _ = roc_curve(~truth, -values, drop_intermediate=False)
-            assert found[f"fpr95_{score}_{name}"] == pytest.approx(taken[kept >= 0.95].min(), abs=0.01)
+            assert metrics[f"fpr95_{score}_{name}"] == pytest.approx(taken[kept >= 0.95].min(), abs=0.01)
 
 
 @torch.no_grad()
@@ -172,7 +172,7 @@ def test_outlier_metrics_equal_scikit_learns() -> None:
 def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
     held_out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By scikit-learn's nearest neighbour among the other classes; and by what the probes are given."""
+    """Checked against scikit-learn's nearest neighbour among the other classes, and by the arguments of the probes."""
     config = _config(epochs=0, knn=1, probe_epochs=1, held_out=held_out)
     given: list[Any] = []
     real = probes.accuracies
@@ -182,7 +182,7 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
         return real(*arguments, **options)
 
     monkeypatch.setattr(probes, "accuracies", accuracies)
-    found, model, data = _last(config), _untrained(config), _digits()
+    metrics, model, data = _last(config), _untrained(config), _digits()
     out = torch.tensor([int(one) for one in held_out.split("+")] if held_out else [], dtype=torch.long)
     learnt, tested = ~torch.isin(data.train_labels, out), ~torch.isin(data.test_labels, out)
     bank, test = (model.embed(_seen(one)) for one in (data.train_images[learnt], data.test_images[tested]))
@@ -190,7 +190,7 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
         nearest = KNeighborsClassifier(1, metric="cosine", algorithm="brute")
         nearest.fit(bank[name].numpy(), data.train_labels[learnt])
         expected = nearest.score(test[name].numpy(), data.test_labels[tested])
-        assert found[f"knn_{name}"] == found[f"knn_weighted_{name}"] == pytest.approx(expected, abs=4e-3)
+        assert metrics[f"knn_{name}"] == metrics[f"knn_weighted_{name}"] == pytest.approx(expected, abs=4e-3)
     for _, bank_labels, _, test_labels, classes in given:
         assert torch.equal(bank_labels, data.train_labels[learnt]) and classes == 10
         assert torch.equal(test_labels, data.test_labels[tested])
@@ -211,8 +211,8 @@ def test_images_as_files_give_the_same_metrics_as_tensors(tmp_path: Path, monkey
 def test_evaluation_does_not_change_training() -> None:
     configs = _members(**EVERYTHING, encoder="convnet", width=4, score_samples=2)
     evaluated, left = (Cohort(configs, HERE, torch.device("cpu"), None) for _ in range(2))
-    for one in (evaluated, left):
-        one.epoch(0)
+    for cohort in (evaluated, left):
+        cohort.epoch(0)
     drawn = torch.get_rng_state()
     first, again = evaluated.evaluate(last=True), evaluated.evaluate(last=True)
     assert all(np.array_equal(first[name], again[name], equal_nan=True) for name in first)
@@ -234,7 +234,7 @@ def test_rare_reports_or_a_resume_change_no_metric() -> None:
 
 
 def test_metrics_of_an_untrained_encoder_do_not_depend_on_training_options() -> None:
-    """And the same as that of a method that would train it: the encoder's weights are the seed's."""
+    """They also equal those of a method that trains, because the initial weights depend on the seed."""
     asked: dict[str, Value] = {"knn": 5, "probe_epochs": 2}
     (report,) = _reports(*(_config("random", lr=lr, seed=seed, **asked) for lr, seed in ((1, 0), (9, 0), (1, 1))))
     assert (report.epoch, report.done) == (0, True)
@@ -246,7 +246,7 @@ def test_metrics_of_an_untrained_encoder_do_not_depend_on_training_options() -> 
 
 
 def test_metrics_in_bfloat16_are_nearly_the_same() -> None:
-    (full,), (half,) = (_reports(*_members(**EVERYTHING, epochs=0, precision=one)) for one in ("float32", "bfloat16"))
+    (full,), (half,) = (_reports(*_members(**EVERYTHING, epochs=0, precision=kind)) for kind in ("float32", "bfloat16"))
     assert full.members != half.members
     for got, expected in zip(half.members, full.members, strict=True):
         assert dict(got.metrics) == pytest.approx(dict(expected.metrics), abs=0.05)

@@ -1,4 +1,4 @@
-"""A half of a cohort goes on from the whole's checkpoint as it would have gone on within."""
+"""A part of a cohort resumes from the checkpoint of the whole cohort and continues as it would have within it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRUNED = pruning({1: {0: "low"}, 2: {4: "lower"}})
 
 @cache
 def _whole(width: int | None) -> tuple[list[Report], list[bytes]]:
-    """Six members over four epochs, two of them pruned, and every checkpoint of them."""
+    """Reports and all checkpoints of six members over four epochs, two of which are pruned."""
     saved: list[bytes] = []
     return list(train(six(), HERE, width=width, judge=PRUNED, save=saved.append, save_every=0.0)), saved
 
@@ -35,19 +35,21 @@ def _restricted(report: Report, members: Sequence[int]) -> Report:
 def test_a_cut_checkpoint_continues_like_the_whole_cohort(
     then: int | None, now: int | None, members: Sequence[int], step: int
 ) -> None:
-    """To rounding in other company; from the end of an epoch and from within one, after members have ended."""
+    """Equal up to rounding, from the end of an epoch and from within one, after members have ended."""
     reports, saved = _whole(then)
-    found = [content_of(one)["standing"] for one in saved]
-    place = next(i for i, one in enumerate(found) if one["epoch"] >= 1 and bool(one["step"]) == bool(step))
+    standings = [content_of(checkpoint)["standing"] for checkpoint in saved]
+    checkpoint_index = next(
+        i for i, standing in enumerate(standings) if standing["epoch"] >= 1 and bool(standing["step"]) == bool(step)
+    )
     configs = [six()[index] for index in members]
-    taken = part(saved[place], six(), then, configs, now)
-    assert taken
+    cut = part(saved[checkpoint_index], six(), then, configs, now)
+    assert cut
     judge = pruning({2: {members.index(4): "lower"}} if 4 in members else {})
-    got = list(train(configs, HERE, width=now, judge=judge, resume=taken))
-    assert [one.epoch for one in got] == [one.epoch for one in reports]
+    got = list(train(configs, HERE, width=now, judge=judge, resume=cut))
+    assert [report.epoch for report in got] == [report.epoch for report in reports]
     for index, member in enumerate(members):
         assert_near(got, reports, index, member)
-        assert [one.members[index].status for one in got] == [one.members[member].status for one in reports]
+        assert [report.members[index].status for report in got] == [report.members[member].status for report in reports]
 
 
 def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:
@@ -56,10 +58,10 @@ def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:
     configs = [six()[index] for index in members]
     judge = pruning({1: {1: "low"}})
     for data in saved:
-        taken = part(data, six(), 1, configs, 1)
-        assert taken
-        got = list(train(configs, HERE, width=1, judge=judge, resume=taken))
-        assert without_seconds(got) == without_seconds([_restricted(one, members) for one in reports])
+        cut = part(data, six(), 1, configs, 1)
+        assert cut
+        got = list(train(configs, HERE, width=1, judge=judge, resume=cut))
+        assert without_seconds(got) == without_seconds([_restricted(report, members) for report in reports])
 
 
 def test_a_cut_checkpoint_holds_the_state_of_its_own_members() -> None:
@@ -67,12 +69,12 @@ def test_a_cut_checkpoint_holds_the_state_of_its_own_members() -> None:
     _, saved = _whole(4)
     standing, state = unpack(saved[-1], six(), 4) or pytest.fail("no checkpoint")
     assert standing.running == (1, 2, 3, 5) and standing.step
-    taken = part(saved[-1], six(), 4, six()[2:], 2)
-    now, parted = unpack(taken or b"", six()[2:], 2) or pytest.fail("no checkpoint")
-    assert now.running == (0, 1, 3) and [len(one["rates"]["lr"]) for one in parted] == [2, 1]
-    there, here = tensors_of(state, standing.running), tensors_of(parted, (2, 3, 5))
+    cut = part(saved[-1], six(), 4, six()[2:], 2)
+    now, parted = unpack(cut or b"", six()[2:], 2) or pytest.fail("no checkpoint")
+    assert now.running == (0, 1, 3) and [len(stack["rates"]["lr"]) for stack in parted] == [2, 1]
+    before, after = tensors_of(state, standing.running), tensors_of(parted, (2, 3, 5))
     for index in (2, 3, 5):
-        assert all(torch.equal(there[index][name], tensor) for name, tensor in here[index].items())
+        assert all(torch.equal(before[index][name], tensor) for name, tensor in after[index].items())
     assert now.sums["loss"].tolist() == standing.sums["loss"][1:].tolist()
     assert now.shares == standing.shares[2:] and sum(now.shares) == now.seconds < standing.seconds
     assert (now.epoch, now.step, now.ended) == (standing.epoch, standing.step, standing.ended[2:])
@@ -81,11 +83,11 @@ def test_a_cut_checkpoint_holds_the_state_of_its_own_members() -> None:
 def test_members_that_have_all_ended_get_a_last_report() -> None:
     _, saved = _whole(None)
     configs = [six()[4], six()[0]]
-    taken = part(saved[-1], six(), None, configs, None)
-    reports = list(train(configs, HERE, resume=taken))
-    assert [(one.epoch, one.done) for one in reports] == [(1, False), (2, True)]
-    assert [one.status for one in reports[-1].members] == ["pruned", "pruned"]
-    assert [one.epochs_run for one in reports[-1].members] == [2, 1]
+    cut = part(saved[-1], six(), None, configs, None)
+    reports = list(train(configs, HERE, resume=cut))
+    assert [(report.epoch, report.done) for report in reports] == [(1, False), (2, True)]
+    assert [member.status for member in reports[-1].members] == ["pruned", "pruned"]
+    assert [member.epochs_run for member in reports[-1].members] == [2, 1]
 
 
 def test_a_checkpoint_that_lacks_a_member_cannot_be_cut() -> None:

@@ -1,4 +1,4 @@
-"""Who moves to whom in a population, and with which hyperparameters: the rule alone, nobody trains."""
+"""Which members of a population copy which, and with which hyperparameters: the rule alone, without training."""
 
 from __future__ import annotations
 
@@ -134,13 +134,13 @@ def test_a_verdict_depends_on_the_configs_and_the_report_only() -> None:
     others = [*configs[:-1], smooth(seed=1)]  # the last is a source, not a mover
     assert all_of(configs) != all_of(others)
     drawn = [
-        [(move.source, *move.hyperparameters.values()) for move in one.values()] for one in all_of(configs).values()
+        [(move.source, *move.hyperparameters.values()) for move in moves.values()] for moves in all_of(configs).values()
     ]
-    assert len({str(one) for one in drawn}) == len(drawn)
+    assert len({str(epoch_draws) for epoch_draws in drawn}) == len(drawn)
 
 
 def test_ranges_from_json_are_accepted() -> None:
-    """What a cohort's task holds went through JSON or Ray."""
+    """A cohort's task has passed through JSON."""
     fields = json.loads(json.dumps(asdict(RULE)))
     assert fields["ranges"]["beta"] == [0.1, 10.0]
     assert _moves(_report([0.1, 0.9]), Population(**fields)) == _moves(_report([0.1, 0.9]))

@@ -1,4 +1,4 @@
-"""A population that trains: what members take over, what they are reported to be, and going on from a checkpoint.
+"""A population that trains: what members copy, what is reported, and resuming from a checkpoint.
 
 The members are `six`, on three streams of data.
 """
@@ -19,14 +19,14 @@ from trainables.training.train import train
 RANGES = {"beta": (0.4, 2.0), "nu": (0.5, 4.0), "lr": (0.005, 0.05), "weight_decay": (0.001, 0.1)}
 RULE = Population("auroc_joint", "maximize", 1, 0.34, 1.6, RANGES)
 HYPER = {key: f"buffers.method.{key}" if key in ("beta", "nu") else f"rates.{key}" for key in RANGES}
-"""Key -> where a state holds it."""
+"""Key -> the name of its tensor in `State`."""
 
 
 @cache
 def _run(width: int | None = None, moving: bool = True) -> tuple[list[Report], list[State]]:
-    """Four epochs with moves after the first three, and the members after each of these."""
+    """The reports of four epochs with moves after the first three, and the members' state after each of these."""
     reports, saved = _saved(width, RULE.judge_of(six()) if moving else None)
-    return reports, [tensors_of(content_of(one)["state"], range(6)) for one in saved]
+    return reports, [tensors_of(content_of(checkpoint)["state"], range(6)) for checkpoint in saved]
 
 
 def _saved(width: int | None, judge: Judge | None, resume: bytes | None = None) -> tuple[list[Report], list[bytes]]:
@@ -59,7 +59,9 @@ def test_members_have_the_hyperparameters_that_their_schedules_say() -> None:
         entries = schedule(member.schedule)
         assert (member.schedule is None) == (not entries)
         for epoch, state in enumerate(states, start=1):
-            present = six()[index].flat() | {k: v for one in entries if one["epoch"] <= epoch for k, v in one.items()}
+            present = six()[index].flat() | {
+                k: v for move in entries if move["epoch"] <= epoch for k, v in move.items()
+            }
             for key, name in HYPER.items():
                 assert state[index][name].item() == pytest.approx(present[key], rel=1e-6)
 
@@ -104,7 +106,7 @@ def test_resuming_a_population_is_exact(epoch: int, width: int | None) -> None:
     resumed, again = _saved(width, judge, resume=saved[epoch - 1])
     assert without_seconds(resumed) == without_seconds(reports)
     for mine, theirs in zip(again, saved[epoch:], strict=True):
-        states = [tensors_of(content_of(one)["state"], range(6)) for one in (mine, theirs)]
+        states = [tensors_of(content_of(checkpoint)["state"], range(6)) for checkpoint in (mine, theirs)]
         assert all(torch.equal(states[0][i][name], tensor) for i in range(6) for name, tensor in states[1][i].items())
 
 
@@ -120,9 +122,11 @@ def test_the_stack_width_does_not_change_a_population(width: int, monkeypatch: p
         return Verdict(pruned={1: "slow"} if report.epoch == 2 else {}, moves=moves.get(report.epoch, {}))
 
     with float64(monkeypatch):
-        stacked, cut = (list(train(six(), HERE, width=one, judge=judge)) for one in (None, width))
+        stacked, cut = (list(train(six(), HERE, width=stack_width, judge=judge)) for stack_width in (None, width))
     for index in range(6):
-        assert [report.members[index].schedule for report in cut] == [one.members[index].schedule for one in stacked]
+        assert [report.members[index].schedule for report in cut] == [
+            report.members[index].schedule for report in stacked
+        ]
         for got, expected in zip(metrics_of(cut, index), metrics_of(stacked, index), strict=True):
             assert got == pytest.approx(expected, rel=1e-7, abs=1e-9)
     assert cut[-1].members[1].status == "pruned"

@@ -1,4 +1,4 @@
-"""What is known before anything trains."""
+"""Checks before anything trains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _config(**changes: Value) -> TrialConfig:
 
 def test_prospects_each_trial_in_order(tmp_path: Path) -> None:
     configs = [_config(), _config(normal_class=3), _config(normal_class=3, batch_size=100, seed=4), _config(beta=2)]
-    assert [found.steps for found in prospects(configs, tmp_path)] == [21, 2, 1, 21]
+    assert [prospect.steps for prospect in prospects(configs, tmp_path)] == [21, 2, 1, 21]
 
 
 def test_no_trials_have_no_prospects(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_class_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_batch_larger_than_its_class_is_refused(tmp_path: Path) -> None:
-    """Known although another trial of the same class fits."""
+    """It is refused although another trial on the same class fits."""
     with pytest.raises(ValueError, match=r"^batch_size must not exceed the 12\d training images of digits with "):
         prospects([_config(normal_class=3), _config(normal_class=3, batch_size=400)], tmp_path)
 
@@ -64,15 +64,15 @@ def test_metric_names_follow_from_the_data_and_the_evaluation(tmp_path: Path) ->
     write_imagenet(tmp_path)
     files = _config(dataset="imagenet", batch_size=4, probe_epochs=1)
     configs = [_config(knn=5), files, _config(normal_class=3), _config(held_out="3", outliers="held_out")]
-    found = prospects(configs, tmp_path)
+    trials = prospects(configs, tmp_path)
     expected = [metric_names(config, 3 if config is files else 10) for config in configs]
-    assert [prospect.metrics for prospect in found] == expected
-    assert found[1].steps == 3 and "probe_top5_z" not in found[1].metrics
+    assert [prospect.metrics for prospect in trials] == expected
+    assert trials[1].steps == 3 and "probe_top5_z" not in trials[1].metrics
 
 
 def test_held_out_classes_leave_fewer_steps(tmp_path: Path) -> None:
-    found = prospects([_config(), _config(held_out="3"), _config(held_out="0+1+2+3+4")], tmp_path)
-    assert [prospect.steps for prospect in found] == [21, 18, 10]
+    trials = prospects([_config(), _config(held_out="3"), _config(held_out="0+1+2+3+4")], tmp_path)
+    assert [prospect.steps for prospect in trials] == [21, 18, 10]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_classes_that_cannot_be_held_out_are_refused(text: str, message: str, tm
 
 
 def test_knn_is_at_most_the_number_of_labelled_images(tmp_path: Path) -> None:
-    """Each trial is asked, though its data are those of one that fits."""
+    """Each trial is checked, even if another one on the same data fits."""
     assert prospects([_config(knn=1260)], tmp_path)[0].steps == 21
     with pytest.raises(ValueError) as error:
         prospects([_config(knn=5), _config(knn=1261)], tmp_path)

@@ -1,4 +1,4 @@
-"""Members that a judge prunes while their cohort trains, and those that diverge: what is reported, and who goes on."""
+"""Members that are pruned or diverge while their cohort trains: what is reported, and how the others continue."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TO_TWO = {1: {0: "slow", 3: "slow"}, 2: {2: "slower", 5: "slower"}}
 
 @cache
 def _whole(width: int | None = None) -> tuple[list[Report], list[bytes]]:
-    """A judged run, and its checkpoints after each epoch but the last."""
+    """The reports of a run with pruning, and its checkpoints after each epoch but the last."""
     saved: list[bytes] = []
     judge = pruning(TO_TWO)
     return list(train(six(), HERE, width=width, judge=judge, save=at_ends(saved), save_every=0.0)), saved
 
 
 def _trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """The members that each epoch trains from now on."""
+    """A list to which the members of each epoch that is trained from now on are appended."""
     trained: list[tuple[int, ...]] = []
     real = Cohort.epoch
 
@@ -52,7 +52,7 @@ def test_a_pruned_member_is_in_the_same_report_and_leaves_the_stack(monkeypatch:
     for index, epoch, reason in ((0, 1, "slow"), (3, 1, "slow"), (2, 2, "slower"), (5, 2, "slower")):
         ended = [report.members[index] for report in reports[epoch - 1 :]]
         assert (ended[0].epochs_run, ended[0].error) == (epoch, reason)
-        assert all(one == ended[0] for one in ended)
+        assert all(member == ended[0] for member in ended)
 
 
 def test_a_pruned_member_keeps_the_metrics_of_its_last_report() -> None:
@@ -131,11 +131,11 @@ def test_resuming_a_pruned_cohort_is_exact(epoch: int, width: int | None) -> Non
     again: list[bytes] = []
     keep = at_ends(again)
     got = list(train(six(), HERE, width=width, judge=judge, resume=saved[epoch - 1], save=keep, save_every=0.0))
-    assert asked == [one for one in (1, 2, 3) if one > epoch]
+    assert asked == [rung for rung in (1, 2, 3) if rung > epoch]
     assert without_seconds(got) == without_seconds(reports)
     assert got[:epoch] == reports[:epoch]  # replayed, seconds included
     for mine, theirs, stay in zip(again, saved[epoch:], [(1, 4)] * 3, strict=False):
-        states = [tensors_of(content_of(one)["state"], stay) for one in (mine, theirs)]
+        states = [tensors_of(content_of(checkpoint)["state"], stay) for checkpoint in (mine, theirs)]
         assert all(torch.equal(states[0][i][name], tensor) for i in stay for name, tensor in states[1][i].items())
 
 
@@ -145,12 +145,12 @@ def test_verdicts_before_a_resume_hold_without_a_judge() -> None:
 
 
 def _spoil(monkeypatch: pytest.MonkeyPatch, beta: float) -> None:
-    """The member with this beta has a loss that is not finite."""
+    """Make the loss of the member with this beta not finite."""
     real: Callable[..., Losses] = VJE.losses
 
     def losses(self: VJE, *views: torch.Tensor, noise: torch.Tensor) -> Losses:
-        found = real(self, *views, noise=noise)
-        return found._replace(total=torch.where((self.beta - beta).abs() < 1e-6, torch.nan, found.total))
+        losses = real(self, *views, noise=noise)
+        return losses._replace(total=torch.where((self.beta - beta).abs() < 1e-6, torch.nan, losses.total))
 
     monkeypatch.setattr(VJE, "losses", losses)
 
@@ -167,14 +167,14 @@ def test_a_diverged_member_leaves_the_stack_too(
         trained = _trained(monkeypatch)
         reports = list(train(configs, HERE, width=width))
     assert trained == [(0, 1, 2, 3, 4, 5), *[(0, 2, 3, 4, 5)] * 3]
-    assert {(one.members[1].status, one.members[1].epochs_run) for one in reports} == {("diverged", 1)}
+    assert {(report.members[1].status, report.members[1].epochs_run) for report in reports} == {("diverged", 1)}
     for index in (0, 2, 3, 4, 5):
         for got, expected in zip(metrics_of(reports, index), metrics_of(clean, index), strict=True):
             assert got == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
 def test_a_member_that_has_diverged_cannot_be_pruned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resumed cohort may be told again what was decided of it before it was cut off."""
+    """A resumed cohort may receive the same verdict a second time."""
     _spoil(monkeypatch, 0.8)
     reports = list(train(six(), HERE, judge=pruning({1: {1: "slow", 0: "slow"}})))
     assert [member.status for member in reports[-1].members[:2]] == ["pruned", "diverged"]

@@ -1,4 +1,4 @@
-"""Checkpoints that are whole, digest and all, but hold odd content: training begins anew and says so in a line."""
+"""Checkpoints with a valid digest but odd content: training starts from the beginning and says so in one line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ODD: tuple[Any, ...] = (
 
 @cache
 def _saved() -> bytes:
-    """The last checkpoint within an epoch: it has reports, sums and tensors of all kinds."""
+    """The last checkpoint within an epoch, which has reports, sums and tensors of all kinds."""
     saved: list[bytes] = []
     list(train(three(), HERE, save=saved.append, save_every=0.0))
     return next(data for data in reversed(saved) if content_of(data)["standing"]["step"])
@@ -50,7 +50,7 @@ def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def _with(value: Any, path: tuple[Any, ...], change: Any) -> Any:
-    """A copy of `value` in which what is at `path` is `change(what it was)`."""
+    """A copy of `value` in which the value at `path` is replaced by `change(value)`."""
     if not path:
         return change(value)
     key, *rest = path
@@ -61,7 +61,7 @@ def _with(value: Any, path: tuple[Any, ...], change: Any) -> Any:
 
 
 def _begin(data: bytes) -> list[str]:
-    """Train one step from this checkpoint; what was said of it."""
+    """Train one step from this checkpoint and return the lines that were said about it."""
     said: list[str] = []
     with contextlib.suppress(Stopped):
         list(train(three(), HERE, resume=data, stop=lambda: True, say=said.append))
@@ -75,7 +75,7 @@ def test_a_sound_checkpoint_causes_no_notice() -> None:
 
 
 def test_any_odd_value_in_any_field_raises_only_checkpoint_errors() -> None:
-    """Each field of the content, single tensors apart, holds each odd value in turn: nothing but one kind of error."""
+    """A sample of the fields and odd values: loading either works or raises CheckpointError with a one-line message."""
     content, cohort = content_of(_saved()), Cohort(three(), HERE, torch.device("cpu"), None)
     tried = [(path, odd, "standing") for path in _paths(content["standing"]) for odd in ODD]
     tried += [(path, odd, "state") for path in _paths(content["state"]) for odd in ODD[::4]]
@@ -133,7 +133,7 @@ def test_the_notice_says_what_is_wrong(path: tuple[Any, ...], change: Any, words
 
 @pytest.mark.parametrize("path", [("standing", "sums"), ("state",)])
 def test_training_starts_again_from_the_beginning(path: tuple[Any, ...]) -> None:
-    """What the first step shows, after the reports were made again; and what is seen before."""
+    """Both for faults that the first step shows, after the reports were repeated, and for faults found earlier."""
     said: list[str] = []
     odd = _with(content_of(_saved()), path, lambda _: {"other": torch.ones(3)})
     reports = without_seconds(list(train(three(), HERE, resume=_bytes_of(odd), say=said.append)))
@@ -150,7 +150,7 @@ def test_an_odd_checkpoint_cannot_be_cut_into_parts() -> None:
 
 
 class _Unreadable:
-    """A store in which some checkpoints cannot be read."""
+    """Storage in which only the `readable` checkpoints can be read."""
 
     def __init__(self, **readable: bytes) -> None:
         self.readable = readable
@@ -171,17 +171,17 @@ def test_a_checkpoint_that_cannot_be_read_counts_as_absent() -> None:
     whole = [Before(three(), 2, "gone"), Before(three(), 3, "whole")]
     content["identity"][0] = 3
     said.clear()
-    found = Work(three()[:1], 1, "own", before=whole).resume(_Unreadable(whole=_bytes_of(content)), said.append)
-    assert found and unpack(found, three()[:1], 1) and len(said) == 2
+    cut = Work(three()[:1], 1, "own", before=whole).resume(_Unreadable(whole=_bytes_of(content)), said.append)
+    assert cut and unpack(cut, three()[:1], 1) and len(said) == 2
 
 
 def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of them cannot use its copy: the others leave theirs, too."""
+    """If one peer cannot use its copy of the checkpoint, the others ignore theirs, too."""
     asked: list[int] = []
 
     def agree(self: Peers, wish: int) -> int:
         asked.append(wish)
-        return max(wish, len(asked) == 1)  # at first there is another that could not
+        return max(wish, len(asked) == 1)  # in the first agreement another peer could not use its copy
 
     monkeypatch.setattr(Peers, "agree", agree)
     monkeypatch.setattr(Peers, "average", lambda self, tensors: None)
@@ -197,7 +197,7 @@ def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pyte
 
 
 def test_a_checkpoint_is_read_as_it_was_packed() -> None:
-    found = unpack(_saved(), three(), None)
-    assert found
-    assert content_of(pack(three(), None, *found))["standing"].keys() == content_of(_saved())["standing"].keys()
-    assert unpack(pack(three(), None, *found), three(), None)[0].reports == found[0].reports  # type: ignore[index]
+    unpacked = unpack(_saved(), three(), None)
+    assert unpacked
+    assert content_of(pack(three(), None, *unpacked))["standing"].keys() == content_of(_saved())["standing"].keys()
+    assert unpack(pack(three(), None, *unpacked), three(), None)[0].reports == unpacked[0].reports  # type: ignore[index]

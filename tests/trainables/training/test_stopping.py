@@ -1,4 +1,4 @@
-"""Ending within a step, and going on from there bit for bit."""
+"""Training stops within a step and resumes from there exactly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainables.training.cohort import Cohort
 from trainables.training.train import train
 
 STEPS = 2
-"""Of an epoch of `three`."""
+"""Steps of an epoch of `three`."""
 
 
 @cache
@@ -26,13 +26,13 @@ def _whole(width: int | None) -> tuple[list[Report], list[bytes]]:
 
 
 def _counted(limit: int) -> Callable[[], bool]:
-    """True from the call of this number on."""
+    """A stop callback that returns True from its call number `limit` on."""
     asked: Iterator[int] = iter(range(1, 10**9))
     return lambda: next(asked) >= limit
 
 
 def _stopped(at: int, configs: list[TrialConfig], **options: Any) -> tuple[list[Report], bytes, str]:
-    """Reports, the last checkpoint, and what is said, of a training stopped when it asks for that time."""
+    """Reports, last checkpoint and message of a training that stops when it asks for the `at`-th time."""
     saved: list[bytes] = []
     reports: list[Report] = []
     with pytest.raises(Stopped) as stopped:
@@ -42,26 +42,28 @@ def _stopped(at: int, configs: list[TrialConfig], **options: Any) -> tuple[list[
 
 @pytest.mark.parametrize(("at", "width"), [(1, None), (2, 1), (3, 2), (7, None)])
 def test_resuming_after_a_stop_at_any_step_is_exact(at: int, width: int | None) -> None:
-    """At each step, and within the evaluation after the second epoch's; saved again and again on the way."""
+    """Stopped at steps and within the evaluation after the second epoch; the resumed run saves after each epoch."""
     reports, ends = _whole(width)
     _, saved, _ = _stopped(at, three(), width=width)
     again: list[bytes] = []
     got = list(train(three(), HERE, width=width, resume=saved, save=at_ends(again), save_every=0.0))
     assert without_seconds(got) == without_seconds(reports)
-    assert [state_of(one) for one in again] == [state_of(one) for one in ends[-len(again) :]]
+    assert [state_of(checkpoint) for checkpoint in again] == [
+        state_of(checkpoint) for checkpoint in ends[-len(again) :]
+    ]
 
 
 def test_a_stop_takes_effect_within_a_step_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[tuple[int, int]] = []
     real = Cohort.step
 
-    def step(self: Cohort, epoch: int, number: int, *given: Any) -> Any:
+    def step(self: Cohort, epoch: int, number: int, *arguments: Any) -> Any:
         steps.append((epoch, number))
-        return real(self, epoch, number, *given)
+        return real(self, epoch, number, *arguments)
 
     monkeypatch.setattr(Cohort, "step", step)
-    _, saved, told = _stopped(3, three())
-    assert steps == [(0, 0), (0, 1), (1, 0)] and told == "checkpoint saved at epoch 1 step 1"
+    _, saved, message = _stopped(3, three())
+    assert steps == [(0, 0), (0, 1), (1, 0)] and message == "checkpoint saved at epoch 1 step 1"
     list(train(three(epochs=5), HERE, resume=saved))
     assert steps[3:5] == [(1, 1), (2, 0)] and len(steps) == 5 * STEPS
 
@@ -69,23 +71,23 @@ def test_a_stop_takes_effect_within_a_step_and_says_where(monkeypatch: pytest.Mo
 def test_checkpoints_are_saved_within_an_epoch() -> None:
     saved: list[bytes] = []
     list(train(three(epochs=2), HERE, save=saved.append, save_every=0.0))
-    standings = [content_of(one)["standing"] for one in saved]
-    assert [(one["epoch"], one["step"]) for one in standings] == [(0, 1), (1, 0), (1, 1)]
-    seconds = [one["seconds"] for one in standings]
+    standings = [content_of(checkpoint)["standing"] for checkpoint in saved]
+    assert [(standing["epoch"], standing["step"]) for standing in standings] == [(0, 1), (1, 0), (1, 1)]
+    seconds = [standing["seconds"] for standing in standings]
     assert 0 < seconds[0] < seconds[1] < seconds[2]
-    assert all(sum(one["shares"]) == pytest.approx(one["seconds"]) for one in standings)
+    assert all(sum(standing["shares"]) == pytest.approx(standing["seconds"]) for standing in standings)
 
 
 def test_a_stop_ends_an_evaluation_which_a_resume_repeats() -> None:
-    """With classifiers: between batches, between members, between epochs of a probe."""
+    """With classifiers, a stop takes effect between batches, between members and between epochs of a probe."""
     configs = [
         config_of(normal_class=None, knn=3, probe_epochs=4, epochs=1, report_every=1, batch_size=400, seed=s)
         for s in (0, 1)
     ]
     whole = list(train(configs, HERE))
     for at in (4, 9, 14, 19):
-        _, saved, told = _stopped(at, configs, save_every=1e9)
-        assert told == "checkpoint saved at epoch 0 step 3"
+        _, saved, message = _stopped(at, configs, save_every=1e9)
+        assert message == "checkpoint saved at epoch 0 step 3"
     assert without_seconds(list(train(configs, HERE, resume=saved))) == without_seconds(whole)
 
 

@@ -1,4 +1,4 @@
-"""The loop: what is reported when, and members that diverge."""
+"""The training loop: which reports are made when, and members that diverge."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_training_stops_when_all_members_have_diverged(
 
 
 def test_members_that_all_have_diverged_are_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the images of a large set that takes longer than an epoch, and nothing comes of it."""
+    """On a large data set an evaluation takes longer than an epoch, and here its result would not be used."""
     evaluated: list[bool] = []
     real = Cohort.evaluate
 
@@ -164,7 +164,7 @@ def test_zero_epochs_give_one_report_of_the_untrained_members() -> None:
         assert (member.status, member.epochs_run, member.error) == ("finished", 0, None)
         assert tuple(member.metrics) == tuple(name for name in metric_names(config_of(), 10) if "loss" not in name)
     alone = [next(train([config], HERE)).members[0].metrics for config in three(epochs=0)]
-    assert [dict(member.metrics) for member in report.members] == [pytest.approx(dict(one)) for one in alone]
+    assert [dict(member.metrics) for member in report.members] == [pytest.approx(dict(metrics)) for metrics in alone]
     assert alone[0] != alone[1]
 
 
@@ -182,8 +182,8 @@ def test_only_metrics_that_may_be_undefined_may_be_null(
     name: str, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def evaluate(self: Cohort, last: bool) -> dict[str, np.ndarray]:
-        there = list(self.members)
-        return {"known": np.array([1.0, 2.0])[there], name: np.array([np.nan, 4.0])[there]}
+        members = list(self.members)
+        return {"known": np.array([1.0, 2.0])[members], name: np.array([np.nan, 4.0])[members]}
 
     monkeypatch.setattr(Cohort, "evaluate", evaluate)
     reports = list(train([config_of(beta=0.5), config_of(beta=1.0)], HERE))
@@ -233,7 +233,7 @@ def test_members_with_unequal_steps_are_refused() -> None:
 
 
 def test_learning_rate_follows_the_schedule_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop counts steps, not epochs, and the warm-up's too: 5 epochs of 2 steps, 2 epochs of warm-up."""
+    """The schedule counts steps rather than epochs, in the warm-up, too: 5 epochs of 2 steps, 2 epochs of warm-up."""
     rates: list[float] = []
     real = Cohort.step
 

@@ -1,4 +1,4 @@
-"""What is reported of validation images, beside that of the test images, and what is trained on then."""
+"""Metrics on validation images beside those on test images, and the training images that remain."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _seen(images: object) -> Tensor:
 
 
 def test_the_validation_prefix_equals_that_of_the_sweeper() -> None:
-    """Which imports nothing of the trainables where it reads rows."""
+    """The sweeper has its own copy, because it reads rows without importing trainables."""
     assert VALIDATION == SWEEPERS_VALIDATION == "val_"
 
 
@@ -71,7 +71,7 @@ def test_each_metric_but_the_losses_is_also_reported_on_validation_images(change
 
 
 def test_validation_metrics_are_reported_before_the_end_too() -> None:
-    """So that a pruner can look at them."""
+    """Pruners need them."""
     names = metric_names(_config(knn=5, probe_epochs=1, epochs=3), 10, last=False)
     assert "val_knn_z" in names and not any("probe" in name for name in names)
 
@@ -80,34 +80,34 @@ def test_validation_metrics_are_reported_before_the_end_too() -> None:
 @pytest.mark.parametrize("normal_class", [1, 8])
 def test_auroc_of_validation_images_is_scikit_learns(normal_class: int) -> None:
     config = _config(normal_class=normal_class)
-    found, model = _last(config), _untrained(config)
+    metrics, model = _last(config), _untrained(config)
     for prefix, part in zip(("", "val_"), _parts(), strict=True):
         scores = model.score(_seen(part.test_images), torch.empty(0))
         truth = (part.test_labels != normal_class).numpy()
         for name, values in scores.items():
-            assert found[f"{prefix}auroc_{name}"] == pytest.approx(roc_auc_score(truth, values.numpy()), abs=1e-4)
-        assert found[f"{prefix}posterior_variance"] == pytest.approx(scores["variance"].mean().item(), rel=1e-4)
+            assert metrics[f"{prefix}auroc_{name}"] == pytest.approx(roc_auc_score(truth, values.numpy()), abs=1e-4)
+        assert metrics[f"{prefix}posterior_variance"] == pytest.approx(scores["variance"].mean().item(), rel=1e-4)
 
 
 @torch.no_grad()
 def test_validation_knn_uses_the_remaining_training_images() -> None:
     config = _config(knn=1)
-    found, model = _last(config), _untrained(config)
+    metrics, model = _last(config), _untrained(config)
     for prefix, part in zip(("", "val_"), _parts(), strict=True):
         nearest = KNeighborsClassifier(1, metric="cosine", algorithm="brute")
         nearest.fit(model.embed(_seen(part.train_images))["z"].numpy(), part.train_labels)
         expected = nearest.score(model.embed(_seen(part.test_images))["z"].numpy(), part.test_labels)
-        assert found[f"{prefix}knn_z"] == pytest.approx(expected, abs=4e-3)
+        assert metrics[f"{prefix}knn_z"] == pytest.approx(expected, abs=4e-3)
 
 
 @torch.no_grad()
 def test_held_out_classes_are_outliers_of_both_parts() -> None:
     config = _config(held_out="3", outliers="held_out")
-    found, model = _last(config), _untrained(config)
+    metrics, model = _last(config), _untrained(config)
     for prefix, part in zip(("", "val_"), _parts(), strict=True):
         joint = model.score(_seen(part.test_images), torch.empty(0))["joint"].numpy()
         truth = (part.test_labels == 3).numpy()
-        assert found[f"{prefix}auroc_joint_held_out"] == pytest.approx(roc_auc_score(truth, joint), abs=1e-4)
+        assert metrics[f"{prefix}auroc_joint_held_out"] == pytest.approx(roc_auc_score(truth, joint), abs=1e-4)
 
 
 @pytest.mark.parametrize("changes", [{"normal_class": 3}, {"held_out": "3+5"}, {}])
@@ -137,7 +137,7 @@ def test_trials_that_hold_out_another_share_share_no_stream() -> None:
 
 def test_held_out_validation_images_leave_fewer_steps() -> None:
     configs = [_config(normal_class=3, batch_size=60, validation=share) for share in (0.0, 0.2)]
-    assert [found.steps for found in prospects(configs, HERE)] == [2, 1]
+    assert [prospect.steps for prospect in prospects(configs, HERE)] == [2, 1]
     with pytest.raises(ValueError, match=r"^knn must not exceed the 1008 labelled training images of digits"):
         prospects([_config(knn=1009)], HERE)
 
@@ -150,11 +150,11 @@ def test_a_share_is_at_most_a_half(share: float) -> None:
 
 
 def test_members_of_several_classes_have_outliers_of_their_own() -> None:
-    """Fused or alone, a member is judged by its own class."""
+    """Fused or alone, a member is evaluated by the outliers of its own class."""
     configs = [_config(normal_class=digit, epochs=1) for digit in (1, 8)]
     fused = list(train(configs, HERE))
-    found = [metrics_of(fused, member)[-1]["val_auroc_joint"] or 0.0 for member in (0, 1)]
-    for config, value in zip(configs, found, strict=True):
+    aurocs = [metrics_of(fused, member)[-1]["val_auroc_joint"] or 0.0 for member in (0, 1)]
+    for config, value in zip(configs, aurocs, strict=True):
         alone = metrics_of(list(train([config], HERE)), 0)[-1]
         assert value == pytest.approx(alone["val_auroc_joint"], abs=5e-3)
-    assert abs(found[0] - found[1]) > 0.01
+    assert abs(aurocs[0] - aurocs[1]) > 0.01

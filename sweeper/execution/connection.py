@@ -187,7 +187,7 @@ def _init_arguments(address: str | None, scratch: str) -> dict[str, Any]:
         }
     if address == os.environ.get("RAY_ADDRESS"):  # inside a Ray job, whose working directory has our code
         return {"address": address}
-    packages = [str(Path(__file__).parents[1] / name) for name in ("sweeper", "trainables", "search_spaces")]
+    packages = [str(Path(__file__).parents[2] / name) for name in ("sweeper", "trainables", "search_spaces")]
     return {"address": address, "runtime_env": {"py_modules": packages}}
 
 

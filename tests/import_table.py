@@ -99,7 +99,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.cli": Rule(
         may=(
-            *("rich", "pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "trainables.validation"),
             *("trainables.data", "trainables.evaluation", "trainables.catalog", "trainables.config"),
             *("trainables.learners", "trainables.training", "trainables.worker"),

@@ -7,68 +7,17 @@ checkers alone (`if TYPE_CHECKING:`) costs nothing when run, so for that only `n
 
 from __future__ import annotations
 
-import ast
 import sys
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import pytest
 
+from tests.import_reader import PACKAGES, ROOT, direct_imports, imports, modules, reached
 from tests.import_table import TABLE, Rule
-
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("cluster", "search_spaces", "sweeper", "trainables")
-
-
-class Import(NamedTuple):
-    line: int
-    name: str
-    """Dotted and absolute, the imported object included: `from torch import nn` is `torch.nn`."""
-    typing_only: bool
-
-
-def imports(source: str, module: str, package: bool = False) -> Iterator[Import]:
-    """Everything that `source`, the text of `module`, imports by name: statements anywhere in it, `import_module("x")`
-    and `__import__("x")`, and submodules reached as attributes of an imported package (`torch.distributed`)."""
-    tree = ast.parse(source)
-    typing_only = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
-    parents = module.split(".") if package else module.split(".")[:-1]
-    known: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield Import(node.lineno, alias.name, id(node) in typing_only)
-                bound = alias.name if alias.asname else alias.name.split(".")[0]
-                known[alias.asname or bound] = bound
-        elif isinstance(node, ast.ImportFrom):
-            above = parents[: len(parents) - node.level + 1] if node.level else []
-            origin = ".".join([*above, *([node.module] if node.module else [])])
-            for alias in node.names:
-                name = origin if alias.name == "*" else f"{origin}.{alias.name}"
-                yield Import(node.lineno, name, id(node) in typing_only)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
-            yield from (
-                Import(node.lineno, given.value, False)
-                for given in node.args[:1]
-                if isinstance(given, ast.Constant) and isinstance(given.value, str)
-            )
-    inner_parts = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and id(node) not in inner_parts:
-            root, _, rest = ast.unparse(node).partition(".")
-            if root in known and rest.replace(".", "").isidentifier():
-                yield Import(node.lineno, f"{known[root]}.{rest}", True)  # what it may reach is what it may import
 
 
 def rule_of(module: str) -> tuple[str, Rule]:
-    """The row of the longest name that the module lies in."""
+    """Return the row of the longest name that contains the module."""
     row = max((name for name in TABLE if f"{module}.".startswith(f"{name}.")), key=len)
     return row, TABLE[row]
 
@@ -95,33 +44,6 @@ def offences(source: str, module: str, path: str, package: bool = False) -> list
     return list(dict.fromkeys(found))
 
 
-def direct_imports(sources: Mapping[str, str]) -> dict[str, set[str]]:
-    """By each module of ours, what importing it imports at once: modules of ours, and top-level names of others.
-
-    `sources`: our modules' texts. Imports inside functions are left out.
-    """
-    found: dict[str, set[str]] = {}
-    for module, source in sources.items():
-        statements = [node for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]
-        package = any(other.startswith(f"{module}.") for other in sources)
-        found[module] = set()
-        for name in {one.name for one in imports("\n".join(map(ast.unparse, statements)), module, package)}:
-            parts = name.split(".")
-            prefixes = {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
-            found[module] |= prefixes.intersection(sources) or {parts[0]}
-    return found
-
-
-def reached(module: str, direct: Mapping[str, set[str]]) -> set[str]:
-    """Everything that importing `module` imports with it."""
-    seen, todo = set[str](), [module]
-    while todo:
-        new = direct.get(todo.pop(), set()) - seen
-        seen |= new
-        todo += new
-    return seen
-
-
 def back_doors(sources: Mapping[str, str]) -> list[str]:
     """One line for each library that a module must never import and yet imports with another module."""
     direct = direct_imports(sources)
@@ -131,13 +53,6 @@ def back_doors(sources: Mapping[str, str]) -> list[str]:
         for all_of_it in [reached(module, direct)]
         for name in sorted(all_of_it.intersection(rule_of(module)[1].never) - set(sources))
     ]
-
-
-def modules() -> Iterator[tuple[str, Path]]:
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 
 
 def test_every_module_keeps_to_the_table() -> None:
@@ -154,7 +69,7 @@ def test_every_module_keeps_to_the_table() -> None:
 
 
 def test_rows_name_rows_above_alone() -> None:
-    """So there is no circle of folders."""
+    """So there is no circle of folders. `search_spaces` is an exception: the registry imports its modules by name."""
     above = set[str]()
     for row, rule in TABLE.items():
         ours = [name for name in rule.may if name.split(".")[0] in PACKAGES]
@@ -191,7 +106,7 @@ FORBIDDEN = [
     ("trainables.methods.vje", "from trainables.methods.simsiam import SimSiam"),
     ("trainables.methods.vje", "from .simsiam import SimSiam"),
     ("trainables.methods.vje", "from ..data import views"),
-    ("trainables.methods.vje", "from trainables import train"),
+    ("trainables.methods.vje", "from trainables.training import train"),
     ("trainables.losses.kernels", "from torch import distributed"),
     ("trainables.losses.kernels", "import torch.distributed as dist"),
     ("trainables.losses.kernels", "import torch\ndef f(x): return torch.distributed.all_reduce(x)"),

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.heads import ROOT, Head, Started, head
-from tests.end_to_end.sweeps import Sweeps, resume, row_files, rows, sweeps
+from tests.end_to_end.sweeps import Sweeps, resume, row_files, rows
 from tests.end_to_end.undisturbed import COHORTS, GRID, TRIALS, assert_whole
 
 pytestmark = pytest.mark.slow
 
 WORDS = [*GRID, "--retries", "1"]
 """SIGTERM costs no retry; a node that dies without notice may, where Ray misses its process first."""
-
-
-@pytest.fixture
-def run() -> Iterator[Sweeps]:
-    yield from sweeps()
 
 
 def give_notice(cluster: Head, node: Started) -> subprocess.CompletedProcess[str]:
@@ -31,12 +25,12 @@ def give_notice(cluster: Head, node: Started) -> subprocess.CompletedProcess[str
     return subprocess.run(command, cwd=ROOT, env=cluster.environment(), capture_output=True, text=True)
 
 
-def test_a_head_and_its_nodes_die(run: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_and_its_nodes_die(sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = tmp_path / "store"
     with head(cores=2, jobs=False) as first:
         for name, value in first.key().items():
             monkeypatch.setenv(name, value)
-        sweep = run.start(store, *WORDS, "--address", first.gcs)
+        sweep = sweeps.start(store, *WORDS, "--address", first.gcs)
         sweep.wait_until(lambda: row_files(store), "rows")
         first.kill()
         sweep.kill()
@@ -45,7 +39,7 @@ def test_a_head_and_its_nodes_die(run: Sweeps, tmp_path: Path, monkeypatch: pyte
     with head(cores=0, jobs=False) as second:
         monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(second.token))
         warned, struck = second.node(), second.node()
-        sweep = run.start(store, *WORDS, "--address", second.gcs)
+        sweep = sweeps.start(store, *WORDS, "--address", second.gcs)
 
         def both_train() -> bool:
             """Who trains first is suspended until the other has got a cohort, too: it might train all of them."""

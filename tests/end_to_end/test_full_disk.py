@@ -11,15 +11,10 @@ from pathlib import Path
 import pytest
 
 from sweeper.run import main
-from tests.end_to_end.sweeps import Sweeps, row_files, rows, survivors, sweeps
+from tests.end_to_end.sweeps import Sweeps, row_files, rows, survivors
 from tests.end_to_end.undisturbed import GRID, TRIALS, assert_whole
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def run() -> Iterator[Sweeps]:
-    yield from sweeps()
 
 
 @pytest.fixture
@@ -44,12 +39,12 @@ def fill(path: Path) -> None:
 
 
 def test_a_disk_that_is_full_for_a_while_and_then_for_good(
-    run: Sweeps, small_disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sweeps: Sweeps, small_disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SWEEPER_PATIENCE", "10")
     store, filler = small_disk / "store", small_disk / "filler"
     waits = "No space left on device; trying again for 10 s"
-    sweep = run.start(store, *GRID)
+    sweep = sweeps.start(store, *GRID)
     sweep.wait_until(lambda: row_files(store), "a cohort")
 
     def waiting() -> bool:
@@ -72,6 +67,6 @@ def test_a_disk_that_is_full_for_a_while_and_then_for_good(
     assert main(["anomaly_grid", "--preset", "digits", "--store", str(store), *GRID]) == 2
     assert "must have 64 MiB free" in capsys.readouterr().err
     filler.unlink()
-    outcome = run.run(store, *GRID)
+    outcome = sweeps.run(store, *GRID)
     assert outcome.status == 0, outcome
     assert_whole(store)

@@ -13,17 +13,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.end_to_end.sweeps import Sweep, Sweeps, resume, row_files, survivors, sweeps
+from tests.end_to_end.sweeps import Sweep, Sweeps, resume, row_files, survivors
 from tests.end_to_end.undisturbed import COHORTS, EPOCHS, GRID, TRIALS, assert_whole
 from tests.other_user import below, open_parents, reached_by_nobody
 from tests.trainables.small import content_of
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def run() -> Iterator[Sweeps]:
-    yield from sweeps()
 
 
 @contextlib.contextmanager
@@ -101,7 +96,7 @@ def suspended_after(sweep: Sweep, store: Path, done: int) -> list[psutil.Process
     return held
 
 
-def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, tmp_path: Path) -> None:
+def test_a_sweep_that_is_stopped_and_killed(sweeps: Sweeps, tmp_path: Path) -> None:
     """Its training processes, by kill -9 and SIGTERM; then all of it: by Ctrl-C as a terminal sends it, to the whole
     group, and then SIGTERM again and again; by kill -9 of Ray's node, of its head, and of the driver. The command
     after the last goes on where it ended."""
@@ -109,7 +104,7 @@ def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, tmp_path: Path) -> None
     with temporary_home() as home:
         for what, status in [("Ctrl-C", 130), ("raylet", 1), ("gcs_server", 1), ("driver", -signal.SIGKILL)]:
             store = tmp_path / what
-            sweep = run.start(store, *GRID, cores=2 if what == "Ctrl-C" else 1)
+            sweep = sweeps.start(store, *GRID, cores=2 if what == "Ctrl-C" else 1)
             if what == "Ctrl-C":
                 kill_training(sweep, store)
             trainers = suspended_after(sweep, store, 0)
@@ -134,6 +129,6 @@ def test_a_sweep_that_is_stopped_and_killed(run: Sweeps, tmp_path: Path) -> None
             assert 0 < len(row_files(store)) < COHORTS
         sweep.clean_up()
         (left,) = home.glob("sweep-*")
-        outcome = run.run(store, *GRID)
+        outcome = sweeps.run(store, *GRID)
         assert outcome.status == 0 and not left.exists(), outcome
     assert_whole(store)

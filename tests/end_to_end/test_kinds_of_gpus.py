@@ -11,15 +11,10 @@ import pytest
 from ray.cluster_utils import Cluster
 
 from sweeper import run
-from tests.end_to_end.sweeps import Sweeps, rows, sweeps
+from tests.end_to_end.sweeps import Sweeps, rows
 
 WORDS = ["--axis", "normal_class=0", "--axis", "beta=0.5,1", "--set", "epochs=2", "--set", "report_every=2"]
 """14 trials, or 16."""
-
-
-@pytest.fixture
-def start() -> Iterator[Sweeps]:
-    yield from sweeps()
 
 
 @pytest.fixture
@@ -41,9 +36,9 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_each_kind_is_measured_and_cohorts_go_to_both(
-    start: Sweeps, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sweeps: Sweeps, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome = start.run(tmp_path, *WORDS, "--address", address, "--cohort", "2")
+    outcome = sweeps.run(tmp_path, *WORDS, "--address", address, "--cohort", "2")
     assert outcome.status == 0 and outcome.err == "", outcome
     assert set(rows(tmp_path)["status"]) == {"finished"}
     seen = json.loads(next((tmp_path / "probes/devices").iterdir()).read_text())

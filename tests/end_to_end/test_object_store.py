@@ -18,7 +18,7 @@ from sweeper.run import main
 from sweeper.storage import store
 from sweeper.storage.io.files import Files
 from tests.cluster.ports import listening, tells_metrics
-from tests.end_to_end.sweeps import Sweeps, sweeps
+from tests.end_to_end.sweeps import Sweeps
 
 SMALL = [
     *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3", "--set", "normal_class=0", "--set", "epochs=100"),
@@ -47,11 +47,6 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.stop()
 
 
-@pytest.fixture
-def run() -> Iterator[Sweeps]:
-    yield from sweeps()
-
-
 def ask(address: str, **mine: str) -> subprocess.Popen[str]:
     """Somebody asks the head what it knows."""
     code = "import ray, sys; print(ray._raylet.GcsClient(address=sys.argv[1]).internal_kv_keys(b'', b'', timeout=60))"
@@ -67,7 +62,7 @@ def ask(address: str, **mine: str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_a_sweep_into_s3_that_is_continued_and_read(
-    run: Sweeps,
+    sweeps: Sweeps,
     bucket: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -75,7 +70,7 @@ def test_a_sweep_into_s3_that_is_continued_and_read(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # where Ray makes a token
     files = Files(bucket)
-    sweep = run.start(bucket, *SMALL, cores=1)
+    sweep = sweeps.start(bucket, *SMALL, cores=1)
     sweep.wait_until(lambda: files.list("checkpoints/sweep=anomaly_grid"), "a checkpoint in the bucket")
     sweep.suspend()  # no cohort ends while the head is asked
     ports = listening(sweep.processes())
@@ -95,7 +90,7 @@ def test_a_sweep_into_s3_that_is_continued_and_read(
 
     assert main(["anomaly_grid", "--preset", "digits", "--store", bucket, *SMALL, "--plan", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["to run"] == 4
-    outcome = run.run(bucket, *SMALL, cores=1)
+    outcome = sweeps.run(bucket, *SMALL, cores=1)
     assert outcome.status == 0 and "4 finished of 4 trials" in outcome.out, outcome
     assert (
         "HUSH" not in outcome.out

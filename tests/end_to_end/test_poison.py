@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.end_to_end.poisons import DIES, EATS, HANGS, POISON, RAISES
-from tests.end_to_end.sweeps import Sweeps, rows, sweeps
+from tests.end_to_end.sweeps import Sweeps, rows
 
 pytestmark = pytest.mark.slow
 
@@ -19,16 +18,11 @@ WORDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[Sweeps]:
-    yield from sweeps()
-
-
 def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(
-    run: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", POISON)
-    outcome = run.run(tmp_path, *WORDS, cores=1)
+    outcome = sweeps.run(tmp_path, *WORDS, cores=1)
     found = rows(tmp_path).set_index("nu")
     assert outcome.status == 1 and "4 finished, 4 failed of 8 trials" in outcome.out, outcome
     errors = found["error"].dropna()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from sweeper.plan.cohorts import Cohort, Cut
 from sweeper.plan.plan import GridPlan
 from sweeper.storage.io.files import Files
 from sweeper.storage.store import Store, checkpoint_path, load, load_history
-from tests.end_to_end.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors, sweeps
+from tests.end_to_end.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors
 
 GRID = ["--axis", "beta=0.5,1", "--axis", "nu=0.5,inf", "--axis", "normal_class=0,1", "--set", "epochs=4"]
 GRID += ["--set", "report_every=2"]
@@ -32,15 +31,10 @@ SMALL = ["--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0",
 
 
 @pytest.fixture(scope="module")
-def start() -> Iterator[Sweeps]:
-    yield from sweeps()
-
-
-@pytest.fixture(scope="module")
-def finished(start: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+def finished(sweeps: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """A store with GRID in it, and what was printed."""
     store = tmp_path_factory.mktemp("finished") / "a folder"
-    return store, start.run(store, *GRID, cores=1)
+    return store, sweeps.run(store, *GRID, cores=1)
 
 
 def plan(store: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
@@ -144,10 +138,10 @@ def test_a_changed_axis_leaves_only_what_is_new(
 
 
 @pytest.mark.slow
-def test_a_trial_that_cannot_train_takes_no_other_with_it(start: Sweeps, tmp_path: Path) -> None:
+def test_a_trial_that_cannot_train_takes_no_other_with_it(sweeps: Sweeps, tmp_path: Path) -> None:
     """No machine has room for 10^12 hidden units, which neither the measurement nor the training survives."""
     words = [word for word in SMALL if word not in ("--cohort", "1")]
-    outcome = start.run(tmp_path, *words, "--axis", "width=16,1000000000000", "--retries", "0", cores=1)
+    outcome = sweeps.run(tmp_path, *words, "--axis", "width=16,1000000000000", "--retries", "0", cores=1)
     found = rows(tmp_path)
     assert outcome.status == 1 and "Traceback" not in outcome.out + outcome.err, outcome
     assert found.groupby("width")["status"].agg(set).to_dict() == {16: {"finished"}, 10**12: {"failed"}}
@@ -155,12 +149,12 @@ def test_a_trial_that_cannot_train_takes_no_other_with_it(start: Sweeps, tmp_pat
 
 
 @pytest.mark.slow
-def test_fresh_sets_aside_what_it_trains_again_and_restore_brings_it_back(start: Sweeps, tmp_path: Path) -> None:
-    sweep = start.start(tmp_path, *SMALL, cores=1)
+def test_fresh_sets_aside_what_it_trains_again_and_restore_brings_it_back(sweeps: Sweeps, tmp_path: Path) -> None:
+    sweep = sweeps.start(tmp_path, *SMALL, cores=1)
     assert sweep.outcome().status == 0 and survivors(sweep) == []
     before = rows(tmp_path)
     narrowed = [word.replace("beta=0.5,1", "beta=0.5") for word in SMALL]
-    outcome = start.run(tmp_path, *narrowed, "--fresh", "--gpu-fraction", "0.5", cores=1)
+    outcome = sweeps.run(tmp_path, *narrowed, "--fresh", "--gpu-fraction", "0.5", cores=1)
     assert outcome.status == 0 and "1 of 1 trials to run" in outcome.out and "2 at a time" in outcome.out, outcome
     assert "set aside: 1 rows, from 2 files of rows and history, in " in outcome.out, outcome
     after = rows(tmp_path)

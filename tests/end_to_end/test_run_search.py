@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import optuna
@@ -16,7 +15,7 @@ from sweeper.run import main
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store, load_history
 from tests.end_to_end.poisons import BETA, POISON
-from tests.end_to_end.sweeps import VOLATILE, Sweeps, rows, sweeps
+from tests.end_to_end.sweeps import VOLATILE, Sweeps, rows
 
 pytestmark = pytest.mark.slow
 
@@ -27,14 +26,9 @@ FOLDER = "digits, epochs=40 wave=8"
 
 
 @pytest.fixture(scope="module")
-def run() -> Iterator[Sweeps]:
-    yield from sweeps()
-
-
-@pytest.fixture(scope="module")
-def undisturbed(run: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(sweeps: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("undisturbed")
-    outcome = run.run(store, *SMALL, name=NAME)
+    outcome = sweeps.run(store, *SMALL, name=NAME)
     assert outcome.status == 0, outcome
     assert "best trials by val_auroc_joint, and what they are worth on test images" in outcome.out, outcome
     assert "24 trials: " in outcome.out and "best val_auroc_joint 0." in outcome.out, outcome
@@ -75,34 +69,34 @@ def test_who_was_pruned_was_beaten_at_that_rung_by_those_who_went_on(undisturbed
 
 
 def test_a_killed_search_goes_on_is_made_longer_and_ends_as_one_that_was_neither(
-    run: Sweeps, undisturbed: Path, tmp_path: Path
+    sweeps: Sweeps, undisturbed: Path, tmp_path: Path
 ) -> None:
-    sweep = run.start(tmp_path, "--trials", "16", *SMALL[2:], name=NAME)
+    sweep = sweeps.start(tmp_path, "--trials", "16", *SMALL[2:], name=NAME)
     files = tmp_path / f"trials/sweep={NAME}"
     sweep.wait_until(lambda: len(list(files.glob("[!._]*.parquet"))) >= 2, "two cohorts")
     sweep.kill()
     before = len(rows(tmp_path, NAME))
     assert before < 16
-    outcome = run.run(tmp_path, *SMALL, name=NAME)
+    outcome = sweeps.run(tmp_path, *SMALL, name=NAME)
     assert outcome.status == 0 and f"{24 - before} of 24 trials to run" in outcome.out, outcome
     pd.testing.assert_frame_equal(results(tmp_path), results(undisturbed), check_exact=True)
 
 
 def test_what_fails_for_good_never_stalls_a_search_and_is_tried_again(
-    run: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fails alone, whatever its cohort is compared with."""
     words = ["--trials", "8", "--wave", "4", "--set", "epochs=20", "--cohort", "2"]
     monkeypatch.setenv("PYTHONPATH", POISON)
     monkeypatch.setenv(BETA, "1.2")
-    outcome = run.run(tmp_path, *words, "--retries", "0", name=NAME)
+    outcome = sweeps.run(tmp_path, *words, "--retries", "0", name=NAME)
     found = results(tmp_path)
     assert outcome.status == 1 and len(found) == 8 and "failed for good: " in outcome.out, outcome
     failed = found["status"] == "failed"
     assert failed.equals(found["beta"] > 1.2) and failed.any(), found[["beta", "status", "error"]]
     assert found[failed]["auroc_joint"].isna().all() and found[failed]["error"].str.contains("a poisoned trial").all()
     monkeypatch.delenv("PYTHONPATH")
-    outcome = run.run(tmp_path, *words, name=NAME, cores=1)
+    outcome = sweeps.run(tmp_path, *words, name=NAME, cores=1)
     assert outcome.status == 0 and f"{failed.sum()} of 8 trials to run" in outcome.out, outcome
     again = results(tmp_path)
     assert set(again["status"]) == {"finished", "pruned"} and list(again["beta"]) == list(found["beta"])
@@ -128,7 +122,7 @@ def test_the_study_is_shown_beside_its_data(undisturbed: Path) -> None:
 
 
 def test_a_search_can_begin_with_the_rows_of_a_grid(
-    run: Sweeps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sweeps: Sweeps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys = {"method": str, "dataset": str, "normal_class": int, "beta": float, "nu": float, "lr": float}
     columns = Columns(
@@ -142,7 +136,7 @@ def test_a_search_can_begin_with_the_rows_of_a_grid(
     others += [grid[0] | {"trial_id": "u2", "validation": 0.1}]
     Store(tmp_path).write("a_grid", "c", [*grid, *others], columns)
     words = ["--trials", "4", "--wave", "4", "--set", "epochs=2", "--set", "width=128", "--pruner", "none"]
-    outcome = run.run(tmp_path, *words, "--warm-start", "a_grid", name=NAME, cores=1)
+    outcome = sweeps.run(tmp_path, *words, "--warm-start", "a_grid", name=NAME, cores=1)
     assert outcome.status == 0 and "7 trials (3 earlier): 7 complete" in outcome.out, outcome
     (kept,) = (tmp_path / f"studies/{NAME}").glob("*.json")
     assert [params["beta"] for params, _ in json.loads(kept.read_text())["results"]] == [0.1, 1.0, 2.0]
@@ -150,9 +144,9 @@ def test_a_search_can_begin_with_the_rows_of_a_grid(
     assert "4 to run" in capsys.readouterr().out, "a study without a warm start is another one"
 
 
-def test_a_population_keeps_the_whole_schedule_of_each_member(run: Sweeps, tmp_path: Path) -> None:
+def test_a_population_keeps_the_whole_schedule_of_each_member(sweeps: Sweeps, tmp_path: Path) -> None:
     words = ["--trials", "8", "--wave", "8", "--set", "epochs=20"]
-    outcome = run.run(tmp_path, *words, name=NAME, preset="digits_population", cores=1)
+    outcome = sweeps.run(tmp_path, *words, name=NAME, preset="digits_population", cores=1)
     assert outcome.status == 0, outcome
     found = results(tmp_path).set_index("number")
     assert set(found["status"]) <= {"finished", "diverged"} and found["cohort"].nunique() == 1

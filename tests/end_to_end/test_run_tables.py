@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from sweeper.cli.arguments import parse
 from sweeper.cli.prepare import prepare
 from sweeper.storage.store import Store, load_history
-from tests.end_to_end.sweeps import Sweeps, rows, sweeps, title
+from tests.end_to_end.sweeps import Sweeps, rows, title
 from tests.folder_files import write_imagenet
 from trainables.catalog import METHODS
 from trainables.config.trial import resolve
@@ -26,15 +25,10 @@ GROUP += ["--set", "batch_size=12", "--set", "warmup_epochs=1", "--set", "report
 GROUP += ["--axis", "seed=0", "--save-every", "0.1", "--set", f"epochs={EPOCHS}"]
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[Sweeps]:
-    yield from sweeps()
-
-
-def test_every_method_in_one_sweep(run: Sweeps, tmp_path: Path) -> None:
+def test_every_method_in_one_sweep(sweeps: Sweeps, tmp_path: Path) -> None:
     words = ["--set", "epochs=2", "--set", "report_every=1", "--set", "probe_epochs=2", "--axis", "seed=0,1"]
     words += ["--cohort", "2"]
-    whole = run.run(tmp_path, *words, name="ssl_cifar10", cores=1)
+    whole = sweeps.run(tmp_path, *words, name="ssl_cifar10", cores=1)
     assert whole.status == 0 and "21 finished of 21 trials" in whole.out, str(whole)
     frame = rows(tmp_path, "ssl_cifar10")
     assert set(frame["method"]) == set(METHODS) and (frame["status"] == "finished").all() and len(frame) == 21
@@ -56,12 +50,12 @@ def test_every_method_in_one_sweep(run: Sweeps, tmp_path: Path) -> None:
     assert set(points["epoch"]) == {0, 1, 2} and (tmp_path / f"trajectories/ssl_cifar10/{views}/knn.png").exists()
 
 
-def test_a_group_of_workers_on_files(run: Sweeps, tmp_path: Path) -> None:
+def test_a_group_of_workers_on_files(sweeps: Sweeps, tmp_path: Path) -> None:
     """Two workers over gloo train what one would; one of them is killed, and the group goes on from its checkpoint."""
     words = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=2"]
     write_imagenet(tmp_path / "data", train=8, val=2)
     store = tmp_path / "group"
-    sweep = run.start(store, *words, name="imagenet_linear", preset="paper")
+    sweep = sweeps.start(store, *words, name="imagenet_linear", preset="paper")
     sweep.wait_until(lambda: list(store.glob("checkpoints/sweep=imagenet_linear/*.pt")), "checkpoint")
     [worker for worker in sweep.trainers() if "RayTrainWorker" in title(worker)][-1].kill()
     outcome = sweep.outcome()
@@ -78,13 +72,13 @@ def test_a_group_of_workers_on_files(run: Sweeps, tmp_path: Path) -> None:
     assert table["published"].notna().sum() == 7 and table["mean"].notna().sum() == 1
 
 
-def test_a_file_that_cannot_be_decoded_is_named(run: Sweeps, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_decoded_is_named(sweeps: Sweeps, tmp_path: Path) -> None:
     """Its ends are those of a JPEG, so it shows in training alone: the trial fails, and its row says which it is."""
     (folder,) = (write_imagenet(tmp_path / "data", train=8, val=2) / "train").glob("n01440764")
     hollow = folder / "n01440764_0.JPEG"
     hollow.write_bytes(hollow.read_bytes()[:200] + bytes(300) + b"\xff\xd9")
     words = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=1", "--retries", "0"]
-    outcome = run.run(tmp_path, *words, name="imagenet_linear", preset="paper", cores=1)
+    outcome = sweeps.run(tmp_path, *words, name="imagenet_linear", preset="paper", cores=1)
     (row,) = rows(tmp_path, "imagenet_linear").to_dict("records")
     assert outcome.status == 1 and row["status"] == "failed", str(outcome)
     assert hollow.name in row["error"] and "cannot be decoded" in row["error"]

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.sweeps import Sweeps, rows, sweeps
+from tests.end_to_end.sweeps import Sweeps, rows
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[Sweeps]:
-    yield from sweeps()
-
-
-def test_one_command_twice_at_once(run: Sweeps, tmp_path: Path) -> None:
+def test_one_command_twice_at_once(sweeps: Sweeps, tmp_path: Path) -> None:
     """Both measure and cut for themselves, but the first cut is for both; each writes the same rows."""
     words = ["--axis", "beta=0.5,1,2", "--axis", "nu=0.5,20", "--axis", "normal_class=0,1", "--set", "epochs=20"]
-    outcomes = [sweep.outcome() for sweep in [run.start(tmp_path, *words, cores=1) for _ in range(2)]]
+    outcomes = [sweep.outcome() for sweep in [sweeps.start(tmp_path, *words, cores=1) for _ in range(2)]]
     assert [outcome.status for outcome in outcomes] == [0, 0], outcomes
     assert len(rows(tmp_path)) == 12

@@ -21,7 +21,7 @@ from sweeper.execution.placement_groups import patched_placement_groups
 from sweeper.execution.retries import Cause, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
 from sweeper.execution.stop_signal import StopSignal
-from sweeper.execution.tune_adapter import MEMORY, CohortSearcher, TuneCallback, of_cohort
+from sweeper.execution.tune_adapter import MEMORY, CohortSearcher, TuneCallback, cohort_trainable
 from sweeper.packing.slots import Slots
 from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
@@ -29,7 +29,7 @@ from sweeper.storage.io.files import Files
 from trainables.contract import HUNG, STOPPED, WHY, CheckpointError
 from trainables.worker.ray_train import Judges, Place, run_cohort
 
-WAITING = {"memory": 1.0}
+STARTER_RESOURCES = {"memory": 1.0}
 """Ray resources of the function that starts a group of workers and waits for it; the workers take their own. One byte:
 Tune rejects an empty resource request."""
 COHORTS_A_TUNER = 1000
@@ -76,7 +76,7 @@ class Limits:
 
 
 def dispatch(
-    feed: CohortSource,
+    source: CohortSource,
     *,
     data: str,
     checkpoints: Files,
@@ -107,10 +107,10 @@ def dispatch(
         judges=judges,
         patience=limits.patience,
     )
-    attempts = RetryQueue(feed, limits.retries)
+    attempts = RetryQueue(source, limits.retries)
     callback = TuneCallback(_Events(attempts, listener, partial(last_words, checkpoints, checkpoint, run)), stopping)
-    slot_assigner, resources = SlotAssigner(attempts, slots), WAITING if slots.workers > 1 else None
-    trainable = of_cohort(partial(run_cohort, place=place))
+    slot_assigner, resources = SlotAssigner(attempts, slots), STARTER_RESOURCES if slots.workers > 1 else None
+    trainable = cohort_trainable(partial(run_cohort, place=place))
     # Cohorts that are judged wait for each other, so no more of them are requested than run at once.
     at_once = slots.count if judges or slots.workers > 1 else None
     try:
@@ -194,7 +194,7 @@ def cause(reason: str) -> Cause:
 def last_words(checkpoints: Files, checkpoint: Callable[[str], str], run: str, cohort: str) -> str | None:
     """Return the reason that a cohort's worker wrote before it ended itself, and delete it.
 
-    None if there is no reason, it cannot be read, or it is by a worker of another `run`.
+    None if there is no reason, the store fails, or the reason is by a worker of another `run`.
     """
     path = checkpoint(cohort) + WHY
     with contextlib.suppress(StoreError):

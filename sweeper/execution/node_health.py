@@ -14,9 +14,9 @@ import psutil
 
 NODE_DIED = "Ray's node on this machine, which this process depends on, has died"
 HEAD_DIED = "Ray's head (gcs_server), which this process depends on, has died"
-OWN = {"raylet": NODE_DIED, "gcs_server": HEAD_DIED}
+LOCAL_PROCESSES = {"raylet": NODE_DIED, "gcs_server": HEAD_DIED}
 """Name of a process of the driver's own local cluster, which is a child of the driver -> what to report if it died."""
-HEAD_PATIENCE = 30.0
+HEAD_TIMEOUT = 30.0
 """Seconds for which the head of a joined cluster may refuse connections before it counts as dead. A head that Ray
 restarts is back sooner, and Ray itself ends the driver after 60 s."""
 CONNECT_SECONDS = 2.0
@@ -48,20 +48,20 @@ class NodeHealth:
         if not _answers(context.gcs_address):  # any call of Ray would wait for a minute now
             return self._silent_head()
         self._silent_since = None
-        own_node = context.get_node_id()
-        return None if all(node["Alive"] for node in ray.nodes() if node["NodeID"] == own_node) else NODE_DIED
+        driver_node = context.get_node_id()
+        return None if all(node["Alive"] for node in ray.nodes() if node["NodeID"] == driver_node) else NODE_DIED
 
     def _silent_head(self) -> str | None:
-        """Return that the head has died, once it has not answered for `HEAD_PATIENCE` seconds."""
+        """Return that the head has died, once it has not answered for `HEAD_TIMEOUT` seconds."""
         if self._silent_since is None:
             self._silent_since = self._clock()
-        return HEAD_DIED if self._clock() - self._silent_since >= HEAD_PATIENCE else None
+        return HEAD_DIED if self._clock() - self._silent_since >= HEAD_TIMEOUT else None
 
 
 def _dead_child() -> str | None:
     """Return which process of our own local cluster has died. It stays a zombie as long as this process lives."""
     for child in psutil.Process().children():
-        died = OWN.get(child.name())
+        died = LOCAL_PROCESSES.get(child.name())
         if died and child.status() == psutil.STATUS_ZOMBIE:
             return died
     return None

@@ -20,17 +20,17 @@ from ray.air.execution.resources.placement_group import PlacementGroupAcquiredRe
 from ray.air.execution.resources.request import ResourceRequest
 from ray.util.placement_group import remove_placement_group
 
-KEPT = 5.0
+SPARE_SECONDS = 5.0
 """Seconds for which a spare group is kept. Not longer, because a pending group makes an autoscaler start nodes."""
-SETTLED = 2.0
+SETTLING_SECONDS = 2.0
 """Seconds after which freed resources have gone to a pending group or stay free; Ray looks once a second."""
 
 
 class PlacementGroupPool(PlacementGroupResourceManager):
     """Keeps a pending group whose request is cancelled as a spare for the next equal request.
 
-    A spare group that is not requested for `KEPT` seconds is removed. If it is still pending, it is not removed within
-    `SETTLED` seconds after resources were freed here, when it may be being placed. The leak remains possible if a node
+    A spare group that is not requested for `SPARE_SECONDS` is removed. If it is still pending, it is not removed within
+    `SETTLING_SECONDS` after resources were freed here, when it may be being placed. The leak remains possible if a node
     joins, or another program frees a core, in those very milliseconds.
     """
 
@@ -60,7 +60,7 @@ class PlacementGroupPool(PlacementGroupResourceManager):
         """Return the futures of the pending groups, and remove old spare ones: Tune calls this at each of its steps."""
         now = time.monotonic()
         for request, cancelled_at in self._spare.items():
-            while cancelled_at and cancelled_at[0] < now - KEPT and self._remove_spare(request, now):
+            while cancelled_at and cancelled_at[0] < now - SPARE_SECONDS and self._remove_spare(request, now):
                 del cancelled_at[0]
         return super().get_resource_futures()
 
@@ -68,7 +68,7 @@ class PlacementGroupPool(PlacementGroupResourceManager):
         """Remove all groups. First wait for pending ones, which may be getting the resources of the last actors."""
         if self._staging_future_to_pg and ray.is_initialized():
             pending = list(self._staging_future_to_pg)
-            ray.wait(pending, num_returns=len(pending), timeout=SETTLED)
+            ray.wait(pending, num_returns=len(pending), timeout=SETTLING_SECONDS)
         super().clear()
 
     def _remove_spare(self, request: ResourceRequest, now: float) -> bool:
@@ -77,7 +77,7 @@ class PlacementGroupPool(PlacementGroupResourceManager):
             group = self._request_to_ready_pgs[request].pop()
             self._pg_to_request.pop(group)
             remove_placement_group(group)
-        elif now > self._freed + SETTLED:
+        elif now > self._freed + SETTLING_SECONDS:
             super().cancel_resource_request(request)
         else:
             return False

@@ -15,7 +15,7 @@ from sweeper.packing.device_kinds import UNSEEN, DeviceKind, kinds, requirement
 from sweeper.packing.measurements import Asked, Site
 from trainables.worker.ray_train import Probe, measure_configs
 
-LONGEST = 300.0
+MEASUREMENT_TIMEOUT = 300.0
 """Seconds after which a worker that measures ends itself. What hangs there would hang in training, too."""
 
 
@@ -81,8 +81,8 @@ def _options(asked: Asked, among: Sequence[DeviceKind]) -> dict[str, Any]:
 
 
 def _measure_in_time(asked: Asked, data: str) -> Probe:
-    """Measure on this worker, which exits if it takes longer than `LONGEST` seconds."""
-    timer = threading.Timer(LONGEST, os._exit, [1])
+    """Measure on this worker, which exits if it takes longer than `MEASUREMENT_TIMEOUT` seconds."""
+    timer = threading.Timer(MEASUREMENT_TIMEOUT, os._exit, [1])
     timer.start()
     try:
         return measure_configs(asked.configs, data, **asked.how)

@@ -51,9 +51,9 @@ class RetryQueue:
     Methods that take a string `cohort` take the id of a cohort.
     """
 
-    def __init__(self, feed: CohortSource, retries: int) -> None:
+    def __init__(self, source: CohortSource, retries: int) -> None:
         """`retries` is how often in a row a cohort is tried again after an error without reaching a further epoch."""
-        self._feed, self._retries = feed, retries
+        self._source, self._retries = source, retries
         self._again: list[Attempt] = []
         """Attempts to give again, by their `order`."""
         self._numbers = itertools.count()
@@ -67,7 +67,7 @@ class RetryQueue:
     @property
     def ended(self) -> bool:
         """True if no cohort will follow."""
-        return self._feed.ended and not self._again and not self._running
+        return self._source.ended and not self._again and not self._running
 
     def next(self) -> Attempt | None:
         """Return the next attempt; None if there is none at the moment.
@@ -76,15 +76,15 @@ class RetryQueue:
         may wait for those before it.
         """
         attempt = self._again.pop(0) if self._again else None
-        if attempt is None and (cohort := self._feed.next()):
-            attempt = Attempt(cohort, tuple(self._feed.before(cohort.id)), (next(self._numbers),))
+        if attempt is None and (cohort := self._source.next()):
+            attempt = Attempt(cohort, tuple(self._source.before(cohort.id)), (next(self._numbers),))
         if attempt:
             self._running[attempt.cohort.id] = attempt
         return attempt
 
     def options(self, cohort: str) -> Mapping[str, Any]:
         """Return the options of `CohortSource.options`."""
-        return self._feed.options(cohort)
+        return self._source.options(cohort)
 
     def reported(self, cohort: str, epoch: int, done: bool) -> None:
         """Record that the cohort has reached an epoch, and whether it is `done`."""
@@ -128,13 +128,13 @@ class RetryQueue:
 
         If the cohort must stay whole, return it in stacks of half the width if `narrower`, else an empty list.
         """
-        halves = self._feed.halve(attempt.cohort) if len(attempt.cohort.trials) > 1 else ()
+        halves = self._source.halve(attempt.cohort) if len(attempt.cohort.trials) > 1 else ()
         self._parts |= {half.id for half in halves}
         if not halves and narrower and attempt.cohort.width > 1:
             narrow = replace(attempt.cohort, width=(attempt.cohort.width + 1) // 2)
             return [Attempt(narrow, (attempt.cohort, *attempt.before), attempt.order)]
         return [
-            Attempt(half, tuple(self._feed.before(half.id)), (*attempt.order, index))
+            Attempt(half, tuple(self._source.before(half.id)), (*attempt.order, index))
             for index, half in enumerate(halves)
         ]
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sweeper.packing.allocate import grid_arrangement, wave_cut, widths
+from sweeper.packing.allocate import allocate_grid, wave_cut, widths
 from sweeper.packing.measurements import DeviceInfo, Site, write_seen
-from sweeper.packing.placement import whole
+from sweeper.packing.placement import whole_device_slots
 from sweeper.packing.profiler import profile_devices
 from sweeper.packing.recorded_cuts import record_halved, recorded_halves
 from sweeper.packing.slots import Slots
@@ -46,11 +46,11 @@ def stages(request: Request, plan: Plan, store: Store, site: Site, address: str 
         write_seen(store.files, address, seen)
         return _of_grid(request, plan, store, seen, site)
     assert isinstance(plan, SearchPlan)
-    return [_of_search(request, plan, store, whole(seen, request.fraction, site.here, site.grows))]
+    return [_of_search(request, plan, store, whole_device_slots(seen, request.fraction, site.here, site.grows))]
 
 
 def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[DeviceInfo], site: Site) -> list[Stage]:
-    allocation = grid_arrangement(request, plan, store, seen, site)
+    allocation = allocate_grid(request, plan, store, seen, site)
     slots = allocation.places
     cut, halved_ids = cohorts.cut(plan.groups, allocation.cuts), recorded_halves(store.files, plan.name)
     all_cohorts, ancestors = cohorts.halved(cut, halved_ids), cohorts.lineage(cut, halved_ids)
@@ -64,10 +64,10 @@ def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[Devi
     ]
 
 
-def _of_search(request: Request, plan: SearchPlan, store: Store, whole_devices: Slots) -> Stage:
+def _of_search(request: Request, plan: SearchPlan, store: Store, device_slots: Slots) -> Stage:
     studies.record(plan, store)
     waves, search = plan.waves, plan.waves.study_runs[0].study.search
-    slots = whole_devices.of(cohorts.workers([waves.trials]))
+    slots = device_slots.for_workers(cohorts.workers([waves.trials]))
     rules = _rules(waves.study_runs)
     rung_client = RungClient(rules) if rules else None
     waves.begin(

@@ -80,14 +80,14 @@ class TuneCallback(tune.Callback):
 class SweepStopper(tune.Stopper):
     """Stops all cohorts after an exception in the callback, or when the process was asked to stop."""
 
-    def __init__(self, watcher: TuneCallback) -> None:
-        self._watcher = watcher
+    def __init__(self, callback: TuneCallback) -> None:
+        self._callback = callback
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        return self._watcher.error is not None or self._watcher.stopping.asked
+        return self._callback.error is not None or self._callback.stopping.asked
 
 
 class CohortSearcher(Searcher):
@@ -101,13 +101,13 @@ class CohortSearcher(Searcher):
         self,
         attempts: RetryQueue | None = None,
         checkpoint: Callable[[str], str] = str,
-        seating: SlotAssigner | None = None,
+        slot_assigner: SlotAssigner | None = None,
         resources: Mapping[str, float] | None = None,
         most: int | None = None,
     ) -> None:
         """`resources` are Ray resources of every cohort; None takes those of the cohort's slot."""
         super().__init__()
-        self._attempts, self._checkpoint, self._seating = attempts, checkpoint, seating
+        self._attempts, self._checkpoint, self._slot_assigner = attempts, checkpoint, slot_assigner
         self._resources, self._left = resources, most
 
     def __reduce__(self) -> tuple[type[CohortSearcher], tuple[()]]:
@@ -115,12 +115,12 @@ class CohortSearcher(Searcher):
         return CohortSearcher, ()
 
     def suggest(self, trial_id: str) -> Any:
-        assert self._seating is not None
+        assert self._slot_assigner is not None
         if self._left == 0:
             return Searcher.FINISHED
-        assignment = self._seating.next(trial_id)
+        assignment = self._slot_assigner.next(trial_id)
         if assignment is None:
-            return Searcher.FINISHED if self._seating.ended else None
+            return Searcher.FINISHED if self._slot_assigner.ended else None
         if self._left is not None:
             self._left -= 1
         attempt, slot = assignment
@@ -128,8 +128,8 @@ class CohortSearcher(Searcher):
         return {"cohort": attempt.cohort.id, "resources": dict(self._resources or slot.resources), "task": task}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        assert self._seating is not None
-        self._seating.left(trial_id)
+        assert self._slot_assigner is not None
+        self._slot_assigner.left(trial_id)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Save nothing: a sweep is continued from the store."""
@@ -148,7 +148,7 @@ class CohortSearcher(Searcher):
         return {"shared": shared, "own": own, "width": cohort.width, "checkpoint": self._checkpoint(cohort.id)}
 
 
-def of_cohort(train: Callable[[str, Mapping[str, Any]], None]) -> Any:
+def cohort_trainable(train: Callable[[str, Mapping[str, Any]], None]) -> Any:
     """Return a Tune trainable that calls `train(cohort, task)`, with the resources of the trial's configuration."""
 
     def cohort(config: dict[str, Any]) -> None:

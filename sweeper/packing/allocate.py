@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from sweeper.packing import placement as placing
+from sweeper.packing import placement
 from sweeper.packing.devices import Devices
 from sweeper.packing.measurements import DeviceInfo, Measure, ProfileStore, Site, Stack
 from sweeper.packing.packer import pack
@@ -71,8 +71,8 @@ def allocate(
     `measure` is None. `here` and `grows` are those of `Site`.
     """
     settled = settled_cuts(request, plan, store)
-    whole = placing.whole(seen, request.fraction, here, grows)
-    places = {workers: whole.of(workers) for workers in map(cohorts.workers, plan.groups)}
+    whole = placement.whole_device_slots(seen, request.fraction, here, grows)
+    places = {workers: whole.for_workers(workers) for workers in map(cohorts.workers, plan.groups)}
     workloads = []
     for index, (group, steps) in enumerate(zip(plan.groups, plan.steps, strict=True)):
         timed = seen[0].kind.gpus or worth_measuring(group, steps)
@@ -119,17 +119,18 @@ def _profile_and_place(
         return _profile_and_place_on_cores(profiler, request, seen[0], whole, threads)
     profiles = []
     for device in seen:
-        known = profiler.known(device, max(1, int(device.kind.cores)))
-        if known is None:
+        device_profiles = profiler.profiles(device, max(1, int(device.kind.cores)))
+        if device_profiles is None:
             return None
-        profiles.append(known)
+        profiles.append(device_profiles)
     workloads = profiled_workloads(profiler.workloads, profiles[0])
     if not request.fraction:
-        heaviest = placing.heaviest(workloads)
+        heaviest = placement.heaviest(workloads)
         profiles = [
-            profiler.with_overlap(device, known, heaviest) for device, known in zip(seen, profiles, strict=True)
+            profiler.with_overlap(device, device_profiles, heaviest)
+            for device, device_profiles in zip(seen, profiles, strict=True)
         ]
-    placed = placing.on_gpus(
+    placed = placement.on_gpus(
         workloads, seen, profiles, fraction=request.fraction, grows=whole.grows, node_price=request.node_price
     )
     return workloads, placed
@@ -138,20 +139,20 @@ def _profile_and_place(
 def _profile_and_place_on_cores(
     profiler: Profiler, request: Request, seen: DeviceInfo, whole: Slots, threads: int | None
 ) -> tuple[list[Workload], Placement | None] | None:
-    known = profiler.known(seen, 1)
-    if known is None:
+    profiles = profiler.profiles(seen, 1)
+    if profiles is None:
         return None
-    workloads = profiled_workloads(profiler.workloads, known)
-    overhead = max(profile.overhead for profile in known)
+    workloads = profiled_workloads(profiler.workloads, profiles)
+    overhead = max(profile.overhead for profile in profiles)
     settled, cores = 1 if request.fraction else threads, max(seen.kind.nodes)
-    least = min(settled, cores) if settled else placing.least_threads(workloads, seen, overhead)
+    least = min(settled, cores) if settled else placement.least_threads(workloads, seen, overhead)
     by_threads = {least: workloads}
     more = seen.kind.count // sum(workload.total for workload in workloads)
     if not settled and least < more <= cores:  # fewer trials than cores: also try several threads for each trial
-        wider = profiler.known(seen, more)
+        wider = profiler.profiles(seen, more)
         if wider and all(profile.measured for profile in wider):
             by_threads[more] = profiled_workloads(profiler.workloads, wider)
-    return workloads, placing.on_cores(
+    return workloads, placement.on_cores(
         by_threads,
         seen,
         overhead,
@@ -162,9 +163,7 @@ def _profile_and_place_on_cores(
     )
 
 
-def grid_arrangement(
-    request: Request, plan: GridPlan, store: Store, seen: Sequence[DeviceInfo], site: Site
-) -> Allocation:
+def allocate_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[DeviceInfo], site: Site) -> Allocation:
     """Decide how the grid runs on the site, with measurements where they are needed, and record how it is cut."""
     settled = recorded_cut(store.files, plan) is not None
     allocation = allocate(request, plan, store, seen, here=site.here, grows=site.grows, measure=site.measure)
@@ -181,11 +180,14 @@ def grid_arrangement(
 
 
 def wave_cut(request: Request, slots: int, studies: int) -> Callable[[Sequence[Group], bool], list[Cut]]:
-    """Return a function that cuts the groups of a wave: as requested, else into at most one cohort for each slot.
+    """Return a function that cuts the groups of a wave: as requested, else to at most one slot's part of its trials.
 
-    The `slots` are divided among the `studies`. Nothing is measured, so that a seed gives the same search again, to the
-    last bit. The second argument of the returned function says whether groups must stay whole, as a population must,
-    because its members copy each other.
+    One slot's part is the number of trials divided by the slots of one study; the `studies` share the `slots` equally.
+    Groups are not joined, so several groups may give more cohorts than there are slots. Nothing is measured, so that a
+    seed gives the same search again, to the last bit.
+
+    The second argument of the returned function says whether groups must stay whole, as a population must, because its
+    members copy each other.
     """
     asked = asked_cut(request)
 

@@ -66,10 +66,6 @@ class Devices:
         nearest = max(n for n in ratios if n <= sharing)
         return ratios[nearest] * sharing / nearest
 
-    def threads(self, sharing: int) -> int:
-        """Return the CPU threads of each process if `sharing` processes share a device."""
-        return max(1, self.cores // sharing)
-
 
 def cpus(
     cores: Sequence[int], memory: int, threads: int = 1, *, overhead: int = 0, node_price: float | None = None

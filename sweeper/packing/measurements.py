@@ -15,7 +15,7 @@ from sweeper.plan.trials import content_hash
 from sweeper.storage.io.files import Files
 from sweeper.storage.json_records import number, read_record, text, truth, whole
 
-MEASURED = 64
+MOST_MEMBERS = 64
 """Largest number of members of a group that are measured together."""
 
 
@@ -28,9 +28,9 @@ class Stack:
     seconds: float
     """Seconds of one step of one member: a step of the stack divided by its width."""
     bytes: int
-    """Peak memory of the stack."""
+    """Peak memory of the stack, beyond what the process had before."""
     held: int
-    """Bytes that each member keeps between its steps."""
+    """Bytes that each member keeps while other members of its cohort are stepped."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Site:
 
 
 def sample(group: Group) -> list[Mapping[str, Any]]:
-    """Return the configs that are measured for a group: those of its first `MEASURED` members."""
-    return [trial.config for stream in group for trial in stream][:MEASURED]
+    """Return the configs that are measured for a group: those of its first `MOST_MEMBERS` members."""
+    return [trial.config for stream in group for trial in stream][:MOST_MEMBERS]
 
 
 def shape(group: Group, free: Callable[[str], frozenset[str]]) -> str:
@@ -96,7 +96,7 @@ def shape(group: Group, free: Callable[[str], frozenset[str]]) -> str:
     These are the config without the keys that are `free` to differ between the members of its method, and the number of
     measured members of each data stream.
     """
-    config, members_left, lengths = group[0][0].config, MEASURED, []
+    config, members_left, lengths = group[0][0].config, MOST_MEMBERS, []
     for stream in group:
         lengths += [min(members_left, len(stream))]
         members_left -= lengths[-1]
@@ -116,10 +116,10 @@ class ProfileStore:
         """Return the profile of a group's `shape` on a device; None if there is none, or its file is damaged."""
         return read_record(self._files, self._path(shape, device, threads), _parsed_profile)
 
-    def write(self, shape: str, device: str, threads: int, known: GroupProfile) -> None:
+    def write(self, shape: str, device: str, threads: int, profile: GroupProfile) -> None:
         """Keep the profile of a group's `shape`, measured with so many CPU `threads` per process."""
         key = {"shape": shape, "device": device, "threads": threads, "version": self._version}
-        content = json.dumps(key | asdict(known), indent=1)
+        content = json.dumps(key | asdict(profile), indent=1)
         self._files.write(self._path(shape, device, threads), content.encode())
 
     def _path(self, shape: str, device: str, threads: int) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from sweeper.packing.devices import Devices, cpus
 from sweeper.packing.makespan import CutOption, SlotPool, list_schedule, makespan, minimise_makespan
-from sweeper.packing.workloads import Candidate, Workload, alone, choices
+from sweeper.packing.workloads import Candidate, Workload, alone, candidate_cuts
 from sweeper.plan.cohorts import Cut, workers
 
 SECONDS_A_COHORT = 0.4
@@ -69,7 +69,7 @@ def pack(workloads: Sequence[Workload], devices: Sequence[Devices], shares: Sequ
         )
     if max(worker_counts) > 1:
         slots = max(1, sum(kind.count for kind in devices) // max(worker_counts))
-        cuts = tuple(workload.by or Cut(math.ceil(workload.total / slots), 1) for workload in workloads)
+        cuts = tuple(workload.settled_cut or Cut(math.ceil(workload.total / slots), 1) for workload in workloads)
         return Packing((1,) * len(devices), cuts, (), 0.0)
     idle = [0] if len(devices) > 1 else []
     ranges = [[share] for share in shares] if shares else [idle + kind.sharing for kind in devices]
@@ -115,11 +115,11 @@ def _candidates(workload: Workload, devices: Sequence[Devices], least_shares: Se
     A group that fits on no device, even with the `least_shares` cohorts per device, is claimed to need exactly the
     largest room that there is, with its settled cut or else a cohort for each member.
     """
-    candidates = choices(workload)
+    candidates = candidate_cuts(workload)
     if _options(candidates, devices, least_shares):
         return candidates
     largest_room = max(kind.room(sharing) for kind, sharing in zip(devices, least_shares, strict=True) if sharing)
-    return [replace(candidates[0] if workload.by else alone(workload), bytes=largest_room)]
+    return [replace(candidates[0] if workload.settled_cut else alone(workload), bytes=largest_room)]
 
 
 def _options(candidates: Sequence[Candidate], devices: Sequence[Devices], shares: Sequence[int]) -> list[CutOption]:

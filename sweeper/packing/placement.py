@@ -11,7 +11,7 @@ from sweeper.packing.devices import Devices, cpus
 from sweeper.packing.measurements import DeviceInfo, GroupProfile
 from sweeper.packing.packer import Packing, pack, pack_cores
 from sweeper.packing.slots import SlotResources, Slots
-from sweeper.packing.workloads import Workload, alone, choices
+from sweeper.packing.workloads import Workload, alone, candidate_cuts
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Placement:
         return self.packing.cost(self.devices)
 
 
-def whole(seen: Sequence[DeviceInfo], fraction: float | None, here: bool, grows: bool) -> Slots:
+def whole_device_slots(seen: Sequence[DeviceInfo], fraction: float | None, here: bool, grows: bool) -> Slots:
     """Return slots of one whole device each, or of a requested `fraction` of one."""
     part = fraction or 1.0
     if seen[0].kind.gpus:
@@ -42,7 +42,7 @@ def whole(seen: Sequence[DeviceInfo], fraction: float | None, here: bool, grows:
 def on_gpus(
     workloads: Sequence[Workload],
     seen: Sequence[DeviceInfo],
-    known: Sequence[Sequence[GroupProfile]],
+    profiles: Sequence[Sequence[GroupProfile]],
     *,
     fraction: float | None,
     grows: bool,
@@ -50,12 +50,12 @@ def on_gpus(
 ) -> Placement:
     """Place the groups on GPUs.
 
-    `known` has the profile of each group, by kind of device; `workloads` carry the measurements of the first kind.
+    `profiles` has the profile of each group, by kind of device; `workloads` carry the measurements of the first kind.
     A requested `fraction` of a GPU fixes how many cohorts share one.
     """
     kinds = tuple(
-        _devices(workloads, device, profiles, known[0], node_price)
-        for device, profiles in zip(seen, known, strict=True)
+        _devices(workloads, device, device_profiles, profiles[0], node_price)
+        for device, device_profiles in zip(seen, profiles, strict=True)
     )
     packing = pack(workloads, kinds, [int(1 / fraction)] * len(kinds) if fraction else None)
     used = [index for index, share in enumerate(packing.shares) if share]
@@ -64,7 +64,7 @@ def on_gpus(
     only = {
         trial.id: fitting
         for workload, cut in zip(workloads, packing.cuts, strict=True)
-        if len(fitting := _fitting(replace(workload, by=cut), rooms)) < len(rooms)
+        if len(fitting := _fitting(replace(workload, settled_cut=cut), rooms)) < len(rooms)
         for stream in workload.members
         for trial in stream
     }
@@ -119,17 +119,17 @@ def heaviest(workloads: Sequence[Workload]) -> int:
 def _devices(
     workloads: Sequence[Workload],
     seen: DeviceInfo,
-    known: Sequence[GroupProfile],
-    first: Sequence[GroupProfile],
+    profiles: Sequence[GroupProfile],
+    references: Sequence[GroupProfile],
     node_price: float | None,
 ) -> Devices:
-    """Return the devices of one kind; `known` has the groups' profiles on it, `first` those on the first kind.
+    """Return the devices of one kind; `profiles` has the groups' profiles on it, `references` those on the first kind.
 
     Their speed is relative to the first kind, over all groups that were measured on both.
     """
     pairs = [
         _common(reference, profile)
-        for reference, profile in zip(first, known, strict=True)
+        for reference, profile in zip(references, profiles, strict=True)
         if reference.measured and profile.measured
     ]
     reference_seconds, seconds = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
@@ -138,8 +138,8 @@ def _devices(
         bytes=seen.bytes,
         cores=max(1, int(seen.kind.cores)),
         speed=reference_seconds / seconds if seconds else 1.0,
-        overhead=max((profile.overhead for profile in known), default=seen.overhead),
-        overlap=(known[heaviest(workloads)].overlap or {}) if workloads else {},
+        overhead=max((profile.overhead for profile in profiles), default=seen.overhead),
+        overlap=(profiles[heaviest(workloads)].overlap or {}) if workloads else {},
         node_price=node_price,
         node_devices=max(seen.kind.nodes),
     )
@@ -157,7 +157,7 @@ def _common(reference: GroupProfile, profile: GroupProfile) -> tuple[float, floa
 
 def _fitting(workload: Workload, rooms: Sequence[int]) -> tuple[int, ...]:
     """Return the indices of the `rooms` (bytes) that hold the group's cohorts; the largest room if none does."""
-    need = min(choices(workload)[0].bytes, max(rooms))
+    need = min(candidate_cuts(workload)[0].bytes, max(rooms))
     return tuple(index for index, room in enumerate(rooms) if room >= need)
 
 

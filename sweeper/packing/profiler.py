@@ -22,8 +22,8 @@ from sweeper.packing.measurements import (
 from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group
 
-LONGEST_MEASURED, ALL_MEASURED = 3.0, 12.0
-"""Seconds for the measurement of one group of trials, and of all groups together."""
+GROUP_SECONDS, TOTAL_SECONDS = 3.0, 12.0
+"""Most seconds for the measurement of one group of trials, and of all groups together."""
 STEPS_MEASURED = 4
 """Steps that a measurement makes with each stack (`trainables.profiling.throughput`)."""
 MOST_SHARING = 8
@@ -57,7 +57,7 @@ class Profiler:
     measure: Measure | None
     """Makes missing measurements; None uses only those in the store."""
 
-    def known(self, seen: DeviceInfo, threads: int) -> list[GroupProfile] | None:
+    def profiles(self, seen: DeviceInfo, threads: int) -> list[GroupProfile] | None:
         """Return the profile of each group on a device, with so many CPU `threads` per process.
 
         Missing profiles are measured and kept. A group that cannot be measured has an empty profile. Returns None if a
@@ -71,9 +71,9 @@ class Profiler:
         ]
         missing = [index for index, profile in enumerate(profiles) if profile is None]
         if not self.measure:
-            settled = all(self.workloads[index].by for index in missing)
+            settled = all(self.workloads[index].settled_cut for index in missing)
             return [profile or unmeasured for profile in profiles] if settled else None
-        how = {"seconds": min(LONGEST_MEASURED, ALL_MEASURED / max(1, len(missing))), "threads": threads}
+        how = {"seconds": min(GROUP_SECONDS, TOTAL_SECONDS / max(1, len(missing))), "threads": threads}
         asked = [Asked(seen.kind, sample(self.workloads[index].members), how) for index in missing]
         for index, probe in zip(missing, self.measure(asked), strict=True):
             profile = GroupProfile(_stacks(probe.measured), probe.room.overhead) if probe else unmeasured
@@ -82,15 +82,18 @@ class Profiler:
                 self.probes.write(shapes[index], seen.device, threads, profile)
         return [profile or unmeasured for profile in profiles]
 
-    def with_overlap(self, seen: DeviceInfo, known: Sequence[GroupProfile], place: int) -> list[GroupProfile]:
-        """Return the `known` profiles, that of the group at index `place` with its `overlap`, measured if missing."""
-        profile, cores = known[place], max(1, int(seen.kind.cores))
+    def with_overlap(self, seen: DeviceInfo, profiles: Sequence[GroupProfile], index: int) -> list[GroupProfile]:
+        """Return the `profiles`, that of the group at `index` with its `overlap`, which is measured if missing.
+
+        The profiles stay as they are if there is no `measure`, or if the group could not be measured.
+        """
+        profile, cores = profiles[index], max(1, int(seen.kind.cores))
         if profile.overlap is not None or not profile.measured or not self.measure:
-            return list(known)
+            return list(profiles)
         need = profile.measured[0].bytes + profile.overhead
         most_sharing = min(MOST_SHARING, cores, int(MEMORY_MARGIN * seen.bytes / max(1, need)))
         overlap: Mapping[int, Mapping[int, float]] = {}
-        members = self.workloads[place].members
+        members = self.workloads[index].members
         if most_sharing > 1:
             widths = [stack.width for stack in profile.measured][::2]
             how = {"threads": cores, "sharing": 2 ** (most_sharing.bit_length() - 1), "widths": widths}
@@ -98,7 +101,7 @@ class Profiler:
             overlap = (probe and probe.overlap) or {}
         profile = replace(profile, overlap=overlap)
         self.probes.write(shape(members, self.free), seen.device, cores, profile)
-        return [*known[:place], profile, *known[place + 1 :]]
+        return [*profiles[:index], profile, *profiles[index + 1 :]]
 
 
 def worth_measuring(group: Group, steps: int) -> bool:
@@ -111,9 +114,9 @@ def worth_measuring(group: Group, steps: int) -> bool:
     return steps * sum(map(len, group)) > STEPS_MEASURED * sum(widths)
 
 
-def profiled_workloads(workloads: Sequence[Workload], known: Sequence[GroupProfile]) -> list[Workload]:
+def profiled_workloads(workloads: Sequence[Workload], profiles: Sequence[GroupProfile]) -> list[Workload]:
     """Return the workloads with the measurements of their profiles."""
-    return [replace(workload, measured=profile.measured) for workload, profile in zip(workloads, known, strict=True)]
+    return [replace(workload, measured=profile.measured) for workload, profile in zip(workloads, profiles, strict=True)]
 
 
 def _stacks(measured: Sequence[Any]) -> tuple[Stack, ...]:

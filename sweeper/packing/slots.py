@@ -46,7 +46,7 @@ class Slots:
         """Cohorts that run at once, at least 1. An autoscaling cluster may grow beyond it."""
         return max(1, sum(share.count for share in self.shares) // self.workers)
 
-    def of(self, workers: int) -> Slots:
+    def for_workers(self, workers: int) -> Slots:
         """Return the slots of cohorts that several `workers` train, all of them on the first kind of device.
 
         Raises ClusterError if several workers would share a GPU, or if the machine has too few devices and cannot grow.

@@ -47,7 +47,7 @@ class Workload:
     """Stacks of several widths, 1 among them; empty if the group could not be measured."""
     steps: int
     """Training steps of each member."""
-    by: Cut | None = None
+    settled_cut: Cut | None = None
     """The cut of the group; None if it is still to be chosen."""
 
     @property
@@ -70,16 +70,16 @@ class Candidate:
     """Memory that the largest cohort needs."""
 
 
-def choices(workload: Workload) -> list[Candidate]:
+def candidate_cuts(workload: Workload) -> list[Candidate]:
     """Return the cuts that are worth trying, or the one that is settled.
 
-    Each size of a cohort is tried with every measured width below it, and with a single stack as wide as was measured.
-    Members that could not be measured train alone, so that one that cannot train takes no other with it. Members that
-    train no step need no measurement.
+    Each size of a cohort is tried with every measured width below it, and with one stack of all its members or, if that
+    is wider than any measured one, with the widest. Members that could not be measured train alone, so that one that
+    cannot train takes no other with it. Members that train no step need no measurement.
     """
-    if workload.by:
-        longest, count = _lengths(workload, workload.by.size)
-        return [_candidate(workload, workload.by, longest, count)]
+    if workload.settled_cut:
+        longest, count = _lengths(workload, workload.settled_cut.size)
+        return [_candidate(workload, workload.settled_cut, longest, count)]
     if not workload.steps:
         return _untrained(workload)
     if not workload.measured:

@@ -21,7 +21,7 @@ Defaults = Callable[[str], Mapping[str, Value]]
 
 CHOOSING = ("method", "dataset")
 """Keys by which a request chooses among the parts of a preset."""
-LONGEST = 120
+LONGEST_LABEL = 120
 """Most characters of a label in a folder's name; a longer one is cut and ends with a hash of the whole."""
 
 
@@ -54,9 +54,9 @@ class Changes:
     def folder(self) -> str:
         """The label as a folder name that is legal in every file system and object store."""
         name = re.sub(r"[^\w ,=.+-]", "_", self.label, flags=re.ASCII)
-        if name == self.label and len(name) <= LONGEST:
+        if name == self.label and len(name) <= LONGEST_LABEL:
             return name
-        return f"{name[:LONGEST]}-{hashlib.sha256(self.label.encode()).hexdigest()[:8]}"
+        return f"{name[:LONGEST_LABEL]}-{hashlib.sha256(self.label.encode()).hexdigest()[:8]}"
 
 
 def changes_of(request: Request, preset: str, before: Space, after: Space, defaults: Defaults) -> Changes:
@@ -89,7 +89,8 @@ def of_grid(request: Request, before: Grid | Grids, defaults: Defaults) -> Calla
 def of_study(request: Request, before: Search | Searches, study: Study, defaults: Defaults) -> str:
     """Return the changes of all trials of a study, e.g. `lr=0.01 sampler=gp`.
 
-    A key that is searched no longer counts, and so does an option of the search on which proposals depend.
+    A key that the preset searches and the request fixes is a change, and so is another value of an option of the
+    search on which its proposals depend.
     """
     method, searches = str(study.fixed["method"]), parts_of(before)
     method_defaults = defaults(method)

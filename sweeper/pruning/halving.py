@@ -151,7 +151,9 @@ class Rungs:
 
         Of n values in a bracket, those of this cohort and of lower places, the best `max(1, n // factor)` go on; of
         equal values the one posted at the lower place, or of the lower index. A member without a value is pruned. If
-        no member of the bracket has a value, the first one of the cohort goes on. Raises ValueError before `ready`.
+        no member of the bracket has a value, the cohort's first member of the bracket goes on.
+
+        Raises ValueError before `ready`.
         """
         cohort = self._cohort(place)
         if epoch not in cohort.verdicts:

@@ -69,20 +69,20 @@ class RungClient:
         driver_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         options = {"num_cpus": 0, "max_concurrency": CALLS, "scheduling_strategy": driver_node}
         self._rules = dict(rules)
-        self._board: Any = ray.remote(RungServer).options(**options).remote(self._rules, absence=absence)
+        self._server: Any = ray.remote(RungServer).options(**options).remote(self._rules, absence=absence)
         self._turns = itertools.count()
         self._study: dict[str, str] = {}
 
     @property
     def judges(self) -> Judges:
         """The client for the workers."""
-        return Judges(self._board)
+        return Judges(self._server)
 
     def expect(self, study: str, place: int, cohort: str, numbers: Sequence[int]) -> None:
         """Announce a cohort before it starts. `numbers` are those of its trials in the study; places must ascend."""
         self._study[cohort] = study
         brackets = self._rules[study].brackets(numbers)
-        self._board.expect.remote(next(self._turns), study, place, cohort, brackets)
+        self._server.expect.remote(next(self._turns), study, place, cohort, brackets)
 
     def seed(self, study: str, place: int, numbers: Sequence[int], reached: Sequence[Mapping[int, float]]) -> None:
         """Add a cohort of trials that ended in an earlier run; `reached` maps epochs to values, for each trial."""
@@ -91,17 +91,17 @@ class RungClient:
             epoch: {index: values[epoch] for index, values in enumerate(reached) if epoch in values}
             for epoch in rule.epochs
         }
-        self._board.seed.remote(next(self._turns), study, place, rule.brackets(numbers), history)
+        self._server.seed.remote(next(self._turns), study, place, rule.brackets(numbers), history)
 
     def started(self, cohort: str) -> None:
         """Record that a worker has started the cohort. Ignores a cohort that was not announced."""
         if cohort in self._study:
-            self._board.started.remote(next(self._turns), cohort)
+            self._server.started.remote(next(self._turns), cohort)
 
     def stopped(self, cohort: str) -> None:
         """Record that the cohort has lost its worker. Ignores a cohort that was not announced."""
         if cohort in self._study:
-            self._board.stopped.remote(next(self._turns), cohort)
+            self._server.stopped.remote(next(self._turns), cohort)
 
     def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
         """Post the values of a `contract.Report` in dict form, if its epoch is a rung.
@@ -117,14 +117,14 @@ class RungClient:
             for index, member in enumerate(report["members"])
             if member["status"] == "running" or (member["status"], member["epochs_run"]) == ("pruned", epoch)
         }
-        self._board.post.remote(next(self._turns), cohort, epoch, values)
+        self._server.post.remote(next(self._turns), cohort, epoch, values)
 
     def split(self, cohort: str, parts: Sequence[str], second: int, count: int) -> None:
         """Split an announced cohort into two with the ids `parts`; see `Rungs.split` for `second` and `count`."""
         self._study |= dict.fromkeys(parts, self._study[cohort])
-        self._board.split.remote(next(self._turns), cohort, list(parts), second, count)
+        self._server.split.remote(next(self._turns), cohort, list(parts), second, count)
 
     def end(self, cohort: str) -> None:
         """Record that the cohort finished or failed for good. Ignores a cohort that was not announced."""
         if cohort in self._study:
-            self._board.end.remote(next(self._turns), cohort)
+            self._server.end.remote(next(self._turns), cohort)

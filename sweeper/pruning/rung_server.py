@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sweeper.pruning.halving import Rungs, Values, assign_brackets
 from sweeper.spec.metric import Direction
 
-PATIENCE = 60.0
+ANNOUNCEMENT_TIMEOUT = 60.0
 """Seconds for which a call about an unknown cohort waits until the driver announces the cohort."""
 ABSENCE = 30.0
 """Seconds for which a cohort waits for one that has no worker, before it gives up its own slot."""
@@ -51,9 +51,11 @@ class RungServer:
     A worker may ask about a cohort before the driver has announced it; its call then waits for the announcement.
     """
 
-    def __init__(self, rules: Mapping[str, Rule], patience: float = PATIENCE, absence: float = ABSENCE) -> None:
-        """`rules` maps a study's id to its rule. For `patience` and `absence` see `PATIENCE` and `ABSENCE`."""
-        self._rules, self._patience, self._absence = rules, patience, absence
+    def __init__(
+        self, rules: Mapping[str, Rule], announcement_timeout: float = ANNOUNCEMENT_TIMEOUT, absence: float = ABSENCE
+    ) -> None:
+        """`rules` maps a study's id to its rule. For the other arguments see `ANNOUNCEMENT_TIMEOUT` and `ABSENCE`."""
+        self._rules, self._announcement_timeout, self._absence = rules, announcement_timeout, absence
         self._rungs = {study: Rungs(rule.direction, rule.factor, rule.ladders) for study, rule in rules.items()}
         self._cohorts: dict[str, tuple[str, int]] = {}
         """Id of an announced cohort -> its study and place."""
@@ -177,10 +179,10 @@ class RungServer:
     async def _announced(self, cohort: str) -> tuple[str, int]:
         """Return the cohort's study and place, once the driver has announced it.
 
-        Raises LookupError if it does not within `patience` seconds.
+        Raises LookupError if it does not within `announcement_timeout` seconds.
         """
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._announcement_timeout):
                 await self._changed.wait_for(lambda: cohort in self._cohorts)
         except TimeoutError:
             known = ", ".join(self._cohorts) or "none"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import ClusterError
-from sweeper.execution import connection as cluster
+from sweeper.execution import connection
 from sweeper.execution.connection import check_address, make_token
 from sweeper.execution.stop_signal import StopSignal
 
@@ -87,7 +87,7 @@ def test_a_sigterm_that_meets_rays_handler_while_it_starts_comes_to_ours() -> No
     stopping = StopSignal()
     with stopping.on_signals():
         ours = signal.getsignal(signal.SIGTERM)
-        with pytest.raises(KeyboardInterrupt), cluster._own_signal_handlers():
+        with pytest.raises(KeyboardInterrupt), connection._own_signal_handlers():
             start_ray()
         assert stopping.asked and signal.getsignal(signal.SIGTERM) == ours
 

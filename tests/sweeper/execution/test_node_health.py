@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from sweeper.execution.node_health import HEAD_DIED, HEAD_PATIENCE, NODE_DIED, NodeHealth
+from sweeper.execution.node_health import HEAD_DIED, HEAD_TIMEOUT, NODE_DIED, NodeHealth
 
 
 class Clock:
@@ -68,12 +68,12 @@ def test_a_joined_clusters_head_may_be_away_for_a_while(head: socket.socket, mon
     address = head.getsockname()
     head.close()
     monkeypatch.delattr(sys.modules["ray"], "nodes")
-    for clock.now in (0.0, HEAD_PATIENCE - 1):
+    for clock.now in (0.0, HEAD_TIMEOUT - 1):
         assert health() is None
     monkeypatch.setattr(sys.modules["ray"], "nodes", lambda: [], raising=False)
     with socket.create_server(address):
         assert health() is None
-    for clock.now, said in [(50.0, None), (50.0 + HEAD_PATIENCE - 1, None), (50.0 + HEAD_PATIENCE, HEAD_DIED)]:
+    for clock.now, said in [(50.0, None), (50.0 + HEAD_TIMEOUT - 1, None), (50.0 + HEAD_TIMEOUT, HEAD_DIED)]:
         assert health() == said
 
 

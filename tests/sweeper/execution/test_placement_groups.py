@@ -14,8 +14,7 @@ from ray import tune
 from ray.air.execution.resources.placement_group import PlacementGroupResourceManager
 from ray.air.execution.resources.request import ResourceRequest
 
-from sweeper.execution import executor as dispatch
-from sweeper.execution import placement_groups as groups
+from sweeper.execution import executor, placement_groups
 from sweeper.execution.connection import connected
 from sweeper.execution.placement_groups import PlacementGroupPool
 from sweeper.execution.stop_signal import StopSignal
@@ -110,7 +109,7 @@ def test_a_group_that_was_given_back_is_taken_by_the_next_equal_request_or_remov
     assert len(manager.get_resource_futures()) == 2, "another one was taken for it"
 
     (group,) = manager._request_to_staged_pgs[everything]
-    monkeypatch.setattr(groups, "KEPT", 0.0)
+    monkeypatch.setattr(placement_groups, "SPARE_SECONDS", 0.0)
     manager.free_resources(acquired)
     manager.get_resource_futures()
     assert state(group) == "PENDING", "it was removed where it may be being placed"
@@ -124,7 +123,7 @@ def test_a_group_that_was_given_back_is_taken_by_the_next_equal_request_or_remov
     manager.request_resources(everything)
     (group,) = manager._request_to_staged_pgs[everything]
     manager.cancel_resource_request(everything)
-    monkeypatch.setattr(groups, "SETTLED", 0.0)
+    monkeypatch.setattr(placement_groups, "SETTLING_SECONDS", 0.0)
     manager.get_resource_futures()
     assert state(group) == "REMOVED", "a node would be started for it"
     manager.clear()
@@ -145,15 +144,15 @@ def test_a_dispatch_asks_for_its_groups_here(scratch: str, monkeypatch: pytest.M
         request(self, resource_request)
 
     monkeypatch.setattr(PlacementGroupPool, "request_resources", heard)
-    monkeypatch.setattr(dispatch, "run_cohort", report_at_once)
+    monkeypatch.setattr(executor, "run_cohort", report_at_once)
     usual, listener, cores = ray.tune.tune.TuneController, Mock(), ray.cluster_resources()["CPU"]
-    dispatch.dispatch(
+    executor.dispatch(
         CohortQueue(cut([members(2)], [Cut(1, 1)])),
         data="data",
         checkpoints=Files(scratch),
         checkpoint=lambda cohort: f"checkpoints/{cohort}",
         slots=Slots((SlotResources({"CPU": 1.0}, int(cores)),), here=True),
-        limits=dispatch.Limits(0, 60.0, 600.0),
+        limits=executor.Limits(0, 60.0, 600.0),
         scratch=scratch,
         stopping=StopSignal(),
         listener=listener,

@@ -60,8 +60,8 @@ def test_a_trial_is_tried_again_as_often_as_it_may(retries: int) -> None:
 @pytest.mark.parametrize("cause", ["error", "hung", "memory"])
 @pytest.mark.parametrize("poisoned", [["0.0"], ["0.5"], ["0.2", "0.3"], ["0.1", "0.6"]])
 def test_what_cannot_train_takes_no_other_with_it(cause: Cause, poisoned: list[str]) -> None:
-    feed = CohortQueue([whole(8), whole(3)])
-    attempts = RetryQueue(feed, 1)
+    source = CohortQueue([whole(8), whole(3)])
+    attempts = RetryQueue(source, 1)
     finished, failed, begun = run_all(attempts, lambda cohort: cause if set(names(cohort)) & set(poisoned) else None)
     all_trials = Counter(names(whole(8)) + names(whole(3)))
     assert Counter(finished) + Counter(failed) == all_trials and set(failed) == set(poisoned)
@@ -183,8 +183,8 @@ def test_the_next_run_begins_with_the_halves_of_this_one() -> None:
 
 
 def test_halves_leave_out_who_has_a_result() -> None:
-    feed = CohortQueue([whole(4)], {"0.0": "finished", "0.1": "finished"})
-    attempts = RetryQueue(feed, 0)
+    source = CohortQueue([whole(4)], {"0.0": "finished", "0.1": "finished"})
+    attempts = RetryQueue(source, 0)
     assert names(taken(attempts).cohort) == ["0.2", "0.3"]
     decision = attempts.lost(whole(4).id, "error")
     assert [names(part) for part in decision.parts] == [["0.2", "0.3"]]

@@ -39,7 +39,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def killed_driver() -> Path:
-    """The scratch folder that a driver leaves which was killed with -9."""
+    """Return the scratch folder that a driver leaves when it is killed with -9."""
     with subprocess.Popen([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True) as driver:
         assert driver.stdout
         line = driver.stdout.readline().strip()
@@ -67,7 +67,7 @@ def test_another_user_reaches_nothing_in_it(home: Path) -> None:
         (folder / "log").write_text("private")
         (folder / "log").chmod(0o666)
         assert reached_by_nobody(below(folder.parent)) == [f"look at {folder.parent}"]
-    assert f"write in {open_folder}" in reached_by_nobody([open_folder])  # the user is no cripple
+    assert f"write in {open_folder}" in reached_by_nobody([open_folder])  # where it is allowed to
 
 
 @pytest.mark.parametrize("long", [False, True])

@@ -7,7 +7,7 @@ from sweeper.plan.trials import Trial
 
 
 def cohorts_of(sizes: list[int], *words: str, slots: int = 2, studies: int = 1, whole: bool = False) -> list[Cohort]:
-    """Of a wave with so many trials of each shape."""
+    """Return the cohorts of a wave; `sizes` has the number of trials of each shape."""
     trials = [Trial(f"{shape}.{i}", {"width": shape}) for shape, size in enumerate(sizes) for i in range(size)]
     groups = group(trials, lambda trial: trial.config["width"], lambda trial: 0)
     return list(cut(groups, wave_cut(parse(["a", *words]), slots, studies)(groups, whole)))

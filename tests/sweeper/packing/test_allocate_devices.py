@@ -9,7 +9,7 @@ import pytest
 from sweeper.cli.arguments import parse
 from sweeper.cli.preview import expectation
 from sweeper.errors import ClusterError
-from sweeper.packing.allocate import Allocation, grid_arrangement
+from sweeper.packing.allocate import Allocation, allocate_grid
 from sweeper.packing.device_kinds import DeviceKind
 from sweeper.packing.profiler import profile_devices
 from sweeper.packing.recorded_cuts import record_cut, recorded_cut
@@ -40,7 +40,7 @@ def arranged(
     store: Path, bench: Bench, plan: GridPlan, *words: str, on: tuple[DeviceKind, ...] = (CORES,)
 ) -> Allocation:
     site = bench.site(*on)
-    return grid_arrangement(parse(["grid", *words]), plan, Store(store), profile_devices(site), site)
+    return allocate_grid(parse(["grid", *words]), plan, Store(store), profile_devices(site), site)
 
 
 CPU = {"": 16_000 * MIB}
@@ -217,7 +217,7 @@ def test_what_cannot_be_measured_trains_alone_and_nothing_is_expected(tmp_path: 
             probe if not task.how else None for task, probe in zip(asked, bench(asked), strict=True)
         ],
     )
-    allocation = grid_arrangement(parse(["grid"]), grid(), Store(tmp_path), profile_devices(site), broken)
+    allocation = allocate_grid(parse(["grid"]), grid(), Store(tmp_path), profile_devices(site), broken)
     assert allocation.cuts == (Cut(1, 1),) and not allocation.timed and not list((tmp_path / "probes").glob("*.json"))
     assert expectation(allocation, grid(), 1.0)["hours"] is None
 

@@ -35,12 +35,6 @@ def test_no_more_threads_than_cores(cores: int, threads: int, count: int) -> Non
         cpus([cores], 1000, cores + 1)
 
 
-@pytest.mark.parametrize("cores", range(1, 9))
-def test_processes_on_a_gpu_have_a_core_for_each_thread(cores: int) -> None:
-    kind = Devices(1, PLENTY, cores)
-    assert [kind.threads(sharing) * sharing <= cores for sharing in range(1, cores + 1)] == [True] * cores
-
-
 def test_threads_are_as_many_as_end_soonest() -> None:
     """On four cores, two members take two cores each, which makes them faster; thirty-two members take one each."""
     by_threads = {1: 1.0, 2: 0.6, 4: 0.5}

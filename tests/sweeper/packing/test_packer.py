@@ -5,7 +5,7 @@ import pytest
 
 from sweeper.packing.devices import Devices
 from sweeper.packing.packer import WORTH, Packing, pack
-from sweeper.packing.workloads import Workload, choices
+from sweeper.packing.workloads import Workload, candidate_cuts
 from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
 from tests.sweeper.packing.measured import (
     EACH_100_MIB,
@@ -71,7 +71,7 @@ def test_trials_of_no_or_hardly_any_step_do_not_make_a_cohort_each(steps: int, m
 def test_a_few_trials_without_a_step_end_at_once() -> None:
     assert choose([], members(1, 1), steps=0, slots=2, memory=PLENTY).size <= 2
     assert choose([], members(1), steps=0, slots=2, memory=PLENTY) == Cut(1, 1)
-    (settled,) = pack([Workload(members(56), [], 0, by=Cut(7, 7))], [Devices(2, PLENTY)]).cuts
+    (settled,) = pack([Workload(members(56), [], 0, settled_cut=Cut(7, 7))], [Devices(2, PLENTY)]).cuts
     assert settled == Cut(7, 7)
 
 
@@ -120,16 +120,16 @@ def test_cohorts_are_as_large_as_a_full_stack_where_that_is_soonest() -> None:
 def test_a_cut_that_is_settled_is_kept_and_its_place_chosen() -> None:
     """A stack of eight needs 800 MiB: two share a device of 2,000 MiB, four a device of 4,000 MiB."""
     free = {8: dict.fromkeys((2, 4), 1.0)}
-    workload = Workload(FOUR_OF_EIGHT, EACH_100_MIB, 10_000, by=Cut(8, 8))
+    workload = Workload(FOUR_OF_EIGHT, EACH_100_MIB, 10_000, settled_cut=Cut(8, 8))
     for mebibytes, sharing in ((2000, 2), (4000, 4), (500, 1)):
         packed = pack([workload], [Devices(1, mebibytes * MIB, cores=8, overlap=free)])
         assert packed.cuts == (Cut(8, 8),) and packed.shares == (sharing,)
 
 
 def test_a_stack_wider_than_any_that_was_measured_takes_in_proportion() -> None:
-    narrow = replace(Workload(members(8), EACH_100_MIB[:3], 10_000), by=Cut(8, 8))
-    (choice,) = choices(narrow)
-    assert choice.bytes == 800 * MIB and choice.seconds == pytest.approx(2 * 4 * 10_000 * EACH_100_MIB[2].seconds)
+    narrow = replace(Workload(members(8), EACH_100_MIB[:3], 10_000), settled_cut=Cut(8, 8))
+    (candidate,) = candidate_cuts(narrow)
+    assert candidate.bytes == 800 * MIB and candidate.seconds == pytest.approx(2 * 4 * 10_000 * EACH_100_MIB[2].seconds)
 
 
 # Sharing a device.

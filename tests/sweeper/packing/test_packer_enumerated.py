@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sweeper.packing import workloads as workloads
+from sweeper.packing import workloads
 from sweeper.packing.devices import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import SECONDS_A_COHORT, WORTH, Packing, pack
 from sweeper.packing.workloads import Workload

@@ -18,7 +18,7 @@ AWAY = Slots((SlotResources({"GPU": 1.0, "CPU": 2.0}, 4),), here=False, grows=Tr
 @pytest.mark.parametrize(("workers", "count"), [(1, 4), (2, 2), (3, 1), (4, 1)])
 def test_workers_share_the_places_there_are(workers: int, count: int) -> None:
     for slots in (HERE, AWAY):
-        shared = slots.of(workers)
+        shared = slots.for_workers(workers)
         assert (shared.count, shared.workers) == (count, workers)
         assert (shared.resources, shared.here) == (slots.resources, slots.here)
     assert (HERE.workers, HERE.count) == (1, 4)
@@ -27,7 +27,7 @@ def test_workers_share_the_places_there_are(workers: int, count: int) -> None:
 @pytest.mark.parametrize("slots", [HERE, replace(AWAY, grows=False)])
 def test_more_workers_than_this_machine_has_room_for_are_refused(slots: Slots) -> None:
     with pytest.raises(ClusterError) as refused:
-        slots.of(5)
+        slots.for_workers(5)
     assert str(refused.value) == (
         "workers must not exceed 4, the processes that this machine has devices for, but got workers=5; choose fewer "
         "with --set workers=N, or pass the --address of a cluster"
@@ -37,13 +37,13 @@ def test_more_workers_than_this_machine_has_room_for_are_refused(slots: Slots) -
 def test_workers_have_a_gpu_of_their_own_each() -> None:
     """NCCL connects no two processes on one GPU."""
     shared = replace(AWAY, shares=(SlotResources({"GPU": 0.5, "CPU": 1.0}, 4),))
-    assert shared.of(1).workers == 1
+    assert shared.for_workers(1).workers == 1
     with pytest.raises(ClusterError, match="each of several workers must have a GPU of its own, but got workers=2"):
-        shared.of(2)
+        shared.for_workers(2)
 
 
 def test_a_cluster_may_grow_for_one_cohort_of_many_workers() -> None:
-    assert (AWAY.of(8).count, AWAY.of(8).workers) == (1, 8)
+    assert (AWAY.for_workers(8).count, AWAY.for_workers(8).workers) == (1, 8)
 
 
 # Which kind a cohort is given.
@@ -55,8 +55,8 @@ def queue(*names: str) -> CohortQueue:
     return CohortQueue([Cohort(name, (Trial(name, {}),), 1) for name in names])
 
 
-def assigner_of(feed: CohortQueue, slots: Slots) -> SlotAssigner:
-    return SlotAssigner(RetryQueue(feed, 0), slots)
+def assigner_of(source: CohortQueue, slots: Slots) -> SlotAssigner:
+    return SlotAssigner(RetryQueue(source, 0), slots)
 
 
 def assigned(assigner: SlotAssigner, *holders: str) -> Sequence[tuple[str, SlotResources] | None]:
@@ -92,7 +92,7 @@ def test_where_nodes_may_come_the_least_busy_kind_is_given() -> None:
 
 def test_no_more_cohorts_wait_than_is_needed() -> None:
     names = [f"c{number}" for number in range(100)]
-    feed = queue(*names)
-    assigner = assigner_of(feed, Slots((SMALL, SMALL), here=False, only=dict.fromkeys(names, (1,))))
+    source = queue(*names)
+    assigner = assigner_of(source, Slots((SMALL, SMALL), here=False, only=dict.fromkeys(names, (1,))))
     assert assigned(assigner, *map(str, range(200)))[1:] == [None] * 199
-    assert not feed.ended
+    assert not source.ended

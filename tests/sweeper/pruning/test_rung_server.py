@@ -41,8 +41,8 @@ def play(scene: Coroutine[Any, Any, None]) -> None:
         runner.run(asyncio.wait_for(scene, 60))
 
 
-def rung_server(patience: float = 5.0, absence: float = 30.0) -> RungServer:
-    return RungServer({"one": RULE, "other": RULE}, patience, absence)
+def rung_server(announcement_timeout: float = 5.0, absence: float = 30.0) -> RungServer:
+    return RungServer({"one": RULE, "other": RULE}, announcement_timeout, absence)
 
 
 async def settled(*waiting: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
@@ -201,7 +201,7 @@ def test_the_drivers_calls_count_in_their_order_however_they_arrive() -> None:
 
 def test_a_cohort_that_the_driver_never_speaks_of_is_refused_in_one_line() -> None:
     async def scene() -> None:
-        server = rung_server(patience=0.05)
+        server = rung_server(announcement_timeout=0.05)
         await server.expect(0, "one", 0, "low", [0])
         with pytest.raises(LookupError, match="no cohort 'stray' is expected at any rung; there are: low"):
             await server.judge("stray", 1, {0: 1.0})

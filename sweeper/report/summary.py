@@ -76,9 +76,10 @@ def text(table: pd.DataFrame, digits: int = 3) -> str:
     columns = []
     for name in table.columns:
         values = table[name]
-        texts = [number(value, digits) if name in measured and not pd.isna(value) else label(value) for value in values]
-        width = max(map(len, [str(name), *texts]))
         numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+        rounded = numeric and name in measured
+        texts = [number(value, digits) if rounded and not pd.isna(value) else label(value) for value in values]
+        width = max(map(len, [str(name), *texts]))
         columns.append([cell.rjust(width) if numeric else cell.ljust(width) for cell in (str(name), *texts)])
     heading, *lines = ("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
     return "\n".join([heading, NOTHING * len(heading), *lines])

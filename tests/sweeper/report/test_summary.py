@@ -85,3 +85,9 @@ def test_text_is_aligned(rows):
     assert lines[0].split() == ["beta", "nu", "class", "mean", "std", "count", "missing"]
     assert lines[2].split() == ["1.0", "∞", "cat", "0.700", "\N{EN DASH}", "1", "0"]
     assert len({len(line) for line in lines}) == 1
+
+
+def test_text_in_the_column_of_a_metric_stays_as_it_is():
+    """The table of a Pareto front has formatted values, e.g. percentages."""
+    lines = text(pd.DataFrame({"trial": ["3"], "val_auroc": ["98.2%"], "mean": ["a"]})).splitlines()
+    assert lines[2].split() == ["3", "98.2%", "a"]

@@ -16,6 +16,7 @@ from sweeper.report.studies import figures as study_figures
 from sweeper.report.studies.axes import logarithmic
 from sweeper.report.studies.publish import write
 from sweeper.report.studies.tables import LEAST, read_in, weigh
+from sweeper.spec.metric import Metric
 from sweeper.storage.io.files import Files
 from tests.sweeper.report.studies.examples import KNN, NLL, SECONDS, SPACE, WAYS, made, told
 
@@ -198,6 +199,17 @@ def test_a_front_of_any_length_is_ten_lines_at_most(tmp_path: Path) -> None:
     lines = write(Files(tmp_path), "f", "s", study, [KNN, SECONDS]).splitlines()[1:]
     assert len(lines) == 10 and lines[-1] == "and 18 more on the front"
     assert lines[2].split() == ["24", "48%", "24", "0.01"] and lines[-2].split() == ["0", "0%", "0", "0.01"]
+
+
+def test_a_front_of_a_metric_on_validation_images_is_a_table(tmp_path: Path) -> None:
+    study = optuna.create_study(directions=["maximize", "minimize"])
+    for value, seconds in ((0.75, 3.0), (0.5, 2.0)):
+        params, space = {"lr": 0.01}, {"lr": SPACE["lr"]}
+        study.add_trial(optuna.trial.create_trial(values=[value, seconds], params=params, distributions=space))
+    objectives = [Metric("val_auroc", "maximize"), SECONDS]
+    lines = write(Files(tmp_path), "f", "s", study, objectives).splitlines()
+    assert lines[1].split() == ["trial", "val_auroc", "seconds", "lr"]
+    assert [line.split() for line in lines[3:5]] == [["0", "0.75", "3", "0.01"], ["1", "0.5", "2", "0.01"]]
 
 
 def test_a_picture_that_cannot_be_drawn_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,9 +30,19 @@ TABLE: Mapping[str, Rule] = {
     "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
     "trainables.losses": Rule(may=("torch",), never=("torch.distributed", *LAUNCHERS), alone=True),
     "trainables.networks": Rule(may=("torch", "torchvision", "trainables.validation"), never=LAUNCHERS),
-    "trainables.data": Rule(
-        may=("torch", "torchvision", "numpy", "sklearn", "PIL", "filelock", "trainables.validation"), never=LAUNCHERS
+    "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.data.augmentation": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
+    "trainables.data.image_files": Rule(
+        may=("torch", "numpy", "PIL", "trainables.data.errors", "trainables.data.augmentation"), never=LAUNCHERS
     ),
+    "trainables.data.datasets": Rule(
+        may=(
+            *("torch", "torchvision", "numpy", "sklearn", "filelock", "trainables.validation"),
+            *("trainables.data.errors", "trainables.data.image_files"),
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.data": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
     "trainables.methods": Rule(
         may=(*CONTRACT, "trainables.losses", "trainables.networks"), never=LAUNCHERS, alone=True
     ),

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from sweeper.errors import SpecError
 from sweeper.spec.grid import Value
 from trainables.catalog import METHODS
-from trainables.config.described import Key, keys_of
-from trainables.data.datasets import DATASETS
-from trainables.data.declarations import DECLARATIONS
+from trainables.config.key_docs import Key, keys_of
+from trainables.data.datasets.catalog import DATASETS
+from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.evaluation.metrics import FAMILIES, VALIDATION, MetricFamily, family_of
-from trainables.training.reported import reported_by
+from trainables.training.metric_names import reported_by
 from trainables.validation import nearest
 
 WIDTH = 110

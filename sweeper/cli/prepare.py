@@ -18,10 +18,10 @@ from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from trainables.config import trial as config
 from trainables.config.trial import TrialConfig
-from trainables.data.datasets import DataError
+from trainables.data.errors import DataError
 from trainables.learners.streams import stream_key
 from trainables.training import preflight
-from trainables.training.reported import reported_by
+from trainables.training.metric_names import reported_by
 from trainables.validation import nearest
 
 FIRST_RUNG_DIVISOR = 9

@@ -25,7 +25,7 @@ from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from trainables.config import trial as config
 from trainables.config.trial import TrialConfig
-from trainables.data.datasets import DataError
+from trainables.data.errors import DataError
 from trainables.learners.streams import stream_key
 from trainables.training import preflight
 

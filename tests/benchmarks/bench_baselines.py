@@ -26,9 +26,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 from sklearn.svm import OneClassSVM
 
-from trainables.data.datasets import Images, load
+from trainables.data.datasets.catalog import load
+from trainables.data.image_files.decoding import Images
 from trainables.data.splits import Split, one_class
-from trainables.data.validation import hold_out_validation
+from trainables.data.validation_split import hold_out_validation
 
 Array = NDArray[np.float64]
 Scorer = Callable[[Array, Array], Array]

@@ -21,7 +21,7 @@ import torch
 from search_spaces.anomaly_grid import DIGITS, PAPER
 from tests.benchmarks.loops import RANDOM, now, plain_step, register_random_images
 from trainables.config.trial import TrialConfig, Value, resolve
-from trainables.data.datasets import DATASETS
+from trainables.data.datasets.catalog import DATASETS
 from trainables.learners.streams import Stream, split
 from trainables.profiling.throughput import peak_bytes
 from trainables.training.cohort import Cohort

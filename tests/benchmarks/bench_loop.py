@@ -15,7 +15,7 @@ import torch
 
 from tests.benchmarks.loops import RANDOM, WARM_UP, WORKERS, our_speed, plain_speed, register_random_images
 from trainables.config.trial import resolve
-from trainables.data.views import MOCO_V2
+from trainables.data.augmentation.views import MOCO_V2
 
 BATCH = 64
 

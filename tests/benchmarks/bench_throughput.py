@@ -25,8 +25,8 @@ from tests.benchmarks.loops import RANDOM, WARM_UP, WORKERS, our_speed, plain_sp
 from trainables.catalog import METHODS
 from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.contract import Method
-from trainables.data.datasets import Dataset
-from trainables.data.views import MOCO_V2
+from trainables.data.augmentation.views import MOCO_V2
+from trainables.data.datasets.dataset import Dataset
 from trainables.networks.encoders import ENCODERS
 from trainables.validation import choices
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torchvision.transforms import v2
 
-from trainables.data.views import MOCO_V2, Views
+from trainables.data.augmentation.views import MOCO_V2, Views
 
 CIFAR = replace(MOCO_V2, blur=0.0)
 DIGITS = Views(rotation=15, shift=1)

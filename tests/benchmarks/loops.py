@@ -20,7 +20,8 @@ from torchvision.transforms import v2
 
 from trainables.config.trial import TrialConfig
 from trainables.contract import Method
-from trainables.data.datasets import DATASETS, Dataset
+from trainables.data.datasets.catalog import DATASETS
+from trainables.data.datasets.dataset import Dataset
 from trainables.learners.streams import models
 from trainables.training.cohort import Cohort
 

@@ -12,7 +12,8 @@ import pytest
 from tests.cifar_files import write_cifar10, write_cifar100
 from tests.cluster.dangers import dangers, fetched, unguarded_downloads
 from tests.cluster.files import ROOT
-from trainables.data.datasets import DataError, load
+from trainables.data.datasets.catalog import load
+from trainables.data.errors import DataError
 
 SOURCES = sorted(
     path for package in ("cluster", "search_spaces", "sweeper", "trainables") for path in (ROOT / package).rglob("*.py")
@@ -36,7 +37,7 @@ def test_no_module_fetches_but_through_what_verifies() -> None:
 
 
 def test_downloads_are_still_there_to_be_guarded() -> None:
-    assert "download=True" in (ROOT / "trainables/data/published.py").read_text()
+    assert "download=True" in (ROOT / "trainables/data/datasets/torchvision_datasets.py").read_text()
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from torch import Tensor
 from trainables.catalog import METHODS
 from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.contract import Method
-from trainables.data.datasets import load
-from trainables.data.views import normalise, scale_pixels
+from trainables.data.augmentation.views import normalise, scale_pixels
+from trainables.data.datasets.catalog import load
 from trainables.learners.streams import Stream, models, split
 
 B, EPOCHS = 60, 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainables.data.datasets import DATASETS
+from trainables.data.datasets.catalog import DATASETS
 from trainables.data.outliers import OUTLIERS
 from trainables.networks.encoders import ENCODERS
 from trainables.validation import between, choices, positive, truth, whole

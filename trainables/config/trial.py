@@ -16,7 +16,7 @@ from typing import Any
 from trainables.catalog import METHODS
 from trainables.config.sections import Data, Encoder, Evaluation, Training
 from trainables.contract import Method
-from trainables.data.views import Views
+from trainables.data.augmentation.views import Views
 from trainables.validation import choices, nearest
 
 Value = bool | int | float | str | None

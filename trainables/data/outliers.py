@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.data.dataset import Dataset, Images
-from trainables.data.datasets import RESIDENT, load
-from trainables.data.declarations import DECLARATIONS
-from trainables.data.folders import Folder
+from trainables.data.datasets.catalog import RESIDENT, load
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.data.image_files.decoding import Folder, Images
 from trainables.data.splits import Split, choose
 from trainables.validation import choices
 

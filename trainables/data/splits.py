@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from trainables.data.dataset import UNLABELLED, Dataset, Images
-from trainables.data.folders import Folder
+from trainables.data.datasets.dataset import UNLABELLED, Dataset
+from trainables.data.image_files.decoding import Folder, Images
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,11 +20,11 @@ from trainables.catalog import METHODS
 from trainables.config.sections import Data
 from trainables.config.trial import TrialConfig
 from trainables.contract import Method
-from trainables.data.datasets import Dataset
-from trainables.data.folders import Folder
+from trainables.data.augmentation.views import normalise, scale_pixels
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.image_files.decoding import Folder
 from trainables.data.splits import Split, held_out, one_class, whole
-from trainables.data.validation import hold_out_validation
-from trainables.data.views import normalise, scale_pixels
+from trainables.data.validation_split import hold_out_validation
 from trainables.learners.data_parallel import ALONE, Peers
 from trainables.networks.encoders import encoder
 

@@ -16,7 +16,7 @@ import torch
 
 from trainables.config.trial import TrialConfig
 from trainables.contract import CheckpointError
-from trainables.training.standing import Standing, read_standing
+from trainables.training.progress import Standing, read_standing
 
 FORMAT = 4
 """Version of the content; a checkpoint of another version is not used."""

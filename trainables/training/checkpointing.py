@@ -11,7 +11,7 @@ from torch import Tensor
 from trainables.contract import Heartbeat, Stopped
 from trainables.learners.data_parallel import Peers
 from trainables.training.cohort import Cohort
-from trainables.training.standing import Standing
+from trainables.training.progress import Standing
 
 TOGETHER = 8
 """Steps between two agreements of processes that train together; to agree, each waits for all others."""

@@ -15,7 +15,8 @@ import torch
 from trainables.catalog import METHODS
 from trainables.config.trial import TrialConfig
 from trainables.contract import CheckpointError, Move
-from trainables.data.datasets import Dataset, load
+from trainables.data.datasets.catalog import load
+from trainables.data.datasets.dataset import Dataset
 from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import ALONE, Peers
 from trainables.learners.lr_schedule import cosine

@@ -21,11 +21,12 @@ from torch import Tensor
 
 from trainables.catalog import METHODS
 from trainables.config.trial import TrialConfig
-from trainables.data.datasets import Dataset, Images
+from trainables.data.augmentation.views import normalise, scale_pixels
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.image_files.decoding import Images
+from trainables.data.image_files.prefetch import in_parts, resident
 from trainables.data.outliers import outliers
-from trainables.data.reading import in_parts, resident
 from trainables.data.splits import Split
-from trainables.data.views import normalise, scale_pixels
 from trainables.evaluation import anomaly, knn, ood, posterior, probes
 from trainables.evaluation.anomaly import Floats
 from trainables.evaluation.metrics import FAMILIES, VALIDATION

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainables.config.trial import TrialConfig
-from trainables.data.datasets import Dataset, check, load
-from trainables.data.declarations import DECLARATIONS, stand_in
+from trainables.data.datasets.catalog import check, load
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.datasets.declarations import DECLARATIONS, stand_in
 from trainables.data.outliers import check as check_outliers
 from trainables.data.outliers import outliers
 from trainables.data.splits import Split

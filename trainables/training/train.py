@@ -22,7 +22,7 @@ from trainables.training.checkpoint import pack, unpack
 from trainables.training.checkpointing import Saving, asking
 from trainables.training.cohort import Cohort
 from trainables.training.evaluators import MAY_BE_UNDEFINED
-from trainables.training.standing import Standing
+from trainables.training.progress import Standing
 
 
 def train(

@@ -19,8 +19,8 @@ from trainables.config.trial import TrialConfig
 from trainables.contract import STOPPED, WHY, CheckpointError, Heartbeat, Judge, Report, Stopped, Verdict
 from trainables.learners.data_parallel import ALONE, Peers
 from trainables.training.checkpoint import unpack
+from trainables.training.checkpoint_slicing import part
 from trainables.training.cohort import dataset_of
-from trainables.training.parting import part
 from trainables.training.train import train
 from trainables.worker.memory_limit import limited
 from trainables.worker.sigterm import on_sigterm

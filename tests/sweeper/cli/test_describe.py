@@ -11,10 +11,10 @@ from sweeper import run
 from sweeper.cli.describe import FILES, describe
 from sweeper.errors import SpecError
 from trainables.catalog import METHODS
-from trainables.config.described import keys_of
-from trainables.data.datasets import DATASETS
+from trainables.config.key_docs import keys_of
+from trainables.data.datasets.catalog import DATASETS
 from trainables.evaluation.metrics import FAMILIES
-from trainables.training.reported import reported_by
+from trainables.training.metric_names import reported_by
 
 
 def test_a_method_has_its_keys_with_ranges_defaults_and_what_is_fusible() -> None:

@@ -10,7 +10,7 @@ import pytest
 from trainables.catalog import METHODS
 from trainables.config.trial import LOOP_FUSIBLE, SECTIONS, TrialConfig, Value, fusible, keys, parse, resolve
 from trainables.contract import Method
-from trainables.data.datasets import DATASETS
+from trainables.data.datasets.catalog import DATASETS
 from trainables.networks.encoders import ENCODERS
 
 

@@ -13,8 +13,10 @@ from torch import Tensor
 
 from tests.folder_files import write_imagenet
 from trainables.data import outliers as module
-from trainables.data.datasets import DataError, Dataset, load
-from trainables.data.declarations import DECLARATIONS
+from trainables.data.datasets.catalog import load
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.data.errors import DataError
 from trainables.data.outliers import CORRUPTIONS, NOISE, OUTLIERS, outliers
 from trainables.data.splits import Split, held_out, one_class, whole
 

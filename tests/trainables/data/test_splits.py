@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from tests.folder_files import CLASSES, write_imagenet
-from trainables.data.datasets import UNLABELLED, Dataset, load
-from trainables.data.folders import Folder
+from trainables.data.datasets.catalog import load
+from trainables.data.datasets.dataset import UNLABELLED, Dataset
+from trainables.data.image_files.decoding import Folder
 from trainables.data.splits import held_out, one_class, whole
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from trainables.catalog import METHODS
 from trainables.evaluation.metrics import FAMILIES, family_of
-from trainables.training.reported import reported_by
+from trainables.training.metric_names import reported_by
 
 
 def test_every_reported_metric_has_a_family_and_every_family_is_reported() -> None:

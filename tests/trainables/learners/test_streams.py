@@ -13,8 +13,9 @@ from torch import Tensor
 from tests.folder_files import write_imagenet
 from trainables.config.sections import Data
 from trainables.config.trial import TrialConfig, Value, resolve
-from trainables.data.datasets import Dataset, load
-from trainables.data.folders import Folder
+from trainables.data.datasets.catalog import load
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.image_files.decoding import Folder
 from trainables.learners.data_parallel import Peers
 from trainables.learners.streams import AHEAD, Stream, generator, models, split, steps_per_epoch, stream_key
 

@@ -10,7 +10,7 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 
 from trainables.config.trial import Value, resolve
-from trainables.data.datasets import load
+from trainables.data.datasets.catalog import load
 from trainables.methods.pixels import Pixels, PixelsConfig
 from trainables.networks.encoders import encoder
 from trainables.training.train import train

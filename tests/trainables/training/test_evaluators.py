@@ -19,7 +19,8 @@ from tests.trainables.small import HERE, at_ends, metrics_of
 from tests.trainables.training.judged import untimed, without_seconds
 from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.contract import Report
-from trainables.data.datasets import Dataset, load
+from trainables.data.datasets.catalog import load
+from trainables.data.datasets.dataset import Dataset
 from trainables.evaluation import probes
 from trainables.learners.streams import models
 from trainables.methods.vje import VJE

@@ -8,7 +8,9 @@ import pytest
 
 from tests.folder_files import write_broken, write_imagenet
 from trainables.config.trial import TrialConfig, Value, resolve
-from trainables.data.datasets import DATASETS, DataError, Dataset, load
+from trainables.data.datasets.catalog import DATASETS, load
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.errors import DataError
 from trainables.training import preflight
 from trainables.training.evaluators import metric_names
 from trainables.training.preflight import prospects

@@ -13,8 +13,9 @@ from torch import Tensor
 from sweeper.spec.metric import VALIDATION as SWEEPERS_VALIDATION
 from tests.trainables.small import HERE, metrics_of
 from trainables.config.trial import TrialConfig, Value, resolve
-from trainables.data.datasets import Dataset, load
-from trainables.data.validation import hold_out_validation
+from trainables.data.datasets.catalog import load
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.validation_split import hold_out_validation
 from trainables.learners.streams import models, splits, stream_key
 from trainables.methods.vje import VJE
 from trainables.training.evaluators import MAY_BE_UNDEFINED, VALIDATION, metric_names

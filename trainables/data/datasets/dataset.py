@@ -6,14 +6,10 @@ Shapes: N images, C channels, H rows, W columns.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from torch import Tensor
 
-from trainables.data.folders import Folder
-
-Images: TypeAlias = Tensor | Folder
-"""uint8 `[N, C, H, W]`: a tensor in memory, or image files that are decoded on demand."""
+from trainables.data.image_files.decoding import Images
 
 UNLABELLED = -1
 """The label of training images of unknown class."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from trainables.config.trial import TrialConfig
 from trainables.contract import Report
 from trainables.training.checkpoint import pack, unpack
-from trainables.training.standing import Standing
+from trainables.training.progress import Standing
 
 
 def part(

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from trainables.config.trial import resolve
-from trainables.data.datasets import DATASETS, UNLABELLED, load
-from trainables.data.declarations import DECLARATIONS, stand_in
-from trainables.data.folders import Folder
+from trainables.data.datasets.catalog import DATASETS, load
+from trainables.data.datasets.dataset import UNLABELLED
+from trainables.data.datasets.declarations import DECLARATIONS, stand_in
+from trainables.data.image_files.decoding import Folder
 from trainables.learners.streams import split
 
 SIZES = {

@@ -12,8 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from trainables.data import embedded
-from trainables.data.datasets import load
+from trainables.data.datasets import digits as digits_module
+from trainables.data.datasets.catalog import load
 
 
 def test_digits_are_the_embedded_images(tmp_path: Path) -> None:
@@ -43,11 +43,11 @@ def test_digits_split_is_disjoint_and_in_file_order(tmp_path: Path) -> None:
     assert (digits.train_images[digits.train_labels == 0].flatten(1).numpy() == zeros[train]).all()
 
 
-@pytest.mark.parametrize("file", [embedded.FILE, Path("absent.csv.gz")])
+@pytest.mark.parametrize("file", [digits_module.FILE, Path("absent.csv.gz")])
 def test_digits_split_never_changes(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read from scikit-learn's file, or with scikit-learn if there is no such file."""
-    monkeypatch.setattr(embedded, "FILE", file)
-    digits = embedded.digits(tmp_path)
+    monkeypatch.setattr(digits_module, "FILE", file)
+    digits = digits_module.digits(tmp_path)
     parts = (digits.train_images[:], digits.train_labels.byte(), digits.test_images[:], digits.test_labels.byte())
     checksum = hashlib.sha256(b"".join(part.numpy().tobytes() for part in parts)).hexdigest()
     assert checksum == "1ea76b6cf9f3b2cdd48de46575279b9cd417827dd4ae2d285e30dea23eea4464"
@@ -62,9 +62,13 @@ def test_digits_normalisation_is_that_of_the_training_images(tmp_path: Path) -> 
 
 def test_digits_import_neither_torchvision_nor_sklearn(tmp_path: Path) -> None:
     """Importing either takes seconds in every training process."""
-    code = "import sys; from pathlib import Path; from trainables.data.datasets import load; load('digits', Path('.'))"
+    code = "import sys; from pathlib import Path; from trainables.data.datasets import catalog"
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}; sys.exit(bool({{'torchvision', 'sklearn'}} & {{*sys.modules}}))"]
+        [
+            sys.executable,
+            "-c",
+            f"{code}; catalog.load('digits', Path()); sys.exit(bool({{'torchvision', 'sklearn'}} & {{*sys.modules}}))",
+        ]
     )
     assert done.returncode == 0
 

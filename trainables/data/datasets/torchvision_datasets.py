@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.data.archives import ensure
-from trainables.data.dataset import UNLABELLED, Dataset
+from trainables.data.datasets.dataset import UNLABELLED, Dataset
+from trainables.data.datasets.downloads import ensure
 
 STL10_CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 STL10_SHAPE = (3, 96, 96)

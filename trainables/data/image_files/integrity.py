@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from PIL import Image, UnidentifiedImageError
 
 from trainables.data.errors import DataError
-from trainables.data.folders import rgb
+from trainables.data.image_files.decoding import rgb
 
 ENDS = ((b"\xff\xd8\xff", b"\xff\xd9"), (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"))
 """The first and last bytes of a JPEG and of a PNG."""
@@ -25,7 +25,7 @@ THREADS = 32
 """Many threads, because each waits for the disk or the network most of the time."""
 
 
-def check(name: str, paths: Sequence[str]) -> None:
+def check_image_files(name: str, paths: Sequence[str]) -> None:
     """Raises DataError if image files of the data set `name` cannot be read. The one-line message says how many, and
     names the first with the reason."""
     with ThreadPoolExecutor(THREADS) as pool:

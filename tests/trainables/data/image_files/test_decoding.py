@@ -22,10 +22,10 @@ from torchvision.transforms import CenterCrop, Compose, PILToTensor, Resize
 from torchvision.transforms.functional import InterpolationMode
 
 from tests.folder_files import picture, write_broken, write_imagenet, write_modes
-from trainables.data import folders
+from trainables.data.augmentation.geometry import draw_boxes
 from trainables.data.errors import DataError
-from trainables.data.folders import Folder
-from trainables.data.geometry import draw_boxes
+from trainables.data.image_files import decoding
+from trainables.data.image_files.decoding import Folder
 
 SIDE = 28
 
@@ -116,7 +116,7 @@ def test_each_file_is_decoded_once_for_all_crops(folder: Folder, monkeypatch: py
         opened.append(image.filename)  # type: ignore[attr-defined]
         return image.convert("RGB")
 
-    monkeypatch.setattr(folders, "rgb", counted)
+    monkeypatch.setattr(decoding, "rgb", counted)
     folder.crops(torch.arange(16), generators(16), 4, 0.5, 4 / 3).result()
     assert sorted(opened) == folder.paths()
 
@@ -124,7 +124,7 @@ def test_each_file_is_decoded_once_for_all_crops(folder: Folder, monkeypatch: py
 def test_crops_are_made_while_the_caller_goes_on(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     """More batches may be requested than there are threads."""
     go_on = threading.Event()
-    monkeypatch.setattr(folders, "rgb", lambda image: go_on.wait(60) and image.convert("RGB"))
+    monkeypatch.setattr(decoding, "rgb", lambda image: go_on.wait(60) and image.convert("RGB"))
     one = replace(folder, threads=1)
     pending = [one.crops(torch.arange(3), generators(3), 1, 0.5, 4 / 3) for _ in range(3)]
     assert not any(future.done() for future in pending)

@@ -11,7 +11,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from trainables.data.dataset import UNLABELLED, Dataset
+from trainables.data.datasets.dataset import UNLABELLED, Dataset
 from trainables.data.splits import choose
 
 SPLIT_SEED = 0

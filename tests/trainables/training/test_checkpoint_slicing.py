@@ -12,7 +12,7 @@ from tests.trainables.small import HERE, content_of
 from tests.trainables.training.judged import assert_near, pruning, six, tensors_of, without_seconds
 from trainables.contract import Report
 from trainables.training.checkpoint import unpack
-from trainables.training.parting import part
+from trainables.training.checkpoint_slicing import part
 from trainables.training.train import train
 
 PRUNED = pruning({1: {0: "low"}, 2: {4: "lower"}})

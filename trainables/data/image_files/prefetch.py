@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from trainables.data.dataset import Images
+from trainables.data.image_files.decoding import Images
 
 
 def resident(images: Images, device: torch.device) -> Images:

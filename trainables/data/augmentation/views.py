@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.data import colour, geometry
+from trainables.data.augmentation import colour, geometry
 from trainables.validation import between, positive
 
 ADJUST: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.data.dataset import Dataset
+from trainables.data.datasets.dataset import Dataset
 
 _SKLEARN = importlib.util.find_spec("sklearn")
 FILE = Path(_SKLEARN.origin if _SKLEARN and _SKLEARN.origin else "").parent / "datasets/data/digits.csv.gz"

@@ -8,7 +8,7 @@ import pytest
 
 from trainables.catalog import METHODS
 from trainables.config import trial as config
-from trainables.config.described import field_docs, keys_of
+from trainables.config.key_docs import field_docs, keys_of
 from trainables.validation import between, choices, laws, positive, whole
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainables.data.dataset import Dataset
+from trainables.data.datasets.dataset import Dataset
 from trainables.data.errors import DataError
-from trainables.data.folders import Folder
-from trainables.data.listing import list_images, same_classes
+from trainables.data.image_files.class_folders import list_images, same_classes
+from trainables.data.image_files.decoding import Folder
 
 SIDE = 224
 """Pixels along each side of an image as models see it."""

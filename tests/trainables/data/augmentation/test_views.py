@@ -11,7 +11,7 @@ import torchvision.transforms.v2.functional as tv
 from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode, RandomResizedCrop
 
-from trainables.data.views import MOCO_V2, Parameters, Views, normalise, scale_pixels
+from trainables.data.augmentation.views import MOCO_V2, Parameters, Views, normalise, scale_pixels
 
 
 def generator(seed: int = 0) -> torch.Generator:

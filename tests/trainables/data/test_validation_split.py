@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from tests.folder_files import write_imagenet
-from trainables.data.datasets import UNLABELLED, Dataset, load
-from trainables.data.folders import Folder
-from trainables.data.validation import hold_out_validation
+from trainables.data.datasets.catalog import load
+from trainables.data.datasets.dataset import UNLABELLED, Dataset
+from trainables.data.image_files.decoding import Folder
+from trainables.data.validation_split import hold_out_validation
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,10 @@ import torch
 from torchvision.datasets import ImageFolder
 
 from tests.folder_files import CLASSES, write_broken, write_imagenet, write_modes
-from trainables.data import intact
-from trainables.data.datasets import DataError, check, load
-from trainables.data.folders import Folder
+from trainables.data.datasets.catalog import check, load
+from trainables.data.errors import DataError
+from trainables.data.image_files import integrity
+from trainables.data.image_files.decoding import Folder
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_whole_files_pass(imagenet: Path) -> None:
 
 
 def test_most_files_are_not_decoded(imagenet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intact, "rgb", None)
+    monkeypatch.setattr(integrity, "rgb", None)
     check(load("imagenet", imagenet.parent))
 
 

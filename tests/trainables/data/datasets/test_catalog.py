@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainables.data.datasets import DATASETS, RESIDENT, UNLABELLED, DataError, check, load
+from trainables.data.datasets.catalog import DATASETS, RESIDENT, check, load
+from trainables.data.datasets.dataset import UNLABELLED
+from trainables.data.errors import DataError
 
 
 @pytest.mark.parametrize("name", DATASETS)

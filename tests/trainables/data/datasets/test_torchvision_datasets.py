@@ -11,8 +11,9 @@ from torchvision.datasets import CIFAR100, STL10, SVHN
 
 from tests.cifar_files import write_cifar10, write_cifar100
 from tests.published_files import write_stl10, write_svhn
-from trainables.data import published
-from trainables.data.datasets import UNLABELLED, load
+from trainables.data.datasets import torchvision_datasets
+from trainables.data.datasets.catalog import load
+from trainables.data.datasets.dataset import UNLABELLED
 
 
 def test_cifar10_holds_what_the_files_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +39,7 @@ def test_cifar100_has_the_fine_labels(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("block", [7, 20, 1000])
 def test_stl10_is_as_torchvision_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(published, "STL10_BLOCK", block)
+    monkeypatch.setattr(torchvision_datasets, "STL10_BLOCK", block)
     write_stl10(tmp_path, monkeypatch)
     stl, train, test = load("stl10", tmp_path), STL10(tmp_path, "train+unlabeled"), STL10(tmp_path, "test")
     assert train.labels is not None and test.labels is not None

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -19,8 +20,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from trainables.data.augmentation.geometry import draw_boxes
 from trainables.data.errors import DataError
-from trainables.data.geometry import draw_boxes
 
 RESIZE = 256 / 224
 """For evaluation: length of an image's shorter side before the central crop, divided by the side of the crop."""
@@ -105,6 +106,10 @@ class Folder:
                 batch_B3SS[row] = np.asarray(cropped[i % len(cropped)]).transpose(2, 0, 1)
 
         return _run_tasks(_pool(self.threads), fill, len(names), [torch.from_numpy(batch) for batch in batches])
+
+
+Images: TypeAlias = Tensor | Folder
+"""uint8 `[N, C, H, W]`: a tensor in memory, or image files that are decoded on demand."""
 
 
 def _crops(path: str, crop: Crop) -> list[Image.Image]:

@@ -16,9 +16,9 @@ from tests.trainables.training.judged import without_seconds
 from trainables.contract import CheckpointError, Report, Stopped
 from trainables.learners.data_parallel import Peers
 from trainables.training.checkpoint import pack, sealed, unpack
+from trainables.training.checkpoint_slicing import part
 from trainables.training.cohort import Cohort
-from trainables.training.parting import part
-from trainables.training.standing import read_standing
+from trainables.training.progress import read_standing
 from trainables.training.train import train
 from trainables.worker.worker import Before, Work
 

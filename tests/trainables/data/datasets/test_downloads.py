@@ -13,7 +13,8 @@ from torchvision.datasets import CIFAR10, STL10, svhn
 
 from tests.cifar_files import pack_cifar10, write_cifar10
 from tests.published_files import pack_stl10, write_stl10, write_svhn
-from trainables.data.datasets import DataError, load
+from trainables.data.datasets.catalog import load
+from trainables.data.errors import DataError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.data.dataset import UNLABELLED, Dataset
+from trainables.data.datasets.dataset import UNLABELLED, Dataset
 
 
 @dataclass(frozen=True)

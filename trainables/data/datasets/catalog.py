@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from trainables.data import intact
-from trainables.data.dataset import UNLABELLED, Dataset, Images
-from trainables.data.embedded import digits, digits32
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.datasets.digits import digits, digits32
+from trainables.data.datasets.imagenet import imagenet
+from trainables.data.datasets.torchvision_datasets import cifar10, cifar100, stl10, svhn
 from trainables.data.errors import DataError
-from trainables.data.folders import Folder
-from trainables.data.imagenet import imagenet
-from trainables.data.published import cifar10, cifar100, stl10, svhn
+from trainables.data.image_files.decoding import Folder
+from trainables.data.image_files.integrity import check_image_files
 from trainables.validation import nearest
-
-__all__ = ["DATASETS", "RESIDENT", "UNLABELLED", "DataError", "Dataset", "Images", "check", "load"]
 
 Loader = Callable[[Path], Dataset]
 
@@ -47,4 +45,4 @@ def check(dataset: Dataset) -> None:
     """Raises DataError if an image file of the data set cannot be read. Tensors were read when they were loaded."""
     parts = (dataset.train_images, dataset.test_images)
     paths = [path for part in parts if isinstance(part, Folder) for path in part.paths()]
-    intact.check(dataset.name, paths)
+    check_image_files(dataset.name, paths)

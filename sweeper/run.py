@@ -26,7 +26,7 @@ from sweeper.plan.plan import GridPlan, Plan
 from sweeper.report import publish as findings
 from sweeper.spec import SpecError, registry
 from sweeper.spec.request import Request
-from sweeper.storage.io.retry import BRIEF, LONG, ONCE, RetryPolicy
+from sweeper.storage.io.retry import LONG_RETRIES, NO_RETRIES, SHORT_RETRIES, RetryPolicy
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store, checkpoint_path
 from sweeper.version import code_version
@@ -145,7 +145,7 @@ def _train(
                 dispatch(
                     stage.feed,
                     data=request.data,
-                    checkpoints=store.files.patient(BRIEF),
+                    checkpoints=store.files.patient(SHORT_RETRIES),
                     checkpoint=checkpoint,
                     slots=stage.slots,
                     limits=Limits(request.retries, request.save_every, request.patience),
@@ -174,7 +174,7 @@ def _address(request: Request) -> str | None:
 def _say_how_to_go_on(plan: Plan, store: Store) -> None:
     """Print how many trials are done, and that the same command continues."""
     try:
-        statuses = Store(store.files.patient(ONCE)).statuses(plan.name, check_history=False)
+        statuses = Store(store.files.patient(NO_RETRIES)).statuses(plan.name, check_history=False)
     except StoreError:
         print(f"stopped: what is in {store.files.shown} cannot be read now; the same command continues")
         return
@@ -186,7 +186,7 @@ def _patience() -> RetryPolicy:
     """How long to wait for a store that has stopped working. Raises SpecError if the variable is not a number."""
     text = os.environ.get(PATIENCE)
     try:
-        seconds = LONG.seconds if text is None else float(text)
+        seconds = LONG_RETRIES.seconds if text is None else float(text)
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= LARGEST_AMOUNT:

@@ -66,7 +66,7 @@ TABLE: Mapping[str, Rule] = {
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
-    "sweeper.storage.io": Rule(may=("pyarrow", "sweeper.errors"), never=("torch", "ray", "optuna")),
+    "sweeper.storage.io": Rule(may=("pyarrow", "tenacity", "sweeper.errors"), never=("torch", "ray", "optuna")),
     "sweeper.storage": Rule(may=("pyarrow", "pandas", "sweeper.errors"), never=("torch", "ray", "optuna")),
     "sweeper.plan": Rule(
         may=("sweeper.errors", "sweeper.spec", "sweeper.storage"), never=("torch", "ray", "optuna", "pandas")

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from sweeper.errors import DAMAGED, DamagedError, DamagedFiles
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.retry import ONCE, Result
+from sweeper.storage.io.retry import NO_RETRIES, Result
 from sweeper.storage.parquet_folder import Tables, at_once, names_in, parse_file
 from sweeper.storage.schema import columns_of
 
@@ -57,7 +57,7 @@ def set_aside(files: Files, reasons: Mapping[str, str]) -> None:
 
 def damaged_in(files: Files, folder: str) -> dict[str, str]:
     """Map the path of each damaged file of the folder to the reason. Reads the files in parallel, a few at a time."""
-    once = files.patient(ONCE)
+    once = files.patient(NO_RETRIES)
     paths = [f"{folder}/{name}" for name in names_in(files, folder)]
     reasons = files.insist("read", folder, lambda: at_once(lambda path: _damage(folder, once.read(path)), paths))
     return {path: reason for path, reason in zip(paths, reasons, strict=True) if reason}

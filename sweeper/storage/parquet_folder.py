@@ -10,7 +10,7 @@ import pyarrow as pa
 from sweeper.errors import DamagedError, DamagedFiles, StoreError
 from sweeper.storage.arrow_tables import from_bytes, to_bytes
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.retry import ONCE, Result
+from sweeper.storage.io.retry import NO_RETRIES, Result
 from sweeper.storage.schema import HISTORY
 
 SUFFIX = ".parquet"
@@ -106,7 +106,7 @@ def replace(files: Files, folder: str, old: dict[str, bytes], name: str, table: 
     """
     data = to_bytes(table)
     files.write(f"{folder}/{name}", data)
-    once = files.patient(ONCE)
+    once = files.patient(NO_RETRIES)
 
     def remove(old_name: str) -> None:
         once.delete_same(f"{folder}/{old_name}", old[old_name])
@@ -117,7 +117,7 @@ def replace(files: Files, folder: str, old: dict[str, bytes], name: str, table: 
 
 def read_all(files: Files, folder: str, names: Sequence[str]) -> dict[str, bytes]:
     """Return the bytes of those of the named files that exist, by name."""
-    once = files.patient(ONCE)
+    once = files.patient(NO_RETRIES)
     contents = files.insist("read", folder, lambda: at_once(lambda name: once.read(f"{folder}/{name}"), names))
     return {name: data for name, data in zip(names, contents, strict=True) if data is not None}
 

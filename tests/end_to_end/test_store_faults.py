@@ -14,7 +14,7 @@ from pyarrow import fs
 
 from sweeper.errors import StoreError
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.retry import LONG, RetryPolicy
+from sweeper.storage.io.retry import LONG_RETRIES, RetryPolicy
 from sweeper.storage.replaced_rows import TrialSelection, restore, set_aside
 from sweeper.storage.store import Store, load
 from tests.sweeper.storage.test_store import COLUMNS, row
@@ -110,7 +110,7 @@ def test_s3(s3):
     assert set(store.statuses("grid")) == {"a", "b"} and load("grid", uri)["nu"].tolist() == [3.0, math.inf]
     assert store.files.read("heatmaps/grid/digits, epochs=5/a.png") == b"png"
     with pytest.raises(StoreError, match=r"store s3://bucket2/store\?endpoint_override=[^ ]*: cannot write") as caught:
-        Files(uri.replace("bucket1", "bucket2"), LONG).check_writable()
+        Files(uri.replace("bucket1", "bucket2"), LONG_RETRIES).check_writable()
     assert "SECRET" not in str(caught.value) and "\n" not in str(caught.value)
 
 

@@ -18,7 +18,7 @@ from sweeper.errors import StoreError
 from sweeper.storage.io import local_disk as disk
 from sweeper.storage.io.address import AddressError, join_address, parse_address, show_address
 from sweeper.storage.io.filesystem import move, open_filesystem
-from sweeper.storage.io.retry import ONCE, Result, RetryPolicy, insist
+from sweeper.storage.io.retry import NO_RETRIES, Result, RetryPolicy, call_with_retries
 from sweeper.storage.io.store_identity import StoreIdentity
 
 HIDDEN = (".", "_")
@@ -34,7 +34,7 @@ class Files:
     """
 
     def __init__(
-        self, uri: str | os.PathLike[str], patience: RetryPolicy = ONCE, say: Callable[[str], None] | None = None
+        self, uri: str | os.PathLike[str], patience: RetryPolicy = NO_RETRIES, say: Callable[[str], None] | None = None
     ) -> None:
         try:
             self.uri = parse_address(os.fspath(uri))
@@ -211,10 +211,10 @@ class Files:
             folder = self.local if self._identity else None
             return self._identity.guard(folder, act) if self._identity and folder else act()
 
-        def failure(error: Exception) -> str:
+        def failure(error: BaseException) -> str:
             return f"store {self.shown}: cannot {verb} '{path or '.'}': {_reason(error)}"
 
-        def waiting(error: Exception) -> None:
+        def waiting(error: BaseException) -> None:
             if self._say:
                 line = str(error) if isinstance(error, StoreError) else failure(error)
                 self._say(f"{line}; trying again for {self.patience.seconds:.0f} s")
@@ -224,7 +224,7 @@ class Files:
                 self._say(f"store {self.shown} works again, after {seconds:.0f} s")
 
         try:
-            return insist(guarded, self.patience, waiting, went_on)
+            return call_with_retries(guarded, self.patience, waiting, went_on)
         except (OSError, ArrowException) as error:
             raise StoreError(failure(error)) from error
 

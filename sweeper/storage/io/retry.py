@@ -10,7 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-PASSING = frozenset(
+from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential
+
+TRANSIENT_ERRNOS = frozenset(
     getattr(errno, name)
     for name in (
         *("EIO", "ENOSPC", "EDQUOT", "EAGAIN", "EINTR", "EBUSY", "ENOMEM", "ENOBUFS", "EMFILE", "ENFILE", "ENOLCK"),
@@ -20,7 +22,7 @@ PASSING = frozenset(
     if hasattr(errno, name)
 )
 """Error numbers of transient failures, such as a full disk, an unmounted folder or a server that is down."""
-_LASTING = re.compile(
+_PERMANENT = re.compile(
     "ACCESS_DENIED|NO_SUCH_|INVALID_|SIGNATURE|UNRECOGNIZED_CLIENT|MISSING_|OPT_IN_REQUIRED|REQUEST_TIME_TOO_SKEWED"
     "|PERMISSION_DENIED|UNAUTHENTICATED|NOT_FOUND|FAILED_PRECONDITION|does not exist|HTTP status 4(?!08|09|25|29)"
 )
@@ -35,60 +37,65 @@ class RetryPolicy:
 
     seconds: float
     """Seconds from the first failure during which to retry; 0 means a single attempt."""
-    first: float = 0.25
+    first_wait: float = 0.25
     """Seconds before the second attempt. The wait doubles each time, and a random part of up to half is subtracted."""
-    longest: float = 8.0
+    longest_wait: float = 8.0
     """Maximum wait between two attempts, in seconds."""
 
 
-ONCE = RetryPolicy(0.0)
+NO_RETRIES = RetryPolicy(0.0)
 """For operations whose result a person is waiting for."""
-LONG = RetryPolicy(60.0)
+LONG_RETRIES = RetryPolicy(60.0)
 """For operations whose failure would lose hours of training."""
-BRIEF = RetryPolicy(2.0)
+SHORT_RETRIES = RetryPolicy(2.0)
 """For operations that block training."""
 
 
-def may_pass(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Return whether the error, if it is an OSError, or else the OSError that caused it, may be transient."""
     cause = error if isinstance(error, OSError) else error.__cause__
     if not isinstance(cause, OSError):
         return False
-    return cause.errno in PASSING if cause.errno else not _LASTING.search(str(cause))
+    return cause.errno in TRANSIENT_ERRNOS if cause.errno else not _PERMANENT.search(str(cause))
 
 
-def insist(
-    act: Callable[[], Result],
-    patience: RetryPolicy,
-    waiting: Callable[[Exception], None],
-    went_on: Callable[[float], None],
+def call_with_retries(
+    operation: Callable[[], Result],
+    policy: RetryPolicy,
+    on_first_failure: Callable[[BaseException], None],
+    on_recovery: Callable[[float], None],
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
     draw: Callable[[], float] = random.random,
 ) -> Result:
-    """Call `act` until it succeeds, and return its result.
+    """Call `operation` until it succeeds, and return its result.
 
-    Raises its exception if that is not transient, or when the policy's time is up. `waiting` is called once, with the
-    first exception; `went_on` is called after a later success, with the seconds since that exception. `clock`, `sleep`
-    and `draw` (a random number in [0, 1)) are parameters for tests.
+    Raises its exception if that is not transient, or when the policy's time is up. `on_first_failure` is called once,
+    with the first exception; `on_recovery` is called after a later success, with the seconds since that exception.
+    `clock`, `sleep` and `draw` (a random number in [0, 1)) are parameters for tests.
     """
-    first_failure: float | None = None
-    wait = patience.first
-    while True:
-        try:
-            result = act()
-        except Exception as error:
-            now = clock()
-            left = patience.seconds - (0.0 if first_failure is None else now - first_failure)
-            if left <= 0 or not may_pass(error):
-                raise
-            if first_failure is None:
-                first_failure = now
-                waiting(error)
-        else:
-            if first_failure is not None:
-                went_on(clock() - first_failure)
-            return result
-        sleep(min(left, wait * (1.0 - 0.5 * draw())))
-        wait = min(2 * wait, patience.longest)
+    failed_at: float | None = None
+    backoff = wait_exponential(multiplier=policy.first_wait, max=policy.longest_wait)
+
+    def seconds_left() -> float:
+        return policy.seconds if failed_at is None else failed_at + policy.seconds - clock()
+
+    def before_sleep(state: RetryCallState) -> None:
+        nonlocal failed_at
+        if failed_at is None and state.outcome and (error := state.outcome.exception()):
+            failed_at = clock()
+            on_first_failure(error)
+
+    retrying = Retrying(
+        retry=retry_if_exception(is_transient),
+        wait=lambda state: min(seconds_left(), backoff(state) * (1.0 - 0.5 * draw())),
+        stop=lambda _: seconds_left() <= 0,
+        before_sleep=before_sleep,
+        sleep=sleep,
+        reraise=True,
+    )
+    result = retrying(operation)
+    if failed_at is not None:
+        on_recovery(clock() - failed_at)
+    return result

@@ -16,7 +16,7 @@ from sweeper.storage import compaction
 from sweeper.storage.arrow_tables import table_of, to_bytes
 from sweeper.storage.damaged_files import healing, set_aside
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.retry import ONCE
+from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store, load, load_history
 from tests.sweeper.storage.test_store import COLUMNS, row
@@ -43,7 +43,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.said: list[str] = []
-        self.store = Store(Files(folder, ONCE, self.said.append))
+        self.store = Store(Files(folder, NO_RETRIES, self.said.append))
         self.store.prepare("grid", COLUMNS)
         for trial in "ab":
             self.train(self.store, trial)

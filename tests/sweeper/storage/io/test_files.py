@@ -157,7 +157,7 @@ def test_credentials_are_not_shown():
     assert "SECRET" not in repr(files)
 
 
-SOON = RetryPolicy(5.0, first=0.001)
+SOON = RetryPolicy(5.0, first_wait=0.001)
 
 
 def test_what_fails_for_a_while_is_waited_for_and_said_once(tmp_path, monkeypatch):

@@ -4,14 +4,14 @@ import os
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.retry import LONG, ONCE, RetryPolicy, insist, may_pass
+from sweeper.storage.io.retry import LONG_RETRIES, NO_RETRIES, RetryPolicy, call_with_retries, is_transient
 
 UNREACHABLE = (
     "When reading information for key 'x' in bucket 'b': AWS Error NETWORK_CONNECTION during HeadObject operation"
 )
 
 
-class Weather:
+class FlakyOperation:
     """An operation that fails a given number of times, with a clock that only sleeping advances."""
 
     def __init__(self, failures: float, error: Exception | None = None) -> None:
@@ -27,10 +27,10 @@ class Weather:
         self.slept.append(seconds)
         self.now += seconds
 
-    def insist(self, patience: RetryPolicy, draw: float = 0.0) -> str:
-        return insist(
+    def call(self, policy: RetryPolicy, draw: float = 0.0) -> str:
+        return call_with_retries(
             self.act,
-            patience,
+            policy,
             lambda error: self.said.append(str(error)),
             lambda seconds: self.said.append(f"after {seconds:g}"),
             clock=lambda: self.now,
@@ -39,34 +39,34 @@ class Weather:
         )
 
 
-def test_attempts_are_further_and_further_apart():
-    weather = Weather(7)
-    assert weather.insist(RetryPolicy(60.0, first=0.5, longest=4.0)) == "done"
-    assert weather.slept == [0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0]
-    assert weather.said == ["[Errno 110] timed out", "after 19.5"]
-    swift = Weather(3)
-    swift.insist(RetryPolicy(60.0, first=0.5), draw=1.0)
+def test_waits_double_up_to_the_longest():
+    operation = FlakyOperation(7)
+    assert operation.call(RetryPolicy(60.0, first_wait=0.5, longest_wait=4.0)) == "done"
+    assert operation.slept == [0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0]
+    assert operation.said == ["[Errno 110] timed out", "after 19.5"]
+    swift = FlakyOperation(3)
+    swift.call(RetryPolicy(60.0, first_wait=0.5), draw=1.0)
     assert swift.slept == [0.25, 0.5, 1.0], "up to half of a wait is subtracted at random"
 
 
-def test_patience_ends_when_its_seconds_are_over():
-    weather = Weather(float("inf"))
+def test_retries_end_when_the_time_of_the_policy_is_over():
+    operation = FlakyOperation(float("inf"))
     with pytest.raises(TimeoutError):
-        weather.insist(LONG)
-    assert weather.now == LONG.seconds and len(weather.said) == 1
+        operation.call(LONG_RETRIES)
+    assert operation.now == LONG_RETRIES.seconds and len(operation.said) == 1
 
 
-def test_what_goes_well_is_not_talked_about():
-    weather = Weather(0)
-    assert weather.insist(LONG) == "done" and weather.said == weather.slept == []
+def test_success_at_once_calls_no_callback():
+    operation = FlakyOperation(0)
+    assert operation.call(LONG_RETRIES) == "done" and operation.said == operation.slept == []
 
 
-@pytest.mark.parametrize(("patience", "error"), [(ONCE, None), (LONG, PermissionError(errno.EACCES, "no"))])
-def test_one_attempt_is_all_without_patience_and_without_hope(patience, error):
-    weather = Weather(1, error)
+@pytest.mark.parametrize(("policy", "error"), [(NO_RETRIES, None), (LONG_RETRIES, PermissionError(errno.EACCES, "no"))])
+def test_one_attempt_is_all_without_patience_and_without_hope(policy, error):
+    operation = FlakyOperation(1, error)
     with pytest.raises(OSError):
-        weather.insist(patience)
-    assert weather.slept == weather.said == []
+        operation.call(policy)
+    assert operation.slept == operation.said == []
 
 
 def test_an_interrupt_ends_the_wait():
@@ -74,7 +74,9 @@ def test_an_interrupt_ends_the_wait():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        insist(Weather(1).act, LONG, lambda error: None, lambda seconds: None, sleep=interrupted)
+        call_with_retries(
+            FlakyOperation(1).act, LONG_RETRIES, lambda error: None, lambda seconds: None, sleep=interrupted
+        )
 
 
 @pytest.mark.parametrize(
@@ -87,11 +89,11 @@ def test_an_interrupt_ends_the_wait():
         OSError("google::cloud::Status(UNAVAILABLE: Retry policy exhausted in InsertObjectMedia)"),
     ],
 )
-def test_what_may_pass(error):
-    assert may_pass(error)
+def test_transient_errors(error):
+    assert is_transient(error)
     wrapped = StoreError("one line")
     wrapped.__cause__ = error
-    assert may_pass(wrapped)
+    assert is_transient(wrapped)
 
 
 @pytest.mark.parametrize(
@@ -106,5 +108,5 @@ def test_what_may_pass(error):
         StoreError("of our own"),
     ],
 )
-def test_what_lasts(error):
-    assert not may_pass(error)
+def test_permanent_errors(error):
+    assert not is_transient(error)

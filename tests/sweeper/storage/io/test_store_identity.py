@@ -69,7 +69,7 @@ def test_it_goes_on_when_the_folder_is_back(tmp_path: Path) -> None:
         if "trying again" in line:
             subprocess.run(["cp", "-r", away, tmp_path / "store"], check=True)
 
-    store = Store(Files(tmp_path / "store", RetryPolicy(30.0, first=0.001), say))
+    store = Store(Files(tmp_path / "store", RetryPolicy(30.0, first_wait=0.001), say))
     store.prepare("grid", COLUMNS)
     store.write("grid", "c0", [row("a")], COLUMNS)
     (tmp_path / "store").rename(away)
@@ -157,7 +157,7 @@ def test_a_read_only_store_is_refused_at_once_and_waited_for_later(
         sync(number)
 
     monkeypatch.setattr(os, "fsync", remounted)
-    Store(store.files.patient(RetryPolicy(30.0, first=0.001))).prepare("grid", COLUMNS)
+    Store(store.files.patient(RetryPolicy(30.0, first_wait=0.001))).prepare("grid", COLUMNS)
     assert not left
 
 
@@ -190,7 +190,7 @@ def test_a_store_that_is_remounted_read_only_is_waited_for(mounted: Path) -> Non
             assert "Read-only file system" in line
             subprocess.run(["mount", "-o", "remount,rw", mounted], check=True)
 
-    store = Store(Files(mounted, RetryPolicy(30.0, first=0.001), say))
+    store = Store(Files(mounted, RetryPolicy(30.0, first_wait=0.001), say))
     store.prepare("grid", COLUMNS)
     subprocess.run(["mount", "-o", "remount,ro", mounted], check=True)
     store.write("grid", "c0", [row("a")], COLUMNS)

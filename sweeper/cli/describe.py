@@ -14,7 +14,7 @@ from trainables.config.key_docs import Key, keys_of
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.evaluation.metrics import FAMILIES, VALIDATION, MetricFamily, family_of
-from trainables.training.metric_names import reported_by
+from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 
 WIDTH = 110
@@ -47,9 +47,9 @@ def describe(name: str) -> str:
         return _method(name)
     if name in DATASETS:
         return _dataset(name)
-    if name in reported_by() or name in FAMILIES:
+    if name in methods_by_metric() or name in FAMILIES:
         return _metric(name)
-    known = [*METHODS, *DATASETS, *FAMILIES, *reported_by()]
+    known = [*METHODS, *DATASETS, *FAMILIES, *methods_by_metric()]
     owners = [method for method in METHODS if name in {key.name for key in keys_of(method)}]
     hint = f" ('{name}' is a key; see --describe {owners[0]})" if owners else nearest(name, known)
     raise SpecError(
@@ -61,7 +61,7 @@ def describe(name: str) -> str:
 def _method(name: str) -> str:
     cls = METHODS[name]
     keys, module = keys_of(name), inspect.getdoc(sys.modules[cls.__module__]) or ""
-    reported = [metric for metric, methods in reported_by().items() if name in methods]
+    reported = [metric for metric, methods in methods_by_metric().items() if name in methods]
     lines = [f"{name}: {_first_paragraph(module)}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
     lines += ["Keys, their defaults and ranges. * is fusible: the trials of one cohort may differ in it."]
     for section, heading in SECTIONS.items():
@@ -108,7 +108,7 @@ def _metric(name: str) -> str:
     missing = "; null where it is undefined" if family.may_be_undefined else ""
     lines = [f"{name}:", *_wrapped(family.meaning, "  "), ""]
     lines += [f"  range     {family.unit}", f"  direction {better[family.direction]}", f"  reported  {when}{missing}"]
-    methods = reported_by().get(name)
+    methods = methods_by_metric().get(name)
     if methods:
         lines += [f"  by        {', '.join(methods)}"]
     members = _members(family)
@@ -120,7 +120,9 @@ def _metric(name: str) -> str:
 
 def _members(family: MetricFamily) -> list[str]:
     """Names of the family's metrics, without the `val_` metrics of validation images."""
-    return [metric for metric in reported_by() if family_of(metric) is family and not metric.startswith(VALIDATION)]
+    return [
+        metric for metric in methods_by_metric() if family_of(metric) is family and not metric.startswith(VALIDATION)
+    ]
 
 
 def _family_name(metric: str) -> str:

@@ -21,7 +21,7 @@ from trainables.config.trial import TrialConfig
 from trainables.data.errors import DataError
 from trainables.learners.streams import stream_key
 from trainables.training import preflight
-from trainables.training.metric_names import reported_by
+from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 
 FIRST_RUNG_DIVISOR = 9
@@ -140,9 +140,10 @@ def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys:
         if metric.name not in metrics:
             raise SpecError(f"these trials do not report {metric.name}; they report: {', '.join(metrics)}")
     for name in (*sweep.shown, *(metric for pair in sweep.correlations for metric in pair)):
-        if name not in (*metrics, *OF_EVERY_ROW) and name not in reported_by():
+        known = methods_by_metric()
+        if name not in (*metrics, *OF_EVERY_ROW) and name not in known:
             raise SpecError(
-                f"no method reports {name}{nearest(name, reported_by())}; these trials report: {', '.join(metrics)}"
+                f"no method reports {name}{nearest(name, known)}; these trials report: {', '.join(metrics)}"
             )
     for heatmap in sweep.heatmaps:
         for axis in (heatmap.rows, heatmap.columns):

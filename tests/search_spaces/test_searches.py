@@ -16,7 +16,7 @@ from sweeper.spec import Grid, Grids, Search, Value, registry
 from sweeper.spec.search import SECONDS, Study
 from trainables.catalog import METHODS
 from trainables.config.trial import TrialConfig, fusible, resolve
-from trainables.training.evaluators import metric_names
+from trainables.training.metric_names import metric_names
 from trainables.training.preflight import prospects
 
 SIZES = {

@@ -18,7 +18,7 @@ from sweeper.spec.views import Table
 from trainables.config.sections import Evaluation
 from trainables.config.trial import TrialConfig, keys, resolve
 from trainables.data.augmentation.views import MOCO_V2
-from trainables.training.evaluators import metric_names
+from trainables.training.metric_names import metric_names
 from trainables.training.preflight import prospects
 
 COUNTS = {

@@ -29,36 +29,14 @@ from trainables.data.outliers import outliers
 from trainables.data.splits import Split
 from trainables.evaluation import anomaly, knn, ood, posterior, probes
 from trainables.evaluation.anomaly import Floats
-from trainables.evaluation.metrics import FAMILIES, VALIDATION
+from trainables.evaluation.metrics import VALIDATION
 from trainables.learners.data_parallel import ALONE, Peers
 from trainables.learners.stack import Stack
 from trainables.learners.streams import Splits, generator
+from trainables.training.metric_names import probe_top_k
 
 BATCH = 256
 """Images evaluated at a time. It is fixed because the noise of sampled scores is drawn per batch."""
-MAY_BE_UNDEFINED = frozenset(
-    prefix + name for name, family in FAMILIES.items() if family.may_be_undefined for prefix in ("", VALIDATION)
-)
-"""Metrics that may be undefined (NaN). A member has diverged if any other metric is not finite."""
-TOP = 5
-"""Probes also report their top-5 accuracy if there are more than 5 classes."""
-
-
-def metric_names(config: TrialConfig, classes: int, last: bool = True) -> tuple[str, ...]:
-    """Names of all metrics that the reports of a trial on data of `classes` classes can hold. With `last=False` those
-    that reports before the last one can hold."""
-    method, evaluation = METHODS[config.method], config.evaluation
-    losses = ("loss", *(f"loss_{part}" for part in method.loss_parts))
-    prefixes = ("", VALIDATION) if config.data.validation else ("",)
-    if config.data.normal_class is not None:
-        return (*losses, *_prefixed(prefixes, anomaly.metric_names(method)))
-    names: list[str] = []
-    for vector in method.representations:
-        names += [f"knn_{vector}", f"knn_weighted_{vector}"] if evaluation.knn else []
-        names += [f"probe{suffix}_{vector}" for _, suffix in _tops(classes)] if last and evaluation.probe_epochs else []
-    names += posterior.METRICS if method.variance else []
-    ood_names = [f"{name}_{outliers}" for outliers in evaluation.outlier_sets for name in ood.metric_names(method)]
-    return (*losses, *_prefixed(prefixes, names), *_prefixed(prefixes, ood_names))
 
 
 @dataclass(frozen=True)
@@ -187,7 +165,7 @@ class Evaluator:
         return {f"knn_{name}": majority, f"knn_weighted_{name}": weighted}
 
     def _probe_accuracies(self, name: str, bank_KND: Tensor, test_KND: Tensor, truth: Tensor) -> dict[str, Floats]:
-        evaluation, tops = self._config.evaluation, _tops(self._classes)
+        evaluation, tops = self._config.evaluation, probe_top_k(self._classes)
         labels = self._bank_labels()
         batch_size = min(evaluation.probe_batch_size, len(labels))
         accuracies = probes.accuracies(
@@ -243,12 +221,3 @@ class Evaluator:
             scaled_BCHW = scale_pixels(pixels.to(self._device), self._split.levels)
             yield normalise(scaled_BCHW, self._split.mean, self._split.std), batch.start
             self._ask()
-
-
-def _prefixed(prefixes: Sequence[str], names: Sequence[str]) -> list[str]:
-    return [f"{prefix}{name}" for prefix in prefixes for name in names]
-
-
-def _tops(classes: int) -> list[tuple[int, str]]:
-    """The `t` of each top-t accuracy of a probe, and the suffix that marks it in the metric's name."""
-    return [(1, ""), (TOP, f"_top{TOP}")] if classes > TOP else [(1, "")]

@@ -15,7 +15,7 @@ from trainables.data.outliers import check as check_outliers
 from trainables.data.outliers import outliers
 from trainables.data.splits import Split
 from trainables.learners.streams import splits, steps_per_epoch
-from trainables.training.evaluators import metric_names
+from trainables.training.metric_names import metric_names
 
 CheckOutliers = Callable[[str, Dataset, Split], object]
 

@@ -21,7 +21,7 @@ from trainables.learners.data_parallel import ALONE, Peers
 from trainables.training.checkpoint import pack, unpack
 from trainables.training.checkpointing import Saving, asking
 from trainables.training.cohort import Cohort
-from trainables.training.evaluators import MAY_BE_UNDEFINED
+from trainables.training.metric_names import MAY_BE_UNDEFINED
 from trainables.training.progress import Standing
 
 

@@ -14,7 +14,7 @@ from trainables.catalog import METHODS
 from trainables.config.key_docs import keys_of
 from trainables.data.datasets.catalog import DATASETS
 from trainables.evaluation.metrics import FAMILIES
-from trainables.training.metric_names import reported_by
+from trainables.training.metric_names import methods_by_metric
 
 
 def test_a_method_has_its_keys_with_ranges_defaults_and_what_is_fusible() -> None:
@@ -67,7 +67,7 @@ def test_a_metric_has_its_meaning_range_and_direction(metric: str) -> None:
 def test_what_is_said_of_metrics() -> None:
     said = describe("probe_z")
     assert "higher is better" in said and "a share in [0, 1]" in said and "at the end of training" in said
-    assert said.endswith(f"by        {', '.join(METHODS)}") and reported_by()["probe_z"] == tuple(METHODS)
+    assert said.endswith(f"by        {', '.join(METHODS)}") and methods_by_metric()["probe_z"] == tuple(METHODS)
     assert "lower is better" in describe("fpr95") and re.search(r"and \d+ more$", describe("fpr95"))
     assert "null where it is undefined" in describe("var_cv") and "\nmetrics of this family" not in describe("var_cv")
 

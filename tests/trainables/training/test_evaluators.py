@@ -16,8 +16,9 @@ from torch import Tensor
 
 from tests.folder_files import write_imagenet
 from tests.trainables.small import HERE, at_ends, metrics_of
+from tests.trainables.training.evaluated import EVERYTHING, eval_config
 from tests.trainables.training.judged import untimed, without_seconds
-from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.config.trial import TrialConfig, Value
 from trainables.contract import Report
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
@@ -26,24 +27,11 @@ from trainables.learners.streams import models
 from trainables.methods.vje import VJE
 from trainables.training import cohort as cohort_module
 from trainables.training.cohort import Cohort
-from trainables.training.evaluators import metric_names
 from trainables.training.train import train
-
-SMALL: dict[str, dict[str, Value]] = {
-    "vje": {"bottleneck": 8}, "random": {"epochs": 0}, "simsiam": {"projector_width": 8, "predictor_width": 4},
-}  # fmt: skip
-EVERYTHING: dict[str, Value] = {"knn": 5, "probe_epochs": 3, "outliers": "inverted+noise"}
-
-
-def _config(method: str = "vje", /, **changes: Value) -> TrialConfig:
-    given: dict[str, Value] = {
-        "method": method, "width": 16, "features": 8, "batch_size": 60, "epochs": 2, "lr": 0.02, "rotation": 10.0,
-    }  # fmt: skip
-    return resolve({**given, **SMALL[method], **changes})
 
 
 def _members(**changes: Value) -> list[TrialConfig]:
-    return [_config(**{"beta": beta, "seed": seed, **changes}) for beta, seed in ((0.5, 0), (7.0, 1), (2.0, 0))]
+    return [eval_config(**{"beta": beta, "seed": seed, **changes}) for beta, seed in ((0.5, 0), (7.0, 1), (2.0, 0))]
 
 
 def _reports(*configs: TrialConfig, data: Path = HERE, **how: Any) -> list[Report]:
@@ -56,35 +44,10 @@ def _last(config: TrialConfig) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if value is not None}
 
 
-@pytest.mark.parametrize(
-    ("config", "beginnings"),
-    [
-        (_config(**EVERYTHING, held_out="3"), ("loss", "knn", "probe", "var", "auroc", "aupr", "fpr95")),
-        (_config(**{**EVERYTHING, "outliers": "held_out+noise"}, held_out="3+5"), ("loss", "auroc", "fpr95")),
-        (_config(), ("loss", "var")),
-        (_config(knn=1), ("loss", "knn_z", "knn_mu", "knn_weighted_mu", "var_cv")),
-        (_config("simsiam", knn=3, probe_epochs=1), ("loss", "knn_z", "knn_weighted_z", "probe_z", "probe_top5_z")),
-        (_config("simsiam"), ("loss",)),
-        (_config("simsiam", normal_class=3), ("loss",)),
-        (_config("random", probe_epochs=1), ("probe_z", "probe_top5_z")),
-    ],
-)
-def test_reported_metrics_are_those_of_metric_names_in_order(config: TrialConfig, beginnings: tuple[str, ...]) -> None:
-    foretold = [name for name in metric_names(config, 10) if name != "loss" or config.training.epochs]
-    assert list(metrics_of(_reports(config), 0)[-1]) == foretold == list(dict.fromkeys(foretold))
-    assert all(any(name.startswith(beginning) for name in foretold) for beginning in beginnings)
-
-
-def test_top_5_accuracy_is_reported_for_more_than_five_classes() -> None:
-    config = _config(probe_epochs=1)
-    top5 = {classes: [name for name in metric_names(config, classes) if "top5" in name] for classes in (3, 5, 6, 1000)}
-    assert top5 == {3: [], 5: [], 6: ["probe_top5_z", "probe_top5_mu"], 1000: ["probe_top5_z", "probe_top5_mu"]}
-
-
 @pytest.mark.parametrize("knn", [0, 5])
 @pytest.mark.parametrize("probe_epochs", [0, 3])
 def test_classifiers_run_only_if_requested_and_probes_only_at_the_end(knn: int, probe_epochs: int) -> None:
-    reports = _reports(_config(knn=knn, probe_epochs=probe_epochs, epochs=3))
+    reports = _reports(eval_config(knn=knn, probe_epochs=probe_epochs, epochs=3))
     for report in reports:
         names = list(report.members[0].metrics)
         assert any(name.startswith("knn") for name in names) == bool(knn)
@@ -93,7 +56,7 @@ def test_classifiers_run_only_if_requested_and_probes_only_at_the_end(knn: int, 
 
 def test_an_undefined_metric_is_null_and_its_member_has_not_diverged() -> None:
     """Without the KL the variance collapses, and its coefficient of variation is 0 / 0."""
-    reports = _reports(_config(terms="dir", lr=0.3, epochs=3), _config(terms="dir", lr=1e-6, epochs=3))
+    reports = _reports(eval_config(terms="dir", lr=0.3, epochs=3), eval_config(terms="dir", lr=1e-6, epochs=3))
     collapsed, sound = reports[-1].members
     assert collapsed.status == sound.status == "finished"
     assert collapsed.metrics["var_cv"] is None and 0 <= (collapsed.metrics["var_mean"] or 0.0) < 0.01
@@ -153,7 +116,7 @@ def _seen(images: Tensor) -> Tensor:
 
 @torch.no_grad()
 def test_outlier_metrics_equal_scikit_learns() -> None:
-    config = _config(epochs=0, held_out="3", outliers="held_out+inverted", encoder="convnet", width=4)
+    config = eval_config(epochs=0, held_out="3", outliers="held_out+inverted", encoder="convnet", width=4)
     metrics, model = _last(config), _untrained(config)
     images, threes = _digits().test_images, _digits().test_labels == 3
     inside = model.score(_seen(images[~threes]), noise=torch.empty(0))
@@ -174,7 +137,7 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
     held_out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checked against scikit-learn's nearest neighbour among the other classes, and by the arguments of the probes."""
-    config = _config(epochs=0, knn=1, probe_epochs=1, held_out=held_out)
+    config = eval_config(epochs=0, knn=1, probe_epochs=1, held_out=held_out)
     given: list[Any] = []
     real = probes.accuracies
 
@@ -200,7 +163,7 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
 
 def test_images_as_files_give_the_same_metrics_as_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_imagenet(tmp_path, train=6, val=4)
-    config = _config(dataset="imagenet", batch_size=6, epochs=0, features=4, width=4, **{**EVERYTHING, "knn": 3})
+    config = eval_config(dataset="imagenet", batch_size=6, epochs=0, features=4, width=4, **{**EVERYTHING, "knn": 3})
     files = load("imagenet", tmp_path)
     tensors = replace(files, train_images=files.train_images[:], test_images=files.test_images[:])
     from_files = without_seconds(_reports(config, data=tmp_path))
@@ -237,12 +200,12 @@ def test_rare_reports_or_a_resume_change_no_metric() -> None:
 def test_metrics_of_an_untrained_encoder_do_not_depend_on_training_options() -> None:
     """They also equal those of a method that trains, because the initial weights depend on the seed."""
     asked: dict[str, Value] = {"knn": 5, "probe_epochs": 2}
-    (report,) = _reports(*(_config("random", lr=lr, seed=seed, **asked) for lr, seed in ((1, 0), (9, 0), (1, 1))))
+    (report,) = _reports(*(eval_config("random", lr=lr, seed=seed, **asked) for lr, seed in ((1, 0), (9, 0), (1, 1))))
     assert (report.epoch, report.done) == (0, True)
     first, other, seed = report.members
     assert first == other and first.metrics != seed.metrics
     assert (first.status, first.epochs_run, first.error) == ("finished", 0, None)
-    vje = _last(_config(epochs=0, **asked))
+    vje = _last(eval_config(epochs=0, **asked))
     assert dict(first.metrics) == pytest.approx({name: vje[name] for name in first.metrics}, abs=4e-3)
 
 

@@ -12,7 +12,7 @@ from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.errors import DataError
 from trainables.training import preflight
-from trainables.training.evaluators import metric_names
+from trainables.training.metric_names import metric_names
 from trainables.training.preflight import prospects
 
 

@@ -16,7 +16,7 @@ from trainables.config.trial import TrialConfig
 from trainables.contract import Losses
 from trainables.methods.vje import VJE
 from trainables.training.cohort import Cohort
-from trainables.training.evaluators import metric_names
+from trainables.training.metric_names import metric_names
 from trainables.training.train import train
 
 

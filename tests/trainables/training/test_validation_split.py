@@ -18,7 +18,7 @@ from trainables.data.datasets.dataset import Dataset
 from trainables.data.validation_split import hold_out_validation
 from trainables.learners.streams import models, splits, stream_key
 from trainables.methods.vje import VJE
-from trainables.training.evaluators import MAY_BE_UNDEFINED, VALIDATION, metric_names
+from trainables.training.metric_names import MAY_BE_UNDEFINED, VALIDATION, metric_names
 from trainables.training.preflight import prospects
 from trainables.training.train import train
 

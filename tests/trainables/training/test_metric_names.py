@@ -1,0 +1,47 @@
+"""The names of reported metrics: in order, by configuration, and by method."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.trainables.small import HERE, metrics_of
+from tests.trainables.training.evaluated import EVERYTHING, eval_config
+from trainables.catalog import METHODS
+from trainables.config.trial import TrialConfig
+from trainables.training.metric_names import methods_by_metric, metric_names
+from trainables.training.train import train
+
+
+@pytest.mark.parametrize(
+    ("config", "beginnings"),
+    [
+        (eval_config(**EVERYTHING, held_out="3"), ("loss", "knn", "probe", "var", "auroc", "aupr", "fpr95")),
+        (eval_config(**{**EVERYTHING, "outliers": "held_out+noise"}, held_out="3+5"), ("loss", "auroc", "fpr95")),
+        (eval_config(), ("loss", "var")),
+        (eval_config(knn=1), ("loss", "knn_z", "knn_mu", "knn_weighted_mu", "var_cv")),
+        (
+            eval_config("simsiam", knn=3, probe_epochs=1),
+            ("loss", "knn_z", "knn_weighted_z", "probe_z", "probe_top5_z"),
+        ),
+        (eval_config("simsiam"), ("loss",)),
+        (eval_config("simsiam", normal_class=3), ("loss",)),
+        (eval_config("random", probe_epochs=1), ("probe_z", "probe_top5_z")),
+    ],
+)
+def test_reported_metrics_are_those_of_metric_names_in_order(config: TrialConfig, beginnings: tuple[str, ...]) -> None:
+    names = [name for name in metric_names(config, 10) if name != "loss" or config.training.epochs]
+    assert list(metrics_of(list(train([config], HERE)), 0)[-1]) == names == list(dict.fromkeys(names))
+    assert all(any(name.startswith(beginning) for name in names) for beginning in beginnings)
+
+
+def test_top_5_accuracy_is_reported_for_more_than_five_classes() -> None:
+    config = eval_config(probe_epochs=1)
+    top5 = {classes: [name for name in metric_names(config, classes) if "top5" in name] for classes in (3, 5, 6, 1000)}
+    assert top5 == {3: [], 5: [], 6: ["probe_top5_z", "probe_top5_mu"], 1000: ["probe_top5_z", "probe_top5_mu"]}
+
+
+def test_each_metric_is_mapped_to_the_methods_that_can_report_it() -> None:
+    methods = methods_by_metric()
+    assert methods["knn_z"] == tuple(METHODS)
+    assert methods["auroc_joint"] == methods["fpr95_entropy_held_out"] == methods["posterior_entropy"] == ("vje",)
+    assert "random" in methods["probe_top5_z"] and "loss_tau" not in methods

@@ -9,13 +9,12 @@ transforms image by image in as many workers as there are cores, as is usual; it
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, replace
 
 import torch
 
+from search_spaces._protocols import MOCO_V2_VIEWS
 from tests.benchmarks.loops import RANDOM, WARM_UP, WORKERS, our_speed, plain_speed, register_random_images
 from trainables.config.trial import resolve
-from trainables.data.augmentation.views import MOCO_V2
 
 BATCH = 64
 
@@ -33,7 +32,7 @@ def main() -> None:
         {
             "method": "vje", "dataset": RANDOM, "encoder": "resnet18", "batch_size": BATCH, "lr": 5e-6,
             "weight_decay": 5e-6, "precision": arguments.precision, "channels_last": arguments.channels_last,
-            **asdict(replace(MOCO_V2, blur=0.0)),
+            **MOCO_V2_VIEWS,
         }
     )  # fmt: skip
     print(f"{device}, torch {torch.__version__}, {arguments.precision}, {steps} steps, {WORKERS} workers")

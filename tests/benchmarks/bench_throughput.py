@@ -16,16 +16,16 @@ from __future__ import annotations
 import argparse
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
 
+from search_spaces._protocols import MOCO_V2_VIEWS
 from tests.benchmarks.loops import RANDOM, WARM_UP, WORKERS, our_speed, plain_speed, register_random_images
 from trainables.catalog import METHODS
 from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.contract import Method
-from trainables.data.augmentation.views import MOCO_V2
 from trainables.data.datasets.dataset import Dataset
 from trainables.networks.encoders import ENCODERS
 from trainables.validation import choices
@@ -67,7 +67,7 @@ def main() -> None:
     dataset = register_random_images((WARM_UP + steps) * batch)
     fixed: dict[str, Value] = {
         "dataset": RANDOM, "encoder": asked.encoder, "batch_size": batch, "weight_decay": 5e-4,
-        "precision": asked.precision, "channels_last": asked.channels_last, **asdict(replace(MOCO_V2, blur=0.0)),
+        "precision": asked.precision, "channels_last": asked.channels_last, **MOCO_V2_VIEWS,
     }  # fmt: skip
     each = [column for count in asked.members for column in (f"K={count}", "/solo")]
     memory = ["MiB", *(f"MiB K={count}" for count in asked.members)]

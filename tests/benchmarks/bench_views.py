@@ -8,15 +8,16 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torchvision.transforms import v2
 
-from trainables.data.augmentation.views import MOCO_V2, Views
+from search_spaces._protocols import MOCO_V2_VIEWS
+from trainables.config.trial import resolve
+from trainables.data.augmentation.views import Views
 
-CIFAR = replace(MOCO_V2, blur=0.0)
+CIFAR = resolve({"method": "vje", **MOCO_V2_VIEWS}).views
 DIGITS = Views(rotation=15, shift=1)
 
 TORCHVISION_CIFAR = v2.Compose(

@@ -5,19 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from search_spaces._protocols import MOCO_V2_VIEWS
 from sweeper.plan.trials import enumerate_trials
 from sweeper.spec import Grid, Grids, Searches, Sweep, Value, registry
 from sweeper.spec.views import Table
 from trainables.config.sections import Evaluation
 from trainables.config.trial import TrialConfig, keys, resolve
-from trainables.data.augmentation.views import MOCO_V2
 from trainables.training.metric_names import metric_names
 from trainables.training.preflight import prospects
 
@@ -56,10 +53,6 @@ def configs_of(name: str, preset: str) -> tuple[TrialConfig, ...]:
 def metrics_of(name: str, preset: str) -> set[str]:
     configs = configs_of(name, preset)
     return {metric for config in configs for metric in metric_names(config, CLASSES[config.data.dataset])}
-
-
-def test_the_papers_views_are_moco_v2s() -> None:
-    assert resolve({"method": "vje", **MOCO_V2_VIEWS}).views == replace(MOCO_V2, blur=0.0)
 
 
 def test_these_are_all_the_sweeps_and_the_first_preset_is_the_papers() -> None:

@@ -2,7 +2,7 @@
 
 Shapes: B samples, D dimensions. Every function returns one value per sample, `[B]`.
 The degrees of freedom `nu > 0` are a float or a tensor that broadcasts against `[B]`; `nu = inf` is the exact Gaussian
-limit. The losses leave out the constants that depend on `nu` and D alone; the `*_log_density` functions keep them.
+limit. Constants that depend on `nu` and D alone are left out.
 """
 
 from __future__ import annotations
@@ -43,21 +43,6 @@ def gaussian_entropy(var_BD: Tensor) -> Tensor:
     return 0.5 * (math.log(2 * math.pi * math.e) + var_BD.log()).sum(-1)
 
 
-def directional_log_density(z_BD: Tensor, s_BD: Tensor, var_BD: Tensor, nu: float | Tensor) -> Tensor:
-    """Log-density of the directional factor with its constant `log C_{nu,D}` (VJE Eq. 13): comparable across `nu`.
-
-    On the unit sphere it is a sub-density: it integrates to less than one there.
-    """
-    nll_B = directional_nll(z_BD, s_BD, var_BD, nu)
-    return _student_log_constant(nu, z_BD.shape[-1]).to(nll_B.dtype) - nll_B
-
-
-def radial_log_density(z_BD: Tensor, s_BD: Tensor, nu: float | Tensor) -> Tensor:
-    """Log-density of the radial factor with its constant (VJE Eq. 28): comparable across `nu`."""
-    nll_B = radial_nll(z_BD, s_BD, nu)
-    return _student_log_constant(nu, 1).to(nll_B.dtype) - nll_B
-
-
 def _student_exponent(q_B: Tensor, nu: float | Tensor, dimension: int) -> Tensor:
     """`(nu + d)/2 log(1 + q/nu)`, and `q/2` where `nu` is infinite; finite gradients on both sides."""
     if not isinstance(nu, Tensor):
@@ -65,16 +50,3 @@ def _student_exponent(q_B: Tensor, nu: float | Tensor, dimension: int) -> Tensor
     gaussian = torch.isinf(nu)
     finite_nu = torch.where(gaussian, 1.0, nu)
     return torch.where(gaussian, q_B / 2, (finite_nu + dimension) / 2 * torch.log1p(q_B / finite_nu))
-
-
-def _student_log_constant(nu: float | Tensor, dimension: int) -> Tensor:
-    """`log C_{nu,d}`, the normaliser of a standard d-variate Student-t; the Gaussian's where `nu` is infinite.
-
-    In float64 always: for large `nu` it is a small difference of large numbers.
-    """
-    nu = torch.as_tensor(nu, dtype=torch.float64)
-    gaussian = torch.isinf(nu)
-    finite_nu = torch.where(gaussian, 1.0, nu)
-    student = torch.lgamma((finite_nu + dimension) / 2) - torch.lgamma(finite_nu / 2)
-    student = student - dimension / 2 * torch.log(finite_nu * math.pi)
-    return torch.where(gaussian, -dimension / 2 * math.log(2 * math.pi), student)

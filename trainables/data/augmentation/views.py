@@ -189,9 +189,3 @@ def normalise(images_BCHW: Tensor, mean: tuple[float, ...], std: tuple[float, ..
 
 def _where(chosen_B: Tensor, then_BCHW: Tensor, else_BCHW: Tensor) -> Tensor:
     return torch.where(chosen_B[:, None, None, None] > 0, then_BCHW, else_BCHW)
-
-
-MOCO_V2 = Views(
-    crop_scale=0.2, flip=0.5, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, jitter=0.8, greyscale=0.2, blur=0.5
-)
-"""The augmentation of MoCo v2. For images of 32 pixels use it without blur: `replace(MOCO_V2, blur=0.0)`."""

@@ -11,7 +11,11 @@ import torchvision.transforms.v2.functional as tv
 from torch import Tensor
 from torchvision.transforms.v2 import InterpolationMode, RandomResizedCrop
 
-from trainables.data.augmentation.views import MOCO_V2, Parameters, Views, normalise, scale_pixels
+from trainables.data.augmentation.views import Parameters, Views, normalise, scale_pixels
+
+MOCO_V2 = Views(
+    crop_scale=0.2, flip=0.5, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, jitter=0.8, greyscale=0.2, blur=0.5
+)
 
 
 def generator(seed: int = 0) -> torch.Generator:

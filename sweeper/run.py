@@ -122,10 +122,10 @@ def _train(
             Limits,
             dispatch,
         )
-        from sweeper.execution.remote_profiler import site
+        from sweeper.execution.remote_profiler import ray_cluster
         from sweeper.execution.stages import stages
 
-        plan_stages = stages(request, plan, store, site(address, request.data, stopping, _say), address)
+        plan_stages = stages(request, plan, store, ray_cluster(address, request.data, stopping, _say))
         progress = Progress(
             total=plan.total,
             before=plan.counts,

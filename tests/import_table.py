@@ -54,6 +54,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "trainables.learners": Rule(may=(*PARTS, "trainables.catalog", "trainables.config"), never=LAUNCHERS),
     "trainables.training": Rule(may=LOOP, never=LAUNCHERS),
+    "trainables.profiling.measurement": Rule(never=("torch", *LAUNCHERS)),
     "trainables.profiling": Rule(may=(*LOOP, "psutil", "trainables.training"), never=LAUNCHERS),
     "trainables.worker": Rule(may=(*LOOP, "trainables.training", "trainables.profiling"), never=LAUNCHERS),
     "trainables.worker.ray_train": Rule(
@@ -91,6 +92,7 @@ TABLE: Mapping[str, Rule] = {
             "sweeper.storage",
             "sweeper.plan",
             "trainables.config",
+            "trainables.profiling.measurement",
         ),
         never=("ray", "optuna"),
     ),
@@ -105,6 +107,7 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
             *("sweeper.packing", "sweeper.search", "trainables.contract", "trainables.config", "trainables.worker"),
+            "trainables.profiling.measurement",
         ),
     ),
     "sweeper.cli": Rule(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from sweeper.cli.outline import describe, text
 from sweeper.errors import ClusterError
 from sweeper.execution.connection import check_address, connected
 from sweeper.execution.stop_signal import StopSignal
-from sweeper.packing.allocate import Allocation, allocate, settled_cuts, widths
-from sweeper.packing.measurements import read_seen, write_seen
-from sweeper.packing.profiler import profile_devices
+from sweeper.packing.allocate import Allocation, allocate
+from sweeper.packing.cluster import is_local, profile_devices, read_devices, write_devices
+from sweeper.packing.cuts import describe_cuts, settled_cuts
 from sweeper.plan import cohorts
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec import SpecError
@@ -29,7 +30,7 @@ def show(request: Request, plan: Plan, store: Store, address: str | None, again:
     """
     share = "one" if request.fraction is None else f"{request.fraction:g} of a"
     groups = plan.groups if isinstance(plan, GridPlan) else [[plan.trials]]
-    workers = sorted({cohorts.workers(group) for group in groups})
+    workers = sorted({cohorts.worker_count(group) for group in groups})
     per = "a cohort" if workers == [1] else f"for each of {' or '.join(map(str, workers))} workers a cohort"
     resources = f"{share} GPU (without GPUs: CPU core) {per}"
     if not isinstance(plan, GridPlan):
@@ -57,21 +58,21 @@ def expectation(allocation: Allocation | None, plan: GridPlan, price: float | No
     `hours` and `cost` are those of the trials that are left, None if they are unknown. `price` is per node and hour.
     """
     share_left = plan.left / max(1, plan.total)
-    placed = allocation.placed if allocation and allocation.timed else None
-    cost = placed.cost if placed else None
+    placement = allocation.placement if allocation and allocation.time_known else None
+    cost = placement.cost if placement else None
     return {
         "places": allocation and [
-            {"resources": dict(share.resources), "at_a_time": share.count, "memory": share.memory}
-            for share in allocation.places[min(allocation.places)].shares
+            {"resources": dict(slot.resources), "at_a_time": slot.count, "memory": slot.memory}
+            for slot in allocation.slots[min(allocation.slots)].by_kind
         ],
-        "devices": allocation and list(allocation.devices),
-        "devices_counted_upon": allocation and allocation.placed and [
-            devices.count for devices in allocation.placed.devices
+        "devices": allocation and list(allocation.device_names),
+        "devices_counted_upon": allocation and allocation.placement and [
+            devices.count for devices in allocation.placement.devices
         ],
-        "at_a_time": allocation and allocation.places[min(allocation.places)].count,
-        "cuts": allocation and widths(allocation.cuts),
+        "at_a_time": allocation and allocation.slots[min(allocation.slots)].count,
+        "cuts": allocation and describe_cuts(allocation.cuts),
         "stack_widths": allocation and sorted({cut.width for cut in allocation.cuts}),
-        "hours": placed and placed.packing.hours * share_left,
+        "hours": placement and placement.packing.hours * share_left,
         "node_price": price,
         "cost": None if cost is None else cost * share_left,
     }  # fmt: skip
@@ -115,11 +116,11 @@ def _on_recorded_devices(request: Request, plan: GridPlan, store: Store, address
 
     None if no devices are recorded, they are too few for the workers, or a measurement is missing.
     """
-    seen, grows = read_seen(store.files, address), address not in (None, "local")
-    if not seen:
+    devices = read_devices(store.files, address)
+    if not devices:
         return None
     try:
-        return allocate(request, plan, store, seen, here=not grows and not seen[0].kind.gpus, grows=grows)
+        return allocate(request, plan, store, devices, local=is_local(address))
     except ClusterError:  # too few devices for the workers: a run reports it, or finds other devices
         return None
 
@@ -130,9 +131,12 @@ def _on_measured_devices(request: Request, plan: GridPlan, store: Store, address
     store.files.check_writable()
     stopping = StopSignal()
     with stopping.on_signals(), connected(address):
-        from sweeper.execution.remote_profiler import site  # here: it imports Ray, whose environment `connected` sets
+        from sweeper.execution.remote_profiler import (
+            ray_cluster,  # here: it imports Ray, whose environment `connected` sets
+        )
 
-        devices = site(address, request.data, stopping, say=lambda line: print(line, file=sys.stderr, flush=True))
-        seen = profile_devices(devices)
-        write_seen(store.files, address, seen)
-        return allocate(request, plan, store, seen, here=devices.here, grows=devices.grows, measure=devices.measure)
+        say = partial(print, file=sys.stderr, flush=True)
+        cluster = ray_cluster(address, request.data, stopping, say)
+        devices = profile_devices(cluster)
+        write_devices(store.files, address, devices)
+        return allocate(request, plan, store, devices, local=cluster.local, measure=cluster.measure)

@@ -96,7 +96,7 @@ def dispatch(
     that `listener` raised.
     """
     run = uuid.uuid4().hex
-    shared = None if slots.here or slots.workers == 1 else checkpoint(f"ray-{run}")
+    shared = None if slots.local or slots.workers == 1 else checkpoint(f"ray-{run}")
     place = Place(
         run=run,
         data=data,

@@ -11,56 +11,54 @@ from typing import Any
 import ray
 
 from sweeper.execution.stop_signal import StopSignal
-from sweeper.packing.device_kinds import UNSEEN, DeviceKind, kinds, requirement
-from sweeper.packing.measurements import Asked, Site
-from trainables.worker.ray_train import Probe, measure_configs
+from sweeper.packing.cluster import Cluster, ProbeRequest, is_local
+from sweeper.packing.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
+from trainables.profiling.measurement import Probe
+from trainables.worker.ray_train import measure_configs
 
 MEASUREMENT_TIMEOUT = 300.0
 """Seconds after which a worker that measures ends itself. What hangs there would hang in training, too."""
 
 
-def site(address: str | None, data: str, stopping: StopSignal, say: Callable[[str], None]) -> Site:
+def ray_cluster(address: str | None, data: str, stopping: StopSignal, say: Callable[[str], None]) -> Cluster:
     """Return the cluster to which Ray is connected.
 
     If the cluster has no worker yet, this waits for its first. `data` is the folder of the data sets. `say` is called
     with a line before anything is measured.
     """
-    grows = address not in (None, "local")
-    device_kinds = kinds(ray.nodes(), grows)
-    if device_kinds == (UNSEEN,):
-        _on_workers([Asked(UNSEEN)], data, device_kinds, stopping)
-        device_kinds = tuple(replace(kind, comes=True) for kind in kinds(ray.nodes(), grows))
-    here = not grows and not device_kinds[0].gpus
+    local = is_local(address)
+    kinds = device_kinds(ray.nodes(), local)
+    if kinds == (ASSUMED_KIND,):
+        _on_workers([ProbeRequest(ASSUMED_KIND)], data, kinds, stopping)
+        kinds = tuple(replace(kind, on_demand=True) for kind in device_kinds(ray.nodes(), local))
 
-    def measure(asked: Sequence[Asked]) -> list[Probe | None]:
-        if line := announcement(asked):
+    def measure(requests: Sequence[ProbeRequest]) -> list[Probe | None]:
+        if line := announcement(requests):
             say(line)
-        if here:  # in this process, to save the start of a worker
-            return [measure_configs(measurement.configs, data, **measurement.how) for measurement in asked]
-        return _on_workers(asked, data, device_kinds, stopping)
+        if local and not kinds[0].gpus:  # in this process, to save the start of a worker
+            return [_probe(request, data) for request in requests]
+        return _on_workers(requests, data, kinds, stopping)
 
-    return Site(device_kinds, here, grows, measure)
+    return Cluster(address, kinds, measure)
 
 
-def announcement(asked: Sequence[Asked]) -> str:
+def announcement(requests: Sequence[ProbeRequest]) -> str:
     """Say what is about to be measured, and for how long at most; empty if devices are only looked at."""
-    timed = [measurement for measurement in asked if "seconds" in measurement.how]
+    timed = [request for request in requests if request.seconds]
     if timed:
         what = "one shape of cohort" if len(timed) == 1 else f"{len(timed)} shapes of cohort"
-        seconds = sum(measurement.how["seconds"] for measurement in timed)
+        seconds = sum(request.seconds for request in timed)
         return f"measuring speed and memory of {what}, for up to {seconds:.0f} s"
-    if any("sharing" in measurement.how for measurement in asked):
+    if any(request.processes for request in requests):
         return "measuring what it gives when several cohorts share a device"
     return ""
 
 
 def _on_workers(
-    asked: Sequence[Asked], data: str, among: Sequence[DeviceKind], stopping: StopSignal
+    requests: Sequence[ProbeRequest], data: str, among: Sequence[DeviceKind], stopping: StopSignal
 ) -> list[Probe | None]:
     """Make each measurement on a worker that has a whole device for itself; None for one that fails."""
-    tasks = [
-        ray.remote(**_options(measurement, among))(_measure_in_time).remote(measurement, data) for measurement in asked
-    ]
+    tasks = [ray.remote(**_options(request, among))(_measure_in_time).remote(request, data) for request in requests]
     pending = tasks
     while pending:
         _, pending = ray.wait(pending, num_returns=len(pending), timeout=1.0)
@@ -68,26 +66,37 @@ def _on_workers(
     return [_result(task) for task in tasks]
 
 
-def _options(asked: Asked, among: Sequence[DeviceKind]) -> dict[str, Any]:
+def _options(request: ProbeRequest, among: Sequence[DeviceKind]) -> dict[str, Any]:
     """Return the arguments of `ray.remote`. The worker ends after its call, so that it frees the device for cohorts."""
-    gpus = asked.kind.gpus
+    gpus = request.kind.gpus
     return {
         "num_gpus": int(gpus),
-        "num_cpus": min(1.0, asked.kind.cores) if gpus else asked.how.get("threads", 1),
-        "resources": requirement(asked.kind, among),
+        "num_cpus": min(1.0, request.kind.cores) if gpus else request.threads,
+        "resources": kind_resources(request.kind, among),
         "max_retries": 1,
         "max_calls": 1,
     }
 
 
-def _measure_in_time(asked: Asked, data: str) -> Probe:
+def _measure_in_time(request: ProbeRequest, data: str) -> Probe:
     """Measure on this worker, which exits if it takes longer than `MEASUREMENT_TIMEOUT` seconds."""
     timer = threading.Timer(MEASUREMENT_TIMEOUT, os._exit, [1])
     timer.start()
     try:
-        return measure_configs(asked.configs, data, **asked.how)
+        return _probe(request, data)
     finally:
         timer.cancel()
+
+
+def _probe(request: ProbeRequest, data: str) -> Probe:
+    return measure_configs(
+        request.configs,
+        data,
+        seconds=request.seconds,
+        threads=request.threads,
+        processes=request.processes,
+        widths=request.widths,
+    )
 
 
 def _result(task: Any) -> Probe | None:

@@ -40,7 +40,7 @@ class SlotAssigner:
             if kind is not None:
                 self._waiting.remove(attempt)
                 self._taken[holder] = kind
-                return attempt, self._slots.shares[kind]
+                return attempt, self._slots.by_kind[kind]
         return None
 
     def left(self, holder: str) -> None:
@@ -49,13 +49,13 @@ class SlotAssigner:
 
     def _kind_for(self, attempt: Attempt) -> int | None:
         """Return the index of the least busy kind of device that the cohort fits; None if it has to wait."""
-        shares = self._slots.shares
-        if len(shares) == 1:
+        kinds = self._slots.by_kind
+        if len(kinds) == 1:
             return 0
         taken = list(self._taken.values())
         busy = {
-            kind: taken.count(kind) / max(1, shares[kind].count)
-            for kind in self._slots.only.get(attempt.cohort.trials[0].id, range(len(shares)))
+            kind: taken.count(kind) / max(1, kinds[kind].count)
+            for kind in self._slots.fitting_kinds.get(attempt.cohort.trials[0].id, range(len(kinds)))
         }
         kind = min(busy, key=lambda index: busy[index])
-        return kind if busy[kind] < 1 or self._slots.grows else None
+        return kind if busy[kind] < 1 or not self._slots.local else None

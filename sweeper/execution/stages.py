@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sweeper.packing.allocate import allocate_grid, wave_cut, widths
-from sweeper.packing.measurements import DeviceInfo, Site, write_seen
+from sweeper.packing.allocate import allocate_grid
+from sweeper.packing.cluster import Cluster, DeviceInfo, profile_devices, write_devices
+from sweeper.packing.cuts import describe_cuts, wave_cut
 from sweeper.packing.placement import whole_device_slots
-from sweeper.packing.profiler import profile_devices
 from sweeper.packing.recorded_cuts import record_halved, recorded_halves
 from sweeper.packing.slots import Slots
 from sweeper.plan import cohorts
@@ -36,27 +36,29 @@ class Stage:
     """Decide which members of a cohort are pruned; None if the sweep does not prune."""
 
 
-def stages(request: Request, plan: Plan, store: Store, site: Site, address: str | None) -> list[Stage]:
-    """Return the stages of a plan on a site, and print one line about them.
+def stages(request: Request, plan: Plan, store: Store, cluster: Cluster) -> list[Stage]:
+    """Return the stages of a plan on a cluster, and print one line about them.
 
-    The devices are looked at first, and a grid's groups are measured where that is needed. `address` is the cluster's.
+    The devices are looked at first, and a grid's groups are measured where that is needed.
     """
-    seen = profile_devices(site)
+    devices = profile_devices(cluster)
     if isinstance(plan, GridPlan):
-        write_seen(store.files, address, seen)
-        return _of_grid(request, plan, store, seen, site)
+        write_devices(store.files, cluster.address, devices)
+        return _of_grid(request, plan, store, devices, cluster)
     assert isinstance(plan, SearchPlan)
-    return [_of_search(request, plan, store, whole_device_slots(seen, request.fraction, site.here, site.grows))]
+    return [_of_search(request, plan, store, whole_device_slots(devices, request.fraction, cluster.local))]
 
 
-def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[DeviceInfo], site: Site) -> list[Stage]:
-    allocation = allocate_grid(request, plan, store, seen, site)
-    slots = allocation.places
+def _of_grid(
+    request: Request, plan: GridPlan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster
+) -> list[Stage]:
+    allocation = allocate_grid(request, plan, store, devices, cluster)
+    slots = allocation.slots
     cut, halved_ids = cohorts.cut(plan.groups, allocation.cuts), recorded_halves(store.files, plan.name)
     all_cohorts, ancestors = cohorts.halved(cut, halved_ids), cohorts.lineage(cut, halved_ids)
     left = cohorts.by_workers(cohorts.remaining(all_cohorts, plan.statuses))
     count, at_a_time = sum(map(len, left.values())), " or ".join(str(slots[workers].count) for workers in left)
-    print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(widths(allocation.cuts))}", flush=True)
+    print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(describe_cuts(allocation.cuts))}", flush=True)
     record = partial(record_halved, store.files, plan.name)
     by_workers = cohorts.by_workers(all_cohorts)
     return [
@@ -67,7 +69,7 @@ def _of_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[Devi
 def _of_search(request: Request, plan: SearchPlan, store: Store, device_slots: Slots) -> Stage:
     studies.record(plan, store)
     waves, search = plan.waves, plan.waves.study_runs[0].study.search
-    slots = device_slots.for_workers(cohorts.workers([waves.trials]))
+    slots = device_slots.for_workers(cohorts.worker_count([waves.trials]))
     rules = _rules(waves.study_runs)
     rung_client = RungClient(rules) if rules else None
     waves.begin(

@@ -1,23 +1,24 @@
-"""Decides how a plan is cut into cohorts and on which slots they run: as requested, as the sweep was begun, or as is
+"""Decides how a grid is cut into cohorts and on which slots they run: as requested, as the sweep was begun, or as is
 fastest by measurement."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from sweeper.packing import placement
-from sweeper.packing.devices import Devices
-from sweeper.packing.measurements import DeviceInfo, Measure, ProfileStore, Site, Stack
-from sweeper.packing.packer import pack
+from sweeper.packing import placement as placements
+from sweeper.packing.cluster import Cluster, DeviceInfo, Measure
+from sweeper.packing.cuts import settled_cuts
+from sweeper.packing.device_kinds import DeviceKind
 from sweeper.packing.placement import Placement
+from sweeper.packing.profile_store import ProfileStore
 from sweeper.packing.profiler import Profiler, profiled_workloads, worth_measuring
 from sweeper.packing.recorded_cuts import record_cut, recorded_cut, recorded_threads
 from sweeper.packing.slots import Slots
 from sweeper.packing.workloads import Workload
 from sweeper.plan import cohorts
-from sweeper.plan.cohorts import Cut, Group
+from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import GridPlan
 from sweeper.spec.request import Request
 from sweeper.storage.store import Store
@@ -31,182 +32,151 @@ class Allocation:
 
     cuts: tuple[Cut, ...]
     """The cut of each group."""
-    places: Mapping[int, Slots]
+    slots: Mapping[int, Slots]
     """Number of workers per trial -> the slots of the cohorts of such trials."""
-    placed: Placement | None
+    placement: Placement | None
     """Placement of the groups whose trials are trained by one process each; None if there are none."""
-    measured: Sequence[Sequence[Stack]]
-    """Measured stacks of each group of `placed`, on the first kind of device."""
-    timed: bool
-    """True if the expected time covers all groups: none takes several workers, and each was measured unless it trains
-    no step or, on cores, trains faster than its measurement would."""
-    devices: Sequence[str]
+    device_names: Sequence[str]
     """Names of the kinds of devices that are used."""
 
+    @property
+    def time_known(self) -> bool:
+        """True if the expected time covers all groups.
 
-def asked_cut(request: Request) -> Cut | None:
-    """Return the cut that `--cohort` and `--stack` request; None without `--cohort`."""
-    return Cut(request.cohort, request.stack or request.cohort) if request.cohort else None
-
-
-def settled_cuts(request: Request, plan: GridPlan, store: Store) -> list[Cut] | None:
-    """Return the cut of each group as requested, else as the sweep was begun; None if neither settles it."""
-    asked = asked_cut(request)
-    return [asked] * len(plan.groups) if asked else recorded_cut(store.files, plan)
+        Then none takes several workers, and each was measured unless it trains no step or, on cores, trains faster than
+        its measurement would.
+        """
+        workloads = self.placement.workloads if self.placement else ()
+        return set(self.slots) <= {1} and all(workload.measurements or not workload.steps for workload in workloads)
 
 
 def allocate(
     request: Request,
     plan: GridPlan,
     store: Store,
-    seen: Sequence[DeviceInfo],
+    devices: Sequence[DeviceInfo],
     *,
-    here: bool,
-    grows: bool,
+    local: bool,
     measure: Measure | None = None,
 ) -> Allocation | None:
-    """Decide how the grid runs on the devices that were `seen`.
+    """Decide how the grid runs on the `devices`, one for each kind, of a cluster that is `local` or not.
 
     Measurements that are needed and not in the store are made with `measure`. Returns None if one is needed and
-    `measure` is None. `here` and `grows` are those of `Site`.
+    `measure` is None.
     """
     settled = settled_cuts(request, plan, store)
-    whole = placement.whole_device_slots(seen, request.fraction, here, grows)
-    places = {workers: whole.for_workers(workers) for workers in map(cohorts.workers, plan.groups)}
-    workloads = []
-    for index, (group, steps) in enumerate(zip(plan.groups, plan.steps, strict=True)):
-        timed = seen[0].kind.gpus or worth_measuring(group, steps)
-        # On cores, a group that trains faster than its measurement would is cut like trials that train no step.
-        workloads.append(Workload(group, (), steps if timed else 0, settled[index] if settled else None))
-    alone = [workload for workload in workloads if cohorts.workers(workload.members) == 1]
-    needed = not settled or request.probe or (seen[0].kind.gpus and not request.fraction)
-    profiler = Profiler(alone, fusible, ProfileStore(store.files, code_version()), measure if needed else None)
-    threads = recorded_threads(store.files, plan) if settled and not request.cohort else 1 if settled else None
-    profiled = _profile_and_place(profiler, request, seen, whole, threads) if alone else ([], None)
-    if profiled is None:
-        return None
-    measured, placed = profiled
-    shares = placed.packing.shares if placed else [1] * len(seen)
-    packed_cuts = iter(placed.packing.cuts if placed else ())
+    device_slots = placements.whole_device_slots(devices, request.fraction, local)
+    slots = {workers: device_slots.for_workers(workers) for workers in map(cohorts.worker_count, plan.groups)}
+    workloads = _workloads(plan, devices[0].kind, settled)
+    single = [workload for workload in workloads if cohorts.worker_count(workload.group) == 1]
+    placement = None
+    if single:
+        needed = not settled or request.probe or (devices[0].kind.gpus and not request.fraction)
+        profiler = Profiler(single, fusible, ProfileStore(store.files, code_version()), measure if needed else None)
+        if devices[0].kind.gpus:
+            placement = _place_on_gpus(profiler, request, devices, local)
+        else:
+            threads = 1 if request.cohort else recorded_threads(store.files, plan) if settled else None
+            placement = _place_on_cores(profiler, request, devices[0], local, threads)
+        if placement is None:
+            return None
+        slots[1] = placement.slots
+    packed_cuts = iter(placement.packing.cuts if placement else ())
+    used = placement.packing.slots_per_device if placement else [1] * len(devices)
     return Allocation(
         cuts=tuple(
-            next(packed_cuts) if cohorts.workers(workload.members) == 1 else _cut_for_workers(workload, places)
+            next(packed_cuts) if cohorts.worker_count(workload.group) == 1 else _cut_for_workers(workload, slots)
             for workload in workloads
         ),
-        places=places | ({1: placed.slots} if placed else {}),
-        placed=placed,
-        measured=[workload.measured for workload in measured],  # type: ignore[misc]
-        timed=len(alone) == len(workloads) and all(workload.measured or not workload.steps for workload in measured),
-        devices=[device.device for device, share in zip(seen, shares, strict=True) if share],
+        slots=slots,
+        placement=placement,
+        device_names=[device.device for device, count in zip(devices, used, strict=True) if count],
     )
 
 
-def _cut_for_workers(workload: Workload, places: Mapping[int, Slots]) -> Cut:
-    """Return the cut of a group whose trials take several workers each."""
-    slots = places[cohorts.workers(workload.members)]
-    return pack([workload], [Devices(slots.count * slots.workers, 1)]).cuts[0]
+def _workloads(plan: GridPlan, kind: DeviceKind, settled: Sequence[Cut] | None) -> list[Workload]:
+    """Return the groups of a plan, to be measured on a kind of device.
 
-
-def _profile_and_place(
-    profiler: Profiler, request: Request, seen: Sequence[DeviceInfo], whole: Slots, threads: int | None
-) -> tuple[list[Workload], Placement | None] | None:
-    """Return the groups as measured on the first kind of device, and their placement.
-
-    `threads` is the settled number of threads per process on CPU cores; None chooses it. Returns None if a measurement
-    is needed and must not be made.
+    On cores, a group that trains faster than its measurement would is cut like trials that train no step.
     """
-    if not seen[0].kind.gpus:
-        return _profile_and_place_on_cores(profiler, request, seen[0], whole, threads)
+    cuts: Sequence[Cut | None] = settled or [None] * len(plan.groups)
+    return [
+        Workload(group, (), steps if kind.gpus or worth_measuring(group, steps) else 0, cut)
+        for group, steps, cut in zip(plan.groups, plan.steps, cuts, strict=True)
+    ]
+
+
+def _cut_for_workers(workload: Workload, slots: Mapping[int, Slots]) -> Cut:
+    """Return the cut of a group whose trials take several workers each: as settled, else a cohort for each slot.
+
+    Workers start slowly, so cohorts are as few as possible. Their members are stepped in turn.
+    """
+    at_once = slots[cohorts.worker_count(workload.group)].count
+    return workload.settled_cut or Cut(math.ceil(workload.member_count / at_once), 1)
+
+
+def _place_on_gpus(
+    profiler: Profiler, request: Request, devices: Sequence[DeviceInfo], local: bool
+) -> Placement | None:
+    """Profile the groups on each kind of GPU and place them; None if a measurement is needed and must not be made."""
     profiles = []
-    for device in seen:
+    for device in devices:
         device_profiles = profiler.profiles(device, max(1, int(device.kind.cores)))
         if device_profiles is None:
             return None
         profiles.append(device_profiles)
     workloads = profiled_workloads(profiler.workloads, profiles[0])
     if not request.fraction:
-        heaviest = placement.heaviest(workloads)
+        heaviest = placements.heaviest(workloads)
         profiles = [
-            profiler.with_overlap(device, device_profiles, heaviest)
-            for device, device_profiles in zip(seen, profiles, strict=True)
+            profiler.with_slowdowns(device, device_profiles, heaviest)
+            for device, device_profiles in zip(devices, profiles, strict=True)
         ]
-    placed = placement.on_gpus(
-        workloads, seen, profiles, fraction=request.fraction, grows=whole.grows, node_price=request.node_price
+    return placements.on_gpus(
+        workloads, devices, profiles, fraction=request.fraction, local=local, node_price=request.node_price
     )
-    return workloads, placed
 
 
-def _profile_and_place_on_cores(
-    profiler: Profiler, request: Request, seen: DeviceInfo, whole: Slots, threads: int | None
-) -> tuple[list[Workload], Placement | None] | None:
-    profiles = profiler.profiles(seen, 1)
+def _place_on_cores(
+    profiler: Profiler, request: Request, device: DeviceInfo, local: bool, threads: int | None
+) -> Placement | None:
+    """Profile the groups on CPU cores and place them; None if a measurement is needed and must not be made.
+
+    `threads` is the settled number of threads per process; None chooses it.
+    """
+    profiles = profiler.profiles(device, 1)
     if profiles is None:
         return None
     workloads = profiled_workloads(profiler.workloads, profiles)
     overhead = max(profile.overhead for profile in profiles)
-    settled, cores = 1 if request.fraction else threads, max(seen.kind.nodes)
-    least = min(settled, cores) if settled else placement.least_threads(workloads, seen, overhead)
+    settled, cores = 1 if request.fraction else threads, max(device.kind.nodes)
+    least = min(settled, cores) if settled else placements.least_threads(workloads, device, overhead)
     by_threads = {least: workloads}
-    more = seen.kind.count // sum(workload.total for workload in workloads)
+    more = device.kind.count // sum(workload.member_count for workload in workloads)
     if not settled and least < more <= cores:  # fewer trials than cores: also try several threads for each trial
-        wider = profiler.profiles(seen, more)
-        if wider and all(profile.measured for profile in wider):
+        wider = profiler.profiles(device, more)
+        if wider and all(profile.measurements for profile in wider):
             by_threads[more] = profiled_workloads(profiler.workloads, wider)
-    return workloads, placement.on_cores(
-        by_threads,
-        seen,
-        overhead,
-        fraction=request.fraction,
-        here=whole.here,
-        grows=whole.grows,
-        node_price=request.node_price,
+    return placements.on_cores(
+        by_threads, device, overhead, fraction=request.fraction, local=local, node_price=request.node_price
     )
 
 
-def allocate_grid(request: Request, plan: GridPlan, store: Store, seen: Sequence[DeviceInfo], site: Site) -> Allocation:
-    """Decide how the grid runs on the site, with measurements where they are needed, and record how it is cut."""
+def allocate_grid(
+    request: Request, plan: GridPlan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster
+) -> Allocation:
+    """Decide how the grid runs on the cluster, with measurements where they are needed, and record how it is cut."""
     settled = recorded_cut(store.files, plan) is not None
-    allocation = allocate(request, plan, store, seen, here=site.here, grows=site.grows, measure=site.measure)
+    allocation = allocate(request, plan, store, devices, local=cluster.local, measure=cluster.measure)
     if not settled and not request.cohort and recorded_cut(store.files, plan):
         # Another run of this sweep has recorded its cut while this one measured: use that.
-        allocation = allocate(request, plan, store, seen, here=site.here, grows=site.grows)
+        allocation = allocate(request, plan, store, devices, local=cluster.local)
         settled = True
     assert allocation is not None
     if request.cohort or not settled:
-        measured = [[asdict(stack) for stack in stacks] for stacks in allocation.measured]
-        threads = allocation.placed.threads if allocation.placed else 1
+        workloads, threads = [], 1
+        if placement := allocation.placement:
+            workloads, threads = list(placement.workloads), placement.threads
+        measured = [[asdict(measurement) for measurement in workload.measurements] for workload in workloads]
         record_cut(store.files, plan, allocation.cuts, measured, threads)
     return allocation
-
-
-def wave_cut(request: Request, slots: int, studies: int) -> Callable[[Sequence[Group], bool], list[Cut]]:
-    """Return a function that cuts the groups of a wave: as requested, else to at most one slot's part of its trials.
-
-    One slot's part is the number of trials divided by the slots of one study; the `studies` share the `slots` equally.
-    Groups are not joined, so several groups may give more cohorts than there are slots. Nothing is measured, so that a
-    seed gives the same search again, to the last bit.
-
-    The second argument of the returned function says whether groups must stay whole, as a population must, because its
-    members copy each other.
-    """
-    asked = asked_cut(request)
-
-    def cut(groups: Sequence[Group], whole: bool) -> list[Cut]:
-        sizes = [sum(map(len, group)) for group in groups]
-        if whole:
-            return [Cut(size, min(size, asked.width) if asked else size) for size in sizes]
-        if asked:
-            return [asked] * len(groups)
-        part = math.ceil(sum(sizes) / max(1, slots // studies))
-        return [Cut(part, part if cohorts.workers(group) == 1 else 1) for group in groups]
-
-    return cut
-
-
-def widths(cuts: Sequence[Cut]) -> list[str]:
-    """Describe each different cut in words, e.g. "up to 56 trials each, 8 stacked as one"."""
-    words = [
-        f"up to {cut.size} trials each, " + (f"{cut.width} stacked as one" if cut.width > 1 else "stepped in turn")
-        for cut in cuts
-    ]
-    return list(dict.fromkeys(words))

@@ -22,7 +22,7 @@ class DeviceKind:
     """Number of devices of each node."""
     cores: float = 1.0
     """CPU cores per device, on the node that has fewest."""
-    comes: bool = False
+    on_demand: bool = False
     """True if the cluster starts nodes while cohorts wait: it had no node before one was requested."""
 
     @property
@@ -31,23 +31,23 @@ class DeviceKind:
         return sum(self.nodes)
 
     @property
-    def most(self) -> int:
+    def expected_count(self) -> int:
         """Devices for which cohorts are cut: those that are there now, and those that may come."""
-        return max(self.count, MAY_COME) if self.comes else self.count
+        return max(self.count, EXPECTED_DEVICES) if self.on_demand else self.count
 
 
-MAY_COME = 8
+EXPECTED_DEVICES = 8
 """Devices for which cohorts are cut where nodes come on demand. If they were cut for the few devices that are there at
 first, no cohort would wait, and no further node would come."""
-UNSEEN = DeviceKind(True, "", (1,), cores=0.0)
+ASSUMED_KIND = DeviceKind(True, "", (1,), cores=0.0)
 """Assumed kind of a cluster that can grow but has no worker yet: one GPU."""
 
 
-def kinds(nodes: Sequence[Mapping[str, Any]], grows: bool) -> tuple[DeviceKind, ...]:
+def device_kinds(nodes: Sequence[Mapping[str, Any]], local: bool) -> tuple[DeviceKind, ...]:
     """Return the kinds of GPUs among Ray's `nodes`, most frequent first.
 
-    Without any GPU, return one kind that stands for the CPU cores. Without any core either, return `UNSEEN` if the
-    cluster `grows`, else a single core.
+    Without any GPU, return one kind that stands for the CPU cores. Without any core either, return a single core if
+    the cluster is `local`, else `ASSUMED_KIND`, because nodes may come.
     """
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     gpu_nodes: dict[str, list[Mapping[str, float]]] = {}
@@ -59,7 +59,7 @@ def kinds(nodes: Sequence[Mapping[str, Any]], grows: bool) -> tuple[DeviceKind, 
         gpus = [_gpus(accelerator, same_kind) for accelerator, same_kind in gpu_nodes.items()]
         return tuple(sorted(gpus, key=lambda kind: (-kind.count, kind.accelerator)))
     cores = tuple(int(resources["CPU"]) for resources in alive if resources.get("CPU", 0) >= 1)
-    return (DeviceKind(False, "", cores),) if cores else (UNSEEN if grows else DeviceKind(False, "", (1,)),)
+    return (DeviceKind(False, "", cores),) if cores else (DeviceKind(False, "", (1,)) if local else ASSUMED_KIND,)
 
 
 def _gpus(accelerator: str, nodes: Sequence[Mapping[str, float]]) -> DeviceKind:
@@ -67,7 +67,7 @@ def _gpus(accelerator: str, nodes: Sequence[Mapping[str, float]]) -> DeviceKind:
     return DeviceKind(True, accelerator, tuple(int(resources["GPU"]) for resources in nodes), cores)
 
 
-def requirement(kind: DeviceKind, among: Sequence[DeviceKind]) -> dict[str, float]:
+def kind_resources(kind: DeviceKind, among: Sequence[DeviceKind]) -> dict[str, float]:
     """Return the extra Ray resources that bind a task to this kind of device.
 
     The result is empty if `among` has one kind only: an autoscaler may not know what its nodes will call their devices.

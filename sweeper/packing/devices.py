@@ -1,7 +1,7 @@
 """Devices of one kind: their number and memory, and how much slower they step when several cohorts share one.
 
 Sharing a device does not multiply its speed. Processes on a GPU take turns. They gain the time in which a single stack
-leaves the GPU idle, which is less the wider the stack is. Only a measurement tells how much; see `Devices.overlap`.
+leaves the GPU idle, which is less the wider the stack is. Only a measurement tells how much; see `Devices.slowdowns`.
 Without one, n processes on a device are assumed to take n times as long. CPU cores are not shared: each process has its
 own.
 """
@@ -18,7 +18,7 @@ MEMORY_MARGIN = 0.8
 
 @dataclass(frozen=True)
 class Devices:
-    """Equal devices: GPUs of one kind, or CPU cores (see `cpus`)."""
+    """Equal devices: GPUs of one kind, or CPU cores (see `cpu_devices`)."""
 
     count: int
     bytes: int
@@ -29,7 +29,7 @@ class Devices:
     """Steps per second, relative to the device that was measured."""
     overhead: int = 0
     """Bytes that each process takes beside its tensors, such as the CUDA context."""
-    overlap: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    slowdowns: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
     """Width of a stack -> number n of processes on a device -> slowdown of a step, relative to one process alone: 1 if
     each runs as if alone, n if sharing gains nothing. The ratios of a width also serve narrower stacks. Unless a
     fraction is requested, only the measured numbers of processes share a device."""
@@ -42,32 +42,32 @@ class Devices:
         for name in ("count", "bytes", "cores", "speed", "node_devices"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"`{name} > 0` must hold of devices, but got {name}={getattr(self, name)}")
-        slowdowns = [ratio for ratios in self.overlap.values() for ratio in ratios.values()]
-        if not min(slowdowns, default=1.0) >= 1:
-            raise ValueError(f"`overlap >= 1` must hold of devices that are shared, but got {min(slowdowns)}")
+        ratios = [ratio for ratios in self.slowdowns.values() for ratio in ratios.values()]
+        if not min(ratios, default=1.0) >= 1:
+            raise ValueError(f"`slowdowns >= 1` must hold of devices that are shared, but got {min(ratios)}")
 
     @property
-    def sharing(self) -> list[int]:
-        """Numbers of cohorts that may share a device, ascending, regardless of memory."""
-        measured = {n for ratios in self.overlap.values() for n in ratios}
+    def process_counts(self) -> list[int]:
+        """Numbers of processes that may share a device, ascending, regardless of memory."""
+        measured = {n for ratios in self.slowdowns.values() for n in ratios}
         return sorted({1} | {n for n in measured if n <= self.cores})
 
-    def room(self, sharing: int) -> int:
-        """Return the most bytes that a cohort may be measured to need if `sharing` processes share a device."""
-        return math.floor(MEMORY_MARGIN * self.bytes / sharing) - self.overhead
+    def capacity(self, processes: int) -> int:
+        """Return the most bytes that a cohort may be measured to need if so many `processes` share a device."""
+        return math.floor(MEMORY_MARGIN * self.bytes / processes) - self.overhead
 
-    def stretch(self, width: int, sharing: int) -> float:
-        """Return the slowdown of a step (>= 1) if `sharing` processes share a device, relative to one alone.
+    def slowdown(self, width: int, processes: int) -> float:
+        """Return the slowdown of a step (>= 1) if so many `processes` share a device, relative to one alone.
 
         A number of processes that was not measured has the slowdown of the next lower one, scaled in proportion.
         """
-        wider = [measured_width for measured_width in self.overlap if measured_width >= width]
-        ratios = {1: 1.0} | (dict(self.overlap[min(wider)]) if wider else {})
-        nearest = max(n for n in ratios if n <= sharing)
-        return ratios[nearest] * sharing / nearest
+        wider = [measured_width for measured_width in self.slowdowns if measured_width >= width]
+        ratios = {1: 1.0} | (dict(self.slowdowns[min(wider)]) if wider else {})
+        nearest = max(n for n in ratios if n <= processes)
+        return ratios[nearest] * processes / nearest
 
 
-def cpus(
+def cpu_devices(
     cores: Sequence[int], memory: int, threads: int = 1, *, overhead: int = 0, node_price: float | None = None
 ) -> Devices:
     """Return the CPU cores of several machines as devices: one for each process of `threads` threads.

@@ -3,7 +3,7 @@
 Notation: group g is cut into c_g cohorts of length l_g, in seconds at pace 1 (see `SlotPool.length`), and L is the
 largest l_g. Device kind k has m_k slots of pace p_k, and M is the sum of all m_k. The makespan has three upper bounds:
 
-1. One group after the other, each on all slots: the sum over g of `rounds` of group g.
+1. One group after the other, each on all slots: the sum over g of `group_makespan` of group g.
 2. All cohorts in one queue (Graham's bound): (W + (M - 1) L) / sum_k(m_k / p_k), with the work W = sum_g(c_g l_g).
    It holds in whatever order the cohorts start, provided that each goes to the slot where it ends soonest.
 3. No cohort waits for a slot: L times the largest p_k if sum_g(c_g) <= M, else infinite.
@@ -45,11 +45,11 @@ class SlotPool:
     nothing; infinite for kinds without slots."""
 
     @classmethod
-    def of(cls, counts: Sequence[int], speeds: Sequence[float], shares: Sequence[int]) -> SlotPool:
-        """Return the slots of `counts` devices of each kind, with the given speeds and `shares` slots per device."""
+    def of_devices(cls, counts: Sequence[int], speeds: Sequence[float], slots_per_device: Sequence[int]) -> SlotPool:
+        """Return the slots of `counts` devices of each kind, with the given speeds."""
         return cls(
-            tuple(count * share for count, share in zip(counts, shares, strict=True)),
-            tuple(share / speed if share else math.inf for speed, share in zip(speeds, shares, strict=True)),
+            tuple(count * slots for count, slots in zip(counts, slots_per_device, strict=True)),
+            tuple(slots / speed if slots else math.inf for speed, slots in zip(speeds, slots_per_device, strict=True)),
         )
 
     def length(self, option: CutOption) -> float:
@@ -57,30 +57,30 @@ class SlotPool:
         pairs = zip(option.seconds, self.paces, strict=True)
         return max(seconds / pace for seconds, pace in pairs if math.isfinite(pace))
 
-    def queued(self, work: float, longest: float) -> float:
+    def graham_bound(self, work: float, longest: float) -> float:
         """Return bound 2, in seconds; `work` is the sum of all cohorts' lengths, `longest` the largest of them."""
         return (work + (sum(self.slots) - 1) * longest) / sum(
             slots / pace for slots, pace in zip(self.slots, self.paces, strict=True)
         )
 
-    def at_once(self, cohorts: float, longest: float) -> float:
+    def parallel_bound(self, cohorts: float, longest: float) -> float:
         """Return bound 3, in seconds, of so many `cohorts`; infinite if one of them has to wait for a slot."""
         slowest = max(pace for pace in self.paces if math.isfinite(pace))
         return longest * slowest if cohorts <= sum(self.slots) else math.inf
 
 
-def makespan(picked: Sequence[CutOption], slot_pool: SlotPool) -> float:
-    """Return the seconds until all cohorts have ended, at the latest; `picked` has one option for each group."""
-    longest = max((slot_pool.length(option) for option in picked), default=0.0)
-    work = sum(option.count * slot_pool.length(option) for option in picked)
+def makespan(options: Sequence[CutOption], slot_pool: SlotPool) -> float:
+    """Return the seconds until all cohorts have ended, at the latest; `options` has one option for each group."""
+    longest = max((slot_pool.length(option) for option in options), default=0.0)
+    work = sum(option.count * slot_pool.length(option) for option in options)
     return min(
-        sum(rounds(option, slot_pool) for option in picked),
-        slot_pool.queued(work, longest),
-        slot_pool.at_once(sum(option.count for option in picked), longest),
+        sum(group_makespan(option, slot_pool) for option in options),
+        slot_pool.graham_bound(work, longest),
+        slot_pool.parallel_bound(sum(option.count for option in options), longest),
     )
 
 
-def rounds(option: CutOption, slot_pool: SlotPool) -> float:
+def group_makespan(option: CutOption, slot_pool: SlotPool) -> float:
     """Return the seconds of a group that has all slots to itself, each cohort going where it ends soonest."""
     kinds = [(seconds, slots) for seconds, slots in zip(option.seconds, slot_pool.slots, strict=True) if slots]
     cohorts_per_second = sum(slots / seconds for seconds, slots in kinds)
@@ -97,79 +97,77 @@ def rounds(option: CutOption, slot_pool: SlotPool) -> float:
     return end
 
 
-def list_schedule(picked: Sequence[CutOption], slot_pool: SlotPool) -> tuple[list[list[int]], float]:
-    """Assign the cohorts of all groups in turn, each to the kind of device where it ends soonest.
+def list_schedule(options: Sequence[CutOption], slot_pool: SlotPool) -> float:
+    """Return the seconds until all cohorts have ended, if each in turn goes to the slot where it ends soonest.
 
-    Returns the number of cohorts by group and kind of device, and the seconds until all have ended.
+    `options` has one option for each group, whose cohorts come one group after the other.
     """
     free_at = [[0.0] * slots for slots in slot_pool.slots]
-    counts = [[0] * len(free_at) for _ in picked]
     end = 0.0
-    for kind_counts, option in zip(counts, picked, strict=True):
+    for option in options:
         for _ in range(option.count):
             time, kind = min(
                 (free_at[kind][0] + option.seconds[kind], kind) for kind in range(len(free_at)) if free_at[kind]
             )
             heapq.heapreplace(free_at[kind], time)
-            kind_counts[kind] += 1
             end = max(end, time)
-    return counts, end
+    return end
 
 
 def minimise_makespan(
-    groups: Sequence[Sequence[CutOption]], slot_pool: SlotPool, worth: float = 1.0
+    groups: Sequence[Sequence[CutOption]], slot_pool: SlotPool, tolerance: float = 1.0
 ) -> list[CutOption]:
     """Return one option for each group so that the makespan is least.
 
-    Options with smaller cohorts are preferred if the makespan stays within `worth` (>= 1) times the least.
+    Options with smaller cohorts are preferred if the makespan stays within `tolerance` (>= 1) times the least.
     """
     if not groups:
         return []
 
-    def whole_rounds(option: CutOption) -> float:
-        return rounds(option, slot_pool)
+    def alone(option: CutOption) -> float:
+        return group_makespan(option, slot_pool)
 
     def work(option: CutOption) -> float:
         return option.count * slot_pool.length(option)
 
-    def cohorts(option: CutOption) -> float:
+    def count(option: CutOption) -> float:
         return option.count
 
-    at_once, longest = _shortest(groups, slot_pool, cohorts, slot_pool.at_once)
-    queued, longest_queued = _shortest(groups, slot_pool, work, slot_pool.queued)
-    one_by_one = sum(min(map(whole_rounds, group)) for group in groups)
-    least = min(at_once, queued, one_by_one)
-    picks = []
-    if at_once <= worth * least:
-        picks.append(_cheapest(_up_to(longest, groups, slot_pool), cohorts, 1.0))
-    if queued <= worth * least:
-        picks.append(_cheapest(_up_to(longest_queued, groups, slot_pool), work, worth * least / queued))
-    if one_by_one <= worth * least:
-        picks.append(_cheapest(groups, whole_rounds, worth * least / one_by_one))
-    return max(picks, key=lambda picked: sum(option.count for option in picked))
+    parallel, parallel_longest = _least_bound(groups, slot_pool, count, slot_pool.parallel_bound)
+    queued, queued_longest = _least_bound(groups, slot_pool, work, slot_pool.graham_bound)
+    one_by_one = sum(min(map(alone, group)) for group in groups)
+    limit = tolerance * min(parallel, queued, one_by_one)
+    choices = []
+    if parallel <= limit:
+        choices.append(_smallest(_up_to(parallel_longest, groups, slot_pool), count, 1.0))
+    if queued <= limit:
+        choices.append(_smallest(_up_to(queued_longest, groups, slot_pool), work, limit / queued))
+    if one_by_one <= limit:
+        choices.append(_smallest(groups, alone, limit / one_by_one))
+    return max(choices, key=lambda options: sum(option.count for option in options))
 
 
-def _cheapest(
-    groups: Sequence[Sequence[CutOption]], cost: Callable[[CutOption], float], worth: float
+def _smallest(
+    groups: Sequence[Sequence[CutOption]], cost: Callable[[CutOption], float], tolerance: float
 ) -> list[CutOption]:
-    """Return for each group the option with the smallest cohorts that costs at most `worth` times the cheapest."""
-    picked = []
+    """Return for each group the option with the smallest cohorts that costs at most `tolerance` times the cheapest."""
+    options = []
     for group in groups:
         costs = [cost(option) for option in group]
         affordable = [
             (option.cut.size, price, option.cut.width, index)
             for index, (price, option) in enumerate(zip(costs, group, strict=True))
-            if price <= worth * min(costs)
+            if price <= tolerance * min(costs)
         ]
-        picked.append(group[min(affordable)[-1]])
-    return picked
+        options.append(group[min(affordable)[-1]])
+    return options
 
 
 def _up_to(longest: float, groups: Sequence[Sequence[CutOption]], slot_pool: SlotPool) -> list[list[CutOption]]:
     return [[option for option in group if slot_pool.length(option) <= longest] for group in groups]
 
 
-def _shortest(
+def _least_bound(
     groups: Sequence[Sequence[CutOption]],
     slot_pool: SlotPool,
     cost: Callable[[CutOption], float],

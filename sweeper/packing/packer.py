@@ -11,28 +11,26 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sweeper.packing.devices import Devices, cpus
+from sweeper.packing.devices import Devices, cpu_devices
 from sweeper.packing.makespan import CutOption, SlotPool, list_schedule, makespan, minimise_makespan
-from sweeper.packing.workloads import Candidate, Workload, alone, candidate_cuts
-from sweeper.plan.cohorts import Cut, workers
+from sweeper.packing.workloads import Candidate, Workload, candidate_cuts, one_per_cohort
+from sweeper.plan.cohorts import Cut
 
-SECONDS_A_COHORT = 0.4
+COHORT_START_SECONDS = 0.4
 """Seconds to start one more cohort in a running worker (measured: 0.3 to 0.4 s through Tune and Train)."""
-WORTH = 1.1
+TOLERANCE = 1.1
 """Largest slowdown, relative to the fastest packing, that is accepted for fewer processes per device or for smaller
 cohorts: these lose less when they are killed."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """Where and how all groups train."""
+    """How all groups are cut, and how many of their cohorts share a device."""
 
-    shares: tuple[int, ...]
+    slots_per_device: tuple[int, ...]
     """Cohorts that share a device, for each kind of device; 0 leaves the kind unused."""
     cuts: tuple[Cut, ...]
     """The cut of each group."""
-    parts: tuple[tuple[int, ...], ...]
-    """Cohorts of each group that are expected on each kind of device; empty for groups of several workers."""
     seconds: float
     """Expected seconds until all cohorts have ended. Evaluations are not counted, nor is training that could not be
     measured."""
@@ -44,48 +42,35 @@ class Packing:
 
     def cost(self, devices: Sequence[Devices]) -> float | None:
         """Return the price of all nodes of the used kinds, for `hours`; None if one of them has no price."""
-        used = [kind for kind, share in zip(devices, self.shares, strict=True) if share]
+        used = [kind for kind, slots in zip(devices, self.slots_per_device, strict=True) if slots]
         if any(kind.node_price is None for kind in used):
             return None
         return sum(math.ceil(kind.count / kind.node_devices) * (kind.node_price or 0.0) for kind in used) * self.hours
 
 
-def pack(workloads: Sequence[Workload], devices: Sequence[Devices], shares: Sequence[int] | None = None) -> Packing:
-    """Return the packing with the shortest makespan, or one at most `WORTH` times as long that loses less at a kill.
+def pack(
+    workloads: Sequence[Workload], devices: Sequence[Devices], slots_per_device: Sequence[int] | None = None
+) -> Packing:
+    """Return the packing with the shortest makespan, or one up to `TOLERANCE` times as long that loses less if killed.
 
-    `shares` fixes how many cohorts share a device, one number for each kind of device; None chooses them. Members that
-    fit on no device train alone, on the largest part of one. A group whose members take several workers each is cut
-    into about one cohort for each slot, because workers start slowly, and its members are stepped in turn.
+    `slots_per_device` fixes how many cohorts share a device of each kind; None chooses them. Members that fit on no
+    device train alone, on the largest part of one.
     """
-    if not devices or (shares is not None and (len(shares) != len(devices) or min(shares) < 0 or not any(shares))):
-        raise ValueError(
-            "`shares` must have one number >= 0 for each kind of device, and at least one above 0, but got "
-            f"shares={shares} for {len(devices)} kinds"
-        )
-    worker_counts = {workers(workload.members) for workload in workloads} or {1}
-    if len(worker_counts) > 1:
-        raise ValueError(
-            f"groups that are packed together must have equally many workers, but got {sorted(worker_counts)}"
-        )
-    if max(worker_counts) > 1:
-        slots = max(1, sum(kind.count for kind in devices) // max(worker_counts))
-        cuts = tuple(workload.settled_cut or Cut(math.ceil(workload.total / slots), 1) for workload in workloads)
-        return Packing((1,) * len(devices), cuts, (), 0.0)
-    idle = [0] if len(devices) > 1 else []
-    ranges = [[share] for share in shares] if shares else [idle + kind.sharing for kind in devices]
-    least_shares = [min(filter(None, kind_shares), default=0) for kind_shares in ranges]
-    groups = [_candidates(workload, devices, least_shares) for workload in workloads]
-    layouts = [
-        _Layout.of(groups, devices, combination) for combination in itertools.product(*ranges) if any(combination)
-    ]
-    limit = WORTH * min(layout.seconds for layout in layouts)
+    if slots_per_device:
+        choices = [[slots] for slots in slots_per_device]
+    else:  # one of several kinds of device may stay unused
+        choices = [[0] * (len(devices) > 1) + kind.process_counts for kind in devices]
+    fewest = [min(filter(None, kind_choices), default=0) for kind_choices in choices]
+    groups = [_candidates(workload, devices, fewest) for workload in workloads]
+    layouts = [_layout(groups, devices, slots) for slots in itertools.product(*choices) if any(slots)]
+    limit = TOLERANCE * min(layout.seconds for layout in layouts)
     best = min(
         (layout for layout in layouts if layout.seconds <= limit),
         key=lambda layout: (sum(layout.slot_pool.slots), layout.seconds),
     )
-    picked = minimise_makespan(best.groups, best.slot_pool, worth=limit / best.seconds if workloads else 1.0)
-    parts, end = list_schedule(picked, best.slot_pool)
-    return Packing(best.shares, tuple(option.cut for option in picked), tuple(map(tuple, parts)), end)
+    options = minimise_makespan(best.groups, best.slot_pool, tolerance=limit / best.seconds if workloads else 1.0)
+    seconds = list_schedule(options, best.slot_pool)
+    return Packing(best.slots_per_device, tuple(option.cut for option in options), seconds)
 
 
 def pack_cores(
@@ -102,63 +87,64 @@ def pack_cores(
     each machine, `memory` is the bytes of a machine, `overhead` the bytes of a process beside its tensors.
     """
     packed = {
-        threads: pack(measured, [cpus(cores, memory, threads, overhead=overhead, node_price=node_price)])
+        threads: pack(measured, [cpu_devices(cores, memory, threads, overhead=overhead, node_price=node_price)])
         for threads, measured in workloads.items()
     }
     threads = min(packed, key=lambda threads: (packed[threads].seconds, threads))
     return threads, packed[threads]
 
 
-def _candidates(workload: Workload, devices: Sequence[Devices], least_shares: Sequence[int]) -> list[Candidate]:
+def _candidates(workload: Workload, devices: Sequence[Devices], fewest: Sequence[int]) -> list[Candidate]:
     """Return the ways to cut a group.
 
-    A group that fits on no device, even with the `least_shares` cohorts per device, is claimed to need exactly the
-    largest room that there is, with its settled cut or else a cohort for each member.
+    A group that fits on no device, even with the `fewest` cohorts per device, is claimed to need exactly the largest
+    capacity that there is, with its settled cut or else a cohort for each member.
     """
     candidates = candidate_cuts(workload)
-    if _options(candidates, devices, least_shares):
+    if _options(candidates, devices, fewest):
         return candidates
-    largest_room = max(kind.room(sharing) for kind, sharing in zip(devices, least_shares, strict=True) if sharing)
-    return [replace(candidates[0] if workload.settled_cut else alone(workload), bytes=largest_room)]
+    largest = max(kind.capacity(slots) for kind, slots in zip(devices, fewest, strict=True) if slots)
+    return [replace(candidates[0] if workload.settled_cut else one_per_cohort(workload), bytes=largest)]
 
 
-def _options(candidates: Sequence[Candidate], devices: Sequence[Devices], shares: Sequence[int]) -> list[CutOption]:
-    """Return the candidates that fit on some kind of device, if `shares` cohorts share a device of each kind."""
+def _options(
+    candidates: Sequence[Candidate], devices: Sequence[Devices], slots_per_device: Sequence[int]
+) -> list[CutOption]:
+    """Return the candidates that fit on some kind of device, with so many slots per device of each kind."""
     options = [
         CutOption(
             candidate.cut,
             candidate.count,
-            tuple(_seconds(candidate, kind, sharing) for kind, sharing in zip(devices, shares, strict=True)),
+            tuple(_seconds(candidate, kind, slots) for kind, slots in zip(devices, slots_per_device, strict=True)),
         )
         for candidate in candidates
     ]
     return [option for option in options if math.isfinite(min(option.seconds))]
 
 
-def _seconds(candidate: Candidate, kind: Devices, sharing: int) -> float:
-    """Return the seconds of one cohort on a kind of device; infinite if it has no room there."""
-    if not sharing or candidate.bytes > kind.room(sharing):
+def _seconds(candidate: Candidate, kind: Devices, slots: int) -> float:
+    """Return the seconds of one cohort on a kind of device with so many slots; infinite if it does not fit."""
+    if not slots or candidate.bytes > kind.capacity(slots):
         return math.inf
-    return SECONDS_A_COHORT + candidate.seconds * kind.stretch(candidate.cut.width, sharing) / kind.speed
+    return COHORT_START_SECONDS + candidate.seconds * kind.slowdown(candidate.cut.width, slots) / kind.speed
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """The options of all groups if a fixed number of cohorts shares a device of each kind."""
+    """The options of all groups for fixed numbers of slots per device."""
 
-    shares: tuple[int, ...]
+    slots_per_device: tuple[int, ...]
     slot_pool: SlotPool
     groups: Sequence[Sequence[CutOption]]
     seconds: float
     """Least makespan; infinite if a group fits nowhere."""
 
-    @classmethod
-    def of(cls, groups: Sequence[Sequence[Candidate]], devices: Sequence[Devices], shares: tuple[int, ...]) -> _Layout:
-        slot_pool = SlotPool.of([kind.count for kind in devices], [kind.speed for kind in devices], shares)
-        options = [_options(group, devices, shares) for group in groups]
-        return cls(
-            shares,
-            slot_pool,
-            options,
-            makespan(minimise_makespan(options, slot_pool), slot_pool) if all(options) else math.inf,
-        )
+
+def _layout(
+    groups: Sequence[Sequence[Candidate]], devices: Sequence[Devices], slots_per_device: tuple[int, ...]
+) -> _Layout:
+    counts, speeds = [kind.count for kind in devices], [kind.speed for kind in devices]
+    slot_pool = SlotPool.of_devices(counts, speeds, slots_per_device)
+    options = [_options(candidates, devices, slots_per_device) for candidates in groups]
+    seconds = makespan(minimise_makespan(options, slot_pool), slot_pool) if all(options) else math.inf
+    return _Layout(slots_per_device, slot_pool, options, seconds)

@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sweeper.packing.device_kinds import requirement
-from sweeper.packing.devices import Devices, cpus
-from sweeper.packing.measurements import DeviceInfo, GroupProfile
+from sweeper.packing.cluster import DeviceInfo
+from sweeper.packing.device_kinds import kind_resources
+from sweeper.packing.devices import Devices, cpu_devices
 from sweeper.packing.packer import Packing, pack, pack_cores
+from sweeper.packing.profile_store import GroupProfile
 from sweeper.packing.slots import SlotResources, Slots
-from sweeper.packing.workloads import Workload, alone, candidate_cuts
+from sweeper.packing.workloads import Workload, candidate_cuts, one_per_cohort
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Placement:
     devices: tuple[Devices, ...]
     """One for each kind of device."""
     slots: Slots
+    workloads: Sequence[Workload]
+    """The groups, with their measurements on the first kind of device."""
     threads: int = 1
     """Threads of each process on CPU cores."""
 
@@ -31,21 +34,21 @@ class Placement:
         return self.packing.cost(self.devices)
 
 
-def whole_device_slots(seen: Sequence[DeviceInfo], fraction: float | None, here: bool, grows: bool) -> Slots:
+def whole_device_slots(devices: Sequence[DeviceInfo], fraction: float | None, local: bool) -> Slots:
     """Return slots of one whole device each, or of a requested `fraction` of one."""
     part = fraction or 1.0
-    if seen[0].kind.gpus:
-        return Slots(tuple(_gpu_share(device, seen, int(1 / part), part) for device in seen), here, grows)
-    return Slots((_core_share(seen[0], part),), here, grows)
+    if devices[0].kind.gpus:
+        return Slots(tuple(_gpu_slots(device, devices, int(1 / part), part) for device in devices), local)
+    return Slots((_core_slots(devices[0], part),), local)
 
 
 def on_gpus(
     workloads: Sequence[Workload],
-    seen: Sequence[DeviceInfo],
+    devices: Sequence[DeviceInfo],
     profiles: Sequence[Sequence[GroupProfile]],
     *,
     fraction: float | None,
-    grows: bool,
+    local: bool,
     node_price: float | None = None,
 ) -> Placement:
     """Place the groups on GPUs.
@@ -55,30 +58,29 @@ def on_gpus(
     """
     kinds = tuple(
         _devices(workloads, device, device_profiles, profiles[0], node_price)
-        for device, device_profiles in zip(seen, profiles, strict=True)
+        for device, device_profiles in zip(devices, profiles, strict=True)
     )
     packing = pack(workloads, kinds, [int(1 / fraction)] * len(kinds) if fraction else None)
-    used = [index for index, share in enumerate(packing.shares) if share]
-    shares = tuple(_gpu_share(seen[index], seen, packing.shares[index], fraction) for index in used)
-    rooms = [kinds[index].room(packing.shares[index]) for index in used]
-    only = {
+    used = [index for index, slots in enumerate(packing.slots_per_device) if slots]
+    by_kind = tuple(_gpu_slots(devices[index], devices, packing.slots_per_device[index], fraction) for index in used)
+    capacities = [kinds[index].capacity(packing.slots_per_device[index]) for index in used]
+    fitting_kinds = {
         trial.id: fitting
         for workload, cut in zip(workloads, packing.cuts, strict=True)
-        if len(fitting := _fitting(replace(workload, settled_cut=cut), rooms)) < len(rooms)
-        for stream in workload.members
+        if len(fitting := _fitting(replace(workload, settled_cut=cut), capacities)) < len(capacities)
+        for stream in workload.group
         for trial in stream
     }
-    return Placement(packing, kinds, Slots(shares, here=False, grows=grows, only=only))
+    return Placement(packing, kinds, Slots(by_kind, local, fitting_kinds=fitting_kinds), workloads)
 
 
 def on_cores(
     workloads: Mapping[int, Sequence[Workload]],
-    seen: DeviceInfo,
+    device: DeviceInfo,
     overhead: int,
     *,
     fraction: float | None,
-    here: bool,
-    grows: bool,
+    local: bool,
     node_price: float | None = None,
 ) -> Placement:
     """Place the groups on CPU cores.
@@ -87,38 +89,45 @@ def on_cores(
     its tensors. With a requested `fraction` of a core, processes have one thread each.
     """
     if fraction:
-        share = _core_share(seen, fraction)
+        slots = _core_slots(device, fraction)
         kind = Devices(
-            share.count, share.memory or 1, overhead=overhead, node_price=node_price, node_devices=share.count
+            slots.count, slots.memory or 1, overhead=overhead, node_price=node_price, node_devices=slots.count
         )
         threads, packing = 1, pack(workloads[1], [kind])
     else:
-        threads, packing = pack_cores(workloads, seen.kind.nodes, seen.bytes, overhead=overhead, node_price=node_price)
-        kind = cpus(seen.kind.nodes, seen.bytes, threads, overhead=overhead, node_price=node_price)
-        share = _core_share(seen, threads)
-    return Placement(packing, (kind,), Slots((share,), here, grows), threads)
+        threads, packing = pack_cores(
+            workloads, device.kind.nodes, device.bytes, overhead=overhead, node_price=node_price
+        )
+        kind = cpu_devices(device.kind.nodes, device.bytes, threads, overhead=overhead, node_price=node_price)
+        slots = _core_slots(device, threads)
+    return Placement(packing, (kind,), Slots((slots,), local), next(iter(workloads.values())), threads)
 
 
-def least_threads(workloads: Sequence[Workload], seen: DeviceInfo, overhead: int) -> int:
+def least_threads(workloads: Sequence[Workload], device: DeviceInfo, overhead: int) -> int:
     """Return the least number of threads per process with which all processes of a machine fit into its memory.
 
     The result is a power of two, or all cores of the largest machine.
     """
-    need = max((alone(workload).bytes for workload in workloads), default=0)
-    threads, cores = 1, max(seen.kind.nodes)
-    while threads < cores and cpus(seen.kind.nodes, seen.bytes, threads, overhead=overhead).room(1) < need:
+    need = max((one_per_cohort(workload).bytes for workload in workloads), default=0)
+    threads, cores = 1, max(device.kind.nodes)
+    while (
+        threads < cores and cpu_devices(device.kind.nodes, device.bytes, threads, overhead=overhead).capacity(1) < need
+    ):
         threads = min(2 * threads, cores)
     return threads
 
 
 def heaviest(workloads: Sequence[Workload]) -> int:
     """Return the index of the group that trains longest; the gain from sharing a device is measured with it."""
-    return max(range(len(workloads)), key=lambda index: workloads[index].total * alone(workloads[index]).seconds)
+    return max(
+        range(len(workloads)),
+        key=lambda index: workloads[index].member_count * one_per_cohort(workloads[index]).seconds,
+    )
 
 
 def _devices(
     workloads: Sequence[Workload],
-    seen: DeviceInfo,
+    device: DeviceInfo,
     profiles: Sequence[GroupProfile],
     references: Sequence[GroupProfile],
     node_price: float | None,
@@ -128,56 +137,58 @@ def _devices(
     Their speed is relative to the first kind, over all groups that were measured on both.
     """
     pairs = [
-        _common(reference, profile)
+        _common_seconds(reference, profile)
         for reference, profile in zip(references, profiles, strict=True)
-        if reference.measured and profile.measured
+        if reference.measurements and profile.measurements
     ]
     reference_seconds, seconds = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     return Devices(
-        count=seen.kind.most,
-        bytes=seen.bytes,
-        cores=max(1, int(seen.kind.cores)),
+        count=device.kind.expected_count,
+        bytes=device.bytes,
+        cores=max(1, int(device.kind.cores)),
         speed=reference_seconds / seconds if seconds else 1.0,
-        overhead=max((profile.overhead for profile in profiles), default=seen.overhead),
-        overlap=(profiles[heaviest(workloads)].overlap or {}) if workloads else {},
+        overhead=max((profile.overhead for profile in profiles), default=device.overhead),
+        slowdowns=(profiles[heaviest(workloads)].slowdowns or {}) if workloads else {},
         node_price=node_price,
-        node_devices=max(seen.kind.nodes),
+        node_devices=max(device.kind.nodes),
     )
 
 
-def _common(reference: GroupProfile, profile: GroupProfile) -> tuple[float, float]:
+def _common_seconds(reference: GroupProfile, profile: GroupProfile) -> tuple[float, float]:
     """Return the seconds of a member's step on both devices, in the widest stack that was measured on both."""
-    by_width = {stack.width: stack.seconds for stack in profile.measured}
+    by_width = {stack.width: stack.seconds for stack in profile.measurements}
     return next(
         (stack.seconds, by_width[stack.width])
-        for stack in sorted(reference.measured, key=lambda stack: -stack.width)
+        for stack in sorted(reference.measurements, key=lambda stack: -stack.width)
         if stack.width in by_width
     )
 
 
-def _fitting(workload: Workload, rooms: Sequence[int]) -> tuple[int, ...]:
-    """Return the indices of the `rooms` (bytes) that hold the group's cohorts; the largest room if none does."""
-    need = min(candidate_cuts(workload)[0].bytes, max(rooms))
-    return tuple(index for index, room in enumerate(rooms) if room >= need)
+def _fitting(workload: Workload, capacities: Sequence[int]) -> tuple[int, ...]:
+    """Return the indices of the `capacities` (bytes) that hold the group's cohorts; the largest if none does."""
+    need = min(candidate_cuts(workload)[0].bytes, max(capacities))
+    return tuple(index for index, capacity in enumerate(capacities) if capacity >= need)
 
 
-def _gpu_share(seen: DeviceInfo, among: Sequence[DeviceInfo], sharing: int, fraction: float | None) -> SlotResources:
-    """Return a GPU's `1 / sharing` part, or the requested `fraction`, with as large a part of its CPU cores.
+def _gpu_slots(
+    device: DeviceInfo, among: Sequence[DeviceInfo], per_device: int, fraction: float | None
+) -> SlotResources:
+    """Return slots of `1 / per_device` of a GPU, or the requested `fraction`, with as large a part of its CPU cores.
 
     Amounts are rounded down to ten-thousandths, the unit in which Ray counts.
     """
-    cores = seen.kind.cores / sharing
+    cores = device.kind.cores / per_device
     resources = {
-        "GPU": fraction or math.floor(10_000 / sharing) / 10_000,
+        "GPU": fraction or math.floor(10_000 / per_device) / 10_000,
         "CPU": float(int(cores)) if cores >= 1 else math.floor(10_000 * cores) / 10_000,
-        **requirement(seen.kind, [device.kind for device in among]),
+        **kind_resources(device.kind, [other.kind for other in among]),
     }
     resources = {name: amount for name, amount in resources.items() if amount}
-    return SlotResources(resources, seen.kind.count * sharing, seen.bytes // sharing)
+    return SlotResources(resources, device.kind.count * per_device, device.bytes // per_device)
 
 
-def _core_share(seen: DeviceInfo, cores: float) -> SlotResources:
-    """Return several whole `cores`, or a part of one, with as large a part of a machine's memory."""
-    per_node = max(1, int(max(seen.kind.nodes) / cores))
-    count = max(1, sum(int(node_cores / cores) for node_cores in seen.kind.nodes))
-    return SlotResources({"CPU": float(cores)}, count, seen.bytes // per_node)
+def _core_slots(device: DeviceInfo, cores: float) -> SlotResources:
+    """Return slots of several whole `cores`, or a part of one, with as large a part of a machine's memory."""
+    per_node = max(1, int(max(device.kind.nodes) / cores))
+    count = max(1, sum(int(node_cores / cores) for node_cores in device.kind.nodes))
+    return SlotResources({"CPU": float(cores)}, count, device.bytes // per_node)

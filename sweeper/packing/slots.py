@@ -24,27 +24,25 @@ class SlotResources:
 class Slots:
     """What a cohort takes of a cluster, and how many cohorts run at once on what is there now."""
 
-    shares: tuple[SlotResources, ...]
+    by_kind: tuple[SlotResources, ...]
     """What each worker of a cohort takes, by kind of device; only kinds that are used."""
-    here: bool
-    """True if cohorts run on this machine's cores."""
-    grows: bool = False
-    """True for a cluster elsewhere, to which nodes may come."""
+    local: bool
+    """True if no node can come to the cluster, see `Cluster.local`."""
     workers: int = 1
     """Processes that train one cohort together."""
-    only: Mapping[str, Collection[int]] = field(default_factory=dict)
-    """trial_id -> indices in `shares` of the kinds that have room for its cohort. A trial that is not a key fits all
+    fitting_kinds: Mapping[str, Collection[int]] = field(default_factory=dict)
+    """trial_id -> indices in `by_kind` of the kinds that have room for its cohort. A trial that is not a key fits all
     kinds."""
 
     @property
     def resources(self) -> dict[str, float]:
         """Ray resources of a worker on the first kind of device."""
-        return dict(self.shares[0].resources)
+        return dict(self.by_kind[0].resources)
 
     @property
     def count(self) -> int:
         """Cohorts that run at once, at least 1. An autoscaling cluster may grow beyond it."""
-        return max(1, sum(share.count for share in self.shares) // self.workers)
+        return max(1, sum(kind.count for kind in self.by_kind) // self.workers)
 
     def for_workers(self, workers: int) -> Slots:
         """Return the slots of cohorts that several `workers` train, all of them on the first kind of device.
@@ -56,9 +54,9 @@ class Slots:
                 f"each of several workers must have a GPU of its own, but got workers={workers} with "
                 f"{self.resources['GPU']:g} of a GPU each; leave out --gpu-fraction"
             )
-        if workers > self.count and not self.grows:
+        if workers > self.count and self.local:
             raise ClusterError(
                 f"workers must not exceed {self.count}, the processes that this machine has devices for, but got "
                 f"workers={workers}; choose fewer with --set workers=N, or pass the --address of a cluster"
             )
-        return replace(self, shares=self.shares if workers == 1 else self.shares[:1], workers=workers)
+        return replace(self, by_kind=self.by_kind if workers == 1 else self.by_kind[:1], workers=workers)

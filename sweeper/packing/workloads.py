@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from sweeper.plan.cohorts import Cut, Group, parts
+from trainables.profiling.measurement import Measurement
 
 UNTRAINED_SECONDS = 0.01
 """CPU seconds of a member that trains no step, for its initialisation, evaluation and row.
@@ -20,30 +20,12 @@ UNTRAINED_SIZE, UNTRAINED_WIDTH = 64, 8
 would show how much memory they need."""
 
 
-class Measured(Protocol):
-    """Speed and memory of a stack (`trainables.profiling.throughput.Measurement`)."""
-
-    @property
-    def width(self) -> int: ...
-    @property
-    def seconds(self) -> float:
-        """Seconds of one step of one member: a step of the stack divided by its width."""
-
-    @property
-    def bytes(self) -> int:
-        """Peak memory of the stack, beyond what the process had before."""
-
-    @property
-    def held(self) -> int:
-        """Bytes that each member keeps while other members of its cohort are stepped."""
-
-
 @dataclass(frozen=True)
 class Workload:
     """A group of trials to train, with its measurements."""
 
-    members: Group
-    measured: Sequence[Measured]
+    group: Group
+    measurements: Sequence[Measurement]
     """Stacks of several widths, 1 among them; empty if the group could not be measured."""
     steps: int
     """Training steps of each member."""
@@ -51,9 +33,9 @@ class Workload:
     """The cut of the group; None if it is still to be chosen."""
 
     @property
-    def total(self) -> int:
+    def member_count(self) -> int:
         """Number of members."""
-        return sum(map(len, self.members))
+        return sum(map(len, self.group))
 
 
 @dataclass(frozen=True)
@@ -82,9 +64,9 @@ def candidate_cuts(workload: Workload) -> list[Candidate]:
         return [_candidate(workload, workload.settled_cut, longest, count)]
     if not workload.steps:
         return _untrained(workload)
-    if not workload.measured:
-        return [alone(workload)]
-    widths = sorted(stack.width for stack in workload.measured)
+    if not workload.measurements:
+        return [one_per_cohort(workload)]
+    widths = sorted(stack.width for stack in workload.measurements)
     candidates = dict[tuple[int, int, int], Candidate]()
     for size in sorted(_sizes(workload) | set(widths)):
         longest, count = _lengths(workload, size)
@@ -106,7 +88,7 @@ def _untrained(workload: Workload) -> list[Candidate]:
 
 def _lengths(workload: Workload, size: int) -> tuple[int, int]:
     """Return the members of the largest cohort, and the number of cohorts, if none has more members than `size`."""
-    lengths = [len(members) for members in parts(workload.members, size)]
+    lengths = [len(members) for members in parts(workload.group, size)]
     return max(lengths), len(lengths)
 
 
@@ -117,27 +99,28 @@ def _candidate(workload: Workload, cut: Cut, longest: int, count: int) -> Candid
     """
     if not workload.steps:
         return Candidate(cut, count, longest * UNTRAINED_SECONDS, 0)
-    if not workload.measured:
+    if not workload.measurements:
         return Candidate(cut, count, 0.0, 0)
-    measured = sorted(workload.measured, key=lambda stack: stack.width)
+    measured = sorted(workload.measurements, key=lambda stack: stack.width)
     width = min(cut.width, longest)
+    measured_width = min(width, measured[-1].width)
     beyond = max(1.0, width / measured[-1].width)
-    stacks, rest = divmod(longest, min(width, measured[-1].width))
-    seconds = workload.steps * (stacks * _step(measured, min(width, measured[-1].width)) + _step(measured, rest))
+    stacks, rest = divmod(longest, measured_width)
+    seconds = workload.steps * (stacks * _stack_seconds(measured, measured_width) + _stack_seconds(measured, rest))
     wider = [stack for stack in measured if stack.width >= width] or measured[-1:]  # a wider stack needs no less memory
     need = math.ceil(beyond * min(stack.bytes for stack in wider)) + (longest - width) * wider[0].held
     return Candidate(cut, count, seconds, need)
 
 
-def alone(workload: Workload) -> Candidate:
+def one_per_cohort(workload: Workload) -> Candidate:
     """Return the cut with every member in a cohort of its own."""
-    narrowest = min(workload.measured, key=lambda stack: stack.width, default=None)
+    narrowest = min(workload.measurements, key=lambda stack: stack.width, default=None)
     if narrowest is None:
-        return Candidate(Cut(1, 1), workload.total, 0.0, 0)
-    return Candidate(Cut(1, 1), workload.total, workload.steps * narrowest.seconds, narrowest.bytes)
+        return Candidate(Cut(1, 1), workload.member_count, 0.0, 0)
+    return Candidate(Cut(1, 1), workload.member_count, workload.steps * narrowest.seconds, narrowest.bytes)
 
 
-def _step(measured: Sequence[Measured], width: int) -> float:
+def _stack_seconds(measured: Sequence[Measurement], width: int) -> float:
     """Return the seconds of a step of a whole stack, by linear interpolation; `measured` ascends by width."""
     if not width:
         return 0.0
@@ -149,10 +132,10 @@ def _step(measured: Sequence[Measured], width: int) -> float:
 
 def _sizes(workload: Workload) -> set[int]:
     """Return the sizes of a cohort to try: for each number of cohorts equal parts, and parts of whole streams."""
-    streams, longest = len(workload.members), max(map(len, workload.members))
-    counts = _counts(workload.total)
-    equal = {math.ceil(workload.total / count) for count in counts}
-    return equal | {min(workload.total, math.ceil(streams / count) * longest) for count in counts}
+    streams, longest = len(workload.group), max(map(len, workload.group))
+    counts = _counts(workload.member_count)
+    equal = {math.ceil(workload.member_count / count) for count in counts}
+    return equal | {min(workload.member_count, math.ceil(streams / count) * longest) for count in counts}
 
 
 def _counts(most: int) -> list[int]:

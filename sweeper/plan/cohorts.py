@@ -129,14 +129,14 @@ def remaining(cohorts: Sequence[Cohort], statuses: Mapping[str, str]) -> list[Co
     return left
 
 
-def workers(members: Group) -> int:
+def worker_count(group: Group) -> int:
     """Return the number of processes that train each member of a group."""
-    return int(members[0][0].config.get("workers") or 1)
+    return int(group[0][0].config.get("workers") or 1)
 
 
 def by_workers(cohorts: Sequence[Cohort]) -> dict[int, list[Cohort]]:
     """Return the number of workers -> the cohorts that so many workers train; fewest first."""
     cohorts_by_workers: dict[int, list[Cohort]] = {}
     for cohort in cohorts:
-        cohorts_by_workers.setdefault(workers([cohort.trials]), []).append(cohort)
+        cohorts_by_workers.setdefault(worker_count([cohort.trials]), []).append(cohort)
     return dict(sorted(cohorts_by_workers.items()))

@@ -54,7 +54,7 @@ class Waves:
     population: Callable[[Study], Mapping[str, Any]]
     """Returns the population's part of the `options` of a study's cohorts."""
     cut: Callable[[Sequence[Group], bool], list[Cut]] | None = None
-    """See `sweeper.packing.allocate.wave_cut`."""
+    """See `sweeper.packing.cuts.wave_cut`."""
     ladder: RungVerbs | None = None
     """Rungs at which cohorts are compared; None if no study prunes."""
     heard: Callable[[StudyRun], None] | None = None

@@ -27,8 +27,9 @@ from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.trials import Trial
 from trainables.config.trial import TrialConfig, Value, resolve
-from trainables.profiling.contention import measure_overlap
-from trainables.profiling.throughput import Measurement, measure, room
+from trainables.profiling.contention import measure_slowdowns
+from trainables.profiling.measurement import Measurement
+from trainables.profiling.throughput import device_memory, measure
 
 CASES = {
     "chosen": (),
@@ -79,30 +80,34 @@ def steps(device: torch.device, encoder: str, most: int, seconds: float) -> None
     """Member-steps a second by width and number of processes, over those of one trial alone; and what is chosen."""
     configs = _configs(encoder)
     measured = measure(configs, Path(), device, seconds)
-    here, cores = room(device), os.cpu_count() or 1
-    overlap = measure_overlap(
-        configs, Path(), device, widths=[one.width for one in measured], most=min(most, cores), cores=cores
+    memory, cores = device_memory(device), os.cpu_count() or 1
+    slowdowns = measure_slowdowns(
+        configs, Path(), device, widths=[stack.width for stack in measured], max_processes=min(most, cores), cores=cores
     )
-    counts = sorted({1} | {count for ratios in overlap.values() for count in ratios})
-    print(f"{here.device}, torch {torch.__version__}, {encoder}; a process takes {here.overhead >> 20} MiB beside")
+    counts = sorted({1} | {count for ratios in slowdowns.values() for count in ratios})
+    print(f"{memory.device}, torch {torch.__version__}, {encoder}; a process takes {memory.overhead >> 20} MiB beside")
     print(f"{'width':>6}{'MiB':>8}{'steps/s':>10}" + "".join(f"{f'{count} share':>12}" for count in counts[1:]))
-    for one in measured:
+    for stack in measured:
         cells = [
-            f"{_rate(one, count, overlap) / _rate(measured[0], 1, {}):.2f}"
+            f"{_rate(stack, count, slowdowns) / _rate(measured[0], 1, {}):.2f}"
             for count in counts[1:]
-            if _known(one, count, overlap)
+            if _known(stack, count, slowdowns)
         ]
-        print(f"{one.width:6}{one.bytes >> 20:8}{1 / one.seconds:10.1f}" + "".join(f"{cell:>12}" for cell in cells))
-    kind = Devices(1, here.bytes, cores, overhead=here.overhead, overlap=overlap)
+        print(
+            f"{stack.width:6}{stack.bytes >> 20:8}{1 / stack.seconds:10.1f}" + "".join(f"{cell:>12}" for cell in cells)
+        )
+    kind = Devices(1, memory.bytes, cores, overhead=memory.overhead, slowdowns=slowdowns)
     packed = pack([Workload([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS)], [kind])
-    print(f"chosen for {TRIALS} trials of {STEPS} steps: 1/{packed.shares[0]} of the device, {packed.cuts[0]}")
+    print(
+        f"chosen for {TRIALS} trials of {STEPS} steps: 1/{packed.slots_per_device[0]} of the device, {packed.cuts[0]}"
+    )
     for name, share, by in _others(measured, counts):
-        if share * _need(measured, by.width, here.overhead) <= MEMORY_MARGIN * here.bytes:
+        if share * _need(measured, by.width, memory.overhead) <= MEMORY_MARGIN * memory.bytes:
             workload = Workload([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS, by)
             other = pack([workload], [kind], [share]).seconds
             print(f"  {name:32}{other / packed.seconds:8.2f} times as long")
-    need = packed.shares[0] * _need(measured, packed.cuts[0].width, here.overhead)
-    print(f"memory: {need / here.bytes:.2f} of the device, fits: {need <= MEMORY_MARGIN * here.bytes}")
+    need = packed.slots_per_device[0] * _need(measured, packed.cuts[0].width, memory.overhead)
+    print(f"memory: {need / memory.bytes:.2f} of the device, fits: {need <= MEMORY_MARGIN * memory.bytes}")
 
 
 def _others(measured: Sequence[Measurement], counts: Sequence[int]) -> list[tuple[str, int, Cut]]:
@@ -112,16 +117,16 @@ def _others(measured: Sequence[Measurement], counts: Sequence[int]) -> list[tupl
 
 
 def _need(measured: Sequence[Measurement], width: int, overhead: int) -> int:
-    return overhead + next(one.bytes for one in measured if one.width >= width)
+    return overhead + next(stack.bytes for stack in measured if stack.width >= width)
 
 
-def _known(one: Measurement, count: int, overlap: dict[int, dict[int, float]]) -> bool:
-    return count in overlap.get(one.width, {})
+def _known(stack: Measurement, count: int, slowdowns: dict[int, dict[int, float]]) -> bool:
+    return count in slowdowns.get(stack.width, {})
 
 
-def _rate(one: Measurement, count: int, overlap: dict[int, dict[int, float]]) -> float:
+def _rate(stack: Measurement, count: int, slowdowns: dict[int, dict[int, float]]) -> float:
     """Member-steps a second of so many processes together."""
-    return count / one.seconds / (overlap[one.width][count] if count > 1 else 1.0)
+    return count / stack.seconds / (slowdowns[stack.width][count] if count > 1 else 1.0)
 
 
 def _configs(encoder: str) -> list[TrialConfig]:

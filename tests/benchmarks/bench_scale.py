@@ -130,7 +130,7 @@ def service(options: argparse.Namespace, store: str) -> float:
             data="data",
             checkpoints=store_of.files,
             checkpoint=partial(checkpoint_path, plan.name),
-            slots=Slots((SlotResources({"CPU": 1.0}, os.cpu_count() or 1),), here=True),
+            slots=Slots((SlotResources({"CPU": 1.0}, os.cpu_count() or 1),), local=True),
             limits=dispatch.Limits(3, 60.0, 600.0),
             scratch=scratch,
             stopping=StopSignal(),

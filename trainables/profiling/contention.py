@@ -24,29 +24,29 @@ import torch
 from trainables.config.trial import TrialConfig, resolve
 from trainables.training.cohort import Cohort
 
-STEPPING = 0.4
-"""Seconds for which all processes step at once."""
-LONGEST = 120.0
+STEP_SECONDS = 0.4
+"""Seconds for which all processes step at once, for each measurement."""
+TIMEOUT = 120.0
 """Seconds after which the processes are killed, whatever they do."""
 
 
-def measure_overlap(
+def measure_slowdowns(
     configs: Sequence[TrialConfig],
     data: Path,
     device: torch.device | str,
     *,
     widths: Sequence[int],
-    most: int,
+    max_processes: int,
     cores: int = 1,
-    seconds: float = STEPPING,
+    seconds: float = STEP_SECONDS,
 ) -> dict[int, dict[int, float]]:
     """Return the slowdown of a step by stack width and number of processes.
 
     `result[width][n]` is the time of a step while n processes share the device, divided by that of a process alone
-    (dimensionless, >= 1). n is 2, 4, ..., up to `most` and to the number of processes whose cohorts fit into memory.
-    The processes share `cores` CPU cores and step for `seconds` each time.
+    (dimensionless, >= 1). n is 2, 4, ..., up to `max_processes` and to the number of processes whose
+    cohorts fit into memory. The processes share `cores` CPU cores and step for `seconds` each time.
     """
-    with _started_sharers(configs, data, torch.device(device), most) as sharers:
+    with _started_sharers(configs, data, torch.device(device), max_processes) as sharers:
         slowdowns = {width: _slowdowns(sharers, width, cores, seconds) for width in sorted(widths)}
     return {width: by_count for width, by_count in slowdowns.items() if by_count}
 
@@ -87,9 +87,9 @@ def _ask(sharers: Sequence[_Sharer], order: dict[str, Any]) -> list[float]:
 
 @contextlib.contextmanager
 def _started_sharers(
-    configs: Sequence[TrialConfig], data: Path, device: torch.device, most: int
+    configs: Sequence[TrialConfig], data: Path, device: torch.device, count: int
 ) -> Iterator[list[_Sharer]]:
-    """Start `most` processes and kill them at the end."""
+    """Start `count` processes and kill them at the end."""
     task = {"configs": [config.flat() for config in configs], "data": str(data), "device": str(device)}
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     processes = [
@@ -101,14 +101,14 @@ def _started_sharers(
             text=True,
             env=environment,
         )
-        for _ in range(most)
+        for _ in range(count)
     ]
 
     def kill_all() -> None:
         for process in processes:
             process.kill()
 
-    timer = threading.Timer(LONGEST, kill_all)
+    timer = threading.Timer(TIMEOUT, kill_all)
     timer.start()
     try:
         sharers = [_Sharer(process.stdin, process.stdout) for process in processes if process.stdin and process.stdout]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def of_process(name: str) -> int | None:
-    """A field of `/proc/self/status` in bytes, such as `VmData` (the memory that RLIMIT_DATA limits) or `VmHWM` (peak
-    resident memory). None on systems without it."""
+def memory_of_process(name: str) -> int | None:
+    """Return a field of `/proc/self/status` in bytes, such as `VmData` or `VmHWM`.
+
+    `VmData` is the memory that RLIMIT_DATA limits, `VmHWM` the peak of resident memory. None on systems without it.
+    """
     try:
         return int(Path("/proc/self/status").read_text().partition(f"{name}:")[2].split()[0]) * 1024
     except (OSError, IndexError):

@@ -11,41 +11,15 @@ import resource
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from trainables.config.trial import TrialConfig
-from trainables.profiling.process_memory import of_process
+from trainables.profiling.measurement import DeviceMemory, Measurement
+from trainables.profiling.process_memory import memory_of_process
 from trainables.training.cohort import Cohort
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """Time and memory of a stack of one width."""
-
-    width: int
-    """Members stacked."""
-    seconds: float
-    """Seconds per step and member: the time of a step of the stack, divided by its width. The minimum of several."""
-    bytes: int
-    """Peak memory of the stack in bytes, beyond what the process used before. On a CPU, growth of resident memory."""
-    held: int
-    """Bytes that each member keeps between steps: weights, buffers, momentum."""
-
-
-@dataclass(frozen=True)
-class Room:
-    """The memory of a whole device that nobody else uses."""
-
-    device: str
-    """Name and memory of the device. A measurement holds for all devices with the same string."""
-    bytes: int
-    """All memory of a GPU, or the available memory of the machine, in bytes."""
-    overhead: int
-    """Bytes that a process takes in addition to its cohort: the context on a GPU, else its resident memory now."""
 
 
 def measure(
@@ -76,7 +50,7 @@ def _widths(limit: int) -> list[int]:
     return [*(2**power for power in range(limit.bit_length()) if 2**power < limit), limit]
 
 
-def room(device: torch.device | str) -> Room:
+def device_memory(device: torch.device | str) -> DeviceMemory:
     """The memory that processes sharing the device may use together.
 
     Call it after a measurement: only then has the process loaded everything that counts as overhead.
@@ -85,12 +59,12 @@ def room(device: torch.device | str) -> Room:
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
         name = f"{torch.cuda.get_device_name(device)}, {total >> 30} GiB"
-        return Room(name, total, max(0, total - free - torch.cuda.memory_reserved(device)))
+        return DeviceMemory(name, total, max(0, total - free - torch.cuda.memory_reserved(device)))
     import psutil  # imported here because it may not be installed on a machine with GPUs
 
     memory = psutil.virtual_memory()
     name = f"{_processor()}, {os.cpu_count()} cores, {memory.total >> 30} GiB"
-    return Room(name, memory.available, psutil.Process().memory_info().rss)
+    return DeviceMemory(name, memory.available, psutil.Process().memory_info().rss)
 
 
 def _processor() -> str:
@@ -148,7 +122,7 @@ def peak_bytes(device: torch.device, reset: bool = False) -> int:
 
 def _resident() -> int:
     """Peak resident memory in bytes: Linux's figure, which can be reset, else that since the process began."""
-    if (peak := of_process("VmHWM")) is not None:
+    if (peak := memory_of_process("VmHWM")) is not None:
         return peak
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

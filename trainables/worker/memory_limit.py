@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 
 from trainables.contract import OutOfMemory
-from trainables.profiling.process_memory import of_process
+from trainables.profiling.process_memory import memory_of_process
 
 THREADS = 64 * 2**20
 """Bytes of address space on top of the limit, for the stacks of threads that start during training. They are reserved
@@ -64,7 +64,7 @@ def _limit(device: torch.device, size: int | None) -> Iterator[None]:
             yield
         finally:
             torch.cuda.set_per_process_memory_fraction(1.0, device_index)
-    elif (current := of_process("VmData")) is not None:
+    elif (current := memory_of_process("VmData")) is not None:
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         limits = [current + size + THREADS, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
         resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
@@ -86,7 +86,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 def _message(device: torch.device, size: int | None, who: str, error: Exception) -> str:
     """One line: who needed memory, its limit, what the process had, and the first line of the allocator's error."""
-    used = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else of_process("VmData") or 0
+    used = torch.cuda.max_memory_reserved(device) if device.type == "cuda" else memory_of_process("VmData") or 0
     limit = "all there is" if size is None else f"{size // MIB} MiB"
     first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
     reason = first_line.rpartition("DefaultCPUAllocator: ")[2]

@@ -27,8 +27,9 @@ from ray.tune.integration.ray_train import TuneReportCallback
 from trainables.config.trial import TrialConfig, resolve
 from trainables.contract import Judge, OutOfMemory
 from trainables.learners.data_parallel import ALONE, Peers
-from trainables.profiling.contention import measure_overlap
-from trainables.profiling.throughput import Measurement, Room, measure, room
+from trainables.profiling.contention import measure_slowdowns
+from trainables.profiling.measurement import Measurement, Probe
+from trainables.profiling.throughput import device_memory, measure
 from trainables.training.population import Population
 from trainables.worker.sigterm import on_sigterm
 from trainables.worker.step_watchdog import GRACE
@@ -138,44 +139,34 @@ def _configs(task: Mapping[str, Any]) -> list[TrialConfig]:
     return [resolve(task["shared"] | own) for own in task["own"]]
 
 
-@dataclass(frozen=True)
-class Probe:
-    """Measurements on one device."""
-
-    room: Room
-    measured: Sequence[Measurement] = ()
-    """One for each stack width; empty where the configs could not be measured."""
-    overlap: Mapping[int, Mapping[int, float]] | None = None
-    """Slowdowns from sharing the device, as `profiling.contention.measure_overlap` returns them; None where these were
-    not requested."""
-
-
 def measure_configs(
     configs: Sequence[Mapping[str, Any]],
     data: str,
     *,
-    seconds: float = 0.0,
-    threads: int = 1,
-    sharing: int = 0,
-    widths: Sequence[int] = (),
+    seconds: float,
+    threads: int,
+    processes: int,
+    widths: Sequence[int],
 ) -> Probe:
     """Describe the device of this process and measure how `configs` train on it.
 
     `seconds`: time limit of the throughput measurement; 0 leaves it out. `threads`: CPU threads to use. With
-    `sharing > 1` up to so many processes then share the device, each stepping a stack of each of `widths`, to measure
-    how they slow each other down. `measured` is empty where training fails.
+    `processes > 1` up to so many processes then share the device, each stepping a stack of each of `widths`, to measure
+    how they slow each other down. `measurements` is empty where training fails.
     """
     device = _device()
     _use_cores(threads)
     resolved = [resolve(config) for config in configs]
-    measured: Sequence[Measurement] = ()
+    measurements: Sequence[Measurement] = ()
     if seconds:
         with contextlib.suppress(Exception):  # training will raise the same error again and report it
-            measured = measure(resolved, Path(data), device, seconds)
-    overlap = None
-    if sharing > 1:
-        overlap = measure_overlap(resolved, Path(data), device, widths=widths, most=sharing, cores=threads)
-    return Probe(room(device), measured, overlap)
+            measurements = measure(resolved, Path(data), device, seconds)
+    slowdowns = None
+    if processes > 1:
+        slowdowns = measure_slowdowns(
+            resolved, Path(data), device, widths=widths, max_processes=processes, cores=threads
+        )
+    return Probe(device_memory(device), measurements, slowdowns)
 
 
 def _device() -> torch.device:

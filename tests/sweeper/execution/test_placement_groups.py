@@ -151,7 +151,7 @@ def test_a_dispatch_asks_for_its_groups_here(scratch: str, monkeypatch: pytest.M
         data="data",
         checkpoints=Files(scratch),
         checkpoint=lambda cohort: f"checkpoints/{cohort}",
-        slots=Slots((SlotResources({"CPU": 1.0}, int(cores)),), here=True),
+        slots=Slots((SlotResources({"CPU": 1.0}, int(cores)),), local=True),
         limits=executor.Limits(0, 60.0, 600.0),
         scratch=scratch,
         stopping=StopSignal(),

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import replace
 
 from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import Trial
+from trainables.profiling.measurement import Measurement
 
 MIB = 2**20
 PLENTY = 2**40
 
 
-class Measured(NamedTuple):
-    width: int
-    seconds: float
-    bytes: int = MIB
-    held: int = 0
+def measurement(width: int, seconds: float, bytes: int = MIB, held: int = 0) -> Measurement:
+    return Measurement(width, seconds, bytes, held)
 
 
-STACKING_PAYS = [Measured(w, 1e-3 / math.sqrt(w)) for w in (1, 2, 4, 8, 16, 32)]
-STACKING_COSTS = [Measured(w, 1e-3 * w) for w in (1, 2, 4, 8, 16, 32)]
-FLAT = [Measured(w, 1e-3) for w in (1, 2, 4, 8, 16, 32)]
-EACH_100_MIB = [stack._replace(bytes=stack.width * 100 * MIB) for stack in STACKING_PAYS]
+STACKING_PAYS = [measurement(w, 1e-3 / math.sqrt(w)) for w in (1, 2, 4, 8, 16, 32)]
+STACKING_COSTS = [measurement(w, 1e-3 * w) for w in (1, 2, 4, 8, 16, 32)]
+FLAT = [measurement(w, 1e-3) for w in (1, 2, 4, 8, 16, 32)]
+EACH_100_MIB = [replace(stack, bytes=stack.width * 100 * MIB) for stack in STACKING_PAYS]
 
 
 def members(*lengths: int, **config: int) -> Group:
@@ -32,5 +30,5 @@ def members(*lengths: int, **config: int) -> Group:
 
 
 FOUR_OF_EIGHT = members(8, 8, 8, 8)
-LONG = Workload(FOUR_OF_EIGHT, [Measured(1, 1e-3, 100 * MIB)], 100_000)
+LONG = Workload(FOUR_OF_EIGHT, [measurement(1, 1e-3, 100 * MIB)], 100_000)
 """A workload of a hundred seconds per member."""

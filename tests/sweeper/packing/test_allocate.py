@@ -1,56 +1,221 @@
+"""Grids on made-up devices, with injected measurements."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from sweeper.cli.arguments import parse
-from sweeper.packing.allocate import wave_cut, widths
-from sweeper.plan.cohorts import Cohort, Cut, cut, group
+from sweeper.errors import ClusterError
+from sweeper.packing.allocate import Allocation, allocate_grid
+from sweeper.packing.cluster import profile_devices
+from sweeper.packing.device_kinds import DeviceKind
+from sweeper.packing.recorded_cuts import record_cut, recorded_cut
+from sweeper.plan import cohorts
+from sweeper.plan.cohorts import Cut
+from sweeper.plan.plan import GridPlan
 from sweeper.plan.trials import Trial
+from sweeper.spec import Grid, Metric, Sweep
+from sweeper.spec.views import Heatmap
+from sweeper.storage.store import Store
+from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY, FakeMeasure
+from tests.sweeper.packing.measured import MIB
+
+SWEEP = Sweep("about it", {"paper": Grid({}, {})}, (Heatmap(Metric("auroc", "maximize"), "beta", "nu"),))
 
 
-def cohorts_of(sizes: list[int], *words: str, slots: int = 2, studies: int = 1, whole: bool = False) -> list[Cohort]:
-    """Return the cohorts of a wave; `sizes` has the number of trials of each shape."""
-    trials = [Trial(f"{shape}.{i}", {"width": shape}) for shape, size in enumerate(sizes) for i in range(size)]
-    groups = group(trials, lambda trial: trial.config["width"], lambda trial: 0)
-    return list(cut(groups, wave_cut(parse(["a", *words]), slots, studies)(groups, whole)))
+def grid(count: int = 32, shapes: int = 1, steps: int = 10_000, first: int = 0, **config: int) -> GridPlan:
+    trials = tuple(
+        Trial(f"{shape}.{beta}", {"method": "vje", "width": shape, "beta": beta, **config})
+        for shape in range(shapes)
+        for beta in range(first, first + count)
+    )
+    groups = cohorts.group(trials, lambda trial: trial.config["width"], lambda trial: 0)
+    return GridPlan("grid", "paper", SWEEP, trials, groups, [steps] * len(groups), {})
 
 
-@pytest.mark.parametrize(
-    ("sizes", "slots", "studies", "expected"),
-    [
-        ([32], 2, 1, [16, 16]),
-        ([32], 1, 1, [32]),
-        ([22, 8, 2], 2, 1, [11, 11, 8, 2]),
-        ([6, 15, 6, 5], 2, 1, [6, 15, 6, 5]),
-        ([12], 2, 8, [12]),  # other studies fill the slots
-        ([12], 4, 2, [6, 6]),
-        ([3], 8, 1, [1, 1, 1]),
-    ],
-)
-def test_no_cohort_has_more_than_its_slots_part_of_a_wave(
-    sizes: list[int], slots: int, studies: int, expected: list[int]
+def allocated(
+    store: Path, measure: FakeMeasure, plan: GridPlan, *words: str, on: tuple[DeviceKind, ...] = (CORES,)
+) -> Allocation:
+    cluster = measure.cluster(*on)
+    return allocate_grid(parse(["grid", *words]), plan, Store(store), profile_devices(cluster), cluster)
+
+
+CPU = {"": 16_000 * MIB}
+GPUS = {"A": 2000 * MIB, "B": 900 * MIB}
+
+
+def test_each_core_has_a_process_with_its_part_of_the_memory(tmp_path: Path) -> None:
+    measure = FakeMeasure(CPU)
+    allocation = allocated(tmp_path, measure, grid())
+    (share,) = allocation.slots[1].by_kind
+    assert share.resources == {"CPU": 1.0} and (share.count, share.memory) == (4, 4000 * MIB)
+    assert allocation.cuts == (Cut(8, 8),) and allocation.time_known and allocation.slots[1].local
+    assert {request.threads for request in measure.timed} == {1}
+
+
+@pytest.mark.parametrize(("steps", "measured"), [(7, 0), (8, 1)])
+def test_a_sweep_on_cores_that_is_smaller_than_its_measurement_is_not_measured(
+    tmp_path: Path, steps: int, measured: int
 ) -> None:
-    made = cohorts_of(sizes, slots=slots, studies=studies)
-    assert [len(cohort.trials) for cohort in made] == expected
-    assert all(cohort.width == len(cohort.trials) for cohort in made)
+    """A measurement of 32 trials makes 4 steps with stacks of 1, 2, 4, ..., 32, which are 252 steps of a member.
+
+    32 trials of 8 steps make 256.
+    """
+    measure = FakeMeasure(CPU)
+    allocation = allocated(tmp_path, measure, grid(steps=steps))
+    assert len(measure.timed) == measured
+    assert allocation.cuts[0].size >= 8, "its trials share cohorts all the same"
 
 
-def test_a_population_is_never_split() -> None:
-    assert [len(cohort.trials) for cohort in cohorts_of([9], slots=3, whole=True)] == [9]
-    assert [cohort.width for cohort in cohorts_of([9], "--cohort", "4", "--stack", "2", whole=True)] == [2]
+def test_a_small_sweep_on_gpus_is_measured(tmp_path: Path) -> None:
+    """A cohort's need of GPU memory is never guessed."""
+    measure = FakeMeasure(GPUS)
+    allocated(tmp_path, measure, grid(steps=1), on=(LARGE,))
+    assert measure.timed
 
 
-def test_what_is_asked_for_is_done() -> None:
-    made = cohorts_of([9], "--cohort", "4", "--stack", "2")
-    assert [(len(cohort.trials), cohort.width) for cohort in made] == [(3, 2)] * 3
+def test_what_is_known_is_not_measured_again_but_another_shape_is(tmp_path: Path) -> None:
+    first, second = FakeMeasure(CPU), FakeMeasure(CPU)
+    before = allocated(tmp_path, first, grid())
+    after = allocated(tmp_path, second, grid(first=100))  # other values of what may differ in a stack
+    assert len(first.timed) == 1 and second.timed == [] and after.cuts == before.cuts
+    allocated(tmp_path, second, grid(shapes=2))
+    assert len(second.timed) == 1 and second.timed[0].configs[0]["width"] == 1
+    assert allocated(tmp_path, third := FakeMeasure(CPU), grid(12)).time_known and len(third.timed) == 1
+    for path in (tmp_path / "probes").glob("*.json"):
+        path.write_text("{")
+    assert allocated(tmp_path, fourth := FakeMeasure(CPU), grid(first=200)).time_known and len(fourth.timed) == 1
 
 
-def test_members_that_several_workers_train_are_stepped_in_turn() -> None:
-    trials = [Trial(str(i), {"workers": 2}) for i in range(4)]
-    groups = group(trials, lambda trial: 0, lambda trial: 0)
-    assert wave_cut(parse(["a"]), 2, 1)(groups, False) == [Cut(2, 1)]
+def test_other_memory_and_other_code_are_measured_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure = FakeMeasure(CPU)
+    allocated(tmp_path, measure, grid())
+    monkeypatch.setattr("sweeper.packing.allocate.code_version", lambda: "another")
+    allocated(tmp_path, measure, grid(first=100))
+    assert len(measure.timed) == 2
 
 
-def test_cuts_in_words() -> None:
-    assert widths([Cut(4, 4), Cut(3, 1), Cut(4, 4)]) == [
-        "up to 4 trials each, 4 stacked as one",
-        "up to 3 trials each, stepped in turn",
-    ]
+def test_many_groups_get_less_time_each(tmp_path: Path) -> None:
+    measure = FakeMeasure(CPU)
+    allocated(tmp_path, measure, grid(2, shapes=2))
+    assert [request.seconds for request in measure.timed] == [3.0] * 2
+    allocated(tmp_path / "many", measure, grid(2, shapes=24))
+    assert sum(request.seconds for request in measure.timed[2:]) == pytest.approx(12.0)
+
+
+def test_a_sweep_that_was_begun_keeps_its_cohorts(tmp_path: Path) -> None:
+    plan, measure = grid(), FakeMeasure(CPU)
+    first = allocated(tmp_path, measure, plan)
+    (file,) = (tmp_path / "cuts/sweep=grid").iterdir()
+    assert [stack["width"] for stack in json.loads(file.read_text())["measured"][0]] == [1, 2, 4, 8, 16, 32]
+    slower = FakeMeasure(CPU, seconds=1e-6)
+    assert allocated(tmp_path, slower, plan).cuts == first.cuts and slower.timed == []
+    assert allocated(tmp_path, slower, plan, "--cohort", "5").cuts == (Cut(5, 5),)
+    assert recorded_cut(Store(tmp_path).files, plan) == [Cut(5, 5)]
+
+
+def test_fewer_trials_than_cores_have_several_threads_each(tmp_path: Path) -> None:
+    measure = FakeMeasure(CPU)
+    (share,) = allocated(tmp_path, measure, grid(2)).slots[1].by_kind
+    assert share.resources == {"CPU": 2.0} and (share.count, share.memory) == (2, 8000 * MIB)
+    assert [request.threads for request in measure.timed] == [1, 2]
+    for path in (tmp_path / "probes").glob("*.json"):
+        path.unlink()
+    again = allocated(tmp_path, measure, grid(2)).slots[1]
+    assert again.by_kind == (share,) and len(measure.timed) == 2  # as begun, for the last bits may depend on it
+    assert allocated(tmp_path, measure, grid(2), "--cohort", "1").slots[1].resources == {"CPU": 1.0}
+
+
+def test_where_memory_is_short_fewer_processes_run(tmp_path: Path) -> None:
+    """A member needs 150 MiB with its process: two fit into 320 MiB, which are four fifths of 400 MiB."""
+    (share,) = allocated(tmp_path, FakeMeasure({"": 400 * MIB}), grid()).slots[1].by_kind
+    assert share.resources == {"CPU": 2.0} and share.count == 2
+
+
+@pytest.mark.parametrize(("words", "count"), [(["--gpu-fraction", "0.5"], 8), (["--gpu-fraction", "0.25"], 16)])
+def test_a_fraction_that_is_asked_for_is_taken(words: list[str], count: int, tmp_path: Path) -> None:
+    (share,) = allocated(tmp_path, FakeMeasure(CPU), grid(), *words).slots[1].by_kind
+    assert share.resources == {"CPU": float(words[1])} and (share.count, share.memory) == (count, 16_000 * MIB // count)
+
+
+def test_a_gpu_is_shared_where_that_is_measured_to_gain(tmp_path: Path) -> None:
+    measure = FakeMeasure(GPUS)
+    allocation = allocated(tmp_path, measure, grid(), on=(LARGE,))
+    (share,) = allocation.slots[1].by_kind
+    sharing = round(1 / share.resources["GPU"])
+    assert sharing in (4, 8) and share.count == 2 * sharing and share.memory == 2000 * MIB // sharing
+    assert share.resources["CPU"] * sharing <= 8 and set(share.resources) == {"GPU", "CPU"}
+    (shared,) = measure.shared
+    assert shared.processes == 8 and shared.widths == [1, 4, 16]
+    again = FakeMeasure(GPUS)
+    assert allocated(tmp_path, again, grid(first=100), on=(LARGE,)).slots == allocation.slots
+    assert again.timed == again.shared == []
+
+
+def test_where_nodes_come_there_are_cohorts_for_them(tmp_path: Path) -> None:
+    """Cohorts are cut for the one GPU that is there, or for the eight that may come."""
+    one_gpu = replace(LARGE, nodes=(1,))
+    few, many = (
+        allocated(tmp_path / name, FakeMeasure({"A": 20_000 * MIB}), grid(), "--gpu-fraction", "1", on=(kind,))
+        for name, kind in (("few", one_gpu), ("many", replace(one_gpu, on_demand=True)))
+    )
+    assert few.cuts == (Cut(32, 32),) and many.cuts[0].size == 4
+    assert few.slots[1].count == many.slots[1].count == 1
+
+
+def test_a_cut_that_is_asked_for_leaves_the_share_to_choose(tmp_path: Path) -> None:
+    """A stack of eight needs 850 of 1,600 MiB, so a second one has no room."""
+    measure = FakeMeasure(GPUS)
+    allocation = allocated(tmp_path, measure, grid(), "--cohort", "8", on=(LARGE,))
+    assert allocation.cuts == (Cut(8, 8),) and allocation.slots[1].resources["GPU"] == 1.0
+    allocation = allocated(tmp_path, measure, grid(), "--cohort", "4", "--stack", "1", on=(LARGE,))
+    assert allocation.slots[1].resources["GPU"] < 1.0
+    measure = FakeMeasure(GPUS)
+    allocated(tmp_path / "fixed", measure, grid(), "--cohort", "8", "--gpu-fraction", "0.5", on=(LARGE,))
+    assert measure.timed == measure.shared == []
+
+
+def test_several_kinds_are_measured_each_and_asked_for_by_name(tmp_path: Path) -> None:
+    measure = FakeMeasure(GPUS)
+    allocation = allocated(tmp_path, measure, grid(64), on=(LARGE, MANY))
+    large, small = allocation.slots[1].by_kind
+    assert {request.kind for request in measure.timed} == {request.kind for request in measure.shared} == {LARGE, MANY}
+    assert large.resources["accelerator_type:A"] == small.resources["accelerator_type:B"] == 0.001
+    assert allocation.placement
+    assert allocation.placement.devices[1].speed == pytest.approx(0.5 * 0.5**0.5)  # half the cores, too
+    assert allocation.device_names == ["device A", "device B"]
+
+
+def test_a_cohort_goes_only_where_it_has_room(tmp_path: Path) -> None:
+    """A stack of eight needs 850 MiB, but a GPU of the second kind has room for 720 MiB; stacks of two fit."""
+    plan = grid(48, shapes=2)
+    record_cut(Store(tmp_path).files, plan, [Cut(8, 8), Cut(2, 2)], None)
+    allocation = allocated(tmp_path, FakeMeasure(GPUS), plan, on=(LARGE, MANY))
+    assert len(allocation.slots[1].by_kind) == 2
+    assert allocation.slots[1].fitting_kinds == {trial.id: (0,) for trial in plan.trials if trial.config["width"] == 0}
+
+
+def test_trials_of_several_workers_have_whole_devices_and_are_not_measured(tmp_path: Path) -> None:
+    measure = FakeMeasure(GPUS)
+    allocation = allocated(tmp_path, measure, grid(6, workers=2), on=(LARGE,))
+    assert allocation.cuts == (Cut(6, 1),) and allocation.placement is None and not allocation.time_known
+    assert allocation.slots[2].resources == {"GPU": 1.0, "CPU": 8.0} and allocation.slots[2].count == 1
+    assert measure.timed == []
+    with pytest.raises(ClusterError, match="a GPU of its own"):
+        allocated(tmp_path, measure, grid(6, workers=2), "--gpu-fraction", "0.5", on=(LARGE,))
+
+
+def test_what_cannot_be_measured_trains_alone_and_nothing_is_expected(tmp_path: Path) -> None:
+    measure = FakeMeasure(CPU)
+    cluster = measure.cluster(CORES)
+    failing = replace(
+        cluster,
+        measure=lambda requests: [
+            None if request.configs else probe for request, probe in zip(requests, measure(requests), strict=True)
+        ],
+    )
+    allocation = allocate_grid(parse(["grid"]), grid(), Store(tmp_path), profile_devices(cluster), failing)
+    assert allocation.cuts == (Cut(1, 1),) and not allocation.time_known
+    assert not list((tmp_path / "probes").glob("*.json"))

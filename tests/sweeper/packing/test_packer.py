@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from sweeper.packing.devices import Devices
-from sweeper.packing.packer import WORTH, Packing, pack
-from sweeper.packing.workloads import Workload, candidate_cuts
+from sweeper.packing.packer import TOLERANCE, Packing, pack, pack_cores
+from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
 from tests.sweeper.packing.measured import (
     EACH_100_MIB,
@@ -16,14 +16,15 @@ from tests.sweeper.packing.measured import (
     PLENTY,
     STACKING_COSTS,
     STACKING_PAYS,
-    Measured,
+    measurement,
     members,
 )
+from trainables.profiling.measurement import Measurement
 
 
-def choose(measured: Sequence[Measured], group: Group, steps: int, slots: int, memory: int) -> Cut:
+def choose(measurements: Sequence[Measurement], group: Group, steps: int, slots: int, memory: int) -> Cut:
     """Return the cut of one group for devices that are not shared."""
-    return pack([Workload(group, measured, steps)], [Devices(slots, memory)]).cuts[0]
+    return pack([Workload(group, measurements, steps)], [Devices(slots, memory)]).cuts[0]
 
 
 def cohorts_of(group: Group, group_cut: Cut) -> tuple[Cohort, ...]:
@@ -64,7 +65,7 @@ def test_trials_of_no_or_hardly_any_step_do_not_make_a_cohort_each(steps: int, m
     workload = Workload(members(*[56] * 10), STACKING_PAYS if steps else [], steps)
     packing = pack([workload], [Devices(2, PLENTY)])
     (cut,) = packing.cuts
-    assert len(parts(workload.members, cut.size)) <= most and packing.seconds < 6
+    assert len(parts(workload.group, cut.size)) <= most and packing.seconds < 6
     assert steps or (cut.size <= 64 and cut.width == 8)
 
 
@@ -76,22 +77,13 @@ def test_a_few_trials_without_a_step_end_at_once() -> None:
 
 
 def test_what_fits_nowhere_trains_alone_on_a_device_of_its_own() -> None:
-    large = [Measured(1, 1e-3, 900 * MIB), Measured(2, 1e-3, 1800 * MIB)]
+    large = [measurement(1, 1e-3, 900 * MIB), measurement(2, 1e-3, 1800 * MIB)]
     packed = pack([Workload(members(4), large, 10), Workload(members(4), [], 10)], [Devices(2, 1000 * MIB, cores=8)])
-    assert packed.cuts == (Cut(1, 1), Cut(1, 1)) and packed.shares == (1,)
+    assert packed.cuts == (Cut(1, 1), Cut(1, 1)) and packed.slots_per_device == (1,)
 
 
 def test_one_measurement_is_enough() -> None:
-    assert choose([Measured(1, 1e-3)], members(1), steps=1, slots=8, memory=PLENTY) == Cut(1, 1)
-
-
-@pytest.mark.parametrize(("slots", "size"), [(1, 6), (2, 3), (4, 2), (6, 1), (100, 1)])
-def test_a_group_of_workers_is_started_as_seldom_as_can_be(slots: int, size: int) -> None:
-    """Once for each slot, whatever was measured; its members are stepped in turn."""
-    group = members(*[1] * 6, workers=2)
-    for measured in ([], STACKING_PAYS):
-        packed = pack([Workload(group, measured, 10)], [Devices(2 * slots, PLENTY, cores=8)])
-        assert packed.cuts == (Cut(size, 1),) and packed.shares == (1,)
+    assert choose([measurement(1, 1e-3)], members(1), steps=1, slots=8, memory=PLENTY) == Cut(1, 1)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +94,8 @@ def test_large_groups_are_dealt_to_slots_evenly_and_in_whole_streams(
 ) -> None:
     """A step takes equally long for any stack, so one round is fastest. Three slots get four, four and two of ten
     streams; cohorts of a third of all trials would leave one stream behind."""
-    monkeypatch.setattr("sweeper.packing.packer.WORTH", 1.0)
-    flat = [Measured(2**k, 1e-3 / 2**k) for k in range(12)]
+    monkeypatch.setattr("sweeper.packing.packer.TOLERANCE", 1.0)
+    flat = [measurement(2**k, 1e-3 / 2**k) for k in range(12)]
     packed = pack([Workload(members(*lengths), flat, 10_000)], [Devices(slots, PLENTY)])
     assert packed.seconds == pytest.approx(0.4 + 10)
     cohorts = cohorts_of(members(*lengths), packed.cuts[0])
@@ -112,7 +104,7 @@ def test_large_groups_are_dealt_to_slots_evenly_and_in_whole_streams(
 
 def test_cohorts_are_as_large_as_a_full_stack_where_that_is_soonest() -> None:
     """Five stacks of up to 16 members. A cohort of 20 would make two steps, and there would be seven cohorts of 15."""
-    flat = [Measured(2**k, 1e-3 / 2**k, 2**k * MIB, held=MIB) for k in range(6)]
+    flat = [measurement(2**k, 1e-3 / 2**k, 2**k * MIB, held=MIB) for k in range(6)]
     packed = pack([Workload(members(20, 16, 16, 8), flat, 10_000)], [Devices(1, 20 * MIB)])
     assert packed.cuts == (Cut(16, 16),) and packed.seconds == pytest.approx(5 * (0.4 + 10))
 
@@ -122,21 +114,15 @@ def test_a_cut_that_is_settled_is_kept_and_its_place_chosen() -> None:
     free = {8: dict.fromkeys((2, 4), 1.0)}
     workload = Workload(FOUR_OF_EIGHT, EACH_100_MIB, 10_000, settled_cut=Cut(8, 8))
     for mebibytes, sharing in ((2000, 2), (4000, 4), (500, 1)):
-        packed = pack([workload], [Devices(1, mebibytes * MIB, cores=8, overlap=free)])
-        assert packed.cuts == (Cut(8, 8),) and packed.shares == (sharing,)
-
-
-def test_a_stack_wider_than_any_that_was_measured_takes_in_proportion() -> None:
-    narrow = replace(Workload(members(8), EACH_100_MIB[:3], 10_000), settled_cut=Cut(8, 8))
-    (candidate,) = candidate_cuts(narrow)
-    assert candidate.bytes == 800 * MIB and candidate.seconds == pytest.approx(2 * 4 * 10_000 * EACH_100_MIB[2].seconds)
+        packed = pack([workload], [Devices(1, mebibytes * MIB, cores=8, slowdowns=free)])
+        assert packed.cuts == (Cut(8, 8),) and packed.slots_per_device == (sharing,)
 
 
 # Sharing a device.
 
 
 def test_without_a_measured_gain_nobody_shares_a_device() -> None:
-    assert pack([LONG], [Devices(2, PLENTY, cores=16)]).shares == (1,)
+    assert pack([LONG], [Devices(2, PLENTY, cores=16)]).slots_per_device == (1,)
 
 
 @pytest.mark.parametrize(
@@ -146,33 +132,33 @@ def test_where_others_cost_nothing_memory_and_cores_say_how_many_share(
     gibibytes: float, cores: int, overhead: int, sharing: int
 ) -> None:
     free = {1: dict.fromkeys(range(2, 9), 1.0)}
-    kind = Devices(1, int(gibibytes * 2**30), cores, overhead=overhead * MIB, overlap=free)
-    assert pack([LONG], [kind]).shares == (sharing,)
+    kind = Devices(1, int(gibibytes * 2**30), cores, overhead=overhead * MIB, slowdowns=free)
+    assert pack([LONG], [kind]).slots_per_device == (sharing,)
 
 
 def test_a_device_is_shared_as_long_as_that_gains() -> None:
     """Three processes take 1.5 times as long as one, so they do the work of two; a fourth gains nothing."""
-    packed = pack([LONG], [Devices(1, PLENTY, cores=16, overlap={1: {2: 1.2, 3: 1.5}})])
-    assert packed.shares == (3,)
-    assert packed.seconds == pytest.approx(11 * 0.4 + 11 * 150, rel=WORTH - 1)
+    packed = pack([LONG], [Devices(1, PLENTY, cores=16, slowdowns={1: {2: 1.2, 3: 1.5}})])
+    assert packed.slots_per_device == (3,)
+    assert packed.seconds == pytest.approx(11 * 0.4 + 11 * 150, rel=TOLERANCE - 1)
 
 
 def test_a_share_that_is_asked_for_is_kept() -> None:
-    packed = pack([LONG], [Devices(2, 1000 * MIB, cores=16)], shares=[4])
-    assert packed.shares == (4,) and packed.seconds == pytest.approx(4 * (0.4 + 400), rel=0.1)
-    assert pack([LONG], [Devices(2, 400 * MIB)], shares=[4]).cuts == (Cut(1, 1),)
+    packed = pack([LONG], [Devices(2, 1000 * MIB, cores=16)], slots_per_device=[4])
+    assert packed.slots_per_device == (4,) and packed.seconds == pytest.approx(4 * (0.4 + 400), rel=0.1)
+    assert pack([LONG], [Devices(2, 400 * MIB)], slots_per_device=[4]).cuts == (Cut(1, 1),)
 
 
 def test_members_that_wait_their_turn_take_memory_too() -> None:
     """The member that is stepped needs 100 MiB, each other member 50 MiB: 800 MiB hold 15 members."""
-    in_turn = [Measured(1, 1e-6, 100 * MIB, 50 * MIB)]
+    in_turn = [measurement(1, 1e-6, 100 * MIB, 50 * MIB)]
     assert choose(in_turn, members(32), steps=1, slots=1, memory=1000 * MIB).size <= 15
-    assert choose([in_turn[0]._replace(held=0)], members(32), steps=1, slots=1, memory=1000 * MIB).size == 32
+    assert choose([replace(in_turn[0], held=0)], members(32), steps=1, slots=1, memory=1000 * MIB).size == 32
 
 
 def test_no_stack_needs_more_than_a_wider_one() -> None:
     """The first width that is measured includes what the first step of a process loads."""
-    first = [Measured(1, 1e-3, 900 * MIB), Measured(2, 2e-3, 100 * MIB), Measured(4, 1e-4, 400 * MIB)]
+    first = [measurement(1, 1e-3, 900 * MIB), measurement(2, 2e-3, 100 * MIB), measurement(4, 1e-4, 400 * MIB)]
     assert choose(first, members(8), steps=10_000, slots=1, memory=200 * MIB).width == 1
     assert choose(first, members(8), steps=10_000, slots=1, memory=600 * MIB).width == 4
 
@@ -182,28 +168,22 @@ def test_no_stack_needs_more_than_a_wider_one() -> None:
 
 def test_each_kind_of_device_is_shared_by_as_many_as_it_holds() -> None:
     free = {1: dict.fromkeys(range(2, 9), 1.0)}
-    kinds = [Devices(1, 1000 * MIB, 16, overlap=free), Devices(1, 500 * MIB, 16, overlap=free)]
-    packed = pack([replace(LONG, members=members(24))], kinds)
-    assert packed.shares == (8, 4) and packed.parts == ((16, 8),)
+    kinds = [Devices(1, 1000 * MIB, 16, slowdowns=free), Devices(1, 500 * MIB, 16, slowdowns=free)]
+    packed = pack([replace(LONG, group=members(24))], kinds)
+    assert packed.slots_per_device == (8, 4)
 
 
 def test_a_faster_kind_takes_more() -> None:
     kinds = [Devices(1, PLENTY, speed=3.0), Devices(1, PLENTY)]
     packed = pack([LONG], kinds)
-    assert packed.shares == (1, 1) and packed.parts == ((24, 8),)
+    assert packed.slots_per_device == (1, 1)
     assert packed.seconds == pytest.approx(8 * (0.4 + 100), rel=0.01)
 
 
 def test_a_kind_that_brings_little_or_has_no_room_is_left_alone() -> None:
     for other in (Devices(1, PLENTY, speed=0.01), Devices(1, 100 * MIB)):
         packed = pack([LONG], [Devices(4, PLENTY), other])
-        assert packed.shares == (1, 0) and packed.parts == ((32, 0),)
-
-
-@pytest.mark.parametrize("shares", [[], [1, 1], [0], [-1]])
-def test_shares_are_of_the_kinds_there_are(shares: list[int]) -> None:
-    with pytest.raises(ValueError, match=r"one number >= 0 for each kind of device, .* for 1 kinds"):
-        pack([LONG], [Devices(1, PLENTY)], shares=shares)
+        assert packed.slots_per_device == (1, 0)
 
 
 # Several groups.
@@ -217,11 +197,27 @@ def test_small_groups_are_not_spread_over_all_devices() -> None:
     assert packed.seconds == pytest.approx(alone.seconds)
 
 
-def test_groups_of_other_workers_are_packed_by_themselves() -> None:
-    mixed = [LONG, Workload(members(2, workers=2), [], 10)]
-    with pytest.raises(ValueError, match=r"equally many workers, but got \[1, 2\]"):
-        pack(mixed, [Devices(4, PLENTY)])
-
-
 def test_nothing_takes_no_time() -> None:
-    assert pack([], [Devices(1, 1)]) == Packing((1,), (), (), 0.0)
+    assert pack([], [Devices(1, 1)]) == Packing((1,), (), 0.0)
+
+
+def test_threads_are_as_many_as_end_soonest() -> None:
+    """On four cores, two members take two cores each, which makes them faster; thirty-two members take one each."""
+    by_threads = {1: 1.0, 2: 0.6, 4: 0.5}
+
+    def workloads(group: Group) -> dict[int, list[Workload]]:
+        return {threads: [Workload(group, [measurement(1, seconds)], 100)] for threads, seconds in by_threads.items()}
+
+    threads, packed = pack_cores(workloads(members(2)), [4], PLENTY)
+    assert threads == 2 and packed.seconds == pytest.approx(0.4 + 60)
+    threads, packed = pack_cores(workloads(members(32)), [4], PLENTY)
+    assert threads == 1 and packed.seconds == pytest.approx(8 * (0.4 + 100), rel=TOLERANCE - 1)
+
+
+def test_hours_and_cost_are_those_of_the_nodes_that_are_used() -> None:
+    used, idle = Devices(6, PLENTY, node_price=10.0, node_devices=4), Devices(1, MIB, node_price=99.0)
+    packed = pack([LONG], [used, idle])
+    assert packed.hours == pytest.approx(6 * 100.4 / 3600) and packed.slots_per_device == (1, 0)
+    assert packed.cost([used, idle]) == pytest.approx(2 * 10.0 * packed.hours)
+    assert packed.cost([replace(used, node_price=None), idle]) is None
+    assert packed.cost([used, replace(idle, node_price=None)]) is not None

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from sweeper.plan.cohorts import Cohort, Cut, Group, by_workers, cut, group, remaining, workers
+from sweeper.plan.cohorts import Cohort, Cut, Group, by_workers, cut, group, remaining, worker_count
 from sweeper.plan.trials import Trial, content_hash
 
 
@@ -89,9 +89,8 @@ def test_what_is_left_is_a_set_difference_under_the_same_ids() -> None:
 
 
 def test_members_say_how_many_train_them() -> None:
-    assert [workers([[trial(**config)]]) for config in ({}, {"workers": None}, {"workers": 1}, {"workers": 8})] == [
-        1, 1, 1, 8,
-    ]  # fmt: skip
+    configs: list[dict[str, int | None]] = [{}, {"workers": None}, {"workers": 1}, {"workers": 8}]
+    assert [worker_count([[trial(**config)]]) for config in configs] == [1, 1, 1, 8]
 
 
 def test_cohorts_by_their_workers_fewest_first() -> None:

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
+from sweeper.packing.cluster import DeviceInfo, read_devices, write_devices
 from sweeper.packing.device_kinds import DeviceKind
-from sweeper.packing.measurements import DeviceInfo, GroupProfile, ProfileStore, Stack, read_seen, write_seen
+from sweeper.packing.profile_store import GroupProfile, ProfileStore
 from sweeper.packing.recorded_cuts import record_cut, recorded_cut, recorded_threads
 from sweeper.plan.cohorts import Cut
 from sweeper.storage.io.files import Files
 from tests.sweeper.plan.test_plan import make
+from trainables.profiling.measurement import Measurement
 
-STACKS = (Stack(1, 0.01, 100, 10), Stack(4, 0.005, 300, 10))
-SEEN = DeviceInfo(DeviceKind(False, "", (2, 2)), "cpu", 10**9, 10**6)
+STACKS = (Measurement(1, 0.01, 100, 10), Measurement(4, 0.005, 300, 10))
+SEEN = DeviceInfo("cpu", 10**9, 10**6, DeviceKind(False, "", (2, 2)))
 ODD = [
     b"", b"{", b"\xff\xfe", b"null", b"[]", b"{}", b"1", b'"x"', b"[" * 100_000, b'{"a":' * 100_000, b"NaN",
     b'{"cuts": 3, "measured": 3, "threads": 1e999}', b"[1, 2]", b"[[]]", b"[null]",
@@ -31,11 +33,11 @@ def test_odd_files_count_as_absent(tmp_path: Path, content: bytes, capsys: pytes
     files, probes = Files(tmp_path), ProfileStore(Files(tmp_path), "1")
     record_cut(files, make(), [Cut(3, 3)] * 2, None)
     probes.write("shape", "cpu", 1, GroupProfile(STACKS, 5))
-    write_seen(files, None, [SEEN])
+    write_devices(files, None, [SEEN])
     for path in tmp_path.rglob("*.json"):
         path.write_bytes(content)
     assert recorded_cut(files, make()) is None and recorded_threads(files, make()) == 1
-    assert probes.read("shape", "cpu", 1) is None and read_seen(files, None) is None
+    assert probes.read("shape", "cpu", 1) is None and read_devices(files, None) is None
     said = capsys.readouterr().err.splitlines()
     assert 2 <= len(said) <= 4 and all(" is damaged (" in line and "counts as absent" in line for line in said)
 
@@ -58,7 +60,7 @@ def _is_cut(cuts: Any) -> bool:
 
 
 def _is_profile(profile: GroupProfile) -> bool:
-    numbers = [value for stack in profile.measured for value in asdict(stack).values()]
+    numbers = [value for stack in profile.measurements for value in asdict(stack).values()]
     return profile.overhead >= 0 and all(0 <= value < 2**63 for value in numbers)
 
 
@@ -79,7 +81,7 @@ def _is_seen(seen: list[DeviceInfo]) -> bool:
             lambda files: ProfileStore(files, "1").read("s", "cpu", 1),
             _is_profile,
         ),
-        (lambda files: write_seen(files, "auto", [SEEN]), lambda files: read_seen(files, "auto"), _is_seen),
+        (lambda files: write_devices(files, "auto", [SEEN]), lambda files: read_devices(files, "auto"), _is_seen),
     ],
 )
 def test_any_value_may_be_any_other(

@@ -16,7 +16,8 @@ import torch
 from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.learners.streams import models
 from trainables.profiling import throughput as module
-from trainables.profiling.throughput import Measurement, measure, peak_bytes, room
+from trainables.profiling.measurement import Measurement
+from trainables.profiling.throughput import device_memory, measure, peak_bytes
 
 
 def _configs(count: int, **changes: Value) -> list[TrialConfig]:
@@ -128,10 +129,10 @@ def test_the_peak_of_memory_is_that_since_the_last_reset() -> None:
     assert 0.4 * size < peak_bytes(cpu) - before < 0.6 * size
 
 
-def test_room_of_a_machine_is_its_available_memory_and_the_overhead_of_a_process() -> None:
-    cpu_room = room("cpu")
-    assert cpu_room.bytes <= psutil.virtual_memory().total and f"{os.cpu_count()} cores" in cpu_room.device
-    assert 50 * 2**20 < cpu_room.overhead <= peak_bytes(torch.device("cpu"))
+def test_memory_of_a_machine_is_its_available_memory_and_the_overhead_of_a_process() -> None:
+    memory = device_memory("cpu")
+    assert memory.bytes <= psutil.virtual_memory().total and f"{os.cpu_count()} cores" in memory.device
+    assert 50 * 2**20 < memory.overhead <= peak_bytes(torch.device("cpu"))
 
 
 def test_measuring_does_not_change_the_global_generator() -> None:

@@ -1,0 +1,93 @@
+"""Profiles of groups of trials, kept in the store by shape, device, threads and code version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sweeper.plan.cohorts import Group
+from sweeper.plan.trials import content_hash
+from sweeper.storage.io.files import Files
+from sweeper.storage.json_records import number, read_record, whole
+from trainables.profiling.measurement import Measurement
+
+MAX_MEMBERS = 64
+"""Largest number of members of a group that are measured together."""
+
+
+@dataclass(frozen=True)
+class GroupProfile:
+    """Speed and memory of a group of trials on one kind of device."""
+
+    measurements: tuple[Measurement, ...]
+    """Stacks of several widths, 1 among them; empty if the group could not be measured."""
+    overhead: int
+    """Bytes that each process takes beside its stacks."""
+    slowdowns: Mapping[int, Mapping[int, float]] | None = None
+    """Slowdowns on a shared device, see `Devices.slowdowns`; None if not measured."""
+
+
+class ProfileStore:
+    """The profiles in a store that one version of the code has measured."""
+
+    def __init__(self, files: Files, version: str) -> None:
+        self._files, self._version = files, version
+
+    def read(self, shape: str, device: str, threads: int) -> GroupProfile | None:
+        """Return the profile of a group's `shape` on a device; None if there is none, or its file is damaged."""
+        return read_record(self._files, self._path(shape, device, threads), _parsed_profile)
+
+    def write(self, shape: str, device: str, threads: int, profile: GroupProfile) -> None:
+        """Keep the profile of a group's `shape`, measured with so many CPU `threads` per process."""
+        content = {
+            **{"shape": shape, "device": device, "threads": threads, "version": self._version},
+            "measured": [asdict(measurement) for measurement in profile.measurements],
+            **{"overhead": profile.overhead, "overlap": profile.slowdowns},
+        }
+        self._files.write(self._path(shape, device, threads), json.dumps(content, indent=1).encode())
+
+    def _path(self, shape: str, device: str, threads: int) -> str:
+        return f"probes/{content_hash([shape, device, threads, self._version])}.json"
+
+
+def measured_configs(group: Group) -> list[Mapping[str, Any]]:
+    """Return the configs that are measured for a group: those of its first `MAX_MEMBERS` members."""
+    return [trial.config for stream in group for trial in stream][:MAX_MEMBERS]
+
+
+def shape_hash(group: Group, fusible: Callable[[str], frozenset[str]]) -> str:
+    """Return a hash of all that a group's measurement depends on.
+
+    These are the config without the `fusible` keys of its method, and the number of measured members of each data
+    stream.
+    """
+    config, members_left, lengths = group[0][0].config, MAX_MEMBERS, []
+    for stream in group:
+        lengths += [min(members_left, len(stream))]
+        members_left -= lengths[-1]
+        if not members_left:
+            break
+    fusible_keys = fusible(str(config["method"]))
+    return content_hash([{key: value for key, value in config.items() if key not in fusible_keys}, lengths])
+
+
+def _parsed_profile(plain: Any) -> GroupProfile:
+    """Parse what `ProfileStore.write` wrote. Raises an error for anything else."""
+    measurements = tuple(
+        Measurement(
+            whole(stack["width"], 1),
+            number(stack["seconds"], positive=True),
+            whole(stack["bytes"]),
+            whole(stack["held"]),
+        )
+        for stack in plain["measured"]
+    )
+    if measurements and (narrowest := min(stack.width for stack in measurements)) != 1:
+        raise ValueError(f"a profile must have a stack of width 1, but its narrowest has width {narrowest}")
+    slowdowns = plain["overlap"] and {
+        whole(int(width), 1): {whole(int(count), 1): number(ratio, positive=True) for count, ratio in ratios.items()}
+        for width, ratios in plain["overlap"].items()
+    }
+    return GroupProfile(measurements, whole(plain["overhead"]), slowdowns)

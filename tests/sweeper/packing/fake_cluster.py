@@ -1,0 +1,51 @@
+"""A made-up cluster: its devices, and measurements on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sweeper.packing.cluster import Cluster, ProbeRequest
+from sweeper.packing.device_kinds import DeviceKind
+from tests.sweeper.packing.measured import MIB
+from trainables.profiling.measurement import DeviceMemory, Measurement, Probe
+
+CORES = DeviceKind(False, "", (4,))
+LARGE, MANY = DeviceKind(True, "A", (2,), cores=8.0), DeviceKind(True, "B", (4, 4), cores=4.0)
+
+
+class FakeMeasure:
+    """A `cluster.Measure` that keeps the requests it got.
+
+    A step of a stack of width w takes sqrt(w) times as long as one of width 1, half as long on LARGE, and less with
+    more threads. Each member takes 100 MiB, and sharing a device costs nothing.
+    """
+
+    def __init__(self, memory: Mapping[str, int], seconds: float = 0.01) -> None:
+        """`memory` maps the name of an accelerator to the bytes of a device, `seconds` are those of a step."""
+        self.requests: list[ProbeRequest] = []
+        self._memory, self._seconds = memory, seconds
+
+    def __call__(self, requests: Sequence[ProbeRequest]) -> list[Probe]:
+        self.requests += requests
+        return [self._probe(request) for request in requests]
+
+    def cluster(self, *kinds: DeviceKind, address: str | None = None) -> Cluster:
+        return Cluster(address, kinds, self)
+
+    @property
+    def timed(self) -> list[ProbeRequest]:
+        return [request for request in self.requests if request.seconds]
+
+    @property
+    def shared(self) -> list[ProbeRequest]:
+        return [request for request in self.requests if request.processes]
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        name = request.kind.accelerator
+        step = self._seconds / (2 if name == "A" else 1) / request.threads**0.5
+        measurements = [
+            Measurement(2**k, step / 2 ** (k / 2), 2**k * 100 * MIB, held=0)
+            for k in range(len(request.configs).bit_length() if request.seconds else 0)
+        ]
+        slowdowns = {64: dict.fromkeys((2, 4, 8), 1.0)} if request.processes else None
+        return Probe(DeviceMemory(f"device {name}", self._memory[name], 50 * MIB), measurements, slowdowns)

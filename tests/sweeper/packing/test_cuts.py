@@ -1,0 +1,56 @@
+import pytest
+
+from sweeper.cli.arguments import parse
+from sweeper.packing.cuts import describe_cuts, wave_cut
+from sweeper.plan.cohorts import Cohort, Cut, cut, group
+from sweeper.plan.trials import Trial
+
+
+def cohorts_of(sizes: list[int], *words: str, slots: int = 2, studies: int = 1, whole: bool = False) -> list[Cohort]:
+    """Return the cohorts of a wave; `sizes` has the number of trials of each shape."""
+    trials = [Trial(f"{shape}.{i}", {"width": shape}) for shape, size in enumerate(sizes) for i in range(size)]
+    groups = group(trials, lambda trial: trial.config["width"], lambda trial: 0)
+    return list(cut(groups, wave_cut(parse(["a", *words]), slots, studies)(groups, whole)))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "slots", "studies", "expected"),
+    [
+        ([32], 2, 1, [16, 16]),
+        ([32], 1, 1, [32]),
+        ([22, 8, 2], 2, 1, [11, 11, 8, 2]),
+        ([6, 15, 6, 5], 2, 1, [6, 15, 6, 5]),
+        ([12], 2, 8, [12]),  # other studies fill the slots
+        ([12], 4, 2, [6, 6]),
+        ([3], 8, 1, [1, 1, 1]),
+    ],
+)
+def test_no_cohort_has_more_than_its_slots_part_of_a_wave(
+    sizes: list[int], slots: int, studies: int, expected: list[int]
+) -> None:
+    made = cohorts_of(sizes, slots=slots, studies=studies)
+    assert [len(cohort.trials) for cohort in made] == expected
+    assert all(cohort.width == len(cohort.trials) for cohort in made)
+
+
+def test_a_population_is_never_split() -> None:
+    assert [len(cohort.trials) for cohort in cohorts_of([9], slots=3, whole=True)] == [9]
+    assert [cohort.width for cohort in cohorts_of([9], "--cohort", "4", "--stack", "2", whole=True)] == [2]
+
+
+def test_what_is_asked_for_is_done() -> None:
+    made = cohorts_of([9], "--cohort", "4", "--stack", "2")
+    assert [(len(cohort.trials), cohort.width) for cohort in made] == [(3, 2)] * 3
+
+
+def test_members_that_several_workers_train_are_stepped_in_turn() -> None:
+    trials = [Trial(str(i), {"workers": 2}) for i in range(4)]
+    groups = group(trials, lambda trial: 0, lambda trial: 0)
+    assert wave_cut(parse(["a"]), 2, 1)(groups, False) == [Cut(2, 1)]
+
+
+def test_cuts_in_words() -> None:
+    assert describe_cuts([Cut(4, 4), Cut(3, 1), Cut(4, 4)]) == [
+        "up to 4 trials each, 4 stacked as one",
+        "up to 3 trials each, stepped in turn",
+    ]

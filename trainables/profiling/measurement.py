@@ -1,0 +1,44 @@
+"""What is measured of a device and of stacks of members that train on it. Imports neither PyTorch nor Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Speed and memory of a stack of one width."""
+
+    width: int
+    """Members stacked."""
+    seconds: float
+    """Seconds per step and member: the time of a step of the stack, divided by its width. The minimum of several."""
+    bytes: int
+    """Peak memory of the stack in bytes, beyond what the process used before. On a CPU, growth of resident memory."""
+    held: int
+    """Bytes that each member keeps between steps, while others are stepped: weights, buffers, momentum."""
+
+
+@dataclass(frozen=True)
+class DeviceMemory:
+    """The memory of a whole device, as a process on it sees it."""
+
+    device: str
+    """Name and memory of the device. A measurement holds for all devices with the same string."""
+    bytes: int
+    """All memory of a GPU, or the available memory of the machine, in bytes."""
+    overhead: int
+    """Bytes that a process takes in addition to its cohort: the context on a GPU, else its resident memory now."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Measurements on one device."""
+
+    memory: DeviceMemory
+    measurements: Sequence[Measurement] = ()
+    """One for each stack width; empty where the configs could not be measured."""
+    slowdowns: Mapping[int, Mapping[int, float]] | None = None
+    """Slowdowns from sharing the device, as `contention.measure_slowdowns` returns them; None where these were not
+    requested."""

@@ -33,10 +33,10 @@ def check(request: Request) -> list[str]:
             f"job runs in a temporary copy of the working directory, but got {request.store!r}"
         )
     store = Store(request.store)
-    notes = [_credentials_note(store)] if store.files.uri != store.files.shown else []
+    notes = [_credentials_note(store)] if store.files.uri != store.files.display_uri else []
     if not _is_visible(store):
         notes.append(
-            f"store {store.files.shown} does not exist yet or is not visible from here; the job checks its rows"
+            f"store {store.files.display_uri} does not exist yet or is not visible from here; the job checks its rows"
         )
         with tempfile.TemporaryDirectory() as empty:
             return notes + _check_data(replace(request, warm_start=None), Store(empty))
@@ -74,7 +74,7 @@ def _is_fully_checked(request: Request, store: Store) -> bool:
 def _is_visible(store: Store) -> bool:
     """Whether the store can be read from this machine. Raises StoreError if it cannot exist anywhere."""
     try:
-        folder = store.files.local
+        folder = store.files.local_folder
         if folder is not None:
             return folder.is_dir()
         store.files.list()
@@ -87,6 +87,6 @@ def _is_visible(store: Store) -> bool:
 
 def _credentials_note(store: Store) -> str:
     return (
-        f"the credentials in --store {store.files.shown} can be read by all who see the cluster's jobs; better give "
-        "the machines a role, or set the credentials in the cluster's environment"
+        f"the credentials in --store {store.files.display_uri} can be read by all who see the cluster's jobs; better "
+        "give the machines a role, or set the credentials in the cluster's environment"
     )

@@ -71,7 +71,7 @@ def _submit(asked: Asked, address: str) -> int:
     for note in notes:
         _say(f"note: {note}")
     jobs = connect(address)
-    about = {} if request.plan else {"sweep": str(request.name), "store": Files(request.store).shown}
+    about = {} if request.plan else {"sweep": str(request.name), "store": Files(request.store).display_uri}
     _check_not_running(jobs, about)
     job = f"{request.name}-{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory() as scratch:

@@ -13,7 +13,7 @@ from functools import partial
 
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, error_line, parse
 from sweeper.cli.conclusion import finish
-from sweeper.cli.fresh import Checkpoint, restore, set_aside, survey
+from sweeper.cli.fresh import Checkpoint, archive, preview_archive, restore
 from sweeper.cli.option_values import LARGEST_AMOUNT
 from sweeper.cli.progress import Progress
 from sweeper.cli.recorder import Recorder
@@ -26,15 +26,15 @@ from sweeper.plan.plan import GridPlan, Plan
 from sweeper.report import publish as findings
 from sweeper.spec import SpecError, registry
 from sweeper.spec.request import Request
+from sweeper.storage.io.disk_checks import check_free_space
 from sweeper.storage.io.retry import LONG_RETRIES, NO_RETRIES, SHORT_RETRIES, RetryPolicy
+from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.schema import Columns
-from sweeper.storage.store import Store, checkpoint_path
+from sweeper.storage.store import Store
 from sweeper.version import code_version
 
 PATIENCE = "SWEEPER_PATIENCE"
 """Environment variable: how many seconds to wait for a store that has stopped working."""
-LEAST_FREE = 64 << 20
-"""Least free space, in bytes, of a local store's disk at the start of a run."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,15 +68,15 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
         store = Store(request.store)
         plan, columns = prepare(request, store)
         if request.plan:
-            again = survey(plan, store, columns) if request.fresh else None
-            print(preview.show(request, plan, store, _address(request), again))
+            archived = preview_archive(plan, store, columns) if request.fresh else None
+            print(preview.show(request, plan, store, _address(request), archived))
             _report_damaged(store)
             return EXIT_OK
         check_address(_address(request))
-        _check_free_space(store)
-        damaged, store = store.damaged, Store(store.files.patient(_patience(), _say))
-        store.set_damaged_aside(damaged)
-        checkpoint = set_aside(plan, store, columns) if request.fresh else partial(checkpoint_path, plan.name)
+        check_free_space(store.files)
+        damaged, store = store.damaged, Store(store.files.with_retries(_patience(), _say))
+        store.quarantine(damaged)
+        checkpoint = archive(plan, store, columns) if request.fresh else partial(checkpoint_path, plan.name)
         columns = store.prepare(plan.name, columns)
         return _run(request, plan, store, columns, stopping, checkpoint)
     except (SpecError, ClusterError, StoreError) as error:
@@ -145,7 +145,7 @@ def _train(
                 dispatch(
                     stage.feed,
                     data=request.data,
-                    checkpoints=store.files.patient(SHORT_RETRIES),
+                    checkpoints=store.files.with_retries(SHORT_RETRIES),
                     checkpoint=checkpoint,
                     slots=stage.slots,
                     limits=Limits(request.retries, request.save_every, request.patience),
@@ -156,16 +156,6 @@ def _train(
                 )
 
 
-def _check_free_space(store: Store) -> None:
-    """Raise StoreError if the disk of a local store is almost full."""
-    free = store.files.free_bytes()
-    if free is not None and free < LEAST_FREE:
-        raise StoreError(
-            f"store {store.files.shown} must have {LEAST_FREE >> 20} MiB free, but has {free >> 20}; make room, or use "
-            "another --store"
-        )
-
-
 def _address(request: Request) -> str | None:
     """Ray cluster to use: `--address`, else `RAY_ADDRESS` (set inside a Ray job), else None for a local one."""
     return request.address or os.environ.get("RAY_ADDRESS")
@@ -174,12 +164,12 @@ def _address(request: Request) -> str | None:
 def _say_how_to_go_on(plan: Plan, store: Store) -> None:
     """Print how many trials are done, and that the same command continues."""
     try:
-        statuses = Store(store.files.patient(NO_RETRIES)).statuses(plan.name, check_history=False)
+        statuses = Store(store.files.with_retries(NO_RETRIES)).statuses(plan.name, check_history=False)
     except StoreError:
-        print(f"stopped: what is in {store.files.shown} cannot be read now; the same command continues")
+        print(f"stopped: what is in {store.files.display_uri} cannot be read now; the same command continues")
         return
     done = sum(statuses.get(trial_id, "failed") != "failed" for trial_id in plan.ids)
-    print(f"stopped: {done} of {plan.total} trials are in {store.files.shown}; the same command continues")
+    print(f"stopped: {done} of {plan.total} trials are in {store.files.display_uri}; the same command continues")
 
 
 def _patience() -> RetryPolicy:

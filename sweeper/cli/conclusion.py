@@ -9,7 +9,7 @@ from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
 from sweeper.plan.plan import Plan
 from sweeper.report import publish as findings
 from sweeper.search.search_plan import SearchPlan
-from sweeper.storage.damaged_files import healing
+from sweeper.storage.damaged_files import quarantining
 from sweeper.storage.orphaned_checkpoints import remove_orphans
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
@@ -34,7 +34,7 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
         text = findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)
         return rows, text
 
-    rows, text = healing(store.files, show)
+    rows, text = quarantining(store.files, show)
     texts, diverged = [text], list[str]()
     if isinstance(plan, SearchPlan):
         from sweeper.search import prepare as studies  # here: it imports Optuna
@@ -44,16 +44,16 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
     print("\n\n".join(filter(None, texts)))
     counts = rows["status"].value_counts().to_dict()
     print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
-    print(f"rows: {store.files.shown_at(f'trials/sweep={plan.name}')}")
+    print(f"rows: {store.files.display_uri_of(f'trials/sweep={plan.name}')}")
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
         if shown:
-            print(f"{kind}: {store.files.shown_at(f'{kind}/{plan.views}')}")
+            print(f"{kind}: {store.files.display_uri_of(f'{kind}/{plan.views}')}")
     if diverged:
         print(
             f"error: all trials of {plan.name} diverged in study {', '.join(diverged)}, so there is no best trial",
             file=sys.stderr,
         )
-    without_history = len(store.without_history(plan.name).intersection(plan.ids))
+    without_history = len(store.trials_without_history(plan.name).intersection(plan.ids))
     if without_history:
         print(
             f"{without_history} trials have lost their history with a damaged file; the same command trains them again"

@@ -12,6 +12,7 @@ from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import registry
 from sweeper.spec.request import Request
 from sweeper.storage import replaced_rows as replaced
+from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 
@@ -19,9 +20,9 @@ Checkpoint = Callable[[str], str]
 """A cohort's id -> path of its checkpoint in the store."""
 
 
-def survey(plan: Plan, store: Store, columns: Columns) -> replaced.SetAside:
+def preview_archive(plan: Plan, store: Store, columns: Columns) -> replaced.ArchiveSummary:
     """Return what a fresh run of the plan would set aside, without changing anything."""
-    return replaced.survey(store.files, plan.name, _selection(plan, store), columns)
+    return replaced.preview_archive(store.files, plan.name, _selection(plan, store), columns)
 
 
 def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
@@ -36,14 +37,14 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
     )
 
 
-def set_aside(plan: Plan, store: Store, columns: Columns) -> Checkpoint:
+def archive(plan: Plan, store: Store, columns: Columns) -> Checkpoint:
     """Set aside what a fresh run replaces, and print what was moved. Returns the path of each cohort's checkpoint."""
-    moved = replaced.set_aside(store.files, plan.name, _selection(plan, store), columns)
+    moved = replaced.archive(store.files, plan.name, _selection(plan, store), columns)
     if moved:
         time = moved.folder.rsplit("/", 1)[1]
         print(
-            f"set aside: {moved.text}, in {store.files.shown_at(moved.folder)}; to bring them back: "
-            f"python -m sweeper.run {plan.name} --store {shlex.quote(store.files.shown)} --restore {time}",
+            f"set aside: {moved.text}, in {store.files.display_uri_of(moved.folder)}; to bring them back: "
+            f"python -m sweeper.run {plan.name} --store {shlex.quote(store.files.display_uri)} --restore {time}",
             flush=True,
         )
     return replaced.fresh_checkpoints(store.files, plan.name, moved.folder if moved else None)
@@ -53,7 +54,7 @@ def restore(request: Request, time: str) -> int:
     """Bring back what a fresh run set aside at `time`. Returns the exit status."""
     store, name = Store(request.store), str(request.name)
     registry.find(name)
-    store.files.check_writable()
+    check_writable(store.files)
     back = replaced.restore(store.files, name, time)
-    print(f"brought back: {back.text}, into {store.files.shown_at(f'trials/sweep={name}')}")
+    print(f"brought back: {back.text}, into {store.files.display_uri_of(f'trials/sweep={name}')}")
     return EXIT_OK

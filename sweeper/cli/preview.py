@@ -19,14 +19,17 @@ from sweeper.plan import cohorts
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec import SpecError
 from sweeper.spec.request import Request
-from sweeper.storage.replaced_rows import SetAside
+from sweeper.storage.io.disk_checks import check_writable
+from sweeper.storage.replaced_rows import ArchiveSummary
 from sweeper.storage.store import Store
 
 
-def show(request: Request, plan: Plan, store: Store, address: str | None, again: SetAside | None = None) -> str:
+def show(
+    request: Request, plan: Plan, store: Store, address: str | None, archived: ArchiveSummary | None = None
+) -> str:
     """Return the plan as text or JSON. Nothing is trained; `--probe` measures on the devices.
 
-    `again` is what a run with `--fresh` would set aside.
+    `archived` is what a run with `--fresh` would set aside.
     """
     share = "one" if request.fraction is None else f"{request.fraction:g} of a"
     groups = plan.groups if isinstance(plan, GridPlan) else [[plan.trials]]
@@ -38,18 +41,18 @@ def show(request: Request, plan: Plan, store: Store, address: str | None, again:
             raise SpecError(
                 f"--probe requires a grid, but {plan.name} ({plan.preset}) is a search, which needs no measurement"
             )
-        plain = describe(plan, None, resources) | _set_aside(again)
+        plain = describe(plan, None, resources) | _archived(archived)
         return json.dumps(plain) if request.json else text(plain)
     allocate_on = _on_measured_devices if request.probe else _on_recorded_devices
     allocation = None if plan.unsized else allocate_on(request, plan, store, address)
     plain = describe(plan, allocation.cuts if allocation else settled_cuts(request, plan, store), resources)
-    plain |= _set_aside(again)
+    plain |= _archived(archived)
     plain |= expectation(allocation, plan, request.node_price)
     return json.dumps(plain) if request.json else "\n".join([text(plain), *_lines(plain)])
 
 
-def _set_aside(again: SetAside | None) -> dict[str, Any]:
-    return {"set_aside": {"rows": again.rows, "files": again.files, "text": again.text}} if again else {}
+def _archived(archived: ArchiveSummary | None) -> dict[str, Any]:
+    return {"set_aside": {"rows": archived.rows, "files": archived.files, "text": archived.text}} if archived else {}
 
 
 def expectation(allocation: Allocation | None, plan: GridPlan, price: float | None) -> dict[str, Any]:
@@ -128,7 +131,7 @@ def _on_recorded_devices(request: Request, plan: GridPlan, store: Store, address
 def _on_measured_devices(request: Request, plan: GridPlan, store: Store, address: str | None) -> Allocation | None:
     """Allocation on the devices there are now, after measuring what the store does not know yet."""
     check_address(address)
-    store.files.check_writable()
+    check_writable(store.files)
     stopping = StopSignal()
     with stopping.on_signals(), connected(address):
         from sweeper.execution.remote_profiler import (

@@ -12,8 +12,9 @@ from sweeper.cli.progress import Progress
 from sweeper.plan.cohort_source import CohortSource, Record
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.trials import Trial
+from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.schema import Columns
-from sweeper.storage.store import Store, checkpoint_path
+from sweeper.storage.store import Store
 
 HISTORY_SECONDS = 1.0
 """Shortest time, in seconds, between two writes of a cohort's history while it trains."""

@@ -103,7 +103,7 @@ def dispatch(
         checkpoints=_Checkpoints(checkpoints),
         save_every=limits.save_every,
         resources=slots.resources,
-        storage=checkpoints.address(shared) if shared else scratch,
+        storage=checkpoints.uri_of(shared) if shared else scratch,
         judges=judges,
         patience=limits.patience,
     )

@@ -11,7 +11,8 @@ from sweeper.report import heatmap, summary, trajectory
 from sweeper.report import paper_table as tables
 from sweeper.spec import Sweep
 from sweeper.storage.io.files import Files
-from sweeper.storage.store import SUFFIX, load, load_history
+from sweeper.storage.layout import SUFFIX
+from sweeper.storage.load import load, load_history
 
 
 def rows_of(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:

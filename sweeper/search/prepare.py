@@ -94,9 +94,9 @@ def journal(plan: SearchPlan, files: Files) -> Callable[[StudyRun], None]:
 
     The function does nothing if the store is not a local folder.
     """
-    if files.local is None:
+    if files.local_folder is None:
         return lambda study_run: None
-    dashboard_journal = DashboardJournal(files.local / JOURNAL.format(plan.views))
+    dashboard_journal = DashboardJournal(files.local_folder / JOURNAL.format(plan.views))
     dashboard_journal.begin()
 
     def copy(study_run: StudyRun) -> None:

@@ -65,7 +65,7 @@ def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value
     """
     rows = store.rows(sweep)
     if not rows:
-        raise SpecError(f"--warm-start needs rows, but store {store.files.shown} has none of sweep '{sweep}'")
+        raise SpecError(f"--warm-start needs rows, but store {store.files.display_uri} has none of sweep '{sweep}'")
     names = [metric.name for metric in study.search.objectives]
     results: list[tuple[Mapping[str, Value], tuple[float, ...]]] = []
     for row in rows:

@@ -47,18 +47,18 @@ def history_of(records: Records) -> pa.Table:
     return pa.table([_array(values[field.name], field) for field in HISTORY], schema=HISTORY)
 
 
-def to_bytes(table: pa.Table) -> bytes:
+def table_to_parquet(table: pa.Table) -> bytes:
     """Return the table as the bytes of a Parquet file. Equal tables give equal bytes.
 
     Each page carries a checksum, which any reader can verify. The file also carries a digest of all its bytes, which
-    `from_bytes` verifies.
+    `parquet_to_table` verifies.
     """
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return add_digest(sink.getvalue())
 
 
-def from_bytes(data: bytes, names: list[str] | None = None) -> tuple[pa.Schema, pa.Table]:
+def parquet_to_table(data: bytes, names: list[str] | None = None) -> tuple[pa.Schema, pa.Table]:
     """Return the schema of a Parquet file and its rows, restricted to the columns `names` (None: all columns).
 
     Names that the file lacks are ignored. Raises DamagedError if `data` is not a Parquet file, or if its digest or a
@@ -77,7 +77,7 @@ def from_bytes(data: bytes, names: list[str] | None = None) -> tuple[pa.Schema, 
         raise DamagedError(f"it is not a whole Parquet file ({reason})") from error
 
 
-def unite(tables: Sequence[pa.Table]) -> pa.Table:
+def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
     """Concatenate tables of rows. The result has the columns of all tables, null where a table lacks them.
 
     Raises SchemaError if a column has different types.
@@ -111,21 +111,21 @@ def one_per_record(history: pa.Table) -> pa.Table:
 
 def merged_rows(tables: Sequence[pa.Table]) -> pa.Table:
     """Merge the rows of several files into one row per trial: the latest that did not fail, or else the latest."""
-    return one_per_trial(by_end(unite(tables)))
+    return one_per_trial(sort_by_end(concat_rows(tables)))
 
 
-def by_end(table: pa.Table) -> pa.Table:
+def sort_by_end(table: pa.Table) -> pa.Table:
     """Sort the rows by the time they ended. Rows without a time come first."""
     ended = pc.fill_null(table["ended"].cast(pa.int64()), -(2**63))
     return table.take(pc.sort_indices(pa.table({"ended": ended}), sort_keys=[("ended", "ascending")]))
 
 
-def only(table: pa.Table, trials: Sequence[str]) -> pa.Table:
+def rows_of(table: pa.Table, trials: Sequence[str]) -> pa.Table:
     """Return the rows of these trials."""
     return table.filter(pc.is_in(table["trial_id"], pa.array(trials, pa.string())))
 
 
-def without(table: pa.Table, trials: Sequence[str]) -> pa.Table:
+def rows_except(table: pa.Table, trials: Sequence[str]) -> pa.Table:
     """Return the rows of all other trials."""
     return table.filter(pc.invert(pc.is_in(table["trial_id"], pa.array(trials, pa.string()))))
 

@@ -12,9 +12,10 @@ from functools import partial
 
 import pyarrow as pa
 
-from sweeper.storage.damaged_files import healing
+from sweeper.storage.damaged_files import quarantining
 from sweeper.storage.io.files import Files
-from sweeper.storage.parquet_folder import SUFFIX, Tables, parse, read_all, replace
+from sweeper.storage.layout import SUFFIX
+from sweeper.storage.parquet_folder import Tables, parse, read_all, replace
 
 MANY = 256
 """Number of files of one level that are merged into one file of the next.
@@ -55,7 +56,7 @@ class Compactor:
                 return
             names = list(level)
             level.clear()
-            contents, tables = healing(self._files, partial(self._read, names))
+            contents, tables = quarantining(self._files, partial(self._read, names))
             if len(contents) < 2:  # the others were merged by another writer, or set aside as damaged
                 level |= dict.fromkeys(contents)
                 return

@@ -1,8 +1,8 @@
-"""Damaged files of rows and history: found, and moved aside so that a run can continue and train their trials again.
+"""Find damaged files of rows and history and move them to `_damaged`, so that a run trains their trials again.
 
 Nothing is deleted: `trials/sweep=NAME/FILE` becomes `_damaged/trials/sweep=NAME/TIME-FILE`. A trial whose row was only
 in that file no longer has a row, so it is trained again. A trial whose history was only in such a file still has its
-row; `without_history` finds it, and `StoreReader` counts it as a trial to run.
+row; `trials_without_history` finds it, and `StoreReader` counts it as a trial to run.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import pyarrow.compute as pc
 from sweeper.errors import DAMAGED, DamagedError, DamagedFiles
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES, Result
-from sweeper.storage.parquet_folder import Tables, at_once, names_in, parse_file
+from sweeper.storage.parquet_folder import Tables, map_parallel, names_in, parse_file
 from sweeper.storage.schema import columns_of
 
 _ATTEMPTS = 20
-"""Number of times that `healing` sets files aside before it gives up."""
+"""Number of times that `quarantining` quarantines files before it gives up."""
 
 
-def healing(files: Files, act: Callable[[], Result]) -> Result:
-    """Return `act()`. Whenever it raises DamagedFiles, set these files aside and call it again."""
+def quarantining(files: Files, operation: Callable[[], Result]) -> Result:
+    """Return `operation()`. Whenever it raises DamagedFiles, quarantine these files and call it again."""
     for _ in range(_ATTEMPTS):
         try:
-            return act()
+            return operation()
         except DamagedFiles as damaged:
-            set_aside(files, damaged.reasons)
-    return act()
+            quarantine(files, damaged.reasons)
+    return operation()
 
 
-def set_aside(files: Files, reasons: Mapping[str, str]) -> None:
+def quarantine(files: Files, reasons: Mapping[str, str]) -> None:
     """Move damaged files to `_damaged` and report each in one line. `reasons` maps a file's path to what is wrong.
 
     Each file is read once more after the move. If it is intact, because another writer has replaced it meanwhile or
@@ -49,21 +49,21 @@ def set_aside(files: Files, reasons: Mapping[str, str]) -> None:
         if _damage(folder, files.read(target)) is None:
             files.move(target, f"{folder}/{source.stem}-{uuid.uuid4().hex[:16]}{source.suffix}")
             continue
-        files.say(
-            f"store {files.shown}: '{path}' is damaged: {reason}; moved to '{target}', and a run of the same command "
-            "trains again whatever was only there"
+        files.log(
+            f"store {files.display_uri}: '{path}' is damaged: {reason}; moved to '{target}', and a run of the same "
+            "command trains again whatever was only there"
         )
 
 
-def damaged_in(files: Files, folder: str) -> dict[str, str]:
+def find_damaged(files: Files, folder: str) -> dict[str, str]:
     """Map the path of each damaged file of the folder to the reason. Reads the files in parallel, a few at a time."""
-    once = files.patient(NO_RETRIES)
+    once = files.with_retries(NO_RETRIES)
     paths = [f"{folder}/{name}" for name in names_in(files, folder)]
-    reasons = files.insist("read", folder, lambda: at_once(lambda path: _damage(folder, once.read(path)), paths))
+    reasons = files.retry("read", folder, lambda: map_parallel(lambda path: _damage(folder, once.read(path)), paths))
     return {path: reason for path, reason in zip(paths, reasons, strict=True) if reason}
 
 
-def without_history(rows: Tables, history: Tables) -> set[str]:
+def trials_without_history(rows: Tables, history: Tables) -> set[str]:
     """Return the trials whose row did not fail and has a metric, but which have no history.
 
     Every metric of a row was also reported at its last epoch, so the history of such a trial has been lost.

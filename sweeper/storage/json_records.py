@@ -30,7 +30,7 @@ def read_record(files: Files, path: str, parse: Callable[[Any], Record]) -> Reco
     try:
         return parse(json.loads(data))
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-        _say_once(f"store {files.shown}: '{path}' is damaged ({type(error).__name__}) and counts as absent")
+        _say_once(f"store {files.display_uri}: '{path}' is damaged ({type(error).__name__}) and counts as absent")
         return None
 
 

@@ -6,8 +6,9 @@ slower one writes the checkpoint again, and the file stays behind if that driver
 
 from __future__ import annotations
 
+from sweeper.storage.layout import checkpoints_folder, trials_folder
 from sweeper.storage.parquet_folder import read_tables
-from sweeper.storage.store import OWNED, Store
+from sweeper.storage.store import Store
 
 CHECKPOINT = ".pt"
 """Suffix of a checkpoint's name, after the cohort's id. Other files of the cohort append a further suffix to it."""
@@ -19,7 +20,7 @@ def remove_orphans(store: Store, sweep: str) -> list[str]:
     A driver that still trains such a cohort loses nothing, because the rows that it would write are in the store. The
     checkpoint of a cohort that was split stays, because that cohort has no rows of its own; its last half removes it.
     """
-    folder = OWNED[2].format(sweep)
+    folder = checkpoints_folder(sweep)
     names = [name for name in store.files.list(folder) if CHECKPOINT in name]
     if not names:
         return []
@@ -34,7 +35,7 @@ def _finished_cohorts(store: Store, sweep: str) -> set[str]:
     """Return the ids of the cohorts whose members all have a row that is not `failed`."""
     results: dict[str, set[str]] = {}
     sizes: dict[str, int] = {}
-    tables = read_tables(store.files, OWNED[0].format(sweep), ["trial_id", "cohort", "cohort_size", "status"])
+    tables = read_tables(store.files, trials_folder(sweep), ["trial_id", "cohort", "cohort_size", "status"])
     for _, table in tables.values():
         for row in table.to_pylist():
             cohort = row["cohort"]

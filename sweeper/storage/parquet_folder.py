@@ -8,15 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 
 from sweeper.errors import DamagedError, DamagedFiles, StoreError
-from sweeper.storage.arrow_tables import from_bytes, to_bytes
+from sweeper.storage.arrow_tables import parquet_to_table, table_to_parquet
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES, Result
+from sweeper.storage.layout import SUFFIX
 from sweeper.storage.schema import HISTORY
 
-SUFFIX = ".parquet"
-READERS = 8
+THREADS = 8
 """Number of files that are read or deleted in parallel, which hides the latency of an object store."""
-FOLDED = ("segment-", "compact-")
+MERGED_PREFIXES = ("segment-", "compact-")
 """Prefixes of the names of files that hold rows moved from other files."""
 _ATTEMPTS = 20
 """Number of times that `contents_of` lists a folder before it gives up."""
@@ -47,10 +47,10 @@ def contents_of(files: Files, folder: str) -> dict[str, bytes]:
     for _ in range(_ATTEMPTS):
         names = names_in(files, folder)
         contents = read_all(files, folder, names)
-        merged = {name for name in names_in(files, folder) if name.startswith(FOLDED)}
+        merged = {name for name in names_in(files, folder) if name.startswith(MERGED_PREFIXES)}
         if len(contents) == len(names) and merged <= contents.keys():
             return contents
-    raise StoreError(f"store {files.shown}: files in '{folder}' keep vanishing while they are read")
+    raise StoreError(f"store {files.display_uri}: files in '{folder}' keep vanishing while they are read")
 
 
 def names_in(files: Files, folder: str) -> list[str]:
@@ -62,7 +62,7 @@ def parse(files: Files, folder: str, contents: Mapping[str, bytes], columns: lis
     """Return the schema and the rows of each file. Raises DamagedFiles if any of them cannot be read."""
     tables, reasons = parse_intact(folder, contents, columns)
     if reasons:
-        raise DamagedFiles(files.shown, reasons)
+        raise DamagedFiles(files.display_uri, reasons)
     return tables
 
 
@@ -77,7 +77,7 @@ def parse_intact(
         except DamagedError as error:
             return str(error)
 
-    outcomes = dict(zip(contents, at_once(parse_or_reason, contents), strict=True))
+    outcomes = dict(zip(contents, map_parallel(parse_or_reason, contents), strict=True))
     tables = {name: parsed for name, parsed in outcomes.items() if not isinstance(parsed, str)}
     return tables, {f"{folder}/{name}": reason for name, reason in outcomes.items() if isinstance(reason, str)}
 
@@ -87,7 +87,7 @@ def parse_file(folder: str, data: bytes, columns: list[str] | None = None) -> tu
 
     The folder matters because files below `history/` must have exactly the columns of a history.
     """
-    schema, table = from_bytes(data, columns)
+    schema, table = parquet_to_table(data, columns)
     if folder.startswith("history/") and not schema.equals(HISTORY):
         raise DamagedError(f"its columns are {', '.join(schema.names)}, not {', '.join(HISTORY.names)}")
     return schema, table
@@ -104,28 +104,28 @@ def replace(files: Files, folder: str, old: dict[str, bytes], name: str, table: 
     2. An old file is deleted only if its bytes are still those in `old`. Rows that another writer has put into it since
        stay there.
     """
-    data = to_bytes(table)
+    data = table_to_parquet(table)
     files.write(f"{folder}/{name}", data)
-    once = files.patient(NO_RETRIES)
+    once = files.with_retries(NO_RETRIES)
 
     def remove(old_name: str) -> None:
-        once.delete_same(f"{folder}/{old_name}", old[old_name])
+        once.delete_if_unchanged(f"{folder}/{old_name}", old[old_name])
 
-    files.insist("delete", folder, lambda: at_once(remove, old))
+    files.retry("delete", folder, lambda: map_parallel(remove, old))
     return len(data)
 
 
 def read_all(files: Files, folder: str, names: Sequence[str]) -> dict[str, bytes]:
     """Return the bytes of those of the named files that exist, by name."""
-    once = files.patient(NO_RETRIES)
-    contents = files.insist("read", folder, lambda: at_once(lambda name: once.read(f"{folder}/{name}"), names))
+    once = files.with_retries(NO_RETRIES)
+    contents = files.retry("read", folder, lambda: map_parallel(lambda name: once.read(f"{folder}/{name}"), names))
     return {name: data for name, data in zip(names, contents, strict=True) if data is not None}
 
 
-def at_once(act: Callable[[str], Result], names: Iterable[str]) -> list[Result]:
+def map_parallel(act: Callable[[str], Result], names: Iterable[str]) -> list[Result]:
     """Call `act` for each name in a pool of threads. Returns the results in the order of `names`.
 
     `act` should not retry by itself, because nothing can interrupt a thread that sleeps between two attempts.
     """
-    with ThreadPoolExecutor(READERS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(act, names))

@@ -21,16 +21,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeper.errors import DamagedError, SchemaError, StoreError
-from sweeper.storage.arrow_tables import from_bytes, only, to_bytes, without
+from sweeper.storage.arrow_tables import parquet_to_table, rows_except, rows_of, table_to_parquet
 from sweeper.storage.io.files import Files
-from sweeper.storage.parquet_folder import SUFFIX, contents_of, replace
+from sweeper.storage.layout import (
+    SUFFIX,
+    checkpoint_path,
+    checkpoints_folder,
+    history_folder,
+    trials_folder,
+    whole_folders,
+)
+from sweeper.storage.parquet_folder import contents_of, replace
 from sweeper.storage.schema import Columns, columns_of
-from sweeper.storage.store import OWNED, checkpoint_path
 
-FOLDER = "_replaced"
-ROWS, HISTORY = OWNED[:2]
-OTHERS = (*OWNED[2:], f"{OWNED[3]}/halved")
-"""Folders of one sweep whose files and subfolders are moved as a whole, as opposed to row by row."""
+ARCHIVES = "_replaced"
+"""Folder of the store below which each `archive` makes a folder of its own, named by the time."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class TrialSelection:
     paths: Sequence[str] = ()
     """Files and folders, as paths in the store."""
 
-    def of(self, rows: pa.Table) -> list[str]:
+    def select(self, rows: pa.Table) -> list[str]:
         """Return the ids of the selected trials among these rows."""
         mask = pc.is_in(rows["trial_id"], pa.array(list(self.trials), pa.string()))
         if "study_id" in rows.schema.names:
@@ -53,7 +58,7 @@ class TrialSelection:
 
 
 @dataclass(frozen=True)
-class SetAside:
+class ArchiveSummary:
     """How much was set aside, would be set aside, or was brought back."""
 
     folder: str
@@ -82,66 +87,72 @@ class _Part:
     """Content of the whole file."""
     moved: pa.Table | None
     """The rows that move; None if the file is unusable and so moves as a whole."""
-    rest: pa.Table | None
+    kept: pa.Table | None
     """The rows that stay; None if the whole file moves."""
 
 
-def survey(files: Files, sweep: str, chosen: TrialSelection, columns: Columns) -> SetAside:
-    """Return what `set_aside` would move, without changing anything."""
-    return _summary("", _parts(files, sweep, chosen, columns))
+def preview_archive(files: Files, sweep: str, selection: TrialSelection, columns: Columns) -> ArchiveSummary:
+    """Return what `archive` would move, without changing anything."""
+    return _summary("", _parts(files, sweep, selection, columns))
 
 
-def set_aside(
-    files: Files, sweep: str, chosen: TrialSelection, columns: Columns | None = None, but: str | None = None
-) -> SetAside | None:
+def archive(
+    files: Files, sweep: str, selection: TrialSelection, columns: Columns | None = None, keep_prefix: str | None = None
+) -> ArchiveSummary | None:
     """Move the rows, the history and the paths of the chosen trials to a new `_replaced/TIME`. None if there are none.
 
     Files that are damaged, or whose columns cannot be combined with `columns`, move as a whole, because a run could not
-    use them. Files whose names begin with the prefix `but` stay.
+    use them. Files whose names begin with the prefix `keep_prefix` stay.
     """
-    folder = f"{FOLDER}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    parts = [part for part in _parts(files, sweep, chosen, columns) if not (but and part.name.startswith(but))]
+    folder = f"{ARCHIVES}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    parts = [
+        part
+        for part in _parts(files, sweep, selection, columns)
+        if not (keep_prefix and part.name.startswith(keep_prefix))
+    ]
     for part in parts:
-        data = part.data if part.moved is None else to_bytes(part.moved)
+        data = part.data if part.moved is None else table_to_parquet(part.moved)
         files.write(f"{folder}/{part.folder}/{part.name}", data)
     for part in parts:
-        if part.rest is None or not len(part.rest):
-            files.delete_same(f"{part.folder}/{part.name}", part.data)
+        if part.kept is None or not len(part.kept):
+            files.delete_if_unchanged(f"{part.folder}/{part.name}", part.data)
         else:
             name = f"segment-{uuid.uuid4().hex[:16]}{SUFFIX}"
-            replace(files, part.folder, {part.name: part.data}, name, part.rest)
-    moved = [files.move(path, f"{folder}/{path}") for path in chosen.paths]
+            replace(files, part.folder, {part.name: part.data}, name, part.kept)
+    moved = [files.move(path, f"{folder}/{path}") for path in selection.paths]
     return _summary(folder, parts) if parts or any(moved) else None
 
 
-def restore(files: Files, sweep: str, time: str) -> SetAside:
-    """Bring back what `set_aside` moved to `_replaced/TIME`. Results that replaced it since are set aside in turn.
+def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
+    """Bring back what `archive` moved to `_replaced/TIME`. Results that replaced it since are set aside in turn.
 
     Unusable files stay in `_replaced/TIME`. Raises StoreError if that folder holds nothing of the sweep.
     """
-    times = files.list(FOLDER)
+    times = files.list(ARCHIVES)
     if time not in times:
         raise StoreError(
-            f"store {files.shown}: nothing was set aside at {time!r}; there are: {', '.join(times) or 'none'}"
+            f"store {files.display_uri}: nothing was set aside at {time!r}; there are: {', '.join(times) or 'none'}"
         )
-    source = f"{FOLDER}/{time}"
+    source = f"{ARCHIVES}/{time}"
     candidates = _parts(files, sweep, None, None, f"{source}/")
     parts = [part for part in candidates if part.moved is not None]
+    folders = whole_folders(sweep)
     paths = [
         f"{folder}/{name}"
-        for folder in (other.format(sweep) for other in OTHERS)
+        for folder in folders
         for name in files.list(f"{source}/{folder}")
-        if f"{folder}/{name}" != OTHERS[-1].format(sweep)
+        if f"{folder}/{name}" != folders[-1]
     ]
     if not parts and not paths:
-        usable = [other for other in times if files.list(f"{FOLDER}/{other}/{ROWS.format(sweep)}")]
+        usable = [other for other in times if files.list(f"{ARCHIVES}/{other}/{trials_folder(sweep)}")]
         raise StoreError(
-            f"store {files.shown}: nothing of sweep {sweep!r} is in {source}; there are: {', '.join(usable) or 'none'}"
+            f"store {files.display_uri}: nothing of sweep {sweep!r} is in {source}; there are: "
+            f"{', '.join(usable) or 'none'}"
         )
     trials = {trial for part in parts if part.moved is not None for trial in part.moved["trial_id"].to_pylist()}
     prefix = f"restored-{time}-"
     # Files with the prefix stay: an interrupted `restore` has brought them back already.
-    set_aside(files, sweep, TrialSelection(trials, paths=paths), but=prefix)
+    archive(files, sweep, TrialSelection(trials, paths=paths), keep_prefix=prefix)
     for part in reversed(parts):  # history before rows, because a row means that its trial is complete
         files.write(f"{part.folder.removeprefix(source + '/')}/{prefix}{part.name}", part.data)
     for path in paths:
@@ -160,8 +171,8 @@ def fresh_checkpoints(files: Files, sweep: str, folder: str | None) -> Callable[
     `_replaced/TIME`). This happens cohort by cohort because cohorts are known only once they are dispatched, and the
     cohorts of other requests must keep their checkpoints.
     """
-    leftovers = set(files.list(OWNED[2].format(sweep)))
-    target = folder or f"{FOLDER}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    leftovers = set(files.list(checkpoints_folder(sweep)))
+    target = folder or f"{ARCHIVES}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
     def path_of(cohort: str) -> str:
         path = checkpoint_path(sweep, cohort)
@@ -174,34 +185,32 @@ def fresh_checkpoints(files: Files, sweep: str, folder: str | None) -> Callable[
 
 
 def _parts(
-    files: Files, sweep: str, chosen: TrialSelection | None, columns: Columns | None, below: str = ""
+    files: Files, sweep: str, selection: TrialSelection | None, columns: Columns | None, below: str = ""
 ) -> list[_Part]:
-    """Return the part of each file, rows first and then history, that belongs to the chosen trials (None: to any).
+    """Return the part of each file, rows first and then history, that belongs to the selected trials (None: to any).
 
-    The sweep's folders are looked up in the folder `below`, which is "" or ends with a slash. Files without any chosen
-    trial are left out.
+    The sweep's folders are looked up in the folder `below`, which is "" or ends with a slash. Files without any
+    selected trial are left out.
     """
-    trials: set[str] = set(chosen.trials) if chosen else set()
+    trials: set[str] = set(selection.trials) if selection else set()
     parts = []
-    for kind in (ROWS, HISTORY):
-        folder = below + kind.format(sweep)
+    for folder, is_rows in ((below + trials_folder(sweep), True), (below + history_folder(sweep), False)):
         for name, data in contents_of(files, folder).items():
             try:
-                schema, table = from_bytes(data)
-                if kind == ROWS:
-                    stored = columns_of(schema)
-                    _ = columns and stored.union(columns)
+                schema, table = parquet_to_table(data)
+                if is_rows:
+                    columns_of(schema).union(columns or Columns({}, ()))
             except (DamagedError, SchemaError):
                 parts.append(_Part(folder, name, data, None, None))
                 continue
-            if kind == ROWS and chosen:
-                trials.update(chosen.of(table))
-            moved = only(table, list(trials)) if chosen else table
+            if is_rows and selection:
+                trials.update(selection.select(table))
+            moved = rows_of(table, list(trials)) if selection else table
             if len(moved):
-                parts.append(_Part(folder, name, data, moved, without(table, list(trials)) if chosen else None))
+                parts.append(_Part(folder, name, data, moved, rows_except(table, list(trials)) if selection else None))
     return parts
 
 
-def _summary(folder: str, parts: Sequence[_Part]) -> SetAside:
-    rows = sum(len(part.moved) for part in parts if part.moved is not None and ROWS.split("/")[0] in part.folder)
-    return SetAside(folder, rows, len(parts), sum(part.moved is None for part in parts))
+def _summary(folder: str, parts: Sequence[_Part]) -> ArchiveSummary:
+    rows = sum(len(part.moved) for part in parts if part.moved is not None and "trials/sweep=" in part.folder)
+    return ArchiveSummary(folder, rows, len(parts), sum(part.moved is None for part in parts))

@@ -1,45 +1,23 @@
 """Read-only access to a store: the status of each trial, its row and its history.
 
 Nothing is written, even if files are damaged. Damaged files are skipped and remembered, so their trials count as trials
-to run. `Store` sets the files aside before it writes.
+to run. `Store` moves the files to `_damaged` before it writes.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
 
 import pyarrow as pa
 
 from sweeper.errors import DAMAGED, SchemaError, StoreError
 from sweeper.storage.arrow_tables import merged_rows, one_per_record
-from sweeper.storage.damaged_files import damaged_in, without_history
+from sweeper.storage.damaged_files import find_damaged, trials_without_history
 from sweeper.storage.io.files import Files
+from sweeper.storage.layout import history_folder, trials_folder
 from sweeper.storage.parquet_folder import Tables, contents_of, parse_intact, read_tables
 from sweeper.storage.schema import HISTORY, Columns, columns_of
-
-_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
-
-
-def checked(name: str) -> str:
-    """Return `name` if it is valid as the name of a sweep or a cohort in the store. Raises ValueError otherwise."""
-    if not _NAME.fullmatch(name):
-        raise ValueError(
-            "a name in the store must consist of letters, digits, '_', '-', '+' and '.' and begin with a letter or a "
-            f"digit, but got {name!r}"
-        )
-    return name
-
-
-def trials_folder(sweep: str) -> str:
-    """Return the folder of the sweep's rows, as a path in the store."""
-    return f"trials/sweep={checked(sweep)}"
-
-
-def history_folder(sweep: str) -> str:
-    """Return the folder of the sweep's history, as a path in the store."""
-    return f"history/sweep={checked(sweep)}"
 
 
 class StoreReader:
@@ -55,16 +33,16 @@ class StoreReader:
 
         With `check_history=False` no history is read, and trials without their history are included.
         """
-        tables = self._intact(trials_folder(sweep), ["trial_id", "status"])
-        self.columns(sweep, tables)
+        tables = self._read_intact(trials_folder(sweep), ["trial_id", "status"])
+        self.stored_columns(sweep, tables)
         statuses: dict[str, str] = {}
         for _, table in tables.values():
             for trial, status in zip(table["trial_id"].to_pylist(), table["status"].to_pylist(), strict=True):
                 if status != "failed" or trial not in statuses:
                     statuses[trial] = status
         if check_history:
-            self.damaged |= damaged_in(self.files, history_folder(sweep))
-            for trial in self.without_history(sweep):
+            self.damaged |= find_damaged(self.files, history_folder(sweep))
+            for trial in self.trials_without_history(sweep):
                 statuses.pop(trial, None)
         return statuses
 
@@ -74,11 +52,11 @@ class StoreReader:
         Both lists may be empty. A row whose history is lost has the status `failed`, so that its trial is trained
         again.
         """
-        row_files, history_files = self._intact(trials_folder(sweep)), self._intact(history_folder(sweep))
-        self.columns(sweep, row_files)
+        row_files, history_files = self._read_intact(trials_folder(sweep)), self._read_intact(history_folder(sweep))
+        self.stored_columns(sweep, row_files)
         histories = [table for _, table in history_files.values()]
         history = one_per_record(pa.concat_tables(histories)).select(HISTORY.names).to_pylist() if histories else []
-        lost = self.without_history(sweep)
+        lost = self.trials_without_history(sweep)
         rows = merged_rows([table for _, table in row_files.values()]).to_pylist() if row_files else []
         return (
             [{**row, "status": "failed"} if row["trial_id"] in lost else row for row in rows],
@@ -88,10 +66,10 @@ class StoreReader:
     def rows(self, sweep: str) -> list[dict[str, Any]]:
         """Return all rows of the sweep as dicts; the list may be empty. Raises DamagedFiles."""
         tables = read_tables(self.files, trials_folder(sweep))
-        self.columns(sweep, tables)
+        self.stored_columns(sweep, tables)
         return merged_rows([table for _, table in tables.values()]).to_pylist() if tables else []
 
-    def without_history(self, sweep: str) -> set[str]:
+    def trials_without_history(self, sweep: str) -> set[str]:
         """Return the trials that have a row, but lost their history in a damaged file.
 
         Files of the history are not searched for damage here: without one in `damaged` or below `_damaged`, the result
@@ -101,16 +79,16 @@ class StoreReader:
         known = any(path.startswith(f"{folder}/") for path in self.damaged)
         if not known and not self.files.list(f"{DAMAGED}/{folder}"):
             return set()
-        rows, history = self._intact(trials_folder(sweep)), self._intact(folder, ["trial_id"])
-        return without_history(rows, history)
+        rows, history = self._read_intact(trials_folder(sweep)), self._read_intact(folder, ["trial_id"])
+        return trials_without_history(rows, history)
 
-    def _intact(self, folder: str, columns: list[str] | None = None) -> Tables:
+    def _read_intact(self, folder: str, columns: list[str] | None = None) -> Tables:
         """Return the intact files of the folder, and add the others to `damaged`."""
         tables, damaged = parse_intact(folder, contents_of(self.files, folder), columns)
         self.damaged |= damaged
         return tables
 
-    def columns(self, sweep: str, tables: Tables) -> list[Columns]:
+    def stored_columns(self, sweep: str, tables: Tables) -> list[Columns]:
         """Return the distinct sets of columns among these files of rows.
 
         Raises StoreError if a file does not have this package's format.
@@ -121,12 +99,12 @@ class StoreReader:
             try:
                 columns.append(columns_of(schema))
             except SchemaError as error:
-                raise self.foreign(sweep, f"'{name}': {error}") from error
+                raise self.schema_error(sweep, f"'{name}': {error}") from error
         return columns
 
-    def foreign(self, sweep: str, reason: str) -> StoreError:
+    def schema_error(self, sweep: str, reason: str) -> StoreError:
         """Return the error for rows that this version of the code cannot use. It says why and what to do."""
         return StoreError(
-            f"store {self.files.shown} holds rows of sweep {sweep!r} in another schema: {reason}; move such files out "
-            f"of '{trials_folder(sweep)}', use another --store, or use --fresh to set all rows aside"
+            f"store {self.files.display_uri} holds rows of sweep {sweep!r} in another schema: {reason}; move such "
+            f"files out of '{trials_folder(sweep)}', use another --store, or use --fresh to set all rows aside"
         )

@@ -13,7 +13,7 @@ import time
 
 import psutil
 
-from sweeper.storage.store import load
+from sweeper.storage.load import load
 
 SAMPLE_SECONDS = 2.0
 

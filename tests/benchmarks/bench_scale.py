@@ -80,7 +80,8 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.plan.cohorts import Cut
     from sweeper.plan.plan import GridPlan
     from sweeper.report import publish as findings
-    from sweeper.storage.store import Store, checkpoint_path
+    from sweeper.storage.layout import checkpoint_path
+    from sweeper.storage.store import Store
     from sweeper.version import code_version
 
     class Meter(Recorder):

@@ -22,8 +22,9 @@ import numpy as np
 import pandas as pd
 
 from sweeper.report.heatmap import pivot
+from sweeper.storage.load import load
 from sweeper.storage.schema import Columns
-from sweeper.storage.store import Store, load
+from sweeper.storage.store import Store
 
 COHORT = 56
 READ_COHORT = 4

@@ -23,7 +23,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 
-from sweeper.storage.store import load_history
+from sweeper.storage.load import load_history
 from tests.end_to_end.sweeps import Sweep, Sweeps, assert_same_results, rows, sweeps
 
 GRID = (

@@ -19,7 +19,9 @@ from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cohort, Cut
 from sweeper.plan.plan import GridPlan
 from sweeper.storage.io.files import Files
-from sweeper.storage.store import Store, checkpoint_path, load, load_history
+from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.load import load, load_history
+from sweeper.storage.store import Store
 from tests.end_to_end.sweeps import Outcome, Sweeps, assert_same_results, rows, survivors
 
 GRID = ["--axis", "beta=0.5,1", "--axis", "nu=0.5,inf", "--axis", "normal_class=0,1", "--set", "epochs=4"]

@@ -12,8 +12,9 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 
 from search_spaces.vje_search import POPULATION
 from sweeper.run import main
+from sweeper.storage.load import load_history
 from sweeper.storage.schema import Columns
-from sweeper.storage.store import Store, load_history
+from sweeper.storage.store import Store
 from tests.end_to_end.poisons import BETA, POISON
 from tests.end_to_end.sweeps import VOLATILE, Sweeps, rows
 

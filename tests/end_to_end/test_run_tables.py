@@ -10,7 +10,8 @@ import pytest
 
 from sweeper.cli.arguments import parse
 from sweeper.cli.prepare import prepare
-from sweeper.storage.store import Store, load_history
+from sweeper.storage.load import load_history
+from sweeper.storage.store import Store
 from tests.end_to_end.sweeps import Sweeps, rows, title
 from tests.folder_files import write_imagenet
 from trainables.catalog import METHODS

@@ -13,10 +13,12 @@ import pytest
 from pyarrow import fs
 
 from sweeper.errors import StoreError
+from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import LONG_RETRIES, RetryPolicy
-from sweeper.storage.replaced_rows import TrialSelection, restore, set_aside
-from sweeper.storage.store import Store, load
+from sweeper.storage.load import load
+from sweeper.storage.replaced_rows import TrialSelection, archive, restore
+from sweeper.storage.store import Store
 from tests.sweeper.storage.test_store import COLUMNS, row
 
 
@@ -97,20 +99,20 @@ def test_s3(s3):
     store.prepare("grid", COLUMNS)
     store.write("grid", "c0", [row("a"), row("b", "failed")], COLUMNS)
     store.write("grid", "c1", [row("b", nu=math.inf)], COLUMNS)
-    assert load("grid", uri)["nu"].tolist() == [3.0, math.inf] and store.files.free_bytes() is None
+    assert load("grid", uri)["nu"].tolist() == [3.0, math.inf]
     key, query = uri.split("?")
     assert len(pd.read_parquet(f"{key}/trials/sweep=grid?{query}")) == 2
     store.compact("grid")
     assert len(store.files.list("trials/sweep=grid")) == 1
     store.files.write("heatmaps/grid/digits, epochs=5/a.png", b"png")
-    moved = set_aside(store.files, "grid", TrialSelection(["a"], paths=["heatmaps/grid/digits, epochs=5"]), COLUMNS)
+    moved = archive(store.files, "grid", TrialSelection(["a"], paths=["heatmaps/grid/digits, epochs=5"]), COLUMNS)
     assert moved and moved.rows == 1 and store.statuses("grid") == {"b": "finished"}
     assert not store.files.list("heatmaps/grid")
     restore(store.files, "grid", moved.folder.split("/")[1])
     assert set(store.statuses("grid")) == {"a", "b"} and load("grid", uri)["nu"].tolist() == [3.0, math.inf]
     assert store.files.read("heatmaps/grid/digits, epochs=5/a.png") == b"png"
     with pytest.raises(StoreError, match=r"store s3://bucket2/store\?endpoint_override=[^ ]*: cannot write") as caught:
-        Files(uri.replace("bucket1", "bucket2"), LONG_RETRIES).check_writable()
+        check_writable(Files(uri.replace("bucket1", "bucket2"), LONG_RETRIES))
     assert "SECRET" not in str(caught.value) and "\n" not in str(caught.value)
 
 

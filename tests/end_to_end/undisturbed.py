@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 
-from sweeper.storage.store import load_history
+from sweeper.storage.load import load_history
 from tests.end_to_end.sweeps import Sweeps, assert_same_results, rows, sweeps
 
 GRID = [

@@ -47,8 +47,8 @@ def parse_address(text: str) -> str:
     return text
 
 
-def show_address(address: str) -> str:
-    """Return the address for display, without secrets. A folder is returned unchanged.
+def without_secrets(address: str) -> str:
+    """Return the address without secrets. A folder is returned unchanged.
 
     The user and the password are removed from a URI. Options other than `PLAIN_OPTIONS` are shown without their values.
     """

@@ -10,8 +10,9 @@ from pathlib import Path
 
 STALE_SECONDS = 3600.0
 """Age in seconds from which a temporary file is considered left behind by a killed writer."""
-TEMPORARY, ASIDE = ".tmp", ".aside"
-"""Suffixes of hidden files: one that is being written, and one that `delete_same` compares before it deletes it."""
+TEMPORARY, MOVED = ".tmp", ".aside"
+"""Suffixes of hidden files: one that is being written, and one that `delete_if_unchanged`
+compares before it deletes it."""
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -29,35 +30,36 @@ def replace(path: Path, data: bytes) -> None:
         raise
 
 
-def delete_same(path: Path, data: bytes) -> None:
+def delete_if_unchanged(path: Path, data: bytes) -> None:
     """Delete the file if it holds `data`. Raises FileNotFoundError if there is no file.
 
     The file is first renamed, so that no writer can replace it between the comparison and the deletion. If it holds
     something else, it comes back under a new, unique name.
     """
-    aside = _hidden(path, ASIDE)
-    os.rename(path, aside)
+    moved = _hidden(path, MOVED)
+    os.rename(path, moved)
     try:
-        if aside.read_bytes() == data:
-            aside.unlink()
+        if moved.read_bytes() == data:
+            moved.unlink()
     finally:
         with contextlib.suppress(FileNotFoundError):
-            _bring_back(aside)
+            _restore(moved)
 
 
-def tidy(folder: Path) -> None:
+def clean_up(folder: Path) -> None:
     """Clean up after killed writers, in the folder and below it.
 
-    Stale temporary files are deleted. Stale files that `delete_same` had renamed come back under new, unique names.
+    Stale temporary files are deleted. Stale files that `delete_if_unchanged` had renamed come back under new, unique
+    names.
     """
     for path in folder.rglob(".*"):
         with contextlib.suppress(FileNotFoundError):
             if path.suffix == TEMPORARY and time.time() - path.stat().st_mtime > STALE_SECONDS:
                 path.unlink()
             elif (
-                path.suffix == ASIDE and time.time() - path.stat().st_ctime > STALE_SECONDS
+                path.suffix == MOVED and time.time() - path.stat().st_ctime > STALE_SECONDS
             ):  # ctime: time of the rename
-                _bring_back(path)
+                _restore(path)
 
 
 def _hidden(path: Path, suffix: str) -> Path:
@@ -65,7 +67,7 @@ def _hidden(path: Path, suffix: str) -> Path:
     return path.with_name(f".{path.name[:80]}.{uuid.uuid4().hex}{suffix}")
 
 
-def _bring_back(aside: Path) -> None:
+def _restore(moved: Path) -> None:
     """Rename `.NAME.EXT.UNIQUE.aside` to `NAME-UNIQUE.EXT`, a name that has never been used."""
-    name, unique = Path(aside.name[1:]).stem.rsplit(".", 1)
-    os.rename(aside, aside.with_name(f"{Path(name).stem}-{unique}{Path(name).suffix}"))
+    name, unique = Path(moved.name[1:]).stem.rsplit(".", 1)
+    os.rename(moved, moved.with_name(f"{Path(name).stem}-{unique}{Path(name).suffix}"))

@@ -12,8 +12,10 @@ from sweeper.cli.recorder import HISTORY_SECONDS, Recorder
 from sweeper.plan.cohort_source import CohortQueue
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.trials import Trial
+from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.load import load, load_history
 from sweeper.storage.schema import Columns
-from sweeper.storage.store import Store, checkpoint_path, load, load_history
+from sweeper.storage.store import Store
 
 COLUMNS = Columns({"nu": float}, ("auroc", "loss"))
 COHORTS = (
@@ -74,7 +76,7 @@ class Bench:
         return list(frame[["trial_id", "epoch", "metric", "value"]].itertuples(index=False, name=None))
 
     def files(self) -> dict[str, bytes]:
-        folder = self.store.files.local
+        folder = self.store.files.local_folder
         assert folder is not None
         return {str(path): path.read_bytes() for path in folder.rglob("*.parquet")}
 

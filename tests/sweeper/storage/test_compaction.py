@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 from sweeper.storage import compaction
-from sweeper.storage.arrow_tables import table_of, to_bytes
+from sweeper.storage.arrow_tables import table_of, table_to_parquet
 from sweeper.storage.io.files import Files
-from sweeper.storage.store import Store, load, load_history
+from sweeper.storage.load import load, load_history
+from sweeper.storage.store import Store
 from tests.sweeper.storage.test_store import COLUMNS, row
 
 
@@ -77,7 +78,7 @@ def test_a_listing_during_a_compaction_misses_no_row(tmp_path, monkeypatch):
         listings.append(folder)
         return [name for name in list_all(files, folder) if len(listings) > 1 or name != segment]
 
-    store.files.write("trials/sweep=grid/other.parquet", to_bytes(table_of([row("other")], COLUMNS)))
+    store.files.write("trials/sweep=grid/other.parquet", table_to_parquet(table_of([row("other")], COLUMNS)))
     monkeypatch.setattr(Files, "list", overtaken)
     assert len(load("grid", store.files)) == 9
 
@@ -102,7 +103,7 @@ def test_a_merged_result_is_not_written_again_and_a_failure_is_replaced(tmp_path
     assert set(plain(tmp_path)["status"]) == {"finished"} and len(plain(tmp_path)) == 14
 
 
-@pytest.mark.parametrize("operation", ["write", "delete_same"])
+@pytest.mark.parametrize("operation", ["write", "delete_if_unchanged"])
 def test_a_crash_at_any_moment_loses_nothing(tmp_path, monkeypatch, operation):
     """Crash before and after each single write or deletion that 5 cohorts need, one at a time."""
     monkeypatch.setattr(compaction, "MANY", 2)

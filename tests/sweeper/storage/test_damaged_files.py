@@ -1,4 +1,4 @@
-"""Damaged files are moved aside, and trials whose results were only in them are trained again."""
+"""Damaged files are moved to `_damaged`, and trials whose results were only in them are trained again."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from sweeper.plan.plan import Plan
 from sweeper.search.warm_start import warm_from
 from sweeper.spec.grid import Value
 from sweeper.storage import compaction
-from sweeper.storage.arrow_tables import table_of, to_bytes
-from sweeper.storage.damaged_files import healing, set_aside
+from sweeper.storage.arrow_tables import table_of, table_to_parquet
+from sweeper.storage.damaged_files import quarantine, quarantining
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES
+from sweeper.storage.load import load, load_history
 from sweeper.storage.schema import Columns
-from sweeper.storage.store import Store, load, load_history
+from sweeper.storage.store import Store
 from tests.sweeper.storage.test_store import COLUMNS, row
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -56,7 +57,7 @@ class Bench:
         """Open the store as the next run does."""
         return Store(self.store.files)
 
-    def aside(self, kind: str) -> list[bytes | None]:
+    def quarantined(self, kind: str) -> list[bytes | None]:
         folder = f"_damaged/{kind}/sweep=grid"
         return [self.store.files.read(f"{folder}/{name}") for name in self.store.files.list(folder)]
 
@@ -73,11 +74,11 @@ def test_the_trials_of_a_damaged_file_are_to_run_and_it_is_kept_aside(bench: Ben
     content = flipped(bench.store.files, path, how)
     plan = bench.again()
     assert plan.statuses("grid") == {"b": "finished"} and list(plan.damaged) == [path]
-    assert bench.said == [] and bench.aside(kind) == [], "a plan writes nothing"
+    assert bench.said == [] and bench.quarantined(kind) == [], "a plan writes nothing"
     begun = bench.again()
-    begun.set_damaged_aside(plan.damaged)
+    begun.quarantine(plan.damaged)
     begun.prepare("grid", COLUMNS)
-    assert bench.aside(kind) == [content]
+    assert bench.quarantined(kind) == [content]
     assert [path in line and "moved to '_damaged/" in line for line in bench.said] == [True], bench.said
     assert bench.again().statuses("grid") == {"b": "finished"}, "as long as it has not been trained again"
     bench.train(begun, "a")
@@ -91,12 +92,12 @@ def test_a_reader_is_told_the_file_and_the_way_out_and_moves_nothing(bench: Benc
     flipped(bench.store.files, f"{kind}/sweep=grid/ca.parquet")
     with pytest.raises(StoreError, match=rf"'{kind}/sweep=grid/ca\.parquet' is damaged: .*; run the sweep again, "):
         (load if kind == "trials" else load_history)("grid", bench.store.files)
-    assert bench.aside(kind) == []
+    assert bench.quarantined(kind) == []
 
 
 def test_a_history_of_other_columns_is_damaged(bench: Bench) -> None:
     path = "history/sweep=grid/ca.parquet"
-    bench.store.files.write(path, to_bytes(table_of([row("a")], COLUMNS)))
+    bench.store.files.write(path, table_to_parquet(table_of([row("a")], COLUMNS)))
     plan = bench.again()
     assert plan.statuses("grid") == {"b": "finished"} and "its columns are trial_id, method, " in plan.damaged[path]
 
@@ -105,7 +106,7 @@ def test_a_history_of_other_columns_is_damaged(bench: Bench) -> None:
 def test_a_cohort_writes_over_its_own_damaged_file(bench: Bench, kind: str) -> None:
     content = flipped(bench.store.files, f"{kind}/sweep=grid/ca.parquet")
     bench.train(bench.store, "a")
-    assert bench.aside(kind) == [content] and len(bench.said) == 1
+    assert bench.quarantined(kind) == [content] and len(bench.said) == 1
     assert bench.again().statuses("grid") == {"a": "finished", "b": "finished"}
     assert len(load_history("grid", bench.store.files)) == 4
 
@@ -116,7 +117,7 @@ def test_merging_goes_on_without_a_damaged_file(bench: Bench, kind: str, monkeyp
     bench.train(bench.store, "c")
     content = flipped(bench.store.files, f"{kind}/sweep=grid/ca.parquet")
     bench.train(bench.store, "d")
-    assert bench.aside(kind) == [content] and len(bench.said) == 1
+    assert bench.quarantined(kind) == [content] and len(bench.said) == 1
     assert len(bench.store.files.list(f"{kind}/sweep=grid")) == 1
     assert bench.again().statuses("grid") == dict.fromkeys("bcd", "finished")
 
@@ -124,7 +125,7 @@ def test_merging_goes_on_without_a_damaged_file(bench: Bench, kind: str, monkeyp
 def test_compaction_goes_on_without_a_damaged_file(bench: Bench) -> None:
     content = flipped(bench.store.files, "trials/sweep=grid/ca.parquet")
     bench.store.compact("grid")
-    assert bench.aside("trials") == [content] and load("grid", bench.store.files)["trial_id"].tolist() == ["b"]
+    assert bench.quarantined("trials") == [content] and load("grid", bench.store.files)["trial_id"].tolist() == ["b"]
 
 
 def test_a_result_without_any_metric_needs_no_history(bench: Bench) -> None:
@@ -157,8 +158,8 @@ def test_a_warm_start_does_not_do_with_less_than_there_was(bench: Bench) -> None
 def test_a_file_that_is_intact_after_all_comes_back(bench: Bench) -> None:
     """It was misread, or another writer has replaced it meanwhile."""
     path = "trials/sweep=grid/ca.parquet"
-    set_aside(bench.store.files, {path: "misread", "trials/sweep=grid/gone.parquet": "misread"})
-    assert bench.said == [] and bench.aside("trials") == []
+    quarantine(bench.store.files, {path: "misread", "trials/sweep=grid/gone.parquet": "misread"})
+    assert bench.said == [] and bench.quarantined("trials") == []
     assert bench.store.files.read(path) is None and len(load("grid", bench.store.files)) == 2
 
 
@@ -174,7 +175,7 @@ def test_many_damaged_files_are_named_at_once_and_go_in_one_round(bench: Bench) 
     bench.train(bench.store, "c")
     with pytest.raises(DamagedFiles, match=r"\(and 1 more\)"):
         read()
-    assert healing(bench.store.files, read) == 2 and len(rounds) == 3 and len(bench.said) == 2
+    assert quarantining(bench.store.files, read) == 2 and len(rounds) == 3 and len(bench.said) == 2
 
 
 def test_without_a_say_a_warning_is_issued(bench: Bench, tmp_path: Path) -> None:

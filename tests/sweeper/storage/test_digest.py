@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeper.errors import DamagedError
-from sweeper.storage.arrow_tables import from_bytes, history_of, table_of, to_bytes
+from sweeper.storage.arrow_tables import history_of, parquet_to_table, table_of, table_to_parquet
 from sweeper.storage.digest import MARK, has_digest
 from sweeper.storage.schema import Columns
 
@@ -40,31 +40,31 @@ def plain(table: pa.Table) -> bytes:
 
 @pytest.mark.parametrize("table", [rows(), history()], ids=["rows", "history"])
 def test_no_flipped_bit_changes_a_value(table: pa.Table) -> None:
-    data, draw, seen = to_bytes(table), random.Random(2), 0
+    data, draw, seen = table_to_parquet(table), random.Random(2), 0
     begin = data.index(MARK)
     for bit in draw.sample(range(len(data) * 8), FLIPS):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         if begin <= bit // 8 < begin + len(MARK):  # the file seems to have no digest, and is intact otherwise
-            assert from_bytes(bytes(damaged))[1].equals(table)
+            assert parquet_to_table(bytes(damaged))[1].equals(table)
             continue
         with pytest.raises(DamagedError):
-            from_bytes(bytes(damaged))
+            parquet_to_table(bytes(damaged))
         seen += 1
     assert seen > FLIPS / 2
 
 
 def test_every_bit_of_the_footers_length_counts() -> None:
-    data = to_bytes(rows())
+    data = table_to_parquet(rows())
     for bit in range(32):
         damaged = bytearray(data)
         damaged[-8 + bit // 8] ^= 1 << bit % 8
         with pytest.raises(DamagedError, match="digest"):
-            from_bytes(bytes(damaged))
+            parquet_to_table(bytes(damaged))
 
 
 def test_other_readers_take_the_file_as_it_is_and_can_verify_its_pages() -> None:
-    data = to_bytes(rows())
+    data = table_to_parquet(rows())
     assert has_digest(data)
     pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(data)), pd.read_parquet(io.BytesIO(plain(rows()))))
     damaged = bytearray(data)
@@ -75,17 +75,17 @@ def test_other_readers_take_the_file_as_it_is_and_can_verify_its_pages() -> None
 
 def test_a_file_of_an_earlier_version_is_read_and_its_damage_seen_as_far_as_can_be() -> None:
     data = plain(rows())
-    assert not has_digest(data) and from_bytes(data)[1].equals(rows())
-    schema, table = from_bytes(data, ["trial_id"])
+    assert not has_digest(data) and parquet_to_table(data)[1].equals(rows())
+    schema, table = parquet_to_table(data, ["trial_id"])
     assert schema.equals(rows().schema) and table.column_names == ["trial_id"]
     page = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(3)
     damaged = bytearray(data)
     damaged[page.data_page_offset : page.data_page_offset + 8] = bytes(8)
     with pytest.raises(DamagedError, match="not a whole Parquet file"):  # in a column that was not asked for
-        from_bytes(bytes(damaged), ["trial_id"])
+        parquet_to_table(bytes(damaged), ["trial_id"])
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1 not really", bytes(100), b"x" * 100])
 def test_what_is_no_parquet_file_is_damaged(data: bytes) -> None:
     with pytest.raises(DamagedError):
-        from_bytes(data)
+        parquet_to_table(data)

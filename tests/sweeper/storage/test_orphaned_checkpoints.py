@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.orphaned_checkpoints import remove_orphans
-from sweeper.storage.store import Store, checkpoint_path
+from sweeper.storage.store import Store
 from tests.sweeper.storage.test_store import COLUMNS, row
 
 

@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage import replaced_rows as replaced
 from sweeper.storage.io.files import Files
-from sweeper.storage.replaced_rows import TrialSelection, fresh_checkpoints, restore, set_aside, survey
+from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.load import load, load_history
+from sweeper.storage.replaced_rows import TrialSelection, archive, fresh_checkpoints, preview_archive, restore
 from sweeper.storage.schema import Columns
-from sweeper.storage.store import Store, checkpoint_path, load, load_history
+from sweeper.storage.store import Store
 
 COLUMNS = Columns({"nu": float, "study_id": str}, ("auroc",))
 
@@ -44,32 +45,32 @@ def reported(store: Store) -> list[str]:
 
 def copies(store: Store, kind: str = "trials") -> list[str]:
     """Return the trials that are in any file, including those set aside."""
-    folder = store.files.local
+    folder = store.files.local_folder
     assert folder is not None
     columns = [pd.read_parquet(path)["trial_id"] for path in folder.glob(f"**/{kind}/sweep=grid/*.parquet")]
     return sorted(set(pd.concat(columns)))
 
 
 def test_others_rows_and_history_stay(store: Store) -> None:
-    expected = survey(store.files, "grid", TrialSelection(["a", "d", "new"]), COLUMNS)
+    expected = preview_archive(store.files, "grid", TrialSelection(["a", "d", "new"]), COLUMNS)
     assert trials(store) == list("abcd")
-    moved = set_aside(store.files, "grid", TrialSelection(["a", "d", "new"]), COLUMNS)
+    moved = archive(store.files, "grid", TrialSelection(["a", "d", "new"]), COLUMNS)
     assert moved and (moved.rows, moved.files) == (expected.rows, expected.files) == (2, 4)
     assert moved.text == "2 rows, from 4 files of rows and history"
     assert trials(store) == reported(store) == ["b", "c"]
-    aside = Store(f"{store.files.uri}/{moved.folder}")
-    assert trials(aside) == reported(aside) == ["a", "d"]
-    assert set_aside(store.files, "grid", TrialSelection(["a"]), COLUMNS) is None
-    assert set_aside(store.files, "none", TrialSelection(["a"]), COLUMNS) is None
+    archived = Store(f"{store.files.uri}/{moved.folder}")
+    assert trials(archived) == reported(archived) == ["a", "d"]
+    assert archive(store.files, "grid", TrialSelection(["a"]), COLUMNS) is None
+    assert archive(store.files, "none", TrialSelection(["a"]), COLUMNS) is None
 
 
 def test_all_trials_of_a_study_are_meant(store: Store) -> None:
-    moved = set_aside(store.files, "grid", TrialSelection([], studies=["s1"]), COLUMNS)
+    moved = archive(store.files, "grid", TrialSelection([], studies=["s1"]), COLUMNS)
     assert moved and moved.rows == 2 and trials(store) == reported(store) == ["a", "d"]
 
 
 def test_a_run_after_it_writes_and_is_read_as_ever(store: Store) -> None:
-    set_aside(store.files, "grid", TrialSelection(["a"]), COLUMNS)
+    archive(store.files, "grid", TrialSelection(["a"]), COLUMNS)
     again = Store(store.files)
     again.prepare("grid", COLUMNS)
     again.write("grid", "segment-0", [row("a", auroc=0.9)], COLUMNS)
@@ -81,7 +82,7 @@ def test_what_was_set_aside_comes_back_and_what_replaced_it_is_set_aside(store: 
     store.files.write(paths[0], b"cut")
     store.files.write(f"{paths[1]}/auroc.png", b"old")
     store.files.write("cuts/sweep=grid/halved/h0", b"")
-    moved = set_aside(
+    moved = archive(
         store.files, "grid", TrialSelection(["a", "d"], paths=[*paths, "cuts/sweep=grid/halved/h0"]), COLUMNS
     )
     assert moved and not store.files.read(paths[0]) and store.files.list("heatmaps/grid") == []
@@ -124,7 +125,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], None]:
 
         monkeypatch.setattr(Files, name, once)
 
-    for name in ("write", "delete", "delete_same", "move"):
+    for name in ("write", "delete", "delete_if_unchanged", "move"):
         limited(name)
     return monkeypatch.undo
 
@@ -134,24 +135,24 @@ def test_no_crash_loses_a_row_whatever_it_falls_between(
     store: Store, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """Setting these trials aside changes the store ten times. After any number of changes no row is lost, and calling
-    `set_aside` again completes the move."""
+    `archive` again completes the move."""
     chosen = TrialSelection(["a", "d"])
     undo = crashing(monkeypatch, after)
     done = True
     try:
-        set_aside(store.files, "grid", chosen, COLUMNS)
+        archive(store.files, "grid", chosen, COLUMNS)
     except Crash:
         done = False
     undo()
     assert copies(store) == copies(store, "history") == list("abcd") and {"b", "c"} <= set(trials(store))
     assert done == (after >= 10)
-    set_aside(store.files, "grid", chosen, COLUMNS)
+    archive(store.files, "grid", chosen, COLUMNS)
     assert trials(store) == reported(store) == ["b", "c"] and copies(store) == list("abcd")
 
 
 @pytest.mark.parametrize("after", range(8))
 def test_no_crash_while_it_comes_back_loses_a_row(store: Store, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
-    moved = set_aside(store.files, "grid", TrialSelection(["a", "d"]), COLUMNS)
+    moved = archive(store.files, "grid", TrialSelection(["a", "d"]), COLUMNS)
     assert moved
     undo = crashing(monkeypatch, after)
     with pytest.raises(Crash):
@@ -166,10 +167,10 @@ def test_files_that_no_run_can_use_move_whole(store: Store) -> None:
     store.files.write("trials/sweep=grid/broken.parquet", b"PAR1")
     store.files.write("history/sweep=grid/broken.parquet", b"PAR1")
     other = Columns({"nu": float, "study_id": int}, ())
-    moved = set_aside(store.files, "grid", TrialSelection(["x"]), COLUMNS)
+    moved = archive(store.files, "grid", TrialSelection(["x"]), COLUMNS)
     assert moved and (moved.rows, moved.files, moved.unusable) == (0, 2, 2)
     assert "2 of which cannot be used" in moved.text and trials(store) == list("abcd")
-    moved = set_aside(store.files, "grid", TrialSelection(["x"]), other)
+    moved = archive(store.files, "grid", TrialSelection(["x"]), other)
     assert moved and moved.unusable == 2 and store.statuses("grid") == {}
     Store(store.files).prepare("grid", other)
 
@@ -183,4 +184,3 @@ def test_a_stale_checkpoint_is_set_aside_when_its_cohort_is_asked_for(store: Sto
     files.write(path_of("mine"), b"fresh")
     assert files.read(path_of("mine")) == b"fresh" and files.read(checkpoint_path("grid", "others")) == b"stale"
     assert files.read(f"_replaced/now/{checkpoint_path('grid', 'mine')}") == b"stale"
-    assert replaced.FOLDER == "_replaced"

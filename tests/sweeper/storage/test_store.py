@@ -9,10 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.arrow_tables import conform, table_of, to_bytes
+from sweeper.storage.arrow_tables import conform, table_of, table_to_parquet
 from sweeper.storage.io.files import Files
+from sweeper.storage.load import load, load_history
 from sweeper.storage.schema import Columns
-from sweeper.storage.store import Store, load, load_history
+from sweeper.storage.store import Store
 
 COLUMNS = Columns({"method": str, "dataset": str, "nu": float, "k": int, "flip": bool}, ("auroc", "entropy"))
 
@@ -39,7 +40,7 @@ def store(tmp_path):
 
 
 def folder(store: Store, kind: str = "trials") -> Path:
-    local = store.files.local
+    local = store.files.local_folder
     assert local is not None
     return local / kind / "sweep=grid"
 
@@ -141,7 +142,7 @@ def test_another_type_is_refused_in_one_line(store):
     ],
 )
 def test_foreign_files_are_refused(store, table):
-    store.files.write("trials/sweep=grid/x.parquet", to_bytes(table))
+    store.files.write("trials/sweep=grid/x.parquet", table_to_parquet(table))
     for read in (lambda: store.prepare("grid", COLUMNS), lambda: load("grid", store.files)):
         with pytest.raises(StoreError, match=r"another schema: 'x\.parquet': .*move such files out of"):
             read()
@@ -195,7 +196,7 @@ def test_load_selects_a_preset_and_what_was_changed_in_it(store):
 
 def test_rows_of_earlier_versions_have_no_preset_and_their_sweep_is_continued(store):
     old = table_of([row("a"), row("b", "failed")], COLUMNS).drop_columns(["preset", "changes"])
-    store.files.write("trials/sweep=grid/c0.parquet", to_bytes(old))
+    store.files.write("trials/sweep=grid/c0.parquet", table_to_parquet(old))
     assert store.statuses("grid") == {"a": "finished", "b": "failed"}
     assert load("grid", store.files)["preset"].isna().all()
     with pytest.raises(StoreError, match=r"no rows with preset 'digits'; there are: none$"):
@@ -214,7 +215,7 @@ def test_load_takes_one_row_a_trial_results_first_then_the_latest(store):
         "x": [row("a", auroc=0.1), row("b", auroc=0.2)],
         "w": [row("a", auroc=0.3, ended=late), row("b", "failed", auroc=None, ended=late)],
     }.items():
-        store.files.write(f"trials/sweep=grid/{name}.parquet", to_bytes(table_of(rows, COLUMNS)))
+        store.files.write(f"trials/sweep=grid/{name}.parquet", table_to_parquet(table_of(rows, COLUMNS)))
     assert load("grid", store.files)["auroc"].tolist() == [0.3, 0.2]
     store.prepare("grid", COLUMNS)
     assert len(pd.read_parquet(folder(store))) == 2
@@ -240,7 +241,7 @@ def test_a_crash_within_compaction_is_put_right(store, monkeypatch):
         store.write("grid", cohort, [row(cohort)], COLUMNS)
     before = load("grid", store.files)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Files, "delete_same", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Files, "delete_if_unchanged", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         store.compact("grid")
     assert len(store.files.list("trials/sweep=grid")) == 4
     pd.testing.assert_frame_equal(load("grid", store.files), before)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.address import AddressError, join_address, parse_address, show_address
+from sweeper.storage.io.address import AddressError, join_address, parse_address, without_secrets
 from sweeper.storage.io.files import Files
 
 
@@ -50,7 +50,7 @@ def test_a_folder_of_any_name_is_used_and_shown_whole(name: str, tmp_path: Path)
     files = Files(tmp_path / name)
     files.write("a/b", b"1")
     assert (tmp_path / name / "a/b").read_bytes() == b"1" and files.list("a") == ["b"] and files.read("a/b") == b"1"
-    assert files.shown == str(tmp_path / name) and files.shown_at("a/b") == str(tmp_path / name / "a/b")
+    assert files.display_uri == str(tmp_path / name) and files.display_uri_of("a/b") == str(tmp_path / name / "a/b")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_folder_of_any_name_is_used_and_shown_whole(name: str, tmp_path: Path)
     ],
 )
 def test_only_secrets_are_hidden(uri: str, shown: str) -> None:
-    assert show_address(uri) == shown
+    assert without_secrets(uri) == shown
 
 
 def test_options_stay_at_the_end() -> None:

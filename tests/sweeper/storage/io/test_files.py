@@ -2,15 +2,12 @@ import errno
 import os
 import pickle
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io import local_disk as disk
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.local_disk import STALE_SECONDS
 from sweeper.storage.io.retry import RetryPolicy
 from sweeper.storage.parquet_folder import contents_of
 
@@ -34,7 +31,7 @@ def test_a_folder_that_is_made_while_it_is_listed_is_as_good_as_empty(tmp_path, 
             assert selector.allow_not_found
             raise FileNotFoundError(errno.ENOENT, f"Cannot list directory '{selector.base_dir}'")
 
-    monkeypatch.setattr(Files, "_at", lambda self, path: (Late(), str(tmp_path / path)))
+    monkeypatch.setattr(Files, "_resolve", lambda self, path: (Late(), str(tmp_path / path)))
     assert Files(tmp_path).list("new") == []
 
 
@@ -82,7 +79,7 @@ def test_a_folder_goes_with_all_that_is_in_it(tmp_path):
     ],
 )
 def test_others_are_told_where_to_find_a_file(uri, address):
-    assert Files(uri).address("a/b") == address
+    assert Files(uri).uri_of("a/b") == address
 
 
 def test_a_relative_folder_survives_another_working_directory(tmp_path, monkeypatch):
@@ -93,67 +90,9 @@ def test_a_relative_folder_survives_another_working_directory(tmp_path, monkeypa
     assert pickle.loads(pickle.dumps(files)).read("x") == b"1"
 
 
-def test_check_writable_leaves_nothing(tmp_path):
-    Files(tmp_path).check_writable()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_in_place_of_the_folder(tmp_path):
-    (tmp_path / "store").write_text("no folder")
-    with pytest.raises(StoreError, match=r"store .*store: cannot write .*") as caught:
-        Files(tmp_path / "store").check_writable()
-    assert "\n" not in str(caught.value)
-    with pytest.raises(StoreError):
-        Files(tmp_path / "store" / "deeper").check_writable()
-
-
-@pytest.mark.parametrize("uri", ["nosuch://bucket/x", "s3://"])
-def test_an_address_that_is_none(uri):
-    with pytest.raises(StoreError, match="cannot be opened"):
-        Files(uri).check_writable()
-
-
-def test_a_full_disk_keeps_the_old_file_and_leaves_no_other(tmp_path, monkeypatch):
-    files = Files(tmp_path)
-    files.write("x", b"old")
-
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreError, match="cannot write 'x': No space left on device"):
-        files.write("x", b"new")
-    assert files.read("x") == b"old" and os.listdir(tmp_path) == ["x"]
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_disk_that_is_full_indeed(tmp_path, monkeypatch):
-    """The write itself fails, as opposed to a patched function."""
-    files = Files(tmp_path)
-    plain = Path.open
-    monkeypatch.setattr(Path, "open", lambda path, mode: plain(Path("/dev/full"), "wb"))
-    with pytest.raises(StoreError, match="No space left on device"):
-        files.write("x", b"new")
-    assert files.list() == []
-
-
-def test_tidy_removes_only_what_is_stale(tmp_path):
-    files = Files(tmp_path)
-    files.write("a/keep.parquet", b"")
-    for name, age in ((".old.1.tmp", STALE_SECONDS + 60), (".young.2.tmp", 0.0)):
-        (tmp_path / "a" / name).write_bytes(b"half")
-        os.utime(tmp_path / "a" / name, (time.time() - age,) * 2)
-    files.tidy()
-    assert sorted(os.listdir(tmp_path / "a")) == [".young.2.tmp", "keep.parquet"]
-
-
-def test_free_bytes_of_a_folder_that_is_not_there_yet(tmp_path):
-    assert (Files(tmp_path / "a" / "b").free_bytes() or 0) > 0
-
-
 def test_credentials_are_not_shown():
     files = Files("s3://KEY:SECRET@bucket/store?endpoint_override=localhost%3A1&scheme=http")
-    assert files.shown == "s3://bucket/store?endpoint_override=localhost%3A1&scheme=http"
+    assert files.display_uri == "s3://bucket/store?endpoint_override=localhost%3A1&scheme=http"
     assert "SECRET" not in repr(files)
 
 
@@ -162,7 +101,7 @@ SOON = RetryPolicy(5.0, first_wait=0.001)
 
 def test_what_fails_for_a_while_is_waited_for_and_said_once(tmp_path, monkeypatch):
     said, left = list[str](), [errno.ENOSPC, errno.EIO, errno.ESTALE]
-    files, sync = Files(tmp_path).patient(SOON, said.append), os.fsync
+    files, sync = Files(tmp_path).with_retries(SOON, said.append), os.fsync
 
     def full(number: int) -> None:
         if left:
@@ -203,41 +142,11 @@ def test_what_cannot_pass_is_an_error_at_once(tmp_path):
     said = list[str]()
     (tmp_path / "a").write_text("no folder")
     with pytest.raises(StoreError, match=r"File exists|Not a directory"):
-        Files(tmp_path).patient(RetryPolicy(60.0), said.append).write("a/b", b"")
+        Files(tmp_path).with_retries(RetryPolicy(60.0), said.append).write("a/b", b"")
     assert said == []
 
 
 def test_patience_goes_to_a_worker_and_what_listens_stays(tmp_path):
-    files = pickle.loads(pickle.dumps(Files(tmp_path).patient(SOON, lambda line: None)))
-    assert files.patience == SOON
+    files = pickle.loads(pickle.dumps(Files(tmp_path).with_retries(SOON, lambda line: None)))
+    assert files.retry_policy == SOON
     files.write("x", b"1")
-
-
-def test_only_what_was_read_is_deleted(tmp_path):
-    """What another writer has put there since stays, possibly under a new name."""
-    files = Files(tmp_path)
-    for name in ("same", "gone", "other"):
-        files.write(f"a/{name}.parquet", b"read")
-    files.delete("a/gone.parquet")
-    files.write("a/other.parquet", b"written since")
-    for name in ("same", "gone", "other"):
-        files.delete_same(f"a/{name}.parquet", b"read")
-    (left,) = files.list("a")
-    assert files.read(f"a/{left}") == b"written since" and left.startswith("other-") and left.endswith(".parquet")
-
-
-def test_what_a_killed_writer_set_aside_comes_back(tmp_path, monkeypatch):
-    files = Files(tmp_path)
-    files.write("a/c0.parquet", b"rows")
-    with monkeypatch.context() as patch:
-        for name in ("read_bytes", "unlink"):
-            patch.setattr(Path, name, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        patch.setattr(disk, "_bring_back", lambda _: None)
-        with pytest.raises(KeyboardInterrupt):
-            files.delete_same("a/c0.parquet", b"rows")
-    files.tidy()
-    assert files.list("a") == []
-    monkeypatch.setattr(disk, "STALE_SECONDS", -1.0)
-    files.tidy()
-    (back,) = files.list("a")
-    assert files.read(f"a/{back}") == b"rows" and back.startswith("c0-") and back.endswith(".parquet")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import StoreError
+from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import RetryPolicy
 from sweeper.storage.io.store_identity import MARKER, StoreIdentity
@@ -108,7 +109,7 @@ def test_a_failure_in_another_folder_is_the_folders(tmp_path: Path) -> None:
 
 
 def test_a_worker_holds_on_to_the_same_store(store: Store, tmp_path: Path) -> None:
-    files: Files = pickle.loads(pickle.dumps(store.files.patient(RetryPolicy(0.0))))
+    files: Files = pickle.loads(pickle.dumps(store.files.with_retries(RetryPolicy(0.0))))
     files.write("checkpoints/x", b"1")
     (tmp_path / "store").rename(tmp_path / "away")
     (tmp_path / "store").mkdir()
@@ -148,7 +149,7 @@ def test_a_read_only_store_is_refused_at_once_and_waited_for_later(
 
     monkeypatch.setattr(os, "statvfs", lambda _: ReadOnly)
     with pytest.raises(StoreError, match="cannot write: Read-only file system"):
-        Files(tmp_path / "store", RetryPolicy(60.0)).check_writable()
+        check_writable(Files(tmp_path / "store", RetryPolicy(60.0)))
     left, sync = [errno.EROFS] * 3, os.fsync
 
     def remounted(number: int) -> None:
@@ -157,7 +158,7 @@ def test_a_read_only_store_is_refused_at_once_and_waited_for_later(
         sync(number)
 
     monkeypatch.setattr(os, "fsync", remounted)
-    Store(store.files.patient(RetryPolicy(30.0, first_wait=0.001))).prepare("grid", COLUMNS)
+    Store(store.files.with_retries(RetryPolicy(30.0, first_wait=0.001))).prepare("grid", COLUMNS)
     assert not left
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.cli.outline import distribution, distribution_text, lines, outline
+from sweeper.cli.outline import describe, distribution, distribution_text, lines, outline, text
 from sweeper.plan.changes import Change, Changes
+from sweeper.plan.cohorts import Cut
 from sweeper.spec import Grid, Grids
+from tests.sweeper.plan.test_plan import make
 
 
 def strict(plain: object) -> Any:
@@ -52,3 +54,19 @@ def test_distributions_are_objects_and_read_as_ranges() -> None:
     assert plain[3] == {"name": "CategoricalDistribution", "choices": [32, None, "inf"]}
     expected = ["0.03 to 3, log", "0 to 1, in steps of 0.25", "8 to 64, log", "one of 32, none, inf"]
     assert list(map(distribution_text, plain)) == expected
+
+
+def test_a_description_is_plain_and_says_what_would_run() -> None:
+    made = make(statuses={"t0": "finished", "t2": "finished", "t4": "failed"})
+    plain = describe(made, [Cut(2, 2)] * 2, "one core")
+    assert json.loads(json.dumps(plain)) == plain
+    expected = {"trials": 6, "finished": 2, "failed": 1, "to run": 3, "groups": 2, "cohorts": 4, "cohorts_to_run": 3}
+    assert plain | expected == plain and plain["cohort_sizes"] == [1, 2]
+    written = text(plain)
+    assert "6: 2 finished, 0 diverged, 1 failed, 3 to run" in written and "4 of 1 or 2 trials, 3 to run" in written
+
+
+def test_a_plan_that_is_not_yet_cut_says_so() -> None:
+    plain = describe(make(), None, "one core")
+    assert plain["cohorts"] is None and plain["cohort_sizes"] is None
+    assert "cut by measurement when the run begins" in text(plain)

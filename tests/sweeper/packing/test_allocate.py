@@ -219,3 +219,23 @@ def test_what_cannot_be_measured_trains_alone_and_nothing_is_expected(tmp_path: 
     allocation = allocate_grid(parse(["grid"]), grid(), Store(tmp_path), profile_devices(cluster), failing)
     assert allocation.cuts == (Cut(1, 1),) and not allocation.time_known
     assert not list((tmp_path / "probes").glob("*.json"))
+
+
+@pytest.mark.parametrize(("gpus", "size"), [(2, 6), (4, 3), (8, 2), (12, 1), (200, 1)])
+def test_a_group_of_workers_is_started_as_seldom_as_can_be(tmp_path: Path, gpus: int, size: int) -> None:
+    """Six trials of two workers each: one cohort for each slot, whose members are stepped in turn."""
+    kind = replace(LARGE, nodes=(gpus,))
+    assert allocated(tmp_path, FakeMeasure(GPUS), grid(6, workers=2), on=(kind,)).cuts == (Cut(size, 1),)
+
+
+def test_groups_of_one_worker_and_of_several_are_each_cut_in_their_own_way(tmp_path: Path) -> None:
+    several, single = grid(6, workers=2), grid(32, first=100)
+    plan = replace(
+        several,
+        trials=several.trials + single.trials,
+        groups=[*several.groups, *single.groups],
+        steps=[*several.steps, *single.steps],
+    )
+    allocation = allocated(tmp_path, FakeMeasure(GPUS), plan, on=(LARGE,))
+    assert allocation.cuts == (Cut(6, 1), *allocated(tmp_path, FakeMeasure(GPUS), single, on=(LARGE,)).cuts)
+    assert set(allocation.slots) == {1, 2} and not allocation.time_known

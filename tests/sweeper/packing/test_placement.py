@@ -1,0 +1,93 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from sweeper.packing.cluster import DeviceInfo
+from sweeper.packing.placement import heaviest, least_threads, on_cores, on_gpus, whole_device_slots
+from sweeper.packing.profile_store import GroupProfile
+from sweeper.packing.slots import SlotResources
+from sweeper.packing.workloads import Workload
+from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY
+from tests.sweeper.packing.measured import MIB, measurement, members
+
+GPU_A, GPU_B = DeviceInfo("A", 2000 * MIB, 0, LARGE), DeviceInfo("B", 1000 * MIB, 0, MANY)
+MACHINE = DeviceInfo("cores", 8000 * MIB, 0, CORES)
+STEP = measurement(1, 1e-3, 100 * MIB)
+WORKLOAD = Workload(members(16), [STEP], 10_000)
+
+
+def profile(seconds: float, **slowdowns: float) -> GroupProfile:
+    measured = {1: {int(count[1:]): ratio for count, ratio in slowdowns.items()}}
+    return GroupProfile((replace(STEP, seconds=seconds),), 0, measured)
+
+
+@pytest.mark.parametrize(
+    ("devices", "fraction", "expected"),
+    [
+        ([MACHINE], None, [SlotResources({"CPU": 1.0}, 4, 2000 * MIB)]),
+        ([MACHINE], 0.5, [SlotResources({"CPU": 0.5}, 8, 1000 * MIB)]),
+        ([GPU_A], None, [SlotResources({"GPU": 1.0, "CPU": 8.0}, 2, 2000 * MIB)]),
+        ([GPU_A], 0.3, [SlotResources({"GPU": 0.3, "CPU": 2.0}, 6, 2000 * MIB // 3)]),
+        (
+            [GPU_A, GPU_B],
+            None,
+            [
+                SlotResources({"GPU": 1.0, "CPU": 8.0, "accelerator_type:A": 0.001}, 2, 2000 * MIB),
+                SlotResources({"GPU": 1.0, "CPU": 4.0, "accelerator_type:B": 0.001}, 8, 1000 * MIB),
+            ],
+        ),
+    ],
+)
+def test_a_slot_is_a_whole_device_or_the_requested_fraction(
+    devices: Sequence[DeviceInfo], fraction: float | None, expected: list[SlotResources]
+) -> None:
+    assert list(whole_device_slots(devices, fraction, local=True).by_kind) == expected
+
+
+def test_a_gpu_with_fewer_cores_than_slots_gives_each_a_part_of_a_core() -> None:
+    device = replace(GPU_A, kind=replace(LARGE, cores=2.0))
+    assert whole_device_slots([device], 0.3, local=True).resources == {"GPU": 0.3, "CPU": 0.6666}
+
+
+def test_the_speed_of_a_kind_is_relative_to_the_first() -> None:
+    profiles = [[profile(1e-3), profile(3e-3)], [profile(2e-3), profile(6e-3)]]
+    placement = on_gpus([WORKLOAD, WORKLOAD], [GPU_A, GPU_B], profiles, fraction=None, local=True)
+    assert [kind.speed for kind in placement.devices] == [1.0, pytest.approx(0.5)]
+
+
+def test_a_kind_that_was_not_measured_is_taken_to_be_as_fast_as_the_first() -> None:
+    profiles = [[profile(1e-3)], [GroupProfile((), 0)]]
+    assert on_gpus([WORKLOAD], [GPU_A, GPU_B], profiles, fraction=None, local=True).devices[1].speed == 1.0
+
+
+def test_slots_are_the_parts_of_a_gpu_that_the_packing_chose() -> None:
+    placement = on_gpus([WORKLOAD], [GPU_A], [[profile(1e-3, n2=1.0)]], fraction=None, local=False)
+    assert placement.packing.slots_per_device == (2,) and not placement.slots.local
+    assert placement.slots.by_kind == (SlotResources({"GPU": 0.5, "CPU": 4.0}, 4, 1000 * MIB),)
+
+
+def test_what_fits_no_kind_goes_to_the_one_with_most_room() -> None:
+    large = replace(WORKLOAD, measurements=[replace(STEP, bytes=9000 * MIB)])
+    placement = on_gpus([large], [GPU_A, GPU_B], [[profile(1e-3)], [profile(1e-3)]], fraction=1.0, local=True)
+    assert set(placement.slots.fitting_kinds.values()) == {(0,)} and len(placement.slots.fitting_kinds) == 16
+
+
+def test_on_cores_the_number_of_threads_that_ends_soonest_is_taken() -> None:
+    """Two trials on four cores: with two threads each a step takes 0.6 times as long."""
+    two = replace(WORKLOAD, group=members(2))
+    by_threads = {1: [two], 2: [replace(two, measurements=[replace(STEP, seconds=6e-4)])]}
+    placement = on_cores(by_threads, MACHINE, 0, fraction=None, local=True)
+    assert placement.threads == 2 and placement.workloads == [two]
+    assert placement.slots.by_kind == (SlotResources({"CPU": 2.0}, 2, 4000 * MIB),)
+
+
+@pytest.mark.parametrize(("mebibytes", "threads"), [(8000, 1), (400, 2), (200, 4), (10, 4)])
+def test_threads_are_at_least_so_many_that_all_processes_fit(mebibytes: int, threads: int) -> None:
+    """A process needs 150 MiB, and gets four fifths of its part of the machine's memory."""
+    device = replace(MACHINE, bytes=mebibytes * MIB)
+    assert least_threads([WORKLOAD], device, overhead=50 * MIB) == threads
+
+
+def test_the_group_that_trains_longest_is_the_heaviest() -> None:
+    assert heaviest([WORKLOAD, replace(WORKLOAD, steps=20_000), replace(WORKLOAD, group=members(17))]) == 1

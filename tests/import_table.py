@@ -63,12 +63,17 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper": Rule(never=("torch", *LAUNCHERS), alone=True),
     "sweeper.spec": Rule(
-        may=("optuna.distributions", "search_spaces", "sweeper.errors", "trainables.evaluation.metrics"),
+        may=(
+            *("optuna.distributions", "search_spaces", "sweeper.errors"),
+            *("trainables.evaluation.metrics", "trainables.validation"),
+        ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
     "sweeper.storage.io": Rule(may=("pyarrow", "tenacity", "sweeper.errors"), never=("torch", "ray", "optuna")),
-    "sweeper.storage": Rule(may=("pyarrow", "pandas", "sweeper.errors"), never=("torch", "ray", "optuna")),
+    "sweeper.storage": Rule(
+        may=("pyarrow", "pandas", "sweeper.errors", "trainables.validation"), never=("torch", "ray", "optuna")
+    ),
     "sweeper.plan": Rule(
         may=("sweeper.errors", "sweeper.spec", "sweeper.storage"), never=("torch", "ray", "optuna", "pandas")
     ),
@@ -77,7 +82,7 @@ TABLE: Mapping[str, Rule] = {
         may=("ray", "trainables.contract", "sweeper.pruning"), never=("pandas", "optuna")
     ),
     "sweeper.report": Rule(
-        may=("pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.storage"),
+        may=("pandas", "numpy", "matplotlib", "tabulate", "sweeper.spec", "sweeper.storage"),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
     "sweeper.report.studies": Rule(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 from collections import Counter
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
 from sweeper.errors import SpecError
+from trainables.validation import nearest
 
 Value = bool | int | float | str | None
 """The value of a hyperparameter."""
@@ -164,6 +164,4 @@ def _select(parts: Sequence[P], key: str, wanted: Sequence[Value]) -> tuple[P, .
 
 def unknown(noun: str, name: str, known: Mapping[str, object] | list[str]) -> str:
     """Return the message `no NOUN 'NAME' (did you mean 'NEAREST'?); there are: A, B, C`."""
-    matches = difflib.get_close_matches(name, list(known), n=1)
-    hint = f" (did you mean '{matches[0]}'?)" if matches else ""
-    return f"no {noun} '{name}'{hint}; there are: {', '.join(known)}"
+    return f"no {noun} '{name}'{nearest(name, known)}; there are: {', '.join(known)}"

@@ -1,6 +1,5 @@
 """Arrow tables of rows and history: built from plain values, merged by trial, and converted to and from Parquet."""
 
-import difflib
 import io
 import math
 import numbers
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from sweeper.errors import DamagedError
 from sweeper.storage.digest import add_digest, has_digest
 from sweeper.storage.schema import HISTORY, STATUSES, Columns, columns_of
+from trainables.validation import nearest
 
 Records = Mapping[str, Iterable[object]] | Iterable[Sequence[object]]
 """A history: either (trial_id, epoch, metric, value) tuples, or a mapping of these four names to columns."""
@@ -134,8 +134,7 @@ def _check_row(row: Mapping[str, object], names: Mapping[str, None]) -> None:
     """Raise ValueError for a key that is no column, a missing trial_id, an unknown status or a naive datetime."""
     for name in row:
         if name not in names:
-            matches = difflib.get_close_matches(name, names, n=1)
-            raise ValueError(f"a row has no column {name!r}" + (f"; did you mean {matches[0]!r}?" if matches else ""))
+            raise ValueError(f"a row has no column {name!r}{nearest(name, names)}")
     if not isinstance(row.get("trial_id"), str):
         raise ValueError(f"a row's trial_id must be a str, but got {row.get('trial_id')!r}")
     if row.get("status") not in STATUSES:

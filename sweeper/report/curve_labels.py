@@ -1,19 +1,21 @@
 """Names of the curves in a figure: each at the end of its curve, without overlaps, or all in a legend."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sweeper.report.heatmap import INK
+from sweeper.report.style import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SMALL = 9.0
+FONT_SIZE = 9.0
 """Font size of a curve's name, in points."""
 
 
-def name_ends(axis: "Axes", height: float, gutter: float) -> None:
+def name_ends(axis: Axes, height: float, gutter: float) -> None:
     """Write each line's name to the right of the panel, at the height of the line's end or close to it.
 
     Names are moved as little as needed so that they do not overlap. A thin line connects each name to its curve.
@@ -25,7 +27,7 @@ def name_ends(axis: "Axes", height: float, gutter: float) -> None:
     unsorted: list[Any] = axis.get_lines()
     lines = sorted(unsorted, key=lambda line: line.get_ydata()[-1])
     (left, right), (bottom, top) = axis.get_xlim(), axis.get_ylim()
-    gap = SMALL * 1.3 / 72 / height * (top - bottom)
+    gap = FONT_SIZE * 1.3 / 72 / height * (top - bottom)
     ends = [float(line.get_ydata()[-1]) for line in lines]
     for line, end, label_y in zip(lines, ends, spread(ends, gap, bottom, top), strict=True):
         ink = tuple(0.72 * channel for channel in matplotlib.colors.to_rgb(line.get_color()))
@@ -43,7 +45,7 @@ def name_ends(axis: "Axes", height: float, gutter: float) -> None:
             scaley=False,
         )
         axis.text(
-            1.045 + gutter, label_y, line.get_label(), transform=transform, va="center", fontsize=SMALL, color=ink
+            1.045 + gutter, label_y, line.get_label(), transform=transform, va="center", fontsize=FONT_SIZE, color=ink
         )
 
 
@@ -66,7 +68,7 @@ def spread(positions: Sequence[float], gap: float, low: float, high: float) -> l
     return [max(low, min(highest_first, mean)) + index * gap for index, mean in enumerate(fitted)]
 
 
-def legend(panels: Sequence["Axes"], by: str, gutter: float) -> None:
+def legend(panels: Sequence[Axes], by: str, gutter: float) -> None:
     """Draw a legend of the lines of all panels, titled `by`, to the right of the last panel and its gutter."""
     handles: dict[Any, Any] = {line.get_label(): line for axis in panels for line in axis.get_lines()}
     legend = panels[-1].legend(
@@ -76,17 +78,17 @@ def legend(panels: Sequence["Axes"], by: str, gutter: float) -> None:
         loc="upper left",
         bbox_to_anchor=(1.03 + gutter, 1.03),
         frameon=False,
-        fontsize=SMALL,
+        fontsize=FONT_SIZE,
         labelcolor=INK,
         alignment="left",
         ncols=1 + (len(handles) - 1) // 16,
     )
-    legend.get_title().set(fontsize=SMALL, weight="bold", color=INK)
+    legend.get_title().set(fontsize=FONT_SIZE, weight="bold", color=INK)
 
 
-def widest(figure: "Figure", names: Sequence[str]) -> float:
+def widest(figure: Figure, names: Sequence[str]) -> float:
     """Return the width of the longest name in inches."""
-    texts = [figure.text(0, 0, name, fontsize=SMALL) for name in names]
+    texts = [figure.text(0, 0, name, fontsize=FONT_SIZE) for name in names]
     inches = [text.get_window_extent().width / figure.dpi for text in texts]
     for text in texts:
         text.remove()

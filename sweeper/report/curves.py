@@ -1,15 +1,17 @@
 """A figure of curves over epochs, with a panel for each metric and a line for each value of a hyperparameter."""
 
-import math
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from sweeper.report.curve_labels import legend, name_ends, widest
-from sweeper.report.heatmap import INK, MUTED
-from sweeper.report.paper_table import labels
-from sweeper.spec import Metric
+from sweeper.report.curve_panel import draw_lines, place_bars, set_limits, style_panel
+from sweeper.report.formatting import format_values
+from sweeper.report.style import INK
 from sweeper.spec.views import Trajectory
 
 if TYPE_CHECKING:
@@ -18,30 +20,64 @@ if TYPE_CHECKING:
 
 PANEL = (4.4, 3.3)
 """Width and height of a panel, in inches."""
-OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""The Okabe-Ito palette, safe for colour-blind readers, without its yellow, which is too light for a line."""
-DASHES = ("solid", "dashed", "dotted", "dashdot")
-MARKERS = "osD^v<>p"
-BANDS = 3
+MAX_BANDS = 3
 """Maximum number of lines whose standard deviation is drawn as a band. With more, overlapping bands could not be told
 apart, so each line has a bar beside the panel instead: its standard deviation at the last epoch."""
-BAR, BARS = 0.09, 1.1
+BAR_SPACING, MAX_BARS_WIDTH = 0.09, 1.1
 """Distance between two such bars, and maximum width of all bars together, in inches."""
-NAMED = 8
+MAX_END_LABELS = 8
 """Maximum number of lines that are named at their ends; with more there is a legend."""
-LONGEST = 2.2
+MAX_END_LABEL_WIDTH = 2.2
 """Maximum width in inches of a name at the end of a line; with a longer one there is a legend."""
-GRID = "#e4e5e8"
-LINE: dict[str, Any] = {"linewidth": 1.8, "markersize": 5.5, "markeredgecolor": "white", "markeredgewidth": 0.7}
-TIGHTEST = 2.5
+MAX_RANGE_RATIO = 2.5
 """Panels share their vertical axis if the range of all metrics is at most this times that of the narrowest metric."""
-BESIDE = "beside the panel"
-"""Group id (`gid`) that marks the bars beside a panel."""
-STEPS = (1, 2, 5, 10)
-"""Distances between ticks, up to a power of ten."""
 
 
-def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> "Figure":
+@dataclass(frozen=True)
+class _Layout:
+    """Sizes of a figure, in inches, and what its panels show. They depend on the number and the names of the lines."""
+
+    lines: int
+    """Number of lines."""
+    longest_name: float
+    """Width of the longest name."""
+    shared: bool
+    """Whether the panels share their vertical axis."""
+    single_epoch: bool
+    """Whether there are reports of one epoch only."""
+    spread: bool
+    """Whether any point has a standard deviation."""
+    left, bottom, top = 0.8, 0.6, 1.3
+
+    @property
+    def labelled(self) -> bool:
+        """Whether each line is named at its end; otherwise there is a legend."""
+        return self.lines <= MAX_END_LABELS and self.longest_name <= MAX_END_LABEL_WIDTH
+
+    @property
+    def banded(self) -> bool:
+        """Whether standard deviations are bands; otherwise they are bars beside the panel."""
+        return self.lines <= MAX_BANDS
+
+    @property
+    def gutter(self) -> float:
+        """Width of the bars beside a panel."""
+        if self.banded or self.single_epoch or not self.spread:
+            return 0.0
+        return min(MAX_BARS_WIDTH, BAR_SPACING * (self.lines + 1))
+
+    @property
+    def step(self) -> float:
+        """Distance between the left edges of two panels."""
+        labels = self.longest_name + 0.25 if self.labelled else 0.0
+        return PANEL[0] + self.gutter + labels + (0.35 if self.shared else 0.8)
+
+    def size(self, panels: int) -> tuple[float, float]:
+        """Return width and height of the figure."""
+        return self.left + self.step * panels, self.bottom + PANEL[1] + self.top
+
+
+def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> Figure:
     """Draw a panel for each metric, with a line for each value of `by` and its standard deviation.
 
     `points` are those of `trajectory.average`. `about` is a line below the title, e.g. the sweep and its data sets.
@@ -49,165 +85,69 @@ def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> "Figu
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    by, metrics = trajectory.key, trajectory.metrics
-    values = points[by][~points[by].duplicated()]
-    names = labels(values)
+    values = points[trajectory.key].drop_duplicates()
     figure = Figure()
     FigureCanvasAgg(figure)
-    longest = widest(figure, names)
-    named = len(names) <= NAMED and longest <= LONGEST
-    shared = all(metric.percent for metric in metrics) and _alike(points)
-    banded = len(names) <= BANDS
-    single = points["epoch"].nunique() == 1
-    gutter = 0.0 if banded or single or points["std"].isna().all() else min(BARS, BAR * (len(names) + 1))
-    step = PANEL[0] + gutter + (longest + 0.25 if named else 0.0) + (0.35 if shared else 0.8)
-    left, bottom, top = 0.8, 0.6, 1.3
-    width, height = left + step * len(metrics), bottom + PANEL[1] + top
-    figure.set_size_inches(width, height)
-
-    panels: list[Axes] = []
-    for panel, metric in enumerate(metrics):
-        box = ((left + panel * step) / width, bottom / height, PANEL[0] / width, PANEL[1] / height)
-        axis = figure.add_axes(box, sharey=panels[0] if panels and shared else None)
-        _style_panel(axis, metric, first=panel == 0 or not shared)
+    names = dict(zip(values, format_values(values), strict=True))
+    layout = _Layout(
+        lines=len(names),
+        longest_name=widest(figure, list(names.values())),
+        shared=all(metric.percent for metric in trajectory.metrics) and _have_similar_ranges(points),
+        single_epoch=points["epoch"].nunique() == 1,
+        spread=bool(points["std"].notna().any()),
+    )
+    figure.set_size_inches(layout.size(len(trajectory.metrics)))
+    panels = _add_panels(figure, layout, trajectory)
+    for axis, metric in zip(panels, trajectory.metrics, strict=True):
         shown = points[(points["metric"] == metric.name) & np.isfinite(points["mean"])]
-        for index, (value, name, style) in enumerate(zip(values, names, _styles(len(names)), strict=True)):
-            line = shown[shown[by].isna() if pd.isna(value) else shown[by] == value].sort_values("epoch")
-            if single:  # draw the points of a single epoch side by side
-                line = line.assign(epoch=line["epoch"] + 0.8 * ((index + 0.5) / len(names) - 0.5))
-            if len(line):
-                _draw_line(axis, line, name, style)
-                _draw_spread(axis, line, style, banded)
-        panels.append(axis)
-    for axis, metric in zip(panels, metrics, strict=True):
-        _set_limits(axis, metric)
+        draw_lines(axis, shown, trajectory.key, names, banded=layout.banded, side_by_side=layout.single_epoch)
+    for axis, metric in zip(panels, trajectory.metrics, strict=True):
+        set_limits(axis, metric)
+    gutter = layout.gutter / PANEL[0]
     for axis in panels:  # once the limits of all panels are set, because panels may share an axis
-        _place_bars(axis, gutter / PANEL[0])
-        if named:
-            name_ends(axis, PANEL[1], gutter / PANEL[0])
-    if not named:
-        legend(panels, by, gutter / PANEL[0])
-    bars = "" if not gutter else "bars" if named else "bars in the order of the legend"
-    _draw_title(figure, panels[0], points, trajectory, about, bars)
+        place_bars(axis, gutter)
+        if layout.labelled:
+            name_ends(axis, PANEL[1], gutter)
+    if not layout.labelled:
+        legend(panels, trajectory.key, gutter)
+    bars = "" if not gutter else "bars" if layout.labelled else "bars in the order of the legend"
+    _draw_title(figure, panels[0], (trajectory.name, about, _caption(points, trajectory, bars)))
     return figure
 
 
-def _styles(count: int) -> list[dict[str, Any]]:
-    """Return a colour, dashes and a marker for each line. The dashes change when the colours repeat."""
-    return [
-        {
-            "color": OKABE_ITO[index % len(OKABE_ITO)],
-            "linestyle": DASHES[index // len(OKABE_ITO) % len(DASHES)],
-            "marker": MARKERS[index % len(MARKERS)],
-        }
-        for index in range(count)
-    ]
+def _add_panels(figure: Figure, layout: _Layout, trajectory: Trajectory) -> list[Axes]:
+    """Add an empty panel for each metric."""
+    width, height = figure.get_size_inches()
+    panels: list[Axes] = []
+    for index, metric in enumerate(trajectory.metrics):
+        left = layout.left + index * layout.step
+        box = (left / width, layout.bottom / height, PANEL[0] / width, PANEL[1] / height)
+        axis = figure.add_axes(box, sharey=panels[0] if panels and layout.shared else None)
+        style_panel(axis, metric, first=index == 0 or not layout.shared)
+        panels.append(axis)
+    return panels
 
 
-def _style_panel(axis: "Axes", metric: Metric, first: bool) -> None:
-    """Draw the axes and the heading of a panel. Only the first of panels with a shared axis has its tick labels."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    for side in ("top", "right", "left"):
-        axis.spines[side].set_visible(False)
-    axis.spines["bottom"].set_color(MUTED)
-    axis.grid(color=GRID, linewidth=0.8)
-    axis.set_axisbelow(True)
-    axis.tick_params(length=0, labelsize=9, labelcolor=INK, labelleft=first)
-    axis.tick_params(axis="x", length=3, color=MUTED)
-    axis.xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=STEPS))
-    axis.yaxis.set_major_locator(MaxNLocator(6, steps=STEPS))
-    if metric.percent:
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g}%"))
-    axis.set_xlabel("epoch", fontsize=10, color=INK)
-    axis.annotate(
-        metric.name, (0, 1), (0, 9), "axes fraction", "offset points", fontsize=10.5, weight="bold", color=INK
-    )
-    better = {"maximize": "higher is better", "minimize": "lower is better", None: ""}[metric.direction]
-    axis.annotate(better, (1, 1), (0, 9), "axes fraction", "offset points", ha="right", fontsize=8.5, color=MUTED)
-
-
-def _draw_line(axis: "Axes", line: pd.DataFrame, name: str, style: dict[str, Any]) -> None:
-    """Draw the means over the epochs, with at most 31 markers, one of them at the last epoch."""
-    step = max(1, len(line) // 16)
-    marked = slice((len(line) - 1) % step, None, step)
-    epoch, mean = (line[key].to_numpy("float64") for key in ("epoch", "mean"))
-    axis.plot(epoch, mean, label=name, markevery=marked, zorder=3, **LINE, **style)
-
-
-def _draw_spread(axis: "Axes", line: pd.DataFrame, style: dict[str, Any], banded: bool) -> None:
-    """Draw the standard deviation as a band, or as a bar at the last epoch, which `_place_bars` moves later."""
-    from matplotlib.collections import LineCollection
-
-    epoch, mean, std = (line[key].to_numpy("float64") for key in ("epoch", "mean", "std"))
-    color, low, high = style["color"], mean - std, mean + std
-    if len(line) == 1:  # a band of one epoch would have no width
-        axis.vlines(epoch, low, high, color=color, alpha=0.4, linewidth=3, zorder=2)
-    elif banded:
-        dashes = DASHES[(len(axis.get_lines()) - 1) % len(DASHES)]
-        axis.fill_between(epoch, low, high, color=color, alpha=0.1, linewidth=0, zorder=2)
-        edges = [np.column_stack([epoch, values]) for values in (low, high)]
-        outline = LineCollection(edges, colors=[color], linestyles=dashes, linewidths=0.9, alpha=0.6, zorder=2)
-        axis.add_collection(outline, autolim=False)
-    elif math.isfinite(std[-1]):
-        ends = [(epoch[-1], low[-1]), (epoch[-1], high[-1])]
-        bar = LineCollection([ends], colors=[color], linewidths=3, gid=BESIDE)
-        axis.add_collection(bar)
-        axis.autoscale_view()
-
-
-def _place_bars(axis: "Axes", gutter: float) -> None:
-    """Move the bars side by side to the right of the panel, cut to its vertical limits.
-
-    `gutter` is the width of all bars together, in widths of the panel.
-    """
-    from matplotlib.collections import LineCollection
-
-    bars = [drawn for drawn in axis.collections if isinstance(drawn, LineCollection) and drawn.get_gid() == BESIDE]
-    bottom, top = axis.get_ylim()
-    for index, bar in enumerate(bars):
-        ((_, low), (_, high)) = bar.get_segments()[0]
-        x = 1.0 + gutter * (index + 1) / (len(bars) + 1)
-        bar.set_segments([np.array([(x, max(low, bottom)), (x, min(high, top))])])
-        bar.set(transform=axis.get_yaxis_transform(), clip_on=False, alpha=0.75)
-
-
-def _set_limits(axis: "Axes", metric: Metric) -> None:
-    """Set the limits to what is drawn. Bands of a share are cut at 0 and 1. An empty panel says "no value yet"."""
-    lines: list[Any] = axis.get_lines()
-    if not lines:
-        axis.text(0.5, 0.5, "no value yet", transform=axis.transAxes, ha="center", va="center", color=MUTED)
-        axis.tick_params(bottom=False, labelbottom=False, labelleft=False)
-        axis.grid(visible=False)
-        return
-    epochs, means = (np.concatenate(values) for values in zip(*(line.get_data() for line in lines), strict=True))
-    low, high = float(epochs.min()), float(epochs.max())
-    if round(low) == round(high):
-        low, high = round(low) - 0.7, round(high) + 0.7
-        axis.set_xticks([round(epochs[0])])
-    margin = (high - low) * 0.03
-    axis.set_xlim(low - margin, high + margin)
-    bottom, top = axis.get_ylim()
-    if metric.percent and means.min() >= 0.0 and means.max() <= 1.0:
-        axis.set_ylim(max(bottom, -0.01), min(top, 1.01))
-
-
-def _alike(points: pd.DataFrame) -> bool:
-    """Return whether the metrics have similar ranges, so that one shared axis shows all of them well."""
+def _have_similar_ranges(points: pd.DataFrame) -> bool:
+    """Return whether one shared axis shows all metrics well."""
     ranges = points.groupby("metric")["mean"].agg(["min", "max"])
-    return bool((ranges["max"] - ranges["min"]).min() * TIGHTEST >= ranges["max"].max() - ranges["min"].min())
+    narrowest = (ranges["max"] - ranges["min"]).min()
+    return bool(narrowest * MAX_RANGE_RATIO >= ranges["max"].max() - ranges["min"].min())
 
 
-def _draw_title(
-    figure: "Figure", axis: "Axes", points: pd.DataFrame, trajectory: Trajectory, about: str, bars: str
-) -> None:
-    """Write the name, `about` and a caption above the panels. `bars` names the bars of the caption; "" without any."""
-    box, height = axis.get_position(), figure.get_size_inches()[1]
+def _caption(points: pd.DataFrame, trajectory: Trajectory, bars: str) -> str:
+    """Return what the lines average over. `bars` names the bars beside the panels; "" without any."""
     counts = points["count"][points["count"] > 0]
     caption = f"by {trajectory.key}"
     if counts.max() > 1:
         caption += f", mean of {'up to ' if counts.min() < counts.max() else ''}{counts.max()} trials"
         caption += f"; {bars}: ± standard deviation at the end" if bars else " ± standard deviation"
-    lines = ((trajectory.name, 12.5, "bold", 0.98), (about, 10, "normal", 0.72), (caption, 10, "normal", 0.48))
-    for text, size, weight, above in lines:
+    return caption
+
+
+def _draw_title(figure: Figure, axis: Axes, lines: tuple[str, str, str]) -> None:
+    """Write three lines above the panels."""
+    box, height = axis.get_position(), figure.get_size_inches()[1]
+    styles = ((12.5, "bold", 0.98), (10, "normal", 0.72), (10, "normal", 0.48))
+    for text, (size, weight, above) in zip(lines, styles, strict=True):
         figure.text(box.x0, box.y1 + above / height, text, fontsize=size, weight=weight, color=INK, va="bottom")

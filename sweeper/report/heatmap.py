@@ -1,71 +1,59 @@
 """Heatmaps: the cells of two axes (`sweeper.report.heatmap_cells`) as Parquet and as a figure."""
 
-import io
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from sweeper.report.colour_scale import STANDARD_ERRORS, ColourScale, colour_scale
-from sweeper.report.heatmap_cells import Direction, best, pivot
+from sweeper.report.formatting import DASH, format_metric, format_value
+from sweeper.report.heatmap_cells import best, pivot
+from sweeper.report.style import INK, MUTED, PALE, png
+from sweeper.spec.metric import BETTER, Metric
+from sweeper.spec.views import Heatmap
 from sweeper.storage.io.files import Files
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Published = Mapping[tuple[Any, Any], float]
-"""(row value, column value) -> the paper's figure for that cell."""
-
 CELL = (1.02, 0.74)
 """Width and height of a cell, in inches."""
-INK, MUTED, EMPTY = "#1b1b1f", "#6b6f76", "#e4e5e8"
-MINUS, NOTHING = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 
 def write(
     files: Files,
-    views: str,
+    folder: str,
     rows: pd.DataFrame,
-    metric: str,
-    direction: Direction,
-    axes: tuple[str, str],
+    heatmap: Heatmap,
+    preset: str,
     *,
     over: str = "trials",
-    published: Published | None = None,
-    percent: bool = False,
     about: str = "",
 ) -> pd.DataFrame:
-    """Write `heatmaps/VIEWS/METRIC.parquet` and `.png`. Returns the cells, with a column `published` if that is given.
+    """Write `heatmaps/FOLDER/METRIC.parquet` and `.png`. Returns the cells.
 
-    `over` names what the mean is over, e.g. "classes". With `percent` the figure and `published` are in percent; the
-    cells remain shares in [0, 1]. `about` is a line below the title, e.g. the sweep and its data sets.
+    If the paper has figures for the preset, the cells have a column `published`, which is a share in [0, 1] if the
+    metric is `percent`. `over` names what the mean is over, e.g. "classes". `about` is a line below the title, e.g. the
+    sweep and its data sets.
     """
-    cells = pivot(rows, metric, axes)
-    if published:
-        figures = [published.get((row, column)) for row, column in zip(cells[axes[0]], cells[axes[1]], strict=True)]
-        cells["published"] = pd.array(figures, dtype="float64") / (100.0 if percent else 1.0)
-    table, picture = io.BytesIO(), io.BytesIO()
-    cells.to_parquet(table, index=False)
-    figure = draw(cells, metric, direction, axes, over=over, percent=percent, about=about)
-    figure.savefig(picture, format="png", dpi=_dots(figure), bbox_inches="tight", pad_inches=0.3)
-    files.write(f"heatmaps/{views}/{metric}.parquet", table.getvalue())
-    files.write(f"heatmaps/{views}/{metric}.png", picture.getvalue())
+    cells = pivot(rows, heatmap.metric.name, heatmap.axes)
+    if published := heatmap.published.get(preset):
+        keys = zip(cells[heatmap.rows], cells[heatmap.columns], strict=True)
+        cells["published"] = pd.array([published.get(key) for key in keys], dtype="float64")
+        if heatmap.metric.percent:
+            cells["published"] /= 100.0
+    path = f"heatmaps/{folder}/{heatmap.metric.name}"
+    files.write(f"{path}.parquet", cells.to_parquet(index=False))
+    files.write(f"{path}.png", png(draw(cells, heatmap, over=over, about=about)))
     return cells
 
 
-def draw(
-    cells: pd.DataFrame,
-    metric: str,
-    direction: Direction,
-    axes: tuple[str, str],
-    *,
-    over: str = "trials",
-    percent: bool = False,
-    about: str = "",
-) -> "Figure":
+def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: str = "") -> Figure:
     """Draw the cells as a coloured table. Bright is better, the best cell is framed, a cell without a value is grey.
 
     The range of the colours takes the noise within the cells into account (see `colour_scale`), which a caption states.
@@ -73,8 +61,8 @@ def draw(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    if percent:
-        metric = f"{metric} (%)"
+    metric, axes = heatmap.metric, heatmap.axes
+    if metric.percent:
         cells = cells.assign(**{name: 100 * cells[name] for name in ("mean", "std", "published") if name in cells})
     rows, columns = (list(dict.fromkeys(map(_hashable, cells[axis]))) for axis in axes)
     means = cells["mean"].to_numpy("float64").reshape(len(rows), len(columns))
@@ -87,14 +75,14 @@ def draw(
     axis = figure.add_axes((left / width, bottom / height, grid[0] / width, grid[1] / height))
     bar = figure.add_axes(((left + grid[0] + 0.25) / width, bottom / height, 0.16 / width, grid[1] / height))
 
-    scale = colour_scale(cells, (0.0, 100.0) if percent else None)
-    colours = "viridis" if direction == "maximize" else "viridis_r"
+    scale = colour_scale(cells, (0.0, 100.0) if metric.percent else None)
+    colours = "viridis" if metric.better == "maximize" else "viridis_r"
     image = axis.imshow(np.ma.masked_invalid(means), cmap=colours, vmin=scale.low, vmax=scale.high, aspect="auto")
-    axis.set_facecolor(EMPTY)
+    axis.set_facecolor(PALE)
     _style_axes(axis, rows, columns, axes)
     figure.colorbar(image, cax=bar)
     finite = means[np.isfinite(means)]
-    _label_bar(bar, metric, direction, visible=bool(finite.size))
+    _label_bar(bar, metric, visible=bool(finite.size))
 
     digits = _digits(finite)
     for index, cell in enumerate(cells.to_dict("records")):
@@ -102,28 +90,29 @@ def draw(
         shade = image.cmap(image.norm(means[row, column])) if np.isfinite(means[row, column]) else None
         ink = MUTED if shade is None else INK if _luminance(np.asarray(shade)) > 0.21 else "white"
         _annotate(axis, column, row, cell, digits, ink, grid[1] / len(rows))
-    best_cell = best(cells, direction)
+    best_cell = best(cells, metric.better)
     if best_cell is not None:
         _draw_frame(axis, *reversed(divmod(best_cell["position"], len(columns))))
-    lines = [_heading(cells, metric, over), about, _best_text(best_cell, axes, digits), _noise_text(scale, cells)]
+    lines = [_heading(cells, metric.label, over), about, _best_text(best_cell, axes, digits), _noise_text(scale, cells)]
     _draw_title(figure, axis, lines)
     return figure
 
 
-def _label_bar(bar: "Axes", metric: str, direction: Direction, visible: bool) -> None:
+def _label_bar(bar: Axes, metric: Metric, visible: bool) -> None:
     """Label the colour bar; hide it unless `visible`."""
-    better = "higher is better" if direction == "maximize" else "lower is better"
-    bar.set_ylabel(f"{metric}\n({better})", color=INK, fontsize=9, linespacing=1.3, labelpad=7)
+    bar.set_ylabel(
+        f"{metric.label}\n({BETTER[metric.better]} is better)", color=INK, fontsize=9, linespacing=1.3, labelpad=7
+    )
     bar.set_visible(visible)
     bar.tick_params(labelsize=8, length=2, color=MUTED, labelcolor=INK)
     bar.spines["outline"].set_visible(False)
 
 
-def _style_axes(axis: "Axes", rows: list[object], columns: list[object], names: tuple[str, str]) -> None:
+def _style_axes(axis: Axes, rows: list[object], columns: list[object], names: tuple[str, str]) -> None:
     """Draw the labels of the axes and the lines between the cells."""
-    axis.set_yticks(range(len(rows)), [label(value) for value in rows])
-    axis.set_xticks(range(len(columns)), [label(value) for value in columns])
-    longest = max((len(label(value)) for value in columns), default=0)
+    axis.set_yticks(range(len(rows)), [format_value(value) for value in rows])
+    axis.set_xticks(range(len(columns)), [format_value(value) for value in columns])
+    longest = max((len(format_value(value)) for value in columns), default=0)
     if longest > 11:
         for tick in axis.get_xticklabels():
             tick.set(rotation=25, rotation_mode="anchor", ha="right")
@@ -138,17 +127,17 @@ def _style_axes(axis: "Axes", rows: list[object], columns: list[object], names: 
     axis.tick_params(which="minor", length=0)
 
 
-def _annotate(axis: "Axes", x: int, y: int, cell: dict, digits: int, ink: str, inches: float) -> None:
+def _annotate(axis: Axes, x: int, y: int, cell: dict, digits: int, ink: str, inches: float) -> None:
     """Write the mean, the standard deviation and the paper's figure into a cell, one below the other.
 
     `x` and `y` are the column and the row of the cell. `inches` is its height.
     """
     mean, std, published = cell["mean"], cell["std"], cell.get("published", math.nan)
-    lines = [(NOTHING if pd.isna(mean) else number(mean, digits), 11.5, "bold")]
+    lines = [(DASH if pd.isna(mean) else format_metric(mean, digits), 11.5, "bold")]
     if not pd.isna(std):
-        lines.append((f"± {number(std, digits)}", 8.0, "normal"))
+        lines.append((f"± {format_metric(std, digits)}", 8.0, "normal"))
     if not pd.isna(published):
-        lines.append((f"paper {number(published, digits)}", 8.0, "normal"))
+        lines.append((f"paper {format_metric(published, digits)}", 8.0, "normal"))
     heights = [size / 72 * 1.3 for _, size, _ in lines]
     top = -sum(heights) / 2
     for (text, size, weight), height in zip(lines, heights, strict=True):
@@ -158,7 +147,7 @@ def _annotate(axis: "Axes", x: int, y: int, cell: dict, digits: int, ink: str, i
         top += height
 
 
-def _draw_frame(axis: "Axes", x: int, y: int) -> None:
+def _draw_frame(axis: Axes, x: int, y: int) -> None:
     """Draw a frame around a cell that is visible on dark and on bright cells."""
     from matplotlib.patches import Rectangle
 
@@ -167,7 +156,7 @@ def _draw_frame(axis: "Axes", x: int, y: int) -> None:
         axis.add_patch(Rectangle(box, 1 - inset, 1 - inset, fill=False, edgecolor=colour, linewidth=width, zorder=5))
 
 
-def _draw_title(figure: "Figure", axis: "Axes", lines: Sequence[str]) -> None:
+def _draw_title(figure: Figure, axis: Axes, lines: Sequence[str]) -> None:
     """Write four lines above the grid: the metric, `about`, the best cell, and the noise. Empty lines are skipped."""
     box, height = axis.get_position(), figure.get_size_inches()[1]
     styles = ((12.5, "bold", INK), (10.5, "normal", INK), (10.5, "normal", INK), (9.0, "normal", MUTED))
@@ -191,9 +180,9 @@ def _best_text(best_cell: dict[str, Any] | None, axes: tuple[str, str], digits: 
     """Return e.g. `best 0.982 ± 0.017 at beta=0.5, nu=0.25`."""
     if best_cell is None:
         return "no value yet"
-    std = "" if pd.isna(best_cell["std"]) else f" ± {number(best_cell['std'], digits)}"
-    axis_values = ", ".join(f"{name}={label(best_cell[name])}" for name in axes)
-    return f"best {number(best_cell['mean'], digits)}{std} at {axis_values}"
+    std = "" if pd.isna(best_cell["std"]) else f" ± {format_metric(best_cell['std'], digits)}"
+    axis_values = ", ".join(f"{name}={format_value(best_cell[name])}" for name in axes)
+    return f"best {format_metric(best_cell['mean'], digits)}{std} at {axis_values}"
 
 
 def _noise_text(scale: ColourScale, cells: pd.DataFrame) -> str:
@@ -206,29 +195,6 @@ def _noise_text(scale: ColourScale, cells: pd.DataFrame) -> str:
         if scale.widened
         else noise
     )
-
-
-def label(value: object) -> str:
-    """Return a hyperparameter's value as text, e.g. `1.0`, `0.25`, `∞` or `cat`; null is an en dash."""
-    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
-        return NOTHING
-    if isinstance(value, float | np.floating):
-        text = ("∞" if math.isinf(value) else repr(float(value))).replace("e-0", "e-")
-        return f"{MINUS}∞" if value == -math.inf else text.replace("-", MINUS) if value < 0 else text
-    return str(value)
-
-
-def number(value: float, digits: int) -> str:
-    """Return a metric's value with this many decimals, or in scientific notation if all decimals would be zero."""
-    if math.isinf(value):
-        return "∞" if value > 0 else f"{MINUS}∞"
-    text = f"{value:.{digits}f}" if value == 0 or abs(value) >= 0.5 * 10**-digits else f"{value:.0e}"
-    return text.replace("-", MINUS) if value < 0 else text
-
-
-def _dots(figure: "Figure") -> float:
-    """Return the resolution in dots per inch: 160, or less so that a large grid stays within Agg's 65,536 pixels."""
-    return float(min(160.0, 16000 / max(figure.get_size_inches())))
 
 
 def _digits(values: np.ndarray) -> int:

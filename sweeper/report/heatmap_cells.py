@@ -1,11 +1,11 @@
 """The cells of a heatmap: the mean of a metric for each pair of values of two hyperparameters, and the best cell."""
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-Direction = Literal["maximize", "minimize"]
+from sweeper.spec.metric import Direction
 
 
 def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFrame:

@@ -1,27 +1,27 @@
 """Tables as papers print them: mean and standard deviation by row, column and metric, as Parquet, Markdown and text."""
 
-import io
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from tabulate import tabulate
 
-from sweeper.report.heatmap import MINUS, NOTHING, label, number
+from sweeper.report.formatting import DASH, MINUS, format_metric, format_significant, format_values, text_table
 from sweeper.spec import Metric
 from sweeper.spec.views import Table
 from sweeper.storage.io.files import Files
 
-Column = list[str]
-"""The texts of one column: its heading, then a cell for each row."""
+Columns = dict[str, list[str]]
+"""Heading of a column -> the text of each of its cells."""
 MEASURED = ("mean", "std", "count", "missing", "published", "difference")
-"""Columns of `tabulate` that hold numbers."""
+"""Columns of `average` that hold numbers."""
 
 
-def tabulate(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
+def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
     """Average the metrics of a table. Returns one row per table row, value of `table.columns` (if set) and metric.
 
     The columns are those of `table.rows` and `table.columns`, `metric`, `mean`, `std` (ddof=1), `count`, `missing`
@@ -54,23 +54,20 @@ def tabulate(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
     return cells.assign(**{name: _typed(cells[name], rows[name]) for name in keys})
 
 
-def write(files: Files, views: str, rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
-    """Write `tables/VIEWS/NAME.parquet` and `.md`. Returns the result of `tabulate`."""
-    cells = tabulate(rows, table, preset)
-    buffer = io.BytesIO()
-    cells.to_parquet(buffer, index=False)
-    files.write(f"tables/{views}/{table.name}.parquet", buffer.getvalue())
-    files.write(f"tables/{views}/{table.name}.md", markdown(cells, table).encode())
+def write(files: Files, folder: str, rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
+    """Write `tables/FOLDER/NAME.parquet` and `.md`. Returns the result of `average`."""
+    cells = average(rows, table, preset)
+    files.write(f"tables/{folder}/{table.name}.parquet", cells.to_parquet(index=False))
+    files.write(f"tables/{folder}/{table.name}.md", markdown(cells, table).encode())
     return cells
 
 
 def markdown(cells: pd.DataFrame, table: Table) -> str:
     """Return a Markdown document: a title, the caption and the table."""
     keys, groups = _columns(cells, table)
-    columns = [_padded(map(_escaped, column)) for column in (*keys, *(column for group in groups for column in group))]
-    heading, *lines = (f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
-    rule = "| " + " | ".join("-" * len(column[0]) for column in columns) + " |"
-    return "\n".join([f"# {_escaped(table.name)}", "", caption(cells), "", heading, rule, *lines, ""])
+    columns = {_escaped(name): [*map(_escaped, texts)] for part in (keys, *groups) for name, texts in part.items()}
+    body = tabulate(columns, headers="keys", tablefmt="github", disable_numparse=True)
+    return "\n".join([f"# {_escaped(table.name)}", "", caption(cells), "", body, ""])
 
 
 def text(cells: pd.DataFrame, table: Table, width: int = 100) -> str:
@@ -80,18 +77,21 @@ def text(cells: pd.DataFrame, table: Table, width: int = 100) -> str:
     `table.columns`, and between the metrics of one value only if these are too wide together.
     """
     keys, groups = _columns(cells, table)
-    room = width - _width(keys)
-    pieces = [
-        piece for group in groups for piece in ([group] if _width(group) <= room else [[column] for column in group])
-    ]
-    blocks: list[list[Column]] = []
-    for piece in pieces or [[]]:
-        if blocks and _width([*blocks[-1], *piece]) <= room:
-            blocks[-1] += piece
+
+    def fits(columns: Columns) -> bool:
+        return max(map(len, text_table({**keys, **columns}).splitlines())) <= width
+
+    pieces: list[Columns] = []
+    for group in groups:
+        pieces += [group] if fits(group) else [{name: texts} for name, texts in group.items()]
+    blocks: list[Columns] = []
+    for piece in pieces or [{}]:
+        if blocks and fits({**blocks[-1], **piece}):
+            blocks[-1] |= piece
         else:
-            blocks.append(list(piece))
+            blocks.append(dict(piece))
     title = "\n".join([table.name, *textwrap.wrap(caption(cells), width)])
-    return "\n\n".join([title, *(_block([*keys, *block]) for block in blocks)])
+    return "\n\n".join([title, *(text_table({**keys, **block}) for block in blocks)])
 
 
 def caption(cells: pd.DataFrame) -> str:
@@ -109,14 +109,6 @@ def caption(cells: pd.DataFrame) -> str:
     if cells["published"].notna().any():
         parts.append("in brackets the paper's figure and the difference from it")
     return "; ".join(parts)
-
-
-def labels(values: pd.Series) -> list[str]:
-    """Return each value as text. Whole numbers next to nulls are shown as integers; only the nulls made them floats."""
-    known = values.dropna()
-    if len(known) < len(values) and all(isinstance(value, float) and value.is_integer() for value in known):
-        return [NOTHING if pd.isna(value) else str(int(value)).replace("-", MINUS) for value in values]
-    return [label(_plain(value)) for value in values]
 
 
 def _published(table: Table, preset: str) -> dict[tuple[Any, ...], dict[str, float]]:
@@ -147,7 +139,7 @@ def _typed(values: pd.Series, like: pd.Series) -> pd.Series:
     """Convert key values to the type of the column `like` if they fit; to text if only some of them are text."""
     is_text = {isinstance(value, str) for value in values.dropna()}
     if len(is_text) > 1:
-        return pd.Series(labels(values), dtype="str").where(values.notna(), None)
+        return pd.Series(format_values(values), dtype="str").where(values.notna(), None)
     try:
         typed = values.astype(like.dtype)
         return typed if len(like) and list(map(_plain, typed)) == list(values) else values.infer_objects()
@@ -155,32 +147,38 @@ def _typed(values: pd.Series, like: pd.Series) -> pd.Series:
         return values.infer_objects()
 
 
-def _columns(cells: pd.DataFrame, table: Table) -> tuple[list[Column], list[list[Column]]]:
+def _columns(cells: pd.DataFrame, table: Table) -> tuple[Columns, list[Columns]]:
     """Return the columns of the row keys, and a group of columns for each value of `table.columns` (or one group).
 
     A group has a column for each metric, or a single column for all metrics if the table is `listed`.
     """
-    count = len(table.metrics)
-    values = _distinct(cells[table.columns]) if table.columns else pd.Series([None])
-    step = max(count * len(values), 1)
-    names = [f"{metric.name} (%)" if metric.percent else metric.name for metric in table.metrics]
-    keys = [[name, *labels(cells[name])[::step]] for name in table.rows]
+    metrics = table.metrics
+    values = cells[table.columns].drop_duplicates() if table.columns else pd.Series([None])
+    step = max(len(metrics) * len(values), 1)  # cells of one row of the table
+    repeats = len(metrics) if table.listed else 1
+    keys = {name: [*np.repeat(format_values(cells[name])[::step], repeats)] for name in table.rows}
     if table.listed:
-        keys = [[key[0], *(value for value in key[1:] for _ in names)] for key in keys]
-        keys.append(["metric", *names * (len(cells) // step)])
+        keys["metric"] = [metric.label for metric in metrics] * (len(cells) // step)
     groups = []
-    for group, (value, shown) in enumerate(zip(values, labels(values), strict=True)):
-        prefix = None if table.columns is None else shown if isinstance(value, str) else f"{table.columns}={shown}"
-        columns = []
-        for offset, metric in enumerate(table.metrics):
-            column_cells = cells.iloc[group * count + offset :: step].to_dict("records")
-            columns.append([_cell_text(cell, metric) for cell in column_cells])
+    for index, prefix in enumerate(_prefixes(values, table.columns)):
+        texts = [
+            [_cell_text(cell, metric) for cell in cells.iloc[index * len(metrics) + offset :: step].to_dict("records")]
+            for offset, metric in enumerate(metrics)
+        ]
         if table.listed:
-            groups.append([[prefix or "value", *(cell for line in zip(*columns, strict=True) for cell in line)]])
+            groups.append({prefix or "value": [cell for row in zip(*texts, strict=True) for cell in row]})
         else:
-            headings = [name if prefix is None else f"{prefix}: {name}" for name in names]
-            groups.append([[heading, *column] for heading, column in zip(headings, columns, strict=True)])
+            headings = [f"{prefix}: {metric.label}" if prefix else metric.label for metric in metrics]
+            groups.append(dict(zip(headings, texts, strict=True)))
     return keys, groups
+
+
+def _prefixes(values: pd.Series, name: str | None) -> list[str]:
+    """Return what stands before the metrics of each value in a heading: the text, `NAME=VALUE`, or nothing."""
+    if name is None:
+        return [""]
+    shown = zip(values, format_values(values), strict=True)
+    return [text if isinstance(value, str) else f"{name}={text}" for value, text in shown]
 
 
 def _cell_text(cell: dict[Any, Any], metric: Metric) -> str:
@@ -188,51 +186,21 @@ def _cell_text(cell: dict[Any, Any], metric: Metric) -> str:
     scale = 100.0 if metric.percent else 1.0
     mean, std, paper, difference = (cell[name] * scale for name in ("mean", "std", "published", "difference"))
 
-    def shown(value: float) -> str:
-        return number(round(value, 2) + 0.0, 2) if metric.percent else _figures(value)
+    def rounded(value: float) -> str:
+        return format_metric(round(value, 2) + 0.0, 2) if metric.percent else format_significant(value)
 
-    measured = NOTHING if math.isnan(mean) else shown(mean)
+    measured = DASH if math.isnan(mean) else rounded(mean)
     if not math.isnan(std):
-        measured += f" ± {shown(std)}"
+        measured += f" ± {rounded(std)}"
     if cell["count"] and cell["missing"]:
         measured += f", {cell['count']} of {cell['count'] + cell['missing']}"
     if math.isnan(paper):
         return measured
     sign = MINUS if difference < 0 else "+"
-    change = "" if math.isnan(difference) else f", {sign}{shown(abs(difference))}"
-    return f"{measured} (paper {shown(paper)}{change})"
-
-
-def _figures(value: float) -> str:
-    """Return three significant figures. Integer digits below a million are all shown."""
-    if not math.isfinite(value) or value == 0:
-        return number(value, 2)
-    exponent = math.floor(math.log10(abs(value)))
-    if -5 < exponent < 6:
-        return number(value, max(2 - exponent, 0))
-    return f"{value:.2e}".replace("-", MINUS)
-
-
-def _distinct(values: pd.Series) -> pd.Series:
-    return values[~values.duplicated()]
+    change = "" if math.isnan(difference) else f", {sign}{rounded(abs(difference))}"
+    return f"{measured} (paper {rounded(paper)}{change})"
 
 
 def _escaped(cell: str) -> str:
     """Escape Markdown, and remove line breaks."""
     return re.sub(r"([\\|*`<])", r"\\\1", " ".join(cell.split()))
-
-
-def _padded(column: Iterable[str]) -> Column:
-    cells = list(column)
-    return [cell.ljust(max(3, *map(len, cells))) for cell in cells]
-
-
-def _width(columns: Sequence[Column]) -> int:
-    """Return the width in characters, with two spaces after each column."""
-    return sum(max(map(len, column)) + 2 for column in columns)
-
-
-def _block(columns: Sequence[Column]) -> str:
-    """Return the columns as aligned text: the heading, a rule, and a line for each row."""
-    heading, *lines = ("  ".join(line).rstrip() for line in zip(*map(_padded, columns), strict=True))
-    return "\n".join([heading, NOTHING * max(map(len, (heading, *lines))), *lines])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 import pandas as pd
@@ -29,25 +28,25 @@ def write(
     sweep: Sweep,
     preset: str,
     rows: pd.DataFrame,
-    views: str | None = None,
+    folder: str | None = None,
     label: str | None = None,
 ) -> str:
     """Write all views of a sweep, and return the text to print.
 
-    Files: `heatmaps/VIEWS/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` beside them,
-    `tables/VIEWS/TABLE.parquet` and `.md`, and `trajectories/VIEWS/TRAJECTORY.parquet` and `.png`. The text has the
+    Files: `heatmaps/FOLDER/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` beside them,
+    `tables/FOLDER/TABLE.parquet` and `.md`, and `trajectories/FOLDER/TRAJECTORY.parquet` and `.png`. The text has the
     breakdown of the best cell, the correlations, the tables, and the test metrics of the trials that a search chose on
     validation images.
 
-    `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `views` is
+    `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `folder` is
     `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.views`), and its own `label`
     in the figures (`Plan.label`).
     """
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
-    views, about = views or f"{name}/{preset}", _about(name, label or preset, rows)
-    texts = _write_heatmaps(files, views, sweep, preset, rows, about)
+    folder, about = folder or f"{name}/{preset}", _about(name, label or preset, rows)
+    texts = _write_heatmaps(files, folder, sweep, preset, rows, about)
     for table in sweep.tables:
-        cells = tables.write(files, views, rows, table, preset)
+        cells = tables.write(files, folder, rows, table, preset)
         texts.append(tables.text(cells, table))
     objective = sweep.headline(preset)
     chosen = summary.on_test_images(rows, objective)
@@ -56,44 +55,28 @@ def write(
     if sweep.trajectories:
         history = _history(files, name)
         for view in sweep.trajectories:
-            trajectory.write(files, views, history, rows, view, about=about)
+            trajectory.write(files, folder, history, rows, view, about=about)
     return "\n\n".join(texts)
 
 
-def _write_heatmaps(files: Files, views: str, sweep: Sweep, preset: str, rows: pd.DataFrame, about: str) -> list[str]:
+def _write_heatmaps(files: Files, folder: str, sweep: Sweep, preset: str, rows: pd.DataFrame, about: str) -> list[str]:
     """Write the heatmaps, and the breakdown and the correlations of the first. Returns the texts of the latter two."""
     for view in sweep.heatmaps:
-        axes, metric = (view.rows, view.columns), view.metric
-        published = view.published.get(preset)
-        over = _over(sweep, rows, axes)
-        heatmap.write(
-            files,
-            views,
-            rows,
-            metric.name,
-            metric.better,
-            axes,
-            over=over,
-            published=published,
-            percent=metric.percent,
-            about=about,
-        )
+        heatmap.write(files, folder, rows, view, preset, over=_over(sweep, rows, view.axes), about=about)
     if not sweep.heatmaps:
         return []
     first, texts = sweep.heatmaps[0], []
-    axes = (first.rows, first.columns)
     if sweep.breakdown:
-        table = summary.breakdown(rows, first.metric.name, first.metric.better, axes, sweep.breakdown)
-        _store(files, views, "breakdown", table)
+        table = summary.breakdown(rows, first.metric.name, first.metric.better, first.axes, sweep.breakdown)
+        files.write(f"heatmaps/{folder}/breakdown.parquet", table.to_parquet(index=False))
         scaled = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
-        unit = " (%)" if first.metric.percent else ""
         criterion = summary.chosen_by(rows, first.metric.name)
         by = "" if criterion == first.metric.name else f" by {criterion}"
-        texts.append(f"{first.metric.name}{unit} by {sweep.breakdown} at the best cell{by}\n{summary.text(scaled)}")
+        texts.append(f"{first.metric.label} by {sweep.breakdown} at the best cell{by}\n{summary.text(scaled)}")
     if sweep.correlations:
-        table = summary.correlations(rows, sweep.correlations, axes)
-        _store(files, views, "correlations", table)
-        texts.append(f"correlation over the cells of {axes[0]} x {axes[1]}\n{summary.text(table)}")
+        table = summary.correlations(rows, sweep.correlations, first.axes)
+        files.write(f"heatmaps/{folder}/correlations.parquet", table.to_parquet(index=False))
+        texts.append(f"correlation over the cells of {first.rows} x {first.columns}\n{summary.text(table)}")
     return texts
 
 
@@ -123,10 +106,3 @@ def _over(sweep: Sweep, rows: pd.DataFrame, axes: tuple[str, str]) -> str:
     if sweep.breakdown and rows.groupby(list(axes), dropna=False).size().max() > rows[sweep.breakdown].nunique():
         return "trials"
     return sweep.over
-
-
-def _store(files: Files, views: str, table_name: str, table: pd.DataFrame) -> None:
-    """Write a table beside the heatmaps."""
-    buffer = io.BytesIO()
-    table.to_parquet(buffer, index=False)
-    files.write(f"heatmaps/{views}/{table_name}.parquet", buffer.getvalue())

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from sweeper.report.heatmap import NOTHING, label, number
-from sweeper.report.heatmap_cells import Direction, best, pivot
-from sweeper.spec.metric import VALIDATION, Metric
+from sweeper.report.formatting import format_metric, format_value, text_table
+from sweeper.report.heatmap_cells import best, pivot
+from sweeper.spec.metric import VALIDATION, Direction, Metric
 
 
 def chosen_by(rows: pd.DataFrame, metric: str) -> str:
@@ -67,22 +67,22 @@ def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tup
 
 
 def text(table: pd.DataFrame, digits: int = 3) -> str:
-    """Return the table as aligned plain text: a heading, a rule, and a line for each row. Null is a dash.
+    """Return the table as plain text. Null is a dash.
 
     `digits` is the number of decimals of the measured columns.
     """
     measured = {"mean", "std", "r", "published", *(name for name in table.columns if str(name).startswith(VALIDATION))}
     measured |= {str(name).removeprefix(VALIDATION) for name in measured}
-    columns = []
-    for name in table.columns:
-        values = table[name]
+    columns, right = {}, []
+    for name, values in table.items():
         numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
         rounded = numeric and name in measured
-        texts = [number(value, digits) if rounded and not pd.isna(value) else label(value) for value in values]
-        width = max(map(len, [str(name), *texts]))
-        columns.append([cell.rjust(width) if numeric else cell.ljust(width) for cell in (str(name), *texts)])
-    heading, *lines = ("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
-    return "\n".join([heading, NOTHING * len(heading), *lines])
+        columns[str(name)] = [
+            format_metric(value, digits) if rounded and not pd.isna(value) else format_value(value) for value in values
+        ]
+        if numeric:
+            right.append(str(name))
+    return text_table(columns, right)
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> float | None:

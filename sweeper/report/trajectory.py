@@ -1,12 +1,10 @@
 """Trajectories: mean and standard deviation of metrics over the epochs by hyperparameter, as Parquet and a figure."""
 
-import io
-
 import pandas as pd
 
 from sweeper.report.curves import draw
-from sweeper.report.heatmap import NOTHING
-from sweeper.report.paper_table import labels
+from sweeper.report.formatting import DASH, format_values
+from sweeper.report.style import png
 from sweeper.spec.views import Trajectory
 from sweeper.storage.io.files import Files
 
@@ -39,22 +37,20 @@ def average(history: pd.DataFrame, rows: pd.DataFrame, trajectory: Trajectory) -
 
 
 def write(
-    files: Files, views: str, history: pd.DataFrame, rows: pd.DataFrame, trajectory: Trajectory, *, about: str = ""
+    files: Files, folder: str, history: pd.DataFrame, rows: pd.DataFrame, trajectory: Trajectory, *, about: str = ""
 ) -> pd.DataFrame:
-    """Write `trajectories/VIEWS/NAME.parquet` and `.png`. Returns the result of `average`.
+    """Write `trajectories/FOLDER/NAME.parquet` and `.png`. Returns the result of `average`.
 
     `about` is a line below the title, e.g. the sweep and its data sets.
     """
     points = average(history, rows, trajectory)
-    table, picture = io.BytesIO(), io.BytesIO()
-    points.to_parquet(table, index=False)
-    draw(points, trajectory, about).savefig(picture, format="png", dpi=160, bbox_inches="tight", pad_inches=0.25)
-    files.write(f"trajectories/{views}/{trajectory.name}.parquet", table.getvalue())
-    files.write(f"trajectories/{views}/{trajectory.name}.png", picture.getvalue())
+    path = f"trajectories/{folder}/{trajectory.name}"
+    files.write(f"{path}.parquet", points.to_parquet(index=False))
+    files.write(f"{path}.png", png(draw(points, trajectory, about)))
     return points
 
 
 def _joined(values: pd.DataFrame) -> list[str]:
     """Join the values of each row as text, without nulls."""
-    columns = [labels(values[name]) for name in values]
-    return [", ".join(text for text in texts if text != NOTHING) for texts in zip(*columns, strict=True)]
+    columns = [format_values(values[name]) for name in values]
+    return [", ".join(text for text in texts if text != DASH) for texts in zip(*columns, strict=True)]

@@ -9,7 +9,7 @@ from sweeper.errors import SpecError
 from trainables.evaluation.metrics import family_of
 
 Direction = Literal["maximize", "minimize"]
-WAYS: dict[str, str] = {"maximize": "higher", "minimize": "lower"}
+BETTER = {"maximize": "higher", "minimize": "lower"}
 """Direction -> which values are better."""
 
 VALIDATION = "val_"
@@ -37,11 +37,16 @@ class Metric:
             return
         if self.direction and family.direction and self.direction != family.direction:
             raise SpecError(
-                f"{self.name} is better the {WAYS[family.direction]} it is, so its direction must be "
+                f"{self.name} is better the {BETTER[family.direction]} it is, so its direction must be "
                 f"{family.direction!r}, but got {self.direction!r}"
             )
         if self.percent and not family.share:
             raise SpecError(f"`percent` is for shares in [0, 1], but {self.name} is {family.unit}")
+
+    @property
+    def label(self) -> str:
+        """The name, with the unit if it is percent, for tables and figures: `knn_z (%)`."""
+        return f"{self.name} (%)" if self.percent else self.name
 
     @property
     def better(self) -> Direction:

@@ -22,6 +22,11 @@ class Heatmap:
     published: Mapping[str, Mapping[tuple[Any, Any], float]] = field(default_factory=dict)
     """Preset -> (row value, column value) -> the paper's figure, in percent if the metric is `percent`."""
 
+    @property
+    def axes(self) -> tuple[str, str]:
+        """The two hyperparameters."""
+        return self.rows, self.columns
+
 
 @dataclass(frozen=True)
 class Table:

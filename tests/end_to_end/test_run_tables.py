@@ -46,7 +46,7 @@ def test_every_method_in_one_sweep(sweeps: Sweeps, tmp_path: Path) -> None:
         trials = frame[(frame["method"] == cell["method"]) & here]
         assert len(trials) == cell["count"] == (1 if cell["method"] == "pixels" else 2)
         assert cell["mean"] == pytest.approx(trials["probe_z"].mean())
-    assert (tmp_path / f"tables/ssl_cifar10/{views}/accuracy.md").read_text().count("\n| ") == 2 + 11
+    assert (tmp_path / f"tables/ssl_cifar10/{views}/accuracy.md").read_text().count("\n| ") == 1 + 11
     points = pd.read_parquet(tmp_path / f"trajectories/ssl_cifar10/{views}/knn.parquet")
     assert set(points["epoch"]) == {0, 1, 2} and (tmp_path / f"trajectories/ssl_cifar10/{views}/knn.png").exists()
 

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import optuna
 
-from sweeper.report.heatmap import INK, MUTED
+from sweeper.report.style import INK, MUTED, PALE
+from sweeper.spec.metric import BETTER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-GRID = "#e4e5e8"
-FEW = 6
+MAX_OWN_TICKS = 6
 """Maximum number of distinct whole numbers that each have their own tick."""
-TICKS = 7
+MAX_TICKS = 7
 """Maximum number of ticks otherwise."""
 
 
-def frame(axis: Axes, inches: tuple[float, float]) -> Figure:
+def restyle(axis: Axes, inches: tuple[float, float]) -> Figure:
     """Restyle an axis and remove Optuna's title and legend. Returns its figure, resized to `inches` (width, height)."""
     figure: Any = axis.figure
     figure.set_layout_engine("none")
@@ -32,7 +32,7 @@ def frame(axis: Axes, inches: tuple[float, float]) -> Figure:
         axis.set_title("", loc=location)
     axis.set_facecolor("white")
     axis.set_axisbelow(True)
-    axis.grid(visible=True, color=GRID, linewidth=0.8)
+    axis.grid(visible=True, color=PALE, linewidth=0.8)
     for side, spine in axis.spines.items():
         spine.set(visible=side == "bottom", color=MUTED)
     axis.tick_params(length=0, labelsize=9, labelcolor=INK)
@@ -50,7 +50,7 @@ def legend(axis: Axes) -> None:
     axis.legend(loc="lower left", bbox_to_anchor=(-0.02, 0.985), ncols=3, fontsize=9, labelcolor=INK, **spaces)
 
 
-def bar(axis: Axes, label: str) -> None:
+def style_colour_bar(axis: Axes, label: str) -> None:
     """Restyle the axis of a colour bar, and label it."""
     axis.set_ylabel(label, color=INK, fontsize=9)
     axis.tick_params(labelsize=8, length=2, color=MUTED, labelcolor=INK)
@@ -58,10 +58,10 @@ def bar(axis: Axes, label: str) -> None:
         spine.set_visible(False)
 
 
-def ticks(axis: Axis, values: Sequence[Any]) -> None:
+def set_ticks(axis: Axis, values: Sequence[Any]) -> None:
     """Set few ticks with plain numbers for an axis that shows `values`. An axis of words is not changed.
 
-    Whole numbers have whole ticks; if there are at most `FEW` distinct ones, each has its own tick.
+    Whole numbers have whole ticks; if there are at most `MAX_OWN_TICKS` distinct ones, each has its own tick.
     """
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
@@ -70,16 +70,16 @@ def ticks(axis: Axis, values: Sequence[Any]) -> None:
     whole = all(isinstance(value, int) for value in values)
     if axis.get_scale() == "log":
         low, high = axis.get_view_interval()
-        axis.set_major_locator(FixedLocator(logarithmic(low, high)))
-    elif whole and len(set(values)) <= FEW:
+        axis.set_major_locator(FixedLocator(log_ticks(low, high)))
+    elif whole and len(set(values)) <= MAX_OWN_TICKS:
         axis.set_major_locator(FixedLocator(sorted(set(values))))
     else:
-        axis.set_major_locator(MaxNLocator(TICKS - 1, integer=whole, steps=(1, 2, 5, 10)))
+        axis.set_major_locator(MaxNLocator(MAX_TICKS - 1, integer=whole, steps=(1, 2, 5, 10)))
     axis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:.4g}".replace("e-0", "e-")))
     axis.set_minor_locator(NullLocator())
 
 
-def logarithmic(low: float, high: float) -> list[float]:
+def log_ticks(low: float, high: float) -> list[float]:
     """Return three to seven round numbers between two positive ones, or fewer if `high / low` is below about 1.5."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     numbers: list[float] = []
@@ -88,10 +88,9 @@ def logarithmic(low: float, high: float) -> list[float]:
         numbers = [number for number in candidates if low <= number <= high]
         if len(numbers) >= 3:
             break
-    return numbers[:: math.ceil(len(numbers) / TICKS)] if numbers else [low, high]
+    return numbers[:: math.ceil(len(numbers) / MAX_TICKS)] if numbers else [low, high]
 
 
-def worded(label: str, direction: optuna.study.StudyDirection) -> str:
+def with_direction(label: str, direction: optuna.study.StudyDirection) -> str:
     """Return e.g. `auroc, higher is better`."""
-    better = "higher" if direction == optuna.study.StudyDirection.MAXIMIZE else "lower"
-    return f"{label}, {better} is better"
+    return f"{label}, {BETTER[direction.name.lower()]} is better"

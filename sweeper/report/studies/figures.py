@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import optuna
 
-from sweeper.report.heatmap import INK, MUTED
-from sweeper.report.studies.axes import bar, frame, legend, ticks, worded
-from sweeper.report.studies.tables import WARM, complete, numeric
+from sweeper.report import style
+from sweeper.report.studies.axes import legend, restyle, set_ticks, style_colour_bar, with_direction
+from sweeper.report.studies.optuna_log import quiet
+from sweeper.report.studies.tables import WARM, complete_trials, is_numeric
+from sweeper.report.style import INK, MUTED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PANEL = (6.0, 4.0)
 """Width and height of a figure in inches. The width of parallel coordinates depends on the number of parameters."""
-DRAWN, BEST = "#0072B2", "#D55E00"
+TRIAL, BEST = "#0072B2", "#D55E00"
 """Colours of trials, and of the best of them."""
-POINT = 26
+MARKER_AREA = 26
 """Area of a trial's marker, in square points."""
-MANY = 100
+MANY_TRIALS = 100
 """Number of trials above which markers on a contour plot and lines are thinner."""
-LONGEST = 11
+MAX_TICK_LABEL = 11
 """Maximum number of characters of a tick label that is not slanted."""
 
 
@@ -40,15 +40,11 @@ def drawing() -> Iterator[None]:
     from matplotlib import pyplot
 
     pyplot.switch_backend("agg")
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
     before = pyplot.get_fignums()
     try:
-        with warnings.catch_warnings(), matplotlib.rc_context():
-            warnings.simplefilter("ignore")
+        with quiet(Warning), matplotlib.rc_context():
             yield
     finally:
-        optuna.logging.set_verbosity(verbosity)
         for number in set(pyplot.get_fignums()) - set(before):  # including figures whose drawing failed
             pyplot.close(number)
 
@@ -61,10 +57,7 @@ def png(figure: Figure, title: str, caption: str) -> bytes:
     for index, (text, size, weight) in enumerate(((caption, 10.0, "normal"), (title, title_size, "bold"))):
         above = (0.0, lowest + 17.0 * index)
         main.annotate(text, (0, 1), above, "axes fraction", "offset points", fontsize=size, weight=weight, color=INK)
-    picture = io.BytesIO()
-    dots = float(min(160.0, 16000 / max(inches)))
-    figure.savefig(picture, format="png", dpi=dots, facecolor="white", bbox_inches="tight", pad_inches=0.25)
-    return picture.getvalue()
+    return style.png(figure)
 
 
 def importance(study: optuna.Study, weights: Mapping[str, float], label: str) -> Figure:
@@ -72,10 +65,10 @@ def importance(study: optuna.Study, weights: Mapping[str, float], label: str) ->
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     axis: Any = optuna.visualization.matplotlib.plot_param_importances(study, _KnownImportance(weights), list(weights))
-    figure = frame(axis, (PANEL[0], 0.9 + 0.42 * len(weights)))
+    figure = restyle(axis, (PANEL[0], 0.9 + 0.42 * len(weights)))
     axis.grid(visible=False, axis="y")
     for patch, text in zip(axis.patches, axis.texts, strict=True):
-        patch.set(facecolor=DRAWN, height=0.62)
+        patch.set(facecolor=TRIAL, height=0.62)
         share = 100 * patch.get_width()
         text.set(text=f" {share:.0f}%" if share >= 0.5 else " <1%", fontsize=9, color=INK)
         text.set_y(patch.get_y() + patch.get_height() / 2)
@@ -92,18 +85,18 @@ def history(study: optuna.Study, label: str) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
     axis = optuna.visualization.matplotlib.plot_optimization_history(study, target_name=label)
-    figure = frame(axis, PANEL)
+    figure = restyle(axis, PANEL)
     points, line = axis.collections[0], axis.get_lines()[0]
-    warm = [bool(trial.user_attrs.get(WARM)) for trial in complete(study)]
+    warm = [bool(trial.user_attrs.get(WARM)) for trial in complete_trials(study)]
     points.set(
-        facecolor=["white" if is_warm else DRAWN for is_warm in warm], edgecolor=DRAWN, sizes=[POINT], label=None
+        facecolor=["white" if is_warm else TRIAL for is_warm in warm], edgecolor=TRIAL, sizes=[MARKER_AREA], label=None
     )
     points.set(linewidth=[1.2 if is_warm else 0.0 for is_warm in warm], zorder=3)
-    axis.scatter([], [], s=POINT, facecolor=DRAWN, linewidth=0.0, label="trial")
+    axis.scatter([], [], s=MARKER_AREA, facecolor=TRIAL, linewidth=0.0, label="trial")
     line.set(color=BEST, alpha=1.0, linewidth=1.8, drawstyle="steps-post", label="best so far")
     if any(warm):
-        axis.scatter([], [], s=POINT, facecolor="white", edgecolor=DRAWN, linewidth=1.2, label="earlier trial")
-    axis.set(xlabel="trial", ylabel=worded(label, study.direction))
+        axis.scatter([], [], s=MARKER_AREA, facecolor="white", edgecolor=TRIAL, linewidth=1.2, label="earlier trial")
+    axis.set(xlabel="trial", ylabel=with_direction(label, study.direction))
     axis.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=(1, 2, 5, 10)))
     legend(axis)
     return figure
@@ -122,7 +115,7 @@ def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figu
     labels_width = max(0.9, 0.075 * max(map(len, choices), default=0) + 0.3)  # widths are in inches
     panel_width = len(parameters) * max(1.35, labels_width, 0.085 * max(map(len, names)) + 0.2)
     width = 0.7 + panel_width + labels_width + 0.6
-    figure = frame(main, (width, PANEL[1]))
+    figure = restyle(main, (width, PANEL[1]))
     main.set_position((0.7 / width, 0.12, panel_width / width, 0.76))
     side.set_box_aspect(None)
     side.set_position(((0.7 + panel_width + labels_width) / width, 0.12, 0.16 / width, 0.76))
@@ -136,11 +129,11 @@ def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figu
     blues = matplotlib.colormaps["Blues"](np.linspace(*((0.25, 1.0) if _is_maximized(study) else (1.0, 0.25)), 256))
     shades = matplotlib.colors.ListedColormap(blues)
     lines.set(segments=[segments[index] for index in order], array=values[order], cmap=shades)
-    lines.set_linewidth(1.0 if len(order) <= MANY else 0.6)
+    lines.set_linewidth(1.0 if len(order) <= MANY_TRIALS else 0.6)
     outlined: list[patheffects.AbstractPathEffect] = [patheffects.withStroke(linewidth=3.5, foreground="white")]
     for other, key in zip(others, sorted(parameters), strict=True):
-        if numeric(study, key):
-            ticks(other.yaxis, _values(study, key))
+        if is_numeric(study, key):
+            set_ticks(other.yaxis, _values(study, key))
         other.grid(visible=False)
         other.tick_params(axis="y", labelsize=8.5, length=3, color=MUTED, labelcolor=INK)
         for side_name, spine in other.spines.items():
@@ -149,7 +142,7 @@ def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figu
             text.set_path_effects(outlined)
     main.spines["left"].set(visible=True, color=MUTED)
     main.tick_params(axis="y", length=3, color=MUTED)
-    bar(side, worded(label, study.direction))
+    style_colour_bar(side, with_direction(label, study.direction))
     return figure
 
 
@@ -158,38 +151,38 @@ def contour(study: optuna.Study, pair: tuple[str, str], label: str) -> Figure:
     from matplotlib.contour import ContourSet
 
     axis: Any = optuna.visualization.matplotlib.plot_contour(study, list(pair), target_name=label)
-    figure = frame(axis, PANEL)
+    figure = restyle(axis, PANEL)
     axis.grid(visible=False)
-    for drawn in axis.collections:
-        if isinstance(drawn, ContourSet):
-            if drawn.filled:
-                drawn.set_cmap("viridis" if _is_maximized(study) else "viridis_r")
+    for collection in axis.collections:
+        if isinstance(collection, ContourSet):
+            if collection.filled:
+                collection.set_cmap("viridis" if _is_maximized(study) else "viridis_r")
             else:
-                drawn.set(linewidth=0.3, alpha=0.35)
+                collection.set(linewidth=0.3, alpha=0.35)
         else:
-            size = POINT * (0.6 if len(drawn.get_offsets()) <= MANY else 0.25)
-            drawn.set(sizes=[size], facecolor=INK, edgecolor="white", linewidth=0.5)
+            size = MARKER_AREA * (0.6 if len(collection.get_offsets()) <= MANY_TRIALS else 0.25)
+            collection.set(sizes=[size], facecolor=INK, edgecolor="white", linewidth=0.5)
     for dimension, key in zip((axis.xaxis, axis.yaxis), sorted(pair), strict=True):
-        ticks(dimension, _values(study, key))
-    if max(len(text.get_text()) for text in axis.get_xticklabels()) > LONGEST:
+        set_ticks(dimension, _values(study, key))
+    if max(len(text.get_text()) for text in axis.get_xticklabels()) > MAX_TICK_LABEL:
         for text in axis.get_xticklabels():
             text.set(rotation=20, rotation_mode="anchor", ha="right")
-    bar(figure.axes[1], worded(label, study.direction))
+    style_colour_bar(figure.axes[1], with_direction(label, study.direction))
     return figure
 
 
 def pareto(study: optuna.Study, labels: Sequence[str]) -> Figure:
     """Draw the two objectives of each complete trial, and the Pareto front."""
     axis = optuna.visualization.matplotlib.plot_pareto_front(study, target_names=list(labels))
-    figure = frame(axis, PANEL)
+    figure = restyle(axis, PANEL)
     *others, front = axis.collections
-    for drawn in others:
-        drawn.set(facecolor=DRAWN, sizes=[POINT], alpha=0.55, linewidth=0, label="trial")
-    front.set(facecolor=BEST, sizes=[1.3 * POINT], linewidth=0, zorder=4, label="on the front")
+    for collection in others:
+        collection.set(facecolor=TRIAL, sizes=[MARKER_AREA], alpha=0.55, linewidth=0, label="trial")
+    front.set(facecolor=BEST, sizes=[1.3 * MARKER_AREA], linewidth=0, zorder=4, label="on the front")
     points = np.asarray(front.get_offsets())
     axis.plot(*points[np.lexsort(points.T[::-1])].T, color=BEST, linewidth=1.2, alpha=0.6, zorder=3)
     first, second = study.directions
-    axis.set(xlabel=worded(labels[0], first), ylabel=worded(labels[1], second))
+    axis.set(xlabel=with_direction(labels[0], first), ylabel=with_direction(labels[1], second))
     legend(axis)
     return figure
 
@@ -206,7 +199,7 @@ class _KnownImportance(optuna.importance.BaseImportanceEvaluator):
 
 def _values(study: optuna.Study, key: str) -> list[Any]:
     """Return the values of a parameter in all complete trials that have it."""
-    return [trial.params[key] for trial in complete(study) if key in trial.params]
+    return [trial.params[key] for trial in complete_trials(study) if key in trial.params]
 
 
 def _is_maximized(study: optuna.Study) -> bool:

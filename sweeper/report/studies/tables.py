@@ -19,13 +19,13 @@ STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialSta
 """Optuna's state of a finished trial -> its name in tables."""
 DIVERGED = "diverged"
 """State in tables of a trial whose row is `diverged`. In Optuna it is pruned or failed."""
-BEYOND = "beyond"
-"""Optuna user attribute of a trial whose value `read_in` cut."""
-FAR = 10.0
-"""Distance from the nearer quartile, in interquartile ranges, beyond which `read_in` cuts a value."""
-LEAST = 20
+CUT = "cut"
+"""Optuna user attribute of a trial whose value `copy_for_figures` cut."""
+CUT_DISTANCE = 10.0
+"""Distance from the nearer quartile, in interquartile ranges, beyond which `copy_for_figures` cuts a value."""
+MIN_TRIALS = 20
 """Minimum number of complete trials for importances and contours. With fewer they would be noise."""
-TREES = {"n_trees": 32, "max_depth": 6, "seed": 0}
+FOREST = {"n_trees": 32, "max_depth": 6, "seed": 0}
 """Settings of the random forest for importances, which takes 0.2 s for 256 trials.
 
 More or deeper trees do not order the parameters better. PED-ANOVA, Optuna's default, takes 5 ms, but its order has
@@ -33,7 +33,7 @@ little to do with the truth if TPE proposed the trials.
 """
 
 
-def tabulate(study: optuna.Study, objectives: Sequence[Metric]) -> pd.DataFrame:
+def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.DataFrame:
     """Return a data frame with one row per finished trial.
 
     The columns are `number`, `trial_id`, `state` (complete, pruned, diverged or failed), `warm` (from a warm start),
@@ -49,7 +49,7 @@ def tabulate(study: optuna.Study, objectives: Sequence[Metric]) -> pd.DataFrame:
         "warm": pd.Series([bool(trial.user_attrs.get(WARM)) for trial in trials], dtype="bool"),
         "step": pd.Series([trial.last_step for trial in trials], dtype="Int64"),
     }
-    columns |= {key: _typed([trial.params.get(key) for trial in trials]) for key in parameters(study)}
+    columns |= {key: _narrowest_column([trial.params.get(key) for trial in trials]) for key in parameter_names(study)}
     for index, metric in enumerate(objectives):
         values = pd.Series([_values(trial, len(objectives))[index] for trial in trials], dtype="float64")
         complete = values.where((columns["state"] == "complete") & np.isfinite(values))
@@ -58,18 +58,18 @@ def tabulate(study: optuna.Study, objectives: Sequence[Metric]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def parameters(study: optuna.Study) -> list[str]:
+def parameter_names(study: optuna.Study) -> list[str]:
     """Return the names of all parameters in the order of their first appearance."""
     return list(dict.fromkeys(key for trial in study.get_trials(deepcopy=False) for key in trial.params))
 
 
-def read_in(study: optuna.Study, objectives: Sequence[Metric], only: Metric | None = None) -> optuna.Study:
+def copy_for_figures(study: optuna.Study, objectives: Sequence[Metric], only: Metric | None = None) -> optuna.Study:
     """Return a copy of the study for figures, with all objectives or `only` one. Trials keep their numbers.
 
     - Metrics with `percent` are in percent.
     - A trial that is not complete, or has a value that is not finite, is failed in the copy.
-    - With `only`, values that are much worse than the others are cut (see `FAR`): otherwise a single bad
-      trial would compress the scale of all others. `beyond` counts them.
+    - With `only`, values that are much worse than the others are cut (see `CUT_DISTANCE`): otherwise a single bad
+      trial would compress the scale of all others. `cut_count` counts them.
     """
     chosen = [index for index, metric in enumerate(objectives) if only in (None, metric)]
     copy = optuna.create_study(directions=[objectives[index].better for index in chosen])
@@ -79,7 +79,7 @@ def read_in(study: optuna.Study, objectives: Sequence[Metric], only: Metric | No
         trial.state == TrialState.COMPLETE and all(map(math.isfinite, values))
         for trial, values in zip(trials, trial_values, strict=True)
     ]
-    low, high = _fence([values[0] for values, ok in zip(trial_values, usable, strict=True) if ok], only)
+    low, high = _value_limits([values[0] for values, ok in zip(trial_values, usable, strict=True) if ok], only)
     for trial, values, ok in zip(trials, trial_values, usable, strict=True):
         cut = [min(max(value, low), high) for value in values]
         shown = [
@@ -91,27 +91,27 @@ def read_in(study: optuna.Study, objectives: Sequence[Metric], only: Metric | No
                 values=shown if ok else None,
                 params=trial.params if ok else {},
                 distributions=trial.distributions if ok else {},
-                user_attrs={WARM: bool(trial.user_attrs.get(WARM)), BEYOND: ok and cut != values},
+                user_attrs={WARM: bool(trial.user_attrs.get(WARM)), CUT: ok and cut != values},
             )
         )
     return copy
 
 
-def beyond(study: optuna.Study) -> int:
-    """Return how many values `read_in` cut."""
-    return sum(bool(trial.user_attrs.get(BEYOND)) for trial in complete(study))
+def cut_count(study: optuna.Study) -> int:
+    """Return how many values `copy_for_figures` cut."""
+    return sum(bool(trial.user_attrs.get(CUT)) for trial in complete_trials(study))
 
 
-def weigh(study: optuna.Study) -> dict[str, float]:
+def importances(study: optuna.Study) -> dict[str, float]:
     """Return parameter -> importance, its share of the objective's variance (fANOVA), in descending order.
 
-    The importances add up to 1. The result is empty with fewer than `LEAST` complete trials, fewer than two varied
+    The importances add up to 1. The result is empty with fewer than `MIN_TRIALS` complete trials, fewer than two varied
     parameters, or an objective that is constant. Parameters with log distributions enter as logarithms. The result is
     deterministic.
     """
-    keys = varied(study)
-    trials = [trial for trial in complete(study) if set(keys) <= set(trial.params)]
-    if len(trials) < LEAST or len(keys) < 2 or len({trial.value for trial in trials}) < 2:
+    keys = varied_parameters(study)
+    trials = [trial for trial in complete_trials(study) if set(keys) <= set(trial.params)]
+    if len(trials) < MIN_TRIALS or len(keys) < 2 or len({trial.value for trial in trials}) < 2:
         return {}
     scales = {key: _scale([trial.distributions[key] for trial in trials]) for key in keys}
     transformed = optuna.create_study()  # the same trials with linear distributions
@@ -119,48 +119,48 @@ def weigh(study: optuna.Study) -> dict[str, float]:
         values = {key: math.log(trial.params[key]) if scales[key][1] else trial.params[key] for key in keys}
         space = {key: scales[key][0] for key in keys}
         transformed.add_trial(optuna.trial.create_trial(value=trial.value, params=values, distributions=space))
-    evaluator = optuna.importance.FanovaImportanceEvaluator(**TREES)
+    evaluator = optuna.importance.FanovaImportanceEvaluator(**FOREST)
     try:
-        importances = optuna.importance.get_param_importances(transformed, evaluator=evaluator, params=keys)
+        shares = optuna.importance.get_param_importances(transformed, evaluator=evaluator, params=keys)
     except RuntimeError:  # the forest finds no variance
         return {}
-    return dict(sorted(((key, float(importances[key])) for key in keys), key=lambda item: -item[1]))
+    return dict(sorted(((key, float(shares[key])) for key in keys), key=lambda item: -item[1]))
 
 
-def undominated(study: optuna.Study) -> list[int]:
+def pareto_front(study: optuna.Study) -> list[int]:
     """Return the numbers of the trials on the Pareto front; with one objective, that of the best trial."""
-    if not complete(study):
+    if not complete_trials(study):
         return []
     best = study.best_trials if len(study.directions) > 1 else [study.best_trial]
     return [trial.number for trial in best]
 
 
-def complete(study: optuna.Study) -> list[FrozenTrial]:
+def complete_trials(study: optuna.Study) -> list[FrozenTrial]:
     """Return the complete trials."""
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
 
-def varied(study: optuna.Study) -> list[str]:
+def varied_parameters(study: optuna.Study) -> list[str]:
     """Return the sorted names of the parameters with at least two values in complete trials."""
     values: dict[str, set[object]] = {}
-    for trial in complete(study):
+    for trial in complete_trials(study):
         for key, value in trial.params.items():
             values.setdefault(key, set()).add(value)
     return sorted(key for key, distinct in values.items() if len(distinct) > 1)
 
 
-def numeric(study: optuna.Study, key: str) -> bool:
+def is_numeric(study: optuna.Study, key: str) -> bool:
     """Return whether the parameter is a number from a range in all complete trials, as opposed to a choice."""
-    distributions = [trial.distributions[key] for trial in complete(study) if key in trial.distributions]
+    distributions = [trial.distributions[key] for trial in complete_trials(study) if key in trial.distributions]
     return not any(isinstance(distribution, CategoricalDistribution) for distribution in distributions)
 
 
-def _fence(values: Sequence[float], metric: Metric | None) -> tuple[float, float]:
+def _value_limits(values: Sequence[float], metric: Metric | None) -> tuple[float, float]:
     """Return the lowest and the highest value that a figure of the metric shows. Shares are not cut."""
     if metric is None or metric.percent or not values:
         return -math.inf, math.inf
     lower_quartile, upper_quartile = (float(quartile) for quartile in np.quantile(values, [0.25, 0.75]))
-    distance = FAR * (upper_quartile - lower_quartile) or math.inf
+    distance = CUT_DISTANCE * (upper_quartile - lower_quartile) or math.inf
     return (
         (-math.inf, upper_quartile + distance) if metric.better == "minimize" else (lower_quartile - distance, math.inf)
     )
@@ -193,7 +193,7 @@ def _state(trial: FrozenTrial) -> str:
     return DIVERGED if trial.user_attrs.get("status") == DIVERGED else STATES[trial.state]
 
 
-def _typed(values: Sequence[Any]) -> pd.Series:
+def _narrowest_column(values: Sequence[Any]) -> pd.Series:
     """Return a column of the narrowest type that holds all values: bool, int, float or text."""
     types = {type(value) for value in values if value is not None}
     no_nulls = None not in values

@@ -6,11 +6,14 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from sweeper.report.heatmap import draw, label, number, write
-from sweeper.report.heatmap_cells import best, pivot
+from sweeper.report.heatmap import draw, write
+from sweeper.report.heatmap_cells import pivot
+from sweeper.spec import Heatmap, Metric
 from sweeper.storage.io.files import Files
 
 AXES = ("beta", "nu")
+AUROC = Metric("auroc", "maximize")
+HEATMAP = Heatmap(AUROC, *AXES)
 
 
 @pytest.fixture
@@ -25,48 +28,12 @@ def cell(cells: pd.DataFrame, beta: float, nu: float) -> pd.Series:
     return cells[(cells["beta"] == beta) & (cells["nu"] == nu)].iloc[0]
 
 
-def test_pivot_is_mean_and_sample_deviation_over_the_rest(rows):
-    cells = pivot(rows, "auroc", AXES)
-    here = cell(cells, 1.0, 3.0)
-    assert here["mean"] == pytest.approx(0.815) and here["std"] == pytest.approx(np.std([0, 0.01, 0.02, 0.03], ddof=1))
-    assert cells.columns.tolist() == ["beta", "nu", "mean", "std", "count", "missing"]
-    assert len(cells) == 6 and cells["nu"].tolist() == [0.5, 3.0, math.inf] * 2 and (cells["count"] == 4).all()
-
-
-def test_missing_is_counted_and_not_averaged(rows):
-    rows.loc[(rows["beta"] == 0) & (rows["nu"] == 3) & (rows["class"] > 0), "auroc"] = np.nan
-    rows = rows[~((rows["beta"] == 1) & (rows["nu"] == 0.5))]
-    cells = pivot(rows, "auroc", AXES)
-    shown = cell(cells, 0.0, 3.0)
-    assert (
-        (shown["count"], shown["missing"]) == (1, 3)
-        and shown["mean"] == pytest.approx(0.7)
-        and math.isnan(shown["std"])
-    )
-    none = cell(cells, 1.0, 0.5)
-    assert (none["count"], none["missing"]) == (0, 0) and math.isnan(none["mean"])
-
-
-def test_best_follows_the_direction_and_skips_what_is_not_finite(rows):
-    rows.loc[(rows["beta"] == 0) & (rows["nu"] == math.inf), "auroc"] = math.inf
-    cells = pivot(rows, "auroc", AXES)
-    high, low = best(cells, "maximize"), best(cells, "minimize")
-    assert high is not None and (high["beta"], high["nu"]) == (1.0, 3.0)
-    assert low is not None and (low["beta"], low["nu"], low["position"]) == (0.0, 0.5, 0)
-    assert best(cells.assign(mean=np.nan), "maximize") is None
-
-
-def test_an_axis_may_be_text_null_or_in_an_order_of_its_own(rows):
-    rows["terms"] = pd.Categorical(["rad", "dir", "kl", "dir"] * 6, categories=["rad", "kl", "dir"], ordered=True)
+def test_axes_of_text_and_null_are_drawn(rows):
     rows["k"] = np.where(rows["class"] == 0, np.nan, 30.0)
-    cells = pivot(rows, "auroc", ("terms", "k"))
-    assert list(dict.fromkeys(cells["terms"])) == ["rad", "kl", "dir"] and cells["count"].sum() == len(rows)
-    draw(cells, "auroc", "maximize", ("terms", "k"))
-
-
-def test_an_unknown_column_is_named(rows):
-    with pytest.raises(ValueError, match="no column 'eta' in the rows; there are: beta"):
-        pivot(rows, "auroc", ("beta", "eta"))
+    rows["terms"] = np.where(rows["nu"] == 3.0, "rad", "a name of many characters")
+    axis = draw(pivot(rows, "auroc", ("k", "terms")), Heatmap(AUROC, "k", "terms")).axes[0]
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["30.0", "\N{EN DASH}"]
+    assert [tick.get_text() for tick in axis.get_xticklabels()] == ["a name of many characters", "rad"]
 
 
 def lines_above(figure: Figure) -> list[str]:
@@ -75,18 +42,20 @@ def lines_above(figure: Figure) -> list[str]:
 
 
 def test_shares_are_shown_in_percent_where_the_metric_says_so(tmp_path, rows):
-    figure = draw(pivot(rows, "auroc", AXES), "auroc", "maximize", AXES, percent=True)
+    published = {"paper": {(1.0, 3.0): 90.3}}
+    share = Heatmap(Metric("auroc", "maximize", percent=True), *AXES, published=published)
+    figure = draw(pivot(rows, "auroc", AXES), share)
     assert {"81.50", "± 1.29"} <= {text.get_text() for text in figure.axes[0].texts}
     assert figure.axes[1].get_ylabel().startswith("auroc (%)") and "best 81.50 ± 1.29 at" in lines_above(figure)[1]
     low, high = figure.axes[0].images[0].get_clim()
     assert 50 < low < 53 and 81 < high < 83
-    cells = write(Files(tmp_path), "g", rows, "auroc", "maximize", AXES, percent=True, published={(1.0, 3.0): 90.3})
+    cells = write(Files(tmp_path), "g", rows, share, "paper")
     assert cell(cells, 1.0, 3.0)[["mean", "published"]].tolist() == pytest.approx([0.815, 0.903]), "as shares"
 
 
 def test_lines_above_the_grid_do_not_overlap(rows):
     rows["auroc"] = 0.9 + 0.01 * rows["class"]
-    figure = draw(pivot(rows, "auroc", AXES), "auroc", "maximize", AXES, about="grid (digits)")
+    figure = draw(pivot(rows, "auroc", AXES), HEATMAP, about="grid (digits)")
     figure.canvas.draw()
     boxes = [text.get_window_extent() for text in sorted(figure.texts, key=lambda text: -text.get_position()[1])]
     assert len(boxes) == 4 and all(below.y1 <= above.y0 for above, below in pairwise(boxes))
@@ -94,14 +63,14 @@ def test_lines_above_the_grid_do_not_overlap(rows):
 
 
 def test_one_trial_a_cell_says_that_noise_is_not_known(rows):
-    figure = draw(pivot(rows[rows["class"] == 0], "auroc", AXES), "auroc", "maximize", AXES)
+    figure = draw(pivot(rows[rows["class"] == 0], "auroc", AXES), HEATMAP)
     assert lines_above(figure)[-1] == "one trial a cell, so what differences are noise is not known"
 
 
 def test_the_figure_says_what_it_shows(rows):
     cells = pivot(rows[~((rows["beta"] == 0) & (rows["nu"] == 0.5))], "auroc", AXES)
     cells["published"] = [0.903 if (b, n) == (1.0, 3.0) else np.nan for b, n in zip(cells.beta, cells.nu, strict=True)]
-    figure = draw(cells, "auroc", "maximize", AXES, over="classes", about="grid (digits), data set digits")
+    figure = draw(cells, HEATMAP, over="classes", about="grid (digits), data set digits")
     grid = figure.axes[0]
     texts = [text.get_text() for text in grid.texts]
     assert {"0.815", "± 0.013", "paper 0.903", "\N{EN DASH}"} <= set(texts)
@@ -115,32 +84,23 @@ def test_the_figure_says_what_it_shows(rows):
     assert (grid.get_xlabel(), grid.get_ylabel()) == ("nu", "beta") and len(grid.patches) == 2
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 6), (5, 1), (12, 15)])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 6), (5, 1), (9, 12)])
 def test_written_files_are_a_table_and_a_picture(tmp_path, shape):
     rows = pd.DataFrame([(b, n, b * n / 7) for b in range(shape[0]) for n in range(shape[1])], columns=["b", "n", "m"])
-    cells = write(Files(tmp_path), "grid", rows, "m", "minimize", ("b", "n"), published={(0, 0): 1.0})
+    heatmap = Heatmap(Metric("m", "minimize"), "b", "n", published={"paper": {(0, 0): 1.0}})
+    cells = write(Files(tmp_path), "grid", rows, heatmap, "paper")
     table = pd.read_parquet(tmp_path / "heatmaps" / "grid" / "m.parquet")
     pd.testing.assert_frame_equal(table, cells)
     assert table["published"].notna().sum() == 1
     assert (tmp_path / "heatmaps" / "grid" / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_preset_without_published_figures_has_no_column_of_them(tmp_path, rows):
+    heatmap = Heatmap(AUROC, *AXES, published={"paper": {(1.0, 3.0): 0.9}})
+    assert "published" not in write(Files(tmp_path), "grid", rows, heatmap, "digits")
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, 5.0, None])
 def test_a_grid_without_spread_still_draws(value):
     cells = pivot(pd.DataFrame({"a": [1, 2], "b": [1, 1], "m": pd.array([value] * 2, "Float64")}), "m", ("a", "b"))
-    draw(cells, "m", "maximize", ("a", "b")).canvas.draw()
-
-
-def test_labels_are_the_true_values():
-    assert [label(v) for v in (1.0, 0.25, math.inf, 1e-5, 30, True, "cat", None, math.nan)] == [
-        "1.0",
-        "0.25",
-        "∞",
-        "1e-5",
-        "30",
-        "True",
-        "cat",
-        "\N{EN DASH}",
-        "\N{EN DASH}",
-    ]
-    assert [number(v, 3) for v in (0.9, 0.00001, 0.0)] == ["0.900", "1e-05", "0.000"]
+    draw(cells, Heatmap(Metric("m", "maximize"), "a", "b")).canvas.draw()

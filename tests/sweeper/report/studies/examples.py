@@ -19,14 +19,16 @@ SPACE: dict[str, BaseDistribution] = {
     "act": CategoricalDistribution(["relu", "gelu"]),
     "nu": CategoricalDistribution([None, 1.0, math.inf]),
 }
-WAYS = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
+STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
 
 
 def accuracy(params: dict[str, Any]) -> float:
     return 0.9 - 0.05 * (math.log10(params["lr"]) + 2.5) ** 2 - 0.2 * params["beta"]
 
 
-def made(count: int, *objectives: Metric, space: dict[str, BaseDistribution] = SPACE, warm: int = 0) -> optuna.Study:
+def random_study(
+    count: int, *objectives: Metric, space: dict[str, BaseDistribution] = SPACE, warm: int = 0
+) -> optuna.Study:
     """Return a study of `count` trials, the first `warm` of them from a warm start.
 
     Every fifth trial fails. With one objective, another fifth is pruned after the second report.
@@ -53,11 +55,11 @@ def made(count: int, *objectives: Metric, space: dict[str, BaseDistribution] = S
     return study
 
 
-def told(values: list[float], space: dict[str, BaseDistribution], state: str = "complete") -> optuna.Study:
+def study_of(values: list[float], space: dict[str, BaseDistribution], state: str = "complete") -> optuna.Study:
     """Return a study to be maximized, whose trials have these values and this state."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
     for value in values:
         trial = study.ask(space)
-        study.tell(trial, value if state == "complete" else None, state=WAYS[state])
+        study.tell(trial, value if state == "complete" else None, state=STATES[state])
     return study

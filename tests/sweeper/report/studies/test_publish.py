@@ -1,10 +1,8 @@
 import math
 import warnings
-from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
-import numpy as np
 import optuna
 import pandas as pd
 import pytest
@@ -13,12 +11,11 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import TrialState
 
 from sweeper.report.studies import figures as study_figures
-from sweeper.report.studies.axes import logarithmic
 from sweeper.report.studies.publish import write
-from sweeper.report.studies.tables import LEAST, read_in, weigh
+from sweeper.report.studies.tables import MIN_TRIALS, copy_for_figures, importances
 from sweeper.spec.metric import Metric
 from sweeper.storage.io.files import Files
-from tests.sweeper.report.studies.examples import KNN, NLL, SECONDS, SPACE, WAYS, made, told
+from tests.sweeper.report.studies.examples import KNN, NLL, SECONDS, SPACE, STATES, random_study, study_of
 
 
 def pictures(folder: Path) -> set[str]:
@@ -26,7 +23,7 @@ def pictures(folder: Path) -> set[str]:
 
 
 def test_one_objective_has_these_files(tmp_path: Path) -> None:
-    said = write(Files(tmp_path), "studies/s/all", "s / all", made(35, KNN), [KNN])
+    said = write(Files(tmp_path), "studies/s/all", "s / all", random_study(35, KNN), [KNN])
     folder = tmp_path / "studies/s/all"
     assert pictures(folder) == {"importance.png", "parallel.png", "history.png", "contour_lr_beta.png"}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.glob("*.png"))
@@ -36,8 +33,8 @@ def test_one_objective_has_these_files(tmp_path: Path) -> None:
 
 
 def test_two_objectives_have_a_picture_each_and_a_front(tmp_path: Path) -> None:
-    space = {key: SPACE[key] for key in ("lr", "width", "act")}
-    said = write(Files(tmp_path), "f", "s", made(40, KNN, SECONDS, space=space), [KNN, SECONDS], [("act", "lr")])
+    study = random_study(40, KNN, SECONDS, space={key: SPACE[key] for key in ("lr", "width", "act")})
+    said = write(Files(tmp_path), "f", "s", study, [KNN, SECONDS], [("act", "lr")])
     each = {f"{kind}_{metric}.png" for kind in ("importance", "parallel", "history") for metric in ("knn", "seconds")}
     assert pictures(tmp_path / "f") == each | {"contour_act_lr_knn.png", "contour_act_lr_seconds.png", "pareto.png"}
     assert len(said.splitlines()) <= 12
@@ -45,13 +42,13 @@ def test_two_objectives_have_a_picture_each_and_a_front(tmp_path: Path) -> None:
 
 
 def test_trials_are_as_they_were_told(tmp_path: Path) -> None:
-    study = made(20, KNN, warm=2)
+    study = random_study(20, KNN, warm=2)
     write(Files(tmp_path), "f", "s", study, [KNN])
     table = pd.read_parquet(tmp_path / "f/trials.parquet")
     assert [table[key].dtype.kind for key in ("lr", "beta", "width", "nu")] == ["f", "f", "i", "f"]
     best = -math.inf
     for row, trial in zip(table.to_dict("records"), study.trials, strict=True):
-        assert WAYS[row["state"]] == trial.state and row["number"] == trial.number
+        assert STATES[row["state"]] == trial.state and row["number"] == trial.number
         assert row["trial_id"] == f"t{trial.number}" and row["warm"] == (trial.number < 2)
         for key, value in trial.params.items():
             assert row[key] == value or (value is None and pd.isna(row[key]))
@@ -66,7 +63,7 @@ def test_trials_are_as_they_were_told(tmp_path: Path) -> None:
 
 
 def test_one_objective_has_the_best_trial_for_a_front_whatever_a_pruned_one_reported(tmp_path: Path) -> None:
-    study = told([0.2, 0.5, 0.3], {"lr": SPACE["lr"]})
+    study = study_of([0.2, 0.5, 0.3], {"lr": SPACE["lr"]})
     trial = study.ask({"lr": SPACE["lr"]})
     trial.report(0.9, 1)
     study.tell(trial, state=TrialState.PRUNED)
@@ -76,11 +73,11 @@ def test_one_objective_has_the_best_trial_for_a_front_whatever_a_pruned_one_repo
 
 
 def test_the_same_study_has_the_same_importances(tmp_path: Path) -> None:
-    write(Files(tmp_path), "f", "s", made(35, NLL), [NLL])
+    write(Files(tmp_path), "f", "s", random_study(35, NLL), [NLL])
     table = pd.read_parquet(tmp_path / "f/importance.parquet")
     assert table.columns.tolist() == ["objective", "parameter", "importance"] and set(table["objective"]) == {"nll"}
     assert table["importance"].is_monotonic_decreasing and table["parameter"][0] == "lr"
-    assert dict(zip(table["parameter"], table["importance"], strict=True)) == weigh(made(35, NLL))
+    assert dict(zip(table["parameter"], table["importance"], strict=True)) == importances(random_study(35, NLL))
 
 
 ONE = {"lr": SPACE["lr"]}
@@ -88,16 +85,16 @@ FIXED: dict[str, BaseDistribution] = {"act": CategoricalDistribution(["relu"]), 
 TWO: dict[str, BaseDistribution] = {"act": SPACE["act"], "nu": SPACE["nu"]}
 LINES = {"history.png", "parallel.png"}
 POOR: dict[str, tuple[optuna.Study, int, set[str]]] = {
-    "nothing": (told([], SPACE), 0, set()),
-    "one": (told([0.5], SPACE), 1, set()),
-    "failed": (told([0.0] * 5, SPACE, "failed"), 0, set()),
-    "unreported": (told([0.0] * 5, SPACE, "pruned"), 0, set()),
-    "infinite": (told([math.inf, -math.inf, math.inf], SPACE), 0, set()),
-    "constant": (told([0.5] * 9, SPACE), 1, LINES),
-    "one parameter": (told([0.1, 0.2, 0.3, 0.4, 0.5], ONE), 1, LINES),
-    "one choice": (told([0.1, 0.2, 0.3, 0.4, 0.5], FIXED), 1, {"history.png"}),
-    "few": (told([0.01 * number for number in range(LEAST - 1)], SPACE), 1, LINES),
-    "no number": (told([0.01 * number for number in range(LEAST)], TWO), 1, LINES | {"importance.png"}),
+    "nothing": (study_of([], SPACE), 0, set()),
+    "one": (study_of([0.5], SPACE), 1, set()),
+    "failed": (study_of([0.0] * 5, SPACE, "failed"), 0, set()),
+    "unreported": (study_of([0.0] * 5, SPACE, "pruned"), 0, set()),
+    "infinite": (study_of([math.inf, -math.inf, math.inf], SPACE), 0, set()),
+    "constant": (study_of([0.5] * 9, SPACE), 1, LINES),
+    "one parameter": (study_of([0.1, 0.2, 0.3, 0.4, 0.5], ONE), 1, LINES),
+    "one choice": (study_of([0.1, 0.2, 0.3, 0.4, 0.5], FIXED), 1, {"history.png"}),
+    "few": (study_of([0.01 * number for number in range(MIN_TRIALS - 1)], SPACE), 1, LINES),
+    "no number": (study_of([0.01 * number for number in range(MIN_TRIALS)], TWO), 1, LINES | {"importance.png"}),
 }
 """Name -> a study, the number of trials on its front, and the figures that it has enough trials for."""
 
@@ -120,10 +117,10 @@ def test_what_a_poor_study_does_not_suffice_for_is_left_out_and_deleted(case: st
 
 
 def test_few_complete_trials_have_neither_importance_nor_contours_and_a_line_says_so(tmp_path: Path) -> None:
-    said = write(Files(tmp_path), "f", "s", made(20, KNN), [KNN], [("lr", "beta")])
+    said = write(Files(tmp_path), "f", "s", random_study(20, KNN), [KNN], [("lr", "beta")])
     assert pictures(tmp_path / "f") == LINES and pd.read_parquet(tmp_path / "f/importance.parquet").empty
     assert said.splitlines()[-1] == "no importance and no contours: they need 20 complete trials, but there are 12"
-    assert "no importance" not in write(Files(tmp_path), "f", "s", made(35, KNN), [KNN])
+    assert "no importance" not in write(Files(tmp_path), "f", "s", random_study(35, KNN), [KNN])
 
 
 def test_pictures_say_how_many_trials_they_show_and_which_they_leave_out(
@@ -136,12 +133,12 @@ def test_pictures_say_how_many_trials_they_show_and_which_they_leave_out(
         return b""
 
     monkeypatch.setattr(study_figures, "png", png)
-    write(Files(tmp_path), "f", "s", made(35, KNN), [KNN])
+    write(Files(tmp_path), "f", "s", random_study(35, KNN), [KNN])
     assert said == {"21 complete trials; left out: 7 pruned, 7 failed"}
 
 
 def test_a_study_all_of_whose_trials_diverged_says_so(tmp_path: Path) -> None:
-    study = told([0.0] * 5, SPACE, "pruned")
+    study = study_of([0.0] * 5, SPACE, "pruned")
     lost = optuna.create_study(direction="maximize")
     for trial in study.trials:
         trial.user_attrs["status"] = "diverged"
@@ -153,13 +150,13 @@ def test_a_study_all_of_whose_trials_diverged_says_so(tmp_path: Path) -> None:
 
 def test_two_objectives_of_poor_studies_are_no_error(tmp_path: Path) -> None:
     for count in range(3):
-        said = write(Files(tmp_path), "f", "s", made(count, KNN, SECONDS), [KNN, SECONDS])
+        said = write(Files(tmp_path), "f", "s", random_study(count, KNN, SECONDS), [KNN, SECONDS])
         assert ".png" not in said
         assert ("pareto.png" in pictures(tmp_path / "f")) == (count == 2)
 
 
 def test_asked_for_contours_are_drawn_as_far_as_the_study_has_them(tmp_path: Path) -> None:
-    study = made(35, NLL)
+    study = random_study(35, NLL)
     write(Files(tmp_path), "f", "s", study, [NLL], [("nu", "act"), ("beta", "width"), ("absent", "lr")])
     assert {name for name in pictures(tmp_path / "f") if name.startswith("contour")} == {
         "contour_nu_act.png",
@@ -167,26 +164,14 @@ def test_asked_for_contours_are_drawn_as_far_as_the_study_has_them(tmp_path: Pat
     }
 
 
-def test_history_shows_complete_trials_in_percent_and_the_best_so_far() -> None:
-    study = made(20, KNN, warm=1)
-    complete = [trial for trial in study.trials if trial.state == TrialState.COMPLETE]
-    with study_figures.drawing():
-        axis = study_figures.history(read_in(study, [KNN], KNN), "knn (%)").axes[0]
-        points, line = np.asarray(axis.collections[0].get_offsets()), axis.get_lines()[0]
-        assert points[:, 0].tolist() == [trial.number for trial in complete]
-        assert points[:, 1] == pytest.approx([100 * trial.values[0] for trial in complete])
-        best = np.maximum.accumulate([trial.values[0] if trial in complete else -math.inf for trial in study.trials])
-        assert np.asarray(line.get_ydata()) == pytest.approx(100 * best)
-
-
 def test_a_value_far_off_is_cut_in_pictures_and_counted_but_kept_in_the_data(tmp_path: Path) -> None:
-    study = made(20, NLL)
+    study = random_study(20, NLL)
     params = {"lr": 0.1, "beta": 0.5, "width": 64, "act": "gelu", "nu": None}
     study.add_trial(optuna.trial.create_trial(value=1e9, params=params, distributions=SPACE))
-    shown = [trial.values[0] for trial in read_in(study, [NLL], NLL).trials if trial.values]
+    shown = [trial.values[0] for trial in copy_for_figures(study, [NLL], NLL).trials if trial.values]
     rest = [trial.values[0] for trial in study.trials[:-1] if trial.state == TrialState.COMPLETE]
     assert shown[:-1] == rest and max(rest) < shown[-1] < 100
-    assert read_in(study, [NLL]).trials[-1].values == [1e9]
+    assert copy_for_figures(study, [NLL]).trials[-1].values == [1e9]
     write(Files(tmp_path), "f", "s", study, [NLL])
     assert pd.read_parquet(tmp_path / "f/trials.parquet")["nll"].max() == 1e9
 
@@ -218,7 +203,7 @@ def test_a_picture_that_cannot_be_drawn_costs_no_other(tmp_path: Path, monkeypat
         raise ValueError("no\nway")
 
     monkeypatch.setattr(study_figures, "history", broken)
-    said = write(Files(tmp_path), "f", "s", made(35, NLL), [NLL])
+    said = write(Files(tmp_path), "f", "s", random_study(35, NLL), [NLL])
     assert said.splitlines()[-1] == "no history.png: ValueError: no way"
     assert {"parallel.png", "importance.png"} < pictures(tmp_path / "f") and not pyplot.get_fignums()
 
@@ -227,19 +212,10 @@ def test_nothing_is_left_behind_and_nothing_is_said(tmp_path: Path, capfd: pytes
     mine, before, level = pyplot.figure(), dict(matplotlib.rcParams), optuna.logging.get_verbosity()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        write(Files(tmp_path), "f", "s", made(10, KNN, SECONDS, space=TWO), [KNN, SECONDS])
+        write(Files(tmp_path), "f", "s", random_study(10, KNN, SECONDS, space=TWO), [KNN, SECONDS])
     assert pyplot.get_fignums() == [mine.number] and optuna.logging.get_verbosity() == level
     assert {key: value for key, value in matplotlib.rcParams.items() if key != "backend"} == {
         key: value for key, value in before.items() if key != "backend"
     }
     assert capfd.readouterr() == ("", "")
     pyplot.close(mine)
-
-
-@pytest.mark.parametrize("low", [1e-7, 2.3e-4, 0.7, 40.0])
-@pytest.mark.parametrize("ratio", [1.05, 1.6, 3.0, 16.0, 1e3, 1e7, 1e14])
-def test_ticks_of_logarithms_are_few_and_lie_within(low: float, ratio: float) -> None:
-    ticks = logarithmic(low, low * ratio)
-    assert 1 <= len(ticks) <= 7 and all(low <= tick <= low * ratio for tick in ticks)
-    assert ratio < 3 or len(ticks) >= 2
-    assert all(first < second for first, second in pairwise(ticks))

@@ -1,0 +1,20 @@
+"""Colours that all figures share, and how a figure becomes a PNG."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK, MUTED, PALE = "#1b1b1f", "#6b6f76", "#e4e5e8"
+"""Colours of text, of secondary text and axes, and of grid lines and empty cells."""
+
+
+def png(figure: Figure) -> bytes:
+    """Return the figure as a PNG of 160 dots per inch, or fewer so that it stays within Agg's 65,536 pixels."""
+    picture = io.BytesIO()
+    dots = float(min(160.0, 16000 / max(figure.get_size_inches())))
+    figure.savefig(picture, format="png", dpi=dots, facecolor="white", bbox_inches="tight", pad_inches=0.25)
+    return picture.getvalue()

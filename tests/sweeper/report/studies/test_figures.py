@@ -1,0 +1,21 @@
+import math
+
+import numpy as np
+import pytest
+from optuna.trial import TrialState
+
+from sweeper.report.studies import figures
+from sweeper.report.studies.tables import copy_for_figures
+from tests.sweeper.report.studies.examples import KNN, random_study
+
+
+def test_history_shows_complete_trials_in_percent_and_the_best_so_far() -> None:
+    study = random_study(20, KNN, warm=1)
+    complete = [trial for trial in study.trials if trial.state == TrialState.COMPLETE]
+    with figures.drawing():
+        axis = figures.history(copy_for_figures(study, [KNN], KNN), "knn (%)").axes[0]
+        points, line = np.asarray(axis.collections[0].get_offsets()), axis.get_lines()[0]
+        assert points[:, 0].tolist() == [trial.number for trial in complete]
+        assert points[:, 1] == pytest.approx([100 * trial.values[0] for trial in complete])
+        best = np.maximum.accumulate([trial.values[0] if trial in complete else -math.inf for trial in study.trials])
+        assert np.asarray(line.get_ydata()) == pytest.approx(100 * best)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -19,12 +18,13 @@ import optuna
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from sweeper.report.studies.optuna_log import quiet
 from sweeper.search.samplers import KEEPS_COUNT, LEARNS_FROM_VALUES_ALONE, NumberedSampler
 from sweeper.spec.grid import Value
 from sweeper.spec.search import WARM, Study
 
 
-class Asked(NamedTuple):
+class ProposedTrial(NamedTuple):
     """A proposed trial."""
 
     number: int
@@ -73,7 +73,7 @@ class AskTellStudy:
             self._optuna = self._empty(NumberedSampler(search, warm_trials))
             self._optuna.add_trials(warm_trials)
 
-    def ask(self, count: int, known: Mapping[int, Mapping[str, Value]] = MappingProxyType({})) -> list[Asked]:
+    def ask(self, count: int, known: Mapping[int, Mapping[str, Value]] = MappingProxyType({})) -> list[ProposedTrial]:
         """Propose the next `count` trials.
 
         `known` maps a trial number to the parameters it got in an earlier run; these are proposed again unchanged.
@@ -82,7 +82,9 @@ class AskTellStudy:
         first = len(self._optuna.get_trials(deepcopy=False)) - self._warm_count
         recorded = {number: self._native(known[number]) for number in range(first, first + count) if number in known}
         with quiet():
-            return [Asked(number, self._ask(number, recorded.get(number))) for number in range(first, first + count)]
+            return [
+                ProposedTrial(number, self._ask(number, recorded.get(number))) for number in range(first, first + count)
+            ]
 
     def tell(self, results: Sequence[TrialResult]) -> None:
         """Tell the results of a wave, in any order.
@@ -120,28 +122,6 @@ class AskTellStudy:
                     trial.state = state
                 copy.add_trial(trial)
         return copy
-
-    @property
-    def front(self) -> tuple[int, ...]:
-        """Numbers of the trials on the Pareto front. With one objective: the best trial and those equal to it."""
-        losses = {number: self._losses(values) for number, values in self._finished.items()}
-        front: list[int] = []
-        for number in sorted(losses, key=lambda number: (losses[number], number)):  # none dominates an earlier one
-            if not any(_dominates(losses[other], losses[number]) for other in front):
-                front.append(number)
-        return tuple(sorted(front))
-
-    @property
-    def best(self) -> int | None:
-        """Number of the best trial, the first among equals; None before any trial has finished.
-
-        Raises ValueError for a search with several objectives.
-        """
-        if len(self._search.objectives) > 1:
-            raise ValueError(
-                f"a best trial needs exactly one objective, but got {len(self._search.objectives)}; use `front` instead"
-            )
-        return min(self.front, default=None)
 
     def _ask(self, number: int, recorded: Mapping[str, Value] | None) -> dict[str, Value]:
         if recorded is not None:
@@ -185,13 +165,6 @@ class AskTellStudy:
             max(column) if metric.better == "minimize" else min(column)
             for metric, column in zip(self._search.objectives, columns, strict=True)
         ]
-
-    def _losses(self, values: tuple[float, ...]) -> tuple[float, ...]:
-        """Objectives with their signs changed so that lower is better."""
-        return tuple(
-            value if metric.better == "minimize" else -value
-            for metric, value in zip(self._search.objectives, values, strict=True)
-        )
 
     def _empty(self, sampler: NumberedSampler | None) -> optuna.Study:
         """Optuna study without trials."""
@@ -244,21 +217,3 @@ def _finite(result: TrialResult) -> tuple[float, ...] | None:
     """Objectives of a trial that finished with a finite number for each; None for any other trial."""
     values = [float(value) for value in result.values if value is not None and math.isfinite(value)]
     return tuple(values) if result.status == "finished" and len(values) == len(result.values) else None
-
-
-def _dominates(losses: tuple[float, ...], others: tuple[float, ...]) -> bool:
-    """Whether `losses` are nowhere higher than `others` and somewhere lower."""
-    return losses != others and all(loss <= other for loss, other in zip(losses, others, strict=True))
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Silence Optuna's log below errors and its experimental warnings inside the block."""
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            yield
-    finally:
-        optuna.logging.set_verbosity(verbosity)

@@ -12,7 +12,7 @@ import optuna
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial
 
-from sweeper.search.ask_tell import quiet
+from sweeper.report.studies.optuna_log import quiet
 
 LOGGER = logging.getLogger(__name__)
 

@@ -42,7 +42,7 @@ def in_process(trials: int, seed: int, wave: int) -> Outcome:
     """Our proposals without Ray or store, nothing pruned: what asking for a wave at once does to a search."""
     import torch
 
-    from sweeper.search.ask_tell import Asked, AskTellStudy, TrialResult
+    from sweeper.search.ask_tell import AskTellStudy, ProposedTrial, TrialResult
     from trainables.config.trial import fusible, resolve
     from trainables.training.train import train
 
@@ -51,7 +51,7 @@ def in_process(trials: int, seed: int, wave: int) -> Outcome:
     engine, free = AskTellStudy(one), fusible(str(one.fixed["method"]))
     ended: list[Last] = []
     while len(ended) < trials:
-        stacks: dict[str, list[Asked]] = {}
+        stacks: dict[str, list[ProposedTrial]] = {}
         for asked in engine.ask(min(wave, trials - len(ended))):
             shape = json.dumps({key: value for key, value in asked.params.items() if key not in free})
             stacks.setdefault(shape, []).append(asked)

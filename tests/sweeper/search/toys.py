@@ -31,12 +31,12 @@ SQUARE = {key: CUBE[key] for key in "xy"}
 
 Params = Mapping[str, Any]
 Outcome = Callable[[Any], TrialResult]
-"""`Asked` trial -> its result. The argument is Any because the space defines the types of its parameters."""
+"""`ProposedTrial` -> its result. The argument is Any because the space defines the types of its parameters."""
 
 
 def study(sampler: Any, space: Mapping[str, BaseDistribution] | None = None, **rules: Any) -> Study:
-    """The only study of a search. Its space defaults to MIXED, or to NUMBERS for CMA-ES."""
-    space = space or (NUMBERS if sampler == "cmaes" else MIXED)
+    """The only study of a search. Its space defaults to MIXED, or to NUMBERS for CMA-ES and the Gaussian process."""
+    space = space or (NUMBERS if sampler in ("cmaes", "gp") else MIXED)
     options: dict[str, Any] = {"metric": LOSS, "wave": WAVE, "trials": 600} | rules
     return next(Search(space, {"method": "vje"}, sampler=sampler, **options).studies())
 

@@ -95,7 +95,7 @@ def _run(
 ) -> int:
     """Train what is left of the plan and show the results. If interrupted, print how to continue."""
     try:
-        if plan.left:
+        if plan.trials_left:
             _train(request, plan, store, columns, stopping, checkpoint)
         return finish(plan, store, columns)
     except KeyboardInterrupt:
@@ -112,7 +112,10 @@ def _train(
 ) -> None:
     """Train every trial that is left and write its row. `checkpoint` maps a cohort's id to its checkpoint's path."""
     address = _address(request)
-    print(f"{plan.left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray", flush=True)
+    print(
+        f"{plan.trials_left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray",
+        flush=True,
+    )
     with (
         NodeWatchdog(NodeHealth(), partial(_say_how_to_go_on, plan, store)) as watchdog,
         connected(address) as scratch,
@@ -132,13 +135,13 @@ def _train(
             metric=plan.headline.name,
             direction=plan.headline.better,
             label=f"{plan.name} ({plan.label})",
-            where=list(dict.fromkeys(plan.where)),
+            where=list(dict.fromkeys(plan.identifying_columns)),
             cohorts=sum(len(stage.feed.cohorts) for stage in plan_stages) if isinstance(plan, GridPlan) else None,
         )
         with progress:
-            if plan.left < plan.total:
+            if plan.trials_left < plan.total:
                 rows = findings.rows_of(store.files, plan.name, plan.ids)
-                shown = ("trial_id", "status", plan.headline.name, *plan.where)
+                shown = ("trial_id", "status", plan.headline.name, *plan.identifying_columns)
                 progress.seen(rows[[name for name in rows if name in shown]].to_dict("records"))
             for stage in plan_stages:
                 stopping.check()

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 
 from sweeper.cli.arguments import EXIT_OK
-from sweeper.packing.recorded_cuts import records_of
+from sweeper.packing.recorded_cuts import record_paths
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import registry
@@ -29,7 +29,7 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
     """Trials, studies and files that a fresh run of the plan replaces."""
     views = [f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "studies")]
     if isinstance(plan, GridPlan):
-        return replaced.TrialSelection(plan.ids, paths=[*records_of(store.files, plan), *views])
+        return replaced.TrialSelection(plan.ids, paths=[*record_paths(store.files, plan), *views])
     assert isinstance(plan, SearchPlan)
     studies = [study_run.id for study_run in plan.waves.study_runs]
     return replaced.TrialSelection(

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, cast
 
 from sweeper.plan import cohorts
-from sweeper.plan.changes import Changes, parts_of, written
+from sweeper.plan.changes import Changes, format_value, subspaces
 from sweeper.plan.cohorts import Cohort, Cut
 from sweeper.plan.plan import TO_RUN, GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
@@ -120,7 +120,7 @@ def outline(space: Space, changes: Changes) -> dict[str, Any]:
     - `parts`: what each grid or search has of its own; empty if there is only one.
     - `changed`: key -> its `values` in the request and those of the `preset`.
     """
-    parts = parts_of(space)
+    parts = subspaces(space)
     axes, fixed = (_shared([settings(part) for part in parts]) for settings in (_axes, _fixed))
     differences = [
         {"axes": _without(_axes(part), axes), "fixed": _without(_fixed(part), fixed), "trials": part.count}
@@ -167,13 +167,13 @@ def distribution_text(plain: Mapping[str, Any]) -> str:
     """Format the result of `distribution`, for example `0.03 to 3, log`."""
     if "choices" in plain:
         return f"one of {_values(plain['choices'])}"
-    steps = f", in steps of {written(plain['step'])}" if plain.get("step") not in (None, 1) else ""
-    return f"{written(plain['low'])} to {written(plain['high'])}{', log' if plain['log'] else ''}{steps}"
+    steps = f", in steps of {format_value(plain['step'])}" if plain.get("step") not in (None, 1) else ""
+    return f"{format_value(plain['low'])} to {format_value(plain['high'])}{', log' if plain['log'] else ''}{steps}"
 
 
 def plain(value: Value) -> Value:
     """Value in a form that JSON can represent: infinity becomes the text `inf`."""
-    return written(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return format_value(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _axes(part: Any) -> dict[str, Any]:
@@ -195,11 +195,11 @@ def _without(settings: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str
 
 
 def _pairs(fixed: Mapping[str, Value]) -> list[str]:
-    return [f"{key}={written(value)}" for key, value in fixed.items()]
+    return [f"{key}={format_value(value)}" for key, value in fixed.items()]
 
 
 def _values(values: Sequence[Value], separator: str = ", ") -> str:
-    return separator.join(map(written, values))
+    return separator.join(map(format_value, values))
 
 
 def _block(name: str, texts: Sequence[str]) -> list[str]:

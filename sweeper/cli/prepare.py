@@ -62,7 +62,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         resolved.append(config.resolve(combination))
         return resolved[-1].flat()
 
-    changes_of_trial = changes.of_grid(request, preset_space, config.defaults)
+    changes_of_trial = changes.trial_changes(request, preset_space, config.defaults)
     trials = enumerate_trials(
         space.combinations(), complete, lambda config: {"preset": preset, "changes": changes_of_trial(config)}
     )
@@ -95,7 +95,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         unsized=tuple(
             dict.fromkeys(configs[trial.id].data.dataset for trial in trials if not prospects[trial.id].sized)
         ),
-        changes=changes.changes_of(request, preset, preset_space, space, config.defaults),
+        changes=changes.request_changes(request, preset, preset_space, space, config.defaults),
     )
     return plan, Columns(types, metrics)
 

@@ -60,7 +60,7 @@ def expectation(allocation: Allocation | None, plan: GridPlan, price: float | No
 
     `hours` and `cost` are those of the trials that are left, None if they are unknown. `price` is per node and hour.
     """
-    share_left = plan.left / max(1, plan.total)
+    share_left = plan.trials_left / max(1, plan.total)
     placement = allocation.placement if allocation and allocation.time_known else None
     cost = placement.cost if placement else None
     return {

@@ -14,7 +14,7 @@ from sweeper.packing.device_kinds import DeviceKind
 from sweeper.packing.placement import Placement
 from sweeper.packing.profile_store import ProfileStore
 from sweeper.packing.profiler import Profiler, profiled_workloads, worth_measuring
-from sweeper.packing.recorded_cuts import record_cut, recorded_cut, recorded_threads
+from sweeper.packing.recorded_cuts import record_cuts, recorded_cuts, recorded_threads
 from sweeper.packing.slots import Slots
 from sweeper.packing.workloads import Workload
 from sweeper.plan import cohorts
@@ -127,9 +127,9 @@ def _place_on_gpus(
         profiles.append(device_profiles)
     workloads = profiled_workloads(profiler.workloads, profiles[0])
     if not request.fraction:
-        heaviest = placements.heaviest(workloads)
+        longest = placements.longest_group(workloads)
         profiles = [
-            profiler.with_slowdowns(device, device_profiles, heaviest)
+            profiler.with_slowdowns(device, device_profiles, longest)
             for device, device_profiles in zip(devices, profiles, strict=True)
         ]
     return placements.on_gpus(
@@ -166,9 +166,9 @@ def allocate_grid(
     request: Request, plan: GridPlan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster
 ) -> Allocation:
     """Decide how the grid runs on the cluster, with measurements where they are needed, and record how it is cut."""
-    settled = recorded_cut(store.files, plan) is not None
+    settled = recorded_cuts(store.files, plan) is not None
     allocation = allocate(request, plan, store, devices, local=cluster.local, measure=cluster.measure)
-    if not settled and not request.cohort and recorded_cut(store.files, plan):
+    if not settled and not request.cohort and recorded_cuts(store.files, plan):
         # Another run of this sweep has recorded its cut while this one measured: use that.
         allocation = allocate(request, plan, store, devices, local=cluster.local)
         settled = True
@@ -178,5 +178,5 @@ def allocate_grid(
         if placement := allocation.placement:
             workloads, threads = list(placement.workloads), placement.threads
         measured = [[asdict(measurement) for measurement in workload.measurements] for workload in workloads]
-        record_cut(store.files, plan, allocation.cuts, measured, threads)
+        record_cuts(store.files, plan, allocation.cuts, measured, threads)
     return allocation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from sweeper.packing.recorded_cuts import recorded_cut
+from sweeper.packing.recorded_cuts import recorded_cuts
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group
 from sweeper.plan.plan import GridPlan
@@ -21,7 +21,7 @@ def requested_cut(request: Request) -> Cut | None:
 def settled_cuts(request: Request, plan: GridPlan, store: Store) -> list[Cut] | None:
     """Return the cut of each group as requested, else as the sweep was begun; None if neither settles it."""
     requested = requested_cut(request)
-    return [requested] * len(plan.groups) if requested else recorded_cut(store.files, plan)
+    return [requested] * len(plan.groups) if requested else recorded_cuts(store.files, plan)
 
 
 def wave_cut(request: Request, slots: int, studies: int) -> Callable[[Sequence[Group], bool], list[Cut]]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sweeper.packing.devices import Devices, cpu_devices
+from sweeper.packing.devices import Devices
 from sweeper.packing.makespan import CutOption, SlotPool, list_schedule, makespan, minimise_makespan
 from sweeper.packing.workloads import Candidate, Workload, candidate_cuts, one_per_cohort
 from sweeper.plan.cohorts import Cut
@@ -71,27 +71,6 @@ def pack(
     options = minimise_makespan(best.groups, best.slot_pool, tolerance=limit / best.seconds if workloads else 1.0)
     seconds = list_schedule(options, best.slot_pool)
     return Packing(best.slots_per_device, tuple(option.cut for option in options), seconds)
-
-
-def pack_cores(
-    workloads: Mapping[int, Sequence[Workload]],
-    cores: Sequence[int],
-    memory: int,
-    *,
-    overhead: int = 0,
-    node_price: float | None = None,
-) -> tuple[int, Packing]:
-    """Return the number of threads per process with the shortest makespan, and the packing with it.
-
-    `workloads` maps a number of threads to the same groups, as measured with it. `cores` has the number of cores of
-    each machine, `memory` is the bytes of a machine, `overhead` the bytes of a process beside its tensors.
-    """
-    packed = {
-        threads: pack(measured, [cpu_devices(cores, memory, threads, overhead=overhead, node_price=node_price)])
-        for threads, measured in workloads.items()
-    }
-    threads = min(packed, key=lambda threads: (packed[threads].seconds, threads))
-    return threads, packed[threads]
 
 
 def _candidates(workload: Workload, devices: Sequence[Devices], fewest: Sequence[int]) -> list[Candidate]:

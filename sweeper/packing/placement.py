@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sweeper.packing.cluster import DeviceInfo
 from sweeper.packing.device_kinds import kind_resources
 from sweeper.packing.devices import Devices, cpu_devices
-from sweeper.packing.packer import Packing, pack, pack_cores
+from sweeper.packing.packer import Packing, pack
 from sweeper.packing.profile_store import GroupProfile
 from sweeper.packing.slots import SlotResources, Slots
 from sweeper.packing.workloads import Workload, candidate_cuts, one_per_cohort
@@ -86,21 +86,26 @@ def on_cores(
     """Place the groups on CPU cores.
 
     `workloads` maps a number of threads to the groups as measured with it. `overhead` is the bytes of a process beside
-    its tensors. With a requested `fraction` of a core, processes have one thread each.
+    its tensors. The number of threads per process with the shortest makespan is taken; with a requested `fraction` of a
+    core it is one.
     """
     if fraction:
         slots = _core_slots(device, fraction)
-        kind = Devices(
-            slots.count, slots.memory or 1, overhead=overhead, node_price=node_price, node_devices=slots.count
-        )
-        threads, packing = 1, pack(workloads[1], [kind])
+        kinds = {
+            1: Devices(
+                slots.count, slots.memory or 1, overhead=overhead, node_price=node_price, node_devices=slots.count
+            )
+        }
     else:
-        threads, packing = pack_cores(
-            workloads, device.kind.nodes, device.bytes, overhead=overhead, node_price=node_price
-        )
-        kind = cpu_devices(device.kind.nodes, device.bytes, threads, overhead=overhead, node_price=node_price)
-        slots = _core_slots(device, threads)
-    return Placement(packing, (kind,), Slots((slots,), local), next(iter(workloads.values())), threads)
+        kinds = {
+            threads: cpu_devices(device.kind.nodes, device.bytes, threads, overhead=overhead, node_price=node_price)
+            for threads in workloads
+        }
+    packings = {threads: pack(workloads[threads], [kind]) for threads, kind in kinds.items()}
+    threads = min(packings, key=lambda threads: (packings[threads].seconds, threads))
+    slots = _core_slots(device, fraction or threads)
+    measured = next(iter(workloads.values()))
+    return Placement(packings[threads], (kinds[threads],), Slots((slots,), local), measured, threads)
 
 
 def least_threads(workloads: Sequence[Workload], device: DeviceInfo, overhead: int) -> int:
@@ -117,7 +122,7 @@ def least_threads(workloads: Sequence[Workload], device: DeviceInfo, overhead: i
     return threads
 
 
-def heaviest(workloads: Sequence[Workload]) -> int:
+def longest_group(workloads: Sequence[Workload]) -> int:
     """Return the index of the group that trains longest; the gain from sharing a device is measured with it."""
     return max(
         range(len(workloads)),
@@ -148,7 +153,7 @@ def _devices(
         cores=max(1, int(device.kind.cores)),
         speed=reference_seconds / seconds if seconds else 1.0,
         overhead=max((profile.overhead for profile in profiles), default=device.overhead),
-        slowdowns=(profiles[heaviest(workloads)].slowdowns or {}) if workloads else {},
+        slowdowns=(profiles[longest_group(workloads)].slowdowns or {}) if workloads else {},
         node_price=node_price,
         node_devices=max(device.kind.nodes),
     )

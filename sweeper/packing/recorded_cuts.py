@@ -17,7 +17,7 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.json_records import read_record, whole
 
 
-def recorded_cut(files: Files, plan: GridPlan) -> list[Cut] | None:
+def recorded_cuts(files: Files, plan: GridPlan) -> list[Cut] | None:
     """Return the cut of each group with which the plan was begun; None if it was not begun or the record is damaged."""
 
     def parse(plain: Any) -> list[Cut]:
@@ -34,15 +34,15 @@ def recorded_threads(files: Files, plan: GridPlan) -> int:
     return read_record(files, _path(plan), lambda plain: whole(plain.get("threads", 1), 1)) or 1
 
 
-def record_cut(files: Files, plan: GridPlan, cuts: Sequence[Cut], measured: object, threads: int = 1) -> None:
+def record_cuts(files: Files, plan: GridPlan, cuts: Sequence[Cut], measured: object, threads: int = 1) -> None:
     """Keep the cuts, and the measurements from which they were chosen, for a continued sweep."""
     content = {"preset": plan.preset, "cuts": [asdict(cut) for cut in cuts], "threads": threads, "measured": measured}
     files.write(_path(plan), json.dumps(content, indent=1).encode())
 
 
-def records_of(files: Files, plan: GridPlan) -> list[str]:
+def record_paths(files: Files, plan: GridPlan) -> list[str]:
     """Return the paths of the records of a plan: of its cuts, and of each of its cohorts that was halved."""
-    cuts, halved = recorded_cut(files, plan), recorded_halves(files, plan.name)
+    cuts, halved = recorded_cuts(files, plan), recorded_halves(files, plan.name)
     ancestors_of = cohorts.lineage(cohorts.cut(plan.groups, cuts), halved) if cuts else {}
     halved_ids = dict.fromkeys(cohort.id for ancestors in ancestors_of.values() for cohort in ancestors)
     return [_path(plan), *(f"{_halved(plan.name)}/{cohort_id}" for cohort_id in halved_ids)]

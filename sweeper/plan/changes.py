@@ -19,7 +19,7 @@ from sweeper.spec.search import Study
 Defaults = Callable[[str], Mapping[str, Value]]
 """Name of a method -> every key of its trials that has a default, with the default."""
 
-CHOOSING = ("method", "dataset")
+SELECTING_KEYS = ("method", "dataset")
 """Keys by which a request chooses among the parts of a preset."""
 LONGEST_LABEL = 120
 """Most characters of a label in a folder's name; a longer one is cut and ends with a hash of the whole."""
@@ -47,7 +47,7 @@ class Changes:
     @property
     def label(self) -> str:
         """`digits` for an unchanged preset, else e.g. `digits, epochs=5 seed=0,1`."""
-        pairs = [f"{key}={','.join(map(written, change.values))}" for key, change in self.keys.items()]
+        pairs = [f"{key}={','.join(map(format_value, change.values))}" for key, change in self.keys.items()]
         return ", ".join(filter(None, [self.preset, " ".join(pairs)]))
 
     @property
@@ -59,14 +59,16 @@ class Changes:
         return f"{name[:LONGEST_LABEL]}-{hashlib.sha256(self.label.encode()).hexdigest()[:8]}"
 
 
-def changes_of(request: Request, preset: str, before: Space, after: Space, defaults: Defaults) -> Changes:
+def request_changes(request: Request, preset: str, before: Space, after: Space, defaults: Defaults) -> Changes:
     """Return what a request changes in a preset, whose space is `before` without the request and `after` with it."""
     requested = {key: (value,) for key, value in request.fixed.items()} | dict(request.axes)
-    keys = {key: _of_key(key, before, after, defaults) for key in requested} | _of_options(request, before, after)
+    keys = {key: _key_change(key, before, after, defaults) for key in requested} | _option_changes(
+        request, before, after
+    )
     return Changes(preset, {key: change for key, change in sorted(keys.items()) if change})
 
 
-def of_grid(request: Request, before: Grid | Grids, defaults: Defaults) -> Callable[[Mapping[str, Value]], str]:
+def trial_changes(request: Request, before: Grid | Grids, defaults: Defaults) -> Callable[[Mapping[str, Value]], str]:
     """Return a function from a trial's complete config to its changes, e.g. `epochs=5 seed=1`.
 
     The changes of a trial of the preset are the empty string. Of several grids that with fewest differences counts.
@@ -76,7 +78,7 @@ def of_grid(request: Request, before: Grid | Grids, defaults: Defaults) -> Calla
 
     @functools.cache
     def tried_by_part(method: str, keys: tuple[str, ...]) -> list[dict[str, tuple[Value, ...]]]:
-        return [{key: _tried(key, part, defaults(method)) for key in keys} for part in parts_of(before)]
+        return [{key: _values_of(key, part, defaults(method)) for key in keys} for part in subspaces(before)]
 
     def of_trial(config: Mapping[str, Value]) -> str:
         parts = tried_by_part(str(config["method"]), tuple(config))
@@ -86,23 +88,23 @@ def of_grid(request: Request, before: Grid | Grids, defaults: Defaults) -> Calla
     return of_trial
 
 
-def of_study(request: Request, before: Search | Searches, study: Study, defaults: Defaults) -> str:
+def study_changes(request: Request, before: Search | Searches, study: Study, defaults: Defaults) -> str:
     """Return the changes of all trials of a study, e.g. `lr=0.01 sampler=gp`.
 
     A key that the preset searches and the request fixes is a change, and so is another value of an option of the
     search on which its proposals depend.
     """
-    method, searches = str(study.fixed["method"]), parts_of(before)
+    method, searches = str(study.fixed["method"]), subspaces(before)
     method_defaults = defaults(method)
     own_search = next((search for search in searches if _method(search) == method), searches[0])
     changed = {
-        key: value for key, value in study.fixed.items() if value not in _tried(key, own_search, method_defaults)
+        key: value for key, value in study.fixed.items() if value not in _values_of(key, own_search, method_defaults)
     }
-    changed |= {key: change.values[0] for key, change in _of_options(request, own_search, study.search).items()}
+    changed |= {key: change.values[0] for key, change in _option_changes(request, own_search, study.search).items()}
     return _text(changed)
 
 
-def written(value: Value) -> str:
+def format_value(value: Value) -> str:
     """Format a value as `--set` takes it: `3`, `0.5`, `inf`, `true`, `none`."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
@@ -111,7 +113,7 @@ def written(value: Value) -> str:
     return str(value)
 
 
-def parts_of(space: Space) -> Sequence[Grid | Search]:
+def subspaces(space: Space) -> Sequence[Grid | Search]:
     """Return the grids or the searches of a space."""
     if isinstance(space, Grids):
         return space.grids
@@ -119,32 +121,34 @@ def parts_of(space: Space) -> Sequence[Grid | Search]:
 
 
 def _text(changed: Mapping[str, Value]) -> str:
-    return " ".join(f"{key}={written(value)}" for key, value in sorted(changed.items()))
+    return " ".join(f"{key}={format_value(value)}" for key, value in sorted(changed.items()))
 
 
-def _tried(key: str, part: Grid | Search, defaults: Mapping[str, Value]) -> tuple[Value, ...]:
+def _values_of(key: str, part: Grid | Search, defaults: Mapping[str, Value]) -> tuple[Value, ...]:
     """Return the values that a part has for a key; none if the key is searched, as its values are the sampler's."""
     if isinstance(part, Search) and key in part.space:
         return ()
     return part.values(key) or ((defaults[key],) if key in defaults else ())
 
 
-def _of_key(key: str, before: Space, after: Space, defaults: Defaults) -> Change | None:
+def _key_change(key: str, before: Space, after: Space, defaults: Defaults) -> Change | None:
     """Return the change of a requested key; None if the request has the preset's own values."""
-    methods: set[str] = set() if key in CHOOSING else set(map(_method, parts_of(after)))
-    unpinned = [part for part in parts_of(before) if key not in part.pinned]
+    methods: set[str] = set() if key in SELECTING_KEYS else set(map(_method, subspaces(after)))
+    unpinned = [part for part in subspaces(before) if key not in part.pinned]
     compared = [part for part in unpinned if _method(part) in methods] or unpinned
     parts = [(part, defaults(_method(part))) for part in compared]
-    tried = [_tried(key, part, part_defaults) for part, part_defaults in parts if _has(key, part, part_defaults)]
+    tried = [_values_of(key, part, part_defaults) for part, part_defaults in parts if _has(key, part, part_defaults)]
     preset_values = _sorted({value for values in tried for value in values})
-    requested = _sorted({value for part in parts_of(after) if key not in part.pinned for value in part.values(key)})
-    alike = requested == preset_values if key in CHOOSING else all(set(values) == set(requested) for values in tried)
+    requested = _sorted({value for part in subspaces(after) if key not in part.pinned for value in part.values(key)})
+    alike = (
+        requested == preset_values if key in SELECTING_KEYS else all(set(values) == set(requested) for values in tried)
+    )
     return None if tried and alike else Change(requested, preset_values)
 
 
-def _of_options(request: Request, before: Space, after: Space) -> dict[str, Change]:
+def _option_changes(request: Request, before: Space, after: Space) -> dict[str, Change]:
     """Return the changed options of a search on which its proposals depend. The number of trials is not among them."""
-    old, new = parts_of(before)[0], parts_of(after)[0]
+    old, new = subspaces(before)[0], subspaces(after)[0]
     if not isinstance(old, Search) or not isinstance(new, Search):
         return {}
     changed: dict[str, Change] = {}

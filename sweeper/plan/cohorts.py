@@ -58,17 +58,17 @@ def cut(groups: Sequence[Group], cuts: Sequence[Cut]) -> tuple[Cohort, ...]:
 
 def parts(streams: Group, size: int) -> list[list[Trial]]:
     """Return the members of each cohort of a group that is cut to a size."""
-    return _together([part for stream in streams for part in _evenly(stream, size)], size)
+    return _join([part for stream in streams for part in _split_evenly(stream, size)], size)
 
 
-def _evenly(trials: Sequence[Trial], size: int) -> list[Sequence[Trial]]:
+def _split_evenly(trials: Sequence[Trial], size: int) -> list[Sequence[Trial]]:
     """Split trials into as few parts of at most `size` as possible, as equal as possible."""
     count = math.ceil(len(trials) / size)
     edges = [round(i * len(trials) / count) for i in range(count + 1)]
     return [trials[start:stop] for start, stop in itertools.pairwise(edges)]
 
 
-def _together(parts: Sequence[Sequence[Trial]], size: int) -> list[list[Trial]]:
+def _join(parts: Sequence[Sequence[Trial]], size: int) -> list[list[Trial]]:
     """Join neighbouring parts while they fit into `size`."""
     joined: list[list[Trial]] = []
     for part in parts:

@@ -42,7 +42,7 @@ class Plan:
             """trial_id -> status, of every trial that has a row."""
 
         @property
-        def where(self) -> tuple[str, ...]:
+        def identifying_columns(self) -> tuple[str, ...]:
             """Hyperparameters that identify a trial to a reader."""
 
     @property
@@ -77,7 +77,7 @@ class Plan:
         return counts | {TO_RUN: counts[TO_RUN] + self.total - len(self.trials)}
 
     @property
-    def left(self) -> int:
+    def trials_left(self) -> int:
         """Number of trials that this run has to train: those without a row and those that failed."""
         return self.counts[TO_RUN] + self.counts["failed"]
 
@@ -102,7 +102,7 @@ class GridPlan(Plan):
         return len(self.trials)
 
     @property
-    def where(self) -> tuple[str, ...]:
+    def identifying_columns(self) -> tuple[str, ...]:
         return tuple(filter(None, (*self.sweep.shown[self.headline.name], self.sweep.breakdown)))
 
     @property

@@ -69,7 +69,7 @@ def prepare(
     metrics = tuple(dict.fromkeys(metric for prospect in prospects.values() for metric in prospect.metrics))
 
     def facts(study: Study) -> Mapping[str, Value]:
-        return {"preset": preset, "changes": changes.of_study(request, preset_space, study, config.defaults)}
+        return {"preset": preset, "changes": changes.study_changes(request, preset_space, study, config.defaults)}
 
     waves = Waves(
         _study_runs(studies, study_corners, request, store, name, facts),
@@ -77,7 +77,7 @@ def prepare(
         lambda trial: stream_key(config.resolve(trial.config)),
         _population,
     )
-    changed = changes.changes_of(request, preset, preset_space, space, config.defaults)
+    changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
     return SearchPlan(name, preset, sweep, space, waves, changes=changed), Columns({**types, **FACTS}, metrics)
 
 

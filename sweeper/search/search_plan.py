@@ -44,7 +44,7 @@ class SearchPlan(Plan):
         return counts
 
     @property
-    def where(self) -> tuple[str, ...]:
+    def identifying_columns(self) -> tuple[str, ...]:
         searches = self.space.searches if isinstance(self.space, Searches) else (self.space,)
         several = ("study",) if len(self.waves.study_runs) > 1 else ()
         return (*several, *(key for search in searches for key in search.space))

@@ -11,7 +11,7 @@ from sweeper.errors import ClusterError
 from sweeper.packing.allocate import Allocation, allocate_grid
 from sweeper.packing.cluster import profile_devices
 from sweeper.packing.device_kinds import DeviceKind
-from sweeper.packing.recorded_cuts import record_cut, recorded_cut
+from sweeper.packing.recorded_cuts import record_cuts, recorded_cuts
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import GridPlan
@@ -113,7 +113,7 @@ def test_a_sweep_that_was_begun_keeps_its_cohorts(tmp_path: Path) -> None:
     slower = FakeMeasure(CPU, seconds=1e-6)
     assert allocated(tmp_path, slower, plan).cuts == first.cuts and slower.timed == []
     assert allocated(tmp_path, slower, plan, "--cohort", "5").cuts == (Cut(5, 5),)
-    assert recorded_cut(Store(tmp_path).files, plan) == [Cut(5, 5)]
+    assert recorded_cuts(Store(tmp_path).files, plan) == [Cut(5, 5)]
 
 
 def test_fewer_trials_than_cores_have_several_threads_each(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_several_kinds_are_measured_each_and_asked_for_by_name(tmp_path: Path) -
 def test_a_cohort_goes_only_where_it_has_room(tmp_path: Path) -> None:
     """A stack of eight needs 850 MiB, but a GPU of the second kind has room for 720 MiB; stacks of two fit."""
     plan = grid(48, shapes=2)
-    record_cut(Store(tmp_path).files, plan, [Cut(8, 8), Cut(2, 2)], None)
+    record_cuts(Store(tmp_path).files, plan, [Cut(8, 8), Cut(2, 2)], None)
     allocation = allocated(tmp_path, FakeMeasure(GPUS), plan, on=(LARGE, MANY))
     assert len(allocation.slots[1].by_kind) == 2
     assert allocation.slots[1].fitting_kinds == {trial.id: (0,) for trial in plan.trials if trial.config["width"] == 0}

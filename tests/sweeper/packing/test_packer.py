@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from sweeper.packing.devices import Devices
-from sweeper.packing.packer import TOLERANCE, Packing, pack, pack_cores
+from sweeper.packing.packer import TOLERANCE, Packing, pack
 from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
 from tests.sweeper.packing.measured import (
@@ -199,19 +199,6 @@ def test_small_groups_are_not_spread_over_all_devices() -> None:
 
 def test_nothing_takes_no_time() -> None:
     assert pack([], [Devices(1, 1)]) == Packing((1,), (), 0.0)
-
-
-def test_threads_are_as_many_as_end_soonest() -> None:
-    """On four cores, two members take two cores each, which makes them faster; thirty-two members take one each."""
-    by_threads = {1: 1.0, 2: 0.6, 4: 0.5}
-
-    def workloads(group: Group) -> dict[int, list[Workload]]:
-        return {threads: [Workload(group, [measurement(1, seconds)], 100)] for threads, seconds in by_threads.items()}
-
-    threads, packed = pack_cores(workloads(members(2)), [4], PLENTY)
-    assert threads == 2 and packed.seconds == pytest.approx(0.4 + 60)
-    threads, packed = pack_cores(workloads(members(32)), [4], PLENTY)
-    assert threads == 1 and packed.seconds == pytest.approx(8 * (0.4 + 100), rel=TOLERANCE - 1)
 
 
 def test_hours_and_cost_are_those_of_the_nodes_that_are_used() -> None:

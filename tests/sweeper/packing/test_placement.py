@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 
 from sweeper.packing.cluster import DeviceInfo
-from sweeper.packing.placement import heaviest, least_threads, on_cores, on_gpus, whole_device_slots
+from sweeper.packing.packer import TOLERANCE
+from sweeper.packing.placement import least_threads, longest_group, on_cores, on_gpus, whole_device_slots
 from sweeper.packing.profile_store import GroupProfile
 from sweeper.packing.slots import SlotResources
 from sweeper.packing.workloads import Workload
@@ -73,13 +74,17 @@ def test_what_fits_no_kind_goes_to_the_one_with_most_room() -> None:
     assert set(placement.slots.fitting_kinds.values()) == {(0,)} and len(placement.slots.fitting_kinds) == 16
 
 
-def test_on_cores_the_number_of_threads_that_ends_soonest_is_taken() -> None:
-    """Two trials on four cores: with two threads each a step takes 0.6 times as long."""
-    two = replace(WORKLOAD, group=members(2))
-    by_threads = {1: [two], 2: [replace(two, measurements=[replace(STEP, seconds=6e-4)])]}
+@pytest.mark.parametrize(("count", "threads", "seconds"), [(2, 2, 0.4 + 6), (32, 1, 8 * (0.4 + 10))])
+def test_on_cores_the_number_of_threads_that_ends_soonest_is_taken(count: int, threads: int, seconds: float) -> None:
+    """On four cores, two trials take two cores each, which makes them faster; thirty-two trials take one each."""
+    by_threads = {
+        threads: [replace(WORKLOAD, group=members(count), measurements=[replace(STEP, seconds=step)])]
+        for threads, step in {1: 1e-3, 2: 6e-4, 4: 5e-4}.items()
+    }
     placement = on_cores(by_threads, MACHINE, 0, fraction=None, local=True)
-    assert placement.threads == 2 and placement.workloads == [two]
-    assert placement.slots.by_kind == (SlotResources({"CPU": 2.0}, 2, 4000 * MIB),)
+    assert placement.threads == threads and placement.workloads == by_threads[1]
+    assert placement.packing.seconds == pytest.approx(seconds, rel=TOLERANCE - 1)
+    assert placement.slots.by_kind == (SlotResources({"CPU": threads}, 4 // threads, 2000 * MIB * threads),)
 
 
 @pytest.mark.parametrize(("mebibytes", "threads"), [(8000, 1), (400, 2), (200, 4), (10, 4)])
@@ -89,5 +94,5 @@ def test_threads_are_at_least_so_many_that_all_processes_fit(mebibytes: int, thr
     assert least_threads([WORKLOAD], device, overhead=50 * MIB) == threads
 
 
-def test_the_group_that_trains_longest_is_the_heaviest() -> None:
-    assert heaviest([WORKLOAD, replace(WORKLOAD, steps=20_000), replace(WORKLOAD, group=members(17))]) == 1
+def test_the_group_that_trains_longest_is_found() -> None:
+    assert longest_group([WORKLOAD, replace(WORKLOAD, steps=20_000), replace(WORKLOAD, group=members(17))]) == 1

@@ -10,7 +10,7 @@ import pytest
 from sweeper.cli.arguments import parse
 from sweeper.cli.prepare import prepare
 from sweeper.plan import changes
-from sweeper.plan.changes import Change, Changes, written
+from sweeper.plan.changes import Change, Changes, format_value
 from sweeper.plan.plan import Plan
 from sweeper.spec import Grid, Grids, Value
 from sweeper.storage.store import Store
@@ -86,7 +86,7 @@ def test_of_several_grids_the_nearest_counts() -> None:
     """The second grid has the trial unchanged; the first has the same method with other values."""
     own = Grids((Grid({"method": "a", "k": 0, "epochs": 5}, {}), Grid({"method": "a", "k": 1, "epochs": 7}, {})))
     defaults: Mapping[str, Value] = {"method": "a", "k": 0, "epochs": 3, "seed": 0}
-    changed = changes.of_grid(parse(["x", "--set", "seed=0"]), own, lambda method: defaults)
+    changed = changes.trial_changes(parse(["x", "--set", "seed=0"]), own, lambda method: defaults)
     assert changed({"method": "a", "k": 1, "epochs": 7, "seed": 0}) == ""
     assert changed({"method": "a", "k": 1, "epochs": 5, "seed": 0}) == "k=1"
     assert changed({"method": "a", "k": 0, "epochs": 6, "seed": 2}) == "epochs=6 seed=2"
@@ -97,7 +97,7 @@ def test_of_several_grids_the_nearest_counts() -> None:
     [(3.0, "3"), (0.5, "0.5"), (float("inf"), "inf"), (5e-6, "5e-06"), (None, "none"), (True, "true")],
 )
 def test_values_are_written_as_the_command_line_takes_them(value: Value, text: str) -> None:
-    assert written(value) == text
+    assert format_value(value) == text
 
 
 def test_a_folder_is_a_name_that_every_file_system_takes() -> None:

@@ -38,7 +38,7 @@ def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
     store.write("lost", "c", rows, COLUMNS)
     sweep = Sweep("about", {"digits": of.search})
     plan = SearchPlan("lost", "digits", sweep, of.search, waves(ended))
-    assert plan.left == 0 and finish(plan, store, COLUMNS) == status
+    assert plan.trials_left == 0 and finish(plan, store, COLUMNS) == status
     out, err = capsys.readouterr()
     if status:
         assert "lost (digits), 8 trials: 8 diverged\nall 8 trials diverged, so none is best\n" in out

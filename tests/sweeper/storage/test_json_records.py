@@ -13,7 +13,7 @@ import pytest
 from sweeper.packing.cluster import DeviceInfo, read_devices, write_devices
 from sweeper.packing.device_kinds import DeviceKind
 from sweeper.packing.profile_store import GroupProfile, ProfileStore
-from sweeper.packing.recorded_cuts import record_cut, recorded_cut, recorded_threads
+from sweeper.packing.recorded_cuts import record_cuts, recorded_cuts, recorded_threads
 from sweeper.plan.cohorts import Cut
 from sweeper.storage.io.files import Files
 from tests.sweeper.plan.test_plan import make
@@ -31,12 +31,12 @@ ODD = [
 @pytest.mark.parametrize("content", ODD, ids=lambda content: repr(content)[:20])
 def test_odd_files_count_as_absent(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     files, probes = Files(tmp_path), ProfileStore(Files(tmp_path), "1")
-    record_cut(files, make(), [Cut(3, 3)] * 2, None)
+    record_cuts(files, make(), [Cut(3, 3)] * 2, None)
     probes.write("shape", "cpu", 1, GroupProfile(STACKS, 5))
     write_devices(files, None, [SEEN])
     for path in tmp_path.rglob("*.json"):
         path.write_bytes(content)
-    assert recorded_cut(files, make()) is None and recorded_threads(files, make()) == 1
+    assert recorded_cuts(files, make()) is None and recorded_threads(files, make()) == 1
     assert probes.read("shape", "cpu", 1) is None and read_devices(files, None) is None
     said = capsys.readouterr().err.splitlines()
     assert 2 <= len(said) <= 4 and all(" is damaged (" in line and "counts as absent" in line for line in said)
@@ -72,8 +72,8 @@ def _is_seen(seen: list[DeviceInfo]) -> bool:
     ("write", "read", "sound"),
     [
         (
-            lambda files: record_cut(files, make(), [Cut(3, 3)] * 2, None),
-            lambda files: recorded_cut(files, make()),
+            lambda files: record_cuts(files, make(), [Cut(3, 3)] * 2, None),
+            lambda files: recorded_cuts(files, make()),
             _is_cut,
         ),
         (

@@ -13,7 +13,7 @@ from trainables.config.sections import Training
 from trainables.config.trial import TrialConfig
 from trainables.training.preflight import Prospect
 
-ALIKE = frozenset({"workers", "method", "dataset", "normal_class", "held_out", "validation"})
+UNSEARCHABLE_KEYS = frozenset({"workers", "method", "dataset", "normal_class", "held_out", "validation"})
 """Keys that must have the same value in all trials of a study."""
 
 
@@ -31,29 +31,32 @@ def check(study: Study, corners: Sequence[TrialConfig], prospects: Sequence[Pros
 
     `prospects` holds what preflight found out about each of the `corners`.
     """
-    search, first = study.search, corners[0]
-    for metric in search.objectives:
-        if metric.name == SECONDS:
-            continue
+    search, training = study.search, corners[0].training
+    for name in (metric.name for metric in search.objectives if metric.name != SECONDS):
         for prospect in prospects:
-            if metric.name not in prospect.metrics:
-                raise SpecError(f"these trials do not report {metric.name}; they report: {', '.join(prospect.metrics)}")
-    for key in sorted(ALIKE & set(search.space)):
+            if name not in prospect.metrics:
+                raise SpecError(f"these trials do not report {name}; they report: {', '.join(prospect.metrics)}")
+    for key in sorted(UNSEARCHABLE_KEYS & set(search.space)):
         raise SpecError(f"{key} must be fixed or an axis in a search, but it is searched")
-    if not (search.pruner or search.population):
-        return
-    for key in sorted({"epochs", "report_every"} & set(search.space)):
-        raise SpecError(f"{key} must be fixed in a search with a pruner or a population, but it is searched")
-    name, training = search.objectives[0].name, first.training
-    if name not in prospects[0].during:
-        raise SpecError(
-            f"a pruner or a population needs a metric that is reported during training, but {name} is reported only "
-            f"at the end; metrics reported during training: {', '.join(prospects[0].during)}"
-        )
+    if search.pruner or search.population:
+        _check_comparable_during_training(search, prospects)
     if search.pruner:
         search.pruner.ladders(training.epochs, training.report_every)
     if search.population:
         _check_population(study, search.population, training)
+
+
+def _check_comparable_during_training(search: Search, prospects: Sequence[Prospect]) -> None:
+    """Raise SpecError if trials report at different epochs, or any of them reports the objective only at the end."""
+    for key in sorted({"epochs", "report_every"} & set(search.space)):
+        raise SpecError(f"{key} must be fixed in a search with a pruner or a population, but it is searched")
+    name = search.objectives[0].name
+    for prospect in prospects:
+        if name not in prospect.during:
+            raise SpecError(
+                f"a pruner or a population needs a metric that is reported during training, but {name} is reported "
+                f"only at the end; metrics reported during training: {', '.join(prospect.during)}"
+            )
 
 
 def _check_population(study: Study, population: Population, training: Training) -> None:

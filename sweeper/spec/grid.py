@@ -110,6 +110,7 @@ class Part(Protocol):
 
 
 P = TypeVar("P", bound=Part)
+V = TypeVar("V")
 
 
 def change_each(
@@ -124,25 +125,26 @@ def change_each(
     `method` selects the parts with one of the wanted methods instead. So does `dataset` if the parts differ in it.
     Raises SpecError for a method or data set that no part has, and for a key that none of their methods has.
     """
-    Grid({}, {}).changed(fixed, axes)  # raises SpecError for what is invalid in any part
-    selected = tuple(parts)
+    requested = Grid({}, {}).changed(fixed, axes)  # raises SpecError for what is invalid in any part
+    selected, selecting = tuple(parts), set[str]()
     for key in ("method", "dataset"):
-        wanted = axes.get(key, (fixed[key],) if key in fixed else ())
+        wanted = requested.values(key)
         if wanted and (key == "method" or len({part.values(key) for part in selected}) > 1):
             selected = _select(selected, key, wanted)
-            fixed = {name: value for name, value in fixed.items() if name != key}
-            axes = {name: values for name, values in axes.items() if name != key}
-    changeable = [set(keys(str(part.fixed["method"]))) - part.pinned for part in selected]
-    for key in {**fixed, **axes}:
-        if not any(key in part_keys for part_keys in changeable):
+            selecting.add(key)
+    changeable = [set(keys(str(part.fixed["method"]))) - part.pinned - selecting for part in selected]
+    for key in (*fixed, *axes):
+        if key not in selecting.union(*changeable):
             raise SpecError(f"no method of these trials has the key '{key}' to change")
     return tuple(
-        part.changed(
-            {key: value for key, value in fixed.items() if key in part_keys},
-            {key: values for key, values in axes.items() if key in part_keys},
-        )
+        part.changed(_only(fixed, part_keys), _only(axes, part_keys))
         for part, part_keys in zip(selected, changeable, strict=True)
     )
+
+
+def _only(values: Mapping[str, V], keys: Collection[str]) -> dict[str, V]:
+    """Return the items whose key is one of `keys`."""
+    return {key: value for key, value in values.items() if key in keys}
 
 
 def _select(parts: Sequence[P], key: str, wanted: Sequence[Value]) -> tuple[P, ...]:

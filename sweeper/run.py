@@ -133,7 +133,7 @@ def _train(
             total=plan.total,
             before=plan.counts,
             metric=plan.headline.name,
-            direction=plan.headline.better,
+            direction=plan.headline.ranking_direction,
             label=f"{plan.name} ({plan.label})",
             where=list(dict.fromkeys(plan.identifying_columns)),
             cohorts=sum(len(stage.feed.cohorts) for stage in plan_stages) if isinstance(plan, GridPlan) else None,

@@ -10,7 +10,7 @@ from typing import Any, Never
 from sweeper.cli.option_values import amount, auto, fraction, whole, whole_or_none
 from sweeper.errors import SpecError
 from sweeper.spec.grid import unknown
-from sweeper.spec.request import Request, SearchWords
+from sweeper.spec.request import Request, SearchOptions
 from sweeper.spec.search import SAMPLERS
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -107,7 +107,7 @@ def parse(arguments: Sequence[str]) -> Request:
         json=words.json,
         fresh=words.fresh,
         restore=words.restore,
-        search=SearchWords(
+        search=SearchOptions(
             trials=whole_or_none("--trials", words.trials, 1),
             wave=whole_or_none("--wave", words.wave, 1),
             sampler=_one_of("sampler", words.sampler, SAMPLERS),

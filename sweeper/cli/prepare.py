@@ -11,7 +11,7 @@ from sweeper.plan import changes, cohorts
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.trials import Trial, enumerate_trials
 from sweeper.spec import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value, registry
-from sweeper.spec.request import Request, SearchWords
+from sweeper.spec.request import Request, SearchOptions
 from sweeper.spec.schedulers import Halving
 from sweeper.spec.search import bounds
 from sweeper.storage.schema import Columns
@@ -39,7 +39,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
     sweep = registry.find(str(request.name))
     preset, preset_space = sweep.preset(request.preset)
     try:
-        return _prepared(request, store, sweep.of(preset), preset, preset_space)
+        return _prepared(request, store, sweep.for_preset(preset), preset, preset_space)
     except SpecError as error:
         raise SpecError(explained(str(error), request, preset, preset_space)) from error.__cause__ or error
 
@@ -54,7 +54,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         search = _with_options(space, request.search)
         return studies.prepare(request, store, name, preset, sweep, preset_space, search)
     assert isinstance(preset_space, Grid | Grids)
-    if request.warm_start or request.search != SearchWords():
+    if request.warm_start or request.search != SearchOptions():
         raise SpecError(f"{name} ({preset}) is a grid, and takes no options of searches")
     resolved: list[TrialConfig] = []  # kept, because resolving all trials again would take as long again
 
@@ -71,7 +71,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
     types = {key: kind for method in methods for key, kind in config.keys(method).items()}
     fusible = {method: config.fusible(method) for method in methods}
     try:
-        prospects = dict(zip(configs, preflight.prospects(list(configs.values()), request.data_read), strict=True))
+        prospects = dict(zip(configs, preflight.prospects(list(configs.values()), request.data_folder), strict=True))
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     metrics = tuple(dict.fromkeys(metric for prospect in prospects.values() for metric in prospect.metrics))
@@ -110,14 +110,14 @@ def _changed(space: Space, request: Request) -> Space:
     return space.changed(fixed, axes) if isinstance(space, Grid | Search) else space.changed(fixed, axes, config.keys)
 
 
-def _with_options(space: Search | Searches, options: SearchWords) -> Search | Searches:
+def _with_options(space: Search | Searches, options: SearchOptions) -> Search | Searches:
     """The search or searches with the command line's options, such as `--sampler`."""
     if isinstance(space, Searches):
         return Searches(tuple(_search_with_options(search, options) for search in space.searches))
     return _search_with_options(space, options)
 
 
-def _search_with_options(search: Search, options: SearchWords) -> Search:
+def _search_with_options(search: Search, options: SearchOptions) -> Search:
     values = {"trials": options.trials, "wave": options.wave, "sampler": options.sampler, "seed": options.seed}
     changes: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if options.pruner == "none":

@@ -96,5 +96,5 @@ def _rules(study_runs: Sequence[StudyRun]) -> dict[str, Rule]:
         search, training = study_run.study.search, resolve(study_run.trials[0].config).training
         if search.pruner:
             metric, ladders = search.objectives[0], search.pruner.ladders(training.epochs, training.report_every)
-            rules[study_run.id] = Rule(metric.name, metric.better, search.pruner.factor, ladders)
+            rules[study_run.id] = Rule(metric.name, metric.ranking_direction, search.pruner.factor, ladders)
     return rules

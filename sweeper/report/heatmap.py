@@ -76,7 +76,7 @@ def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: 
     bar = figure.add_axes(((left + grid[0] + 0.25) / width, bottom / height, 0.16 / width, grid[1] / height))
 
     scale = colour_scale(cells, (0.0, 100.0) if metric.percent else None)
-    colours = "viridis" if metric.better == "maximize" else "viridis_r"
+    colours = "viridis" if metric.ranking_direction == "maximize" else "viridis_r"
     image = axis.imshow(np.ma.masked_invalid(means), cmap=colours, vmin=scale.low, vmax=scale.high, aspect="auto")
     axis.set_facecolor(PALE)
     _style_axes(axis, rows, columns, axes)
@@ -90,7 +90,7 @@ def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: 
         shade = image.cmap(image.norm(means[row, column])) if np.isfinite(means[row, column]) else None
         ink = MUTED if shade is None else INK if _luminance(np.asarray(shade)) > 0.21 else "white"
         _annotate(axis, column, row, cell, digits, ink, grid[1] / len(rows))
-    best_cell = best(cells, metric.better)
+    best_cell = best(cells, metric.ranking_direction)
     if best_cell is not None:
         _draw_frame(axis, *reversed(divmod(best_cell["position"], len(columns))))
     lines = [_heading(cells, metric.label, over), about, _best_text(best_cell, axes, digits), _noise_text(scale, cells)]
@@ -101,7 +101,11 @@ def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: 
 def _label_bar(bar: Axes, metric: Metric, visible: bool) -> None:
     """Label the colour bar; hide it unless `visible`."""
     bar.set_ylabel(
-        f"{metric.label}\n({BETTER[metric.better]} is better)", color=INK, fontsize=9, linespacing=1.3, labelpad=7
+        f"{metric.label}\n({BETTER[metric.ranking_direction]} is better)",
+        color=INK,
+        fontsize=9,
+        linespacing=1.3,
+        labelpad=7,
     )
     bar.set_visible(visible)
     bar.tick_params(labelsize=8, length=2, color=MUTED, labelcolor=INK)

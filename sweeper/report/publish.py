@@ -67,7 +67,7 @@ def _write_heatmaps(files: Files, folder: str, sweep: Sweep, preset: str, rows: 
         return []
     first, texts = sweep.heatmaps[0], []
     if sweep.breakdown:
-        table = summary.breakdown(rows, first.metric.name, first.metric.better, first.axes, sweep.breakdown)
+        table = summary.breakdown(rows, first.metric.name, first.metric.ranking_direction, first.axes, sweep.breakdown)
         files.write(f"heatmaps/{folder}/breakdown.parquet", table.to_parquet(index=False))
         scaled = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
         criterion = summary.chosen_by(rows, first.metric.name)

@@ -48,7 +48,7 @@ def on_test_images(rows: pd.DataFrame, objective: Metric) -> pd.DataFrame:
     if name == objective.name or not set(columns) <= set(rows.columns):
         return pd.DataFrame(columns=columns)
     both = rows.dropna(subset=[objective.name, name])
-    best_first = both.sort_values(objective.name, ascending=objective.better == "minimize", kind="stable")
+    best_first = both.sort_values(objective.name, ascending=objective.ranking_direction == "minimize", kind="stable")
     return best_first.drop_duplicates("study")[columns].sort_values("study").reset_index(drop=True)
 
 

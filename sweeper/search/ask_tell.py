@@ -19,7 +19,7 @@ from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeper.report.studies.optuna_log import quiet
-from sweeper.search.samplers import KEEPS_COUNT, LEARNS_FROM_VALUES_ALONE, NumberedSampler
+from sweeper.search.samplers import NEEDS_VALUES, RECORDS_PROPOSALS, NumberedSampler
 from sweeper.spec.grid import Value
 from sweeper.spec.search import WARM, Study
 
@@ -127,7 +127,7 @@ class AskTellStudy:
         if recorded is not None:
             self._optuna.enqueue_trial(dict(recorded))
         trial = self._running[number] = self._optuna.ask(self._space)
-        if recorded is not None and self._search.sampler in KEEPS_COUNT:
+        if recorded is not None and self._search.sampler in RECORDS_PROPOSALS:
             _ = trial.relative_params  # makes the sampler count this trial; the recorded parameters stay
         return self._native(trial.params)
 
@@ -150,7 +150,7 @@ class AskTellStudy:
             return
         informative = result.status in ("pruned", "diverged")
         state = TrialState.PRUNED if informative and one_objective else TrialState.FAIL
-        needs_value = not one_objective or self._search.sampler in LEARNS_FROM_VALUES_ALONE
+        needs_value = not one_objective or self._search.sampler in NEEDS_VALUES
         if informative and self._known_values and needs_value:
             self._stand_ins[result.number] = state
             use_last_report = result.status == "pruned" and reached and one_objective
@@ -162,7 +162,7 @@ class AskTellStudy:
         """Worst value of each objective among the finished trials."""
         columns = zip(*self._known_values, strict=True)
         return [
-            max(column) if metric.better == "minimize" else min(column)
+            max(column) if metric.ranking_direction == "minimize" else min(column)
             for metric, column in zip(self._search.objectives, columns, strict=True)
         ]
 
@@ -170,7 +170,7 @@ class AskTellStudy:
         """Optuna study without trials."""
         study = optuna.create_study(
             study_name=self._name,
-            directions=[metric.better for metric in self._search.objectives],
+            directions=[metric.ranking_direction for metric in self._search.objectives],
             sampler=sampler,
             pruner=optuna.pruners.NopPruner(),
         )

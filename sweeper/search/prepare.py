@@ -14,7 +14,7 @@ from sweeper.search.dashboard_journal import DashboardJournal
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import RecordedTrial, StudyRun, result
 from sweeper.search.validate import check, corners
-from sweeper.search.warm_start import WarmStart, kept_warm_start, warm_from
+from sweeper.search.warm_start import WarmStart, read_warm_start, warm_start_from_rows
 from sweeper.search.waves import Waves
 from sweeper.spec import Sweep
 from sweeper.spec.grid import Value
@@ -53,7 +53,7 @@ def prepare(
     study_corners = {study.name: corners(study) for study in studies}
     configs = [corner for study_configs in study_corners.values() for corner in study_configs]
     try:
-        prospects = dict(zip(map(id, configs), preflight.prospects(configs, request.data_read), strict=True))
+        prospects = dict(zip(map(id, configs), preflight.prospects(configs, request.data_folder), strict=True))
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     for study in studies:
@@ -85,8 +85,8 @@ def record(plan: SearchPlan, store: Store) -> None:
     """Write the definition and the warm start of each study to the store, unless they are already there."""
     for study_run in plan.waves.study_runs:
         path = _path(plan.name, study_run.id)
-        if kept_warm_start(store.files, path, study_run.study) is None:
-            study_run.warm.keep(store.files, path, study_run.study)
+        if read_warm_start(store.files, path, study_run.study) is None:
+            study_run.warm.write(store.files, path, study_run.study)
 
 
 def journal(plan: SearchPlan, files: Files) -> Callable[[StudyRun], None]:
@@ -146,10 +146,14 @@ def _study_runs(
     study_runs = []
     for study in studies:
         identity = content_hash([study.identity, request.warm_start])
-        warm = None if request.fresh else kept_warm_start(store.files, _path(sweep, identity), study)
+        warm = None if request.fresh else read_warm_start(store.files, _path(sweep, identity), study)
         if warm is None:
             source = request.warm_start
-            warm = warm_from(store, source, study, study_corners[study.name][0].flat()) if source else WarmStart(None)
+            warm = (
+                warm_start_from_rows(store, source, study, study_corners[study.name][0].flat())
+                if source
+                else WarmStart(None)
+            )
         study_rows = [row for row in rows if row.get("study_id") == identity and row["number"] < study.search.trials]
         recorded = {
             row["number"]: RecordedTrial(
@@ -172,7 +176,7 @@ def _population(study: Study) -> Mapping[str, Any]:
         return {}
     ranges = {key: bounds(distribution) for key, distribution in study.search.space.items()}
     rules = {"every": population.every, "share": population.share, "factor": population.factor}
-    return {"population": {"metric": metric.name, "direction": metric.better, "ranges": ranges, **rules}}
+    return {"population": {"metric": metric.name, "direction": metric.ranking_direction, "ranges": ranges, **rules}}
 
 
 def _path(sweep: str, identity: str) -> str:

@@ -25,11 +25,11 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sweeper.plan.trials import content_hash
 from sweeper.spec.search import Search
 
-KEEPS_COUNT = ("cmaes", "qmc")
+RECORDS_PROPOSALS = ("cmaes", "qmc")
 """Samplers that record their proposals in the study. They must be asked even for a trial whose parameters are known."""
-LEARNS_FROM_VALUES_ALONE = ("gp", "cmaes")
+NEEDS_VALUES = ("gp", "cmaes")
 """Samplers that ignore trials without a value, and would propose the region of a pruned or diverged trial again."""
-STARTUP = 10
+STARTUP_TRIALS = 10
 """Number of random trials before TPE or a Gaussian process fits a model."""
 
 
@@ -93,10 +93,10 @@ def _make(search: Search, number: int, warm: Sequence[FrozenTrial]) -> BaseSampl
     trial_seed, search_seed = _seed(search.seed, number), _seed(search.seed)
     match search.sampler:
         case "tpe":
-            startup = max(STARTUP, search.wave)
+            startup = max(STARTUP_TRIALS, search.wave)
             return TPESampler(multivariate=True, constant_liar=True, n_startup_trials=startup, seed=trial_seed)
         case "gp":
-            return GPSampler(n_startup_trials=STARTUP, seed=trial_seed, warn_independent_sampling=False)
+            return GPSampler(n_startup_trials=STARTUP_TRIALS, seed=trial_seed, warn_independent_sampling=False)
         case "cmaes":
             return CmaEsSampler(
                 n_startup_trials=0,

@@ -18,7 +18,7 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.json_records import read_record, text
 from sweeper.storage.store import Store
 
-SAME = ("method", "dataset", "normal_class", "held_out", "outliers", "validation")
+MATCHED_KEYS = ("method", "dataset", "normal_class", "held_out", "outliers", "validation")
 """Keys that define what an objective measures. Only rows with the study's own values of these keys are used."""
 
 
@@ -31,14 +31,14 @@ class WarmStart:
     results: tuple[tuple[Mapping[str, Value], tuple[float, ...]], ...] = ()
     """Values of the searched keys and the objectives, for each result."""
 
-    def keep(self, files: Files, path: str, study: Study) -> None:
+    def write(self, files: Files, path: str, study: Study) -> None:
         """Write the warm start and the study's definition to `path`, for continuing the search."""
         content = {"study": study.identity, "warm_start": self.sweep, "results": self.results}
         files.write(path, json.dumps(content, indent=1).encode())
 
 
-def kept_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:
-    """Read what `WarmStart.keep` wrote for this study; None if there is no file or it is damaged."""
+def read_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:
+    """Read what `WarmStart.write` wrote for this study; None if there is no file or it is damaged."""
     space, objectives = study.search.space, study.search.objectives
 
     def result(params: Any, values: Any) -> tuple[Mapping[str, Value], tuple[float, ...]]:
@@ -57,11 +57,11 @@ def kept_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:
     return read_record(files, path, parse)
 
 
-def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value]) -> WarmStart:
+def warm_start_from_rows(store: Store, sweep: str, study: Study, config: Mapping[str, Value]) -> WarmStart:
     """Warm start of a study from the finished rows of another sweep.
 
-    A row is used if it has the values of `config` for the keys in `SAME` and its searched values lie within the space.
-    All other keys may differ. Raises SpecError if no row can be used.
+    A row is used if it has the values of `config` for the keys in `MATCHED_KEYS` and its searched values lie within the
+    space. All other keys may differ. Raises SpecError if no row can be used.
     """
     rows = store.rows(sweep)
     if not rows:
@@ -69,7 +69,7 @@ def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value
     names = [metric.name for metric in study.search.objectives]
     results: list[tuple[Mapping[str, Value], tuple[float, ...]]] = []
     for row in rows:
-        fits = row["status"] == "finished" and all(row.get(key) == config.get(key) for key in SAME)
+        fits = row["status"] == "finished" and all(row.get(key) == config.get(key) for key in MATCHED_KEYS)
         params = {key: row.get(key) for key in study.search.space}
         values = [float(row[name]) for name in names if isinstance(row.get(name), int | float)]
         inside = all(within(distribution, params[key]) for key, distribution in study.search.space.items())
@@ -79,6 +79,6 @@ def warm_from(store: Store, sweep: str, study: Study, config: Mapping[str, Value
         keys = ", ".join(study.search.space)
         raise SpecError(
             f"no finished row of sweep '{sweep}' fits study '{study.name}': a row must have the same "
-            f"{', '.join(SAME)}, report {', '.join(names)}, and have {keys} within the search space"
+            f"{', '.join(MATCHED_KEYS)}, report {', '.join(names)}, and have {keys} within the search space"
         )
     return WarmStart(sweep, tuple(results))

@@ -49,8 +49,8 @@ class Metric:
         return f"{self.name} (%)" if self.percent else self.name
 
     @property
-    def better(self) -> Direction:
-        """The direction. Raises SpecError if there is none."""
+    def ranking_direction(self) -> Direction:
+        """The direction by which trials are ranked. Raises SpecError if there is none."""
         if self.direction is None:
             raise SpecError(
                 f"metric {self.name!r} needs a direction because trials are ranked by it; write "

@@ -11,7 +11,7 @@ from sweeper.errors import SpecError
 from sweeper.spec.grid import unknown
 from sweeper.spec.sweep import Sweep
 
-LONGEST = 400
+MAX_REASON = 400
 """Maximum number of characters of the reason why a sweep's file cannot be read."""
 
 
@@ -48,7 +48,7 @@ def _reason(error: BaseException) -> str:
     location = f"search_spaces/{inside[-1][0].name}, line {inside[-1][1]}: " if inside else ""
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     error_type = "" if isinstance(error, SpecError) else f"{type(error).__name__}: "
-    return f"{location}{error_type}{' '.join(text.split())}"[:LONGEST]
+    return f"{location}{error_type}{' '.join(text.split())}"[:MAX_REASON]
 
 
 def _folders() -> list[Path]:

@@ -46,18 +46,18 @@ class Request:
     fresh: bool
     restore: str | None
     """Name of the folder below `_replaced/` to bring back; nothing is run."""
-    search: SearchWords
+    search: SearchOptions
     warm_start: str | None
     """The sweep whose rows in the store a search begins with."""
 
     @property
-    def data_read(self) -> Path | None:
+    def data_folder(self) -> Path | None:
         """Folder of the data sets, or None for a plan that measures nothing and therefore needs no data."""
         return None if self.plan and not self.probe else Path(self.data)
 
 
 @dataclass(frozen=True)
-class SearchWords:
+class SearchOptions:
     """Settings of a search that replace those of the preset; None keeps the preset's."""
 
     trials: int | None = None

@@ -68,7 +68,7 @@ class Search:
         if not names:
             raise SpecError("a search must have an objective, but it has none")
         for metric in self.objectives:
-            _ = metric.better
+            _ = metric.ranking_direction
             directions = {other.direction for other in self.objectives if other.name == metric.name}
             if len(directions) > 1:
                 raise SpecError(

@@ -49,7 +49,7 @@ class Sweep:
         if (self.breakdown or self.correlations) and not self.heatmaps:
             raise SpecError("a breakdown or correlations need a heatmap, but the sweep has none")
         for metric in self._ranked:
-            _ = metric.better
+            _ = metric.ranking_direction
             directions = {other.direction for other in self._ranked if other.name == metric.name}
             if len(directions) > 1:
                 raise SpecError(f"a metric has one direction, but {metric.name} is both maximized and minimized")
@@ -58,7 +58,7 @@ class Sweep:
             if len(set(names)) < len(names):
                 raise SpecError(f"the names of a sweep's {kind} views must differ, but got {', '.join(names)}")
 
-    def of(self, preset: str) -> Sweep:
+    def for_preset(self, preset: str) -> Sweep:
         """Return this sweep without the tables that are restricted to other presets."""
         tables = tuple(table for table in self.tables if not table.presets or preset in table.presets)
         return replace(self, tables=tables)

@@ -60,7 +60,7 @@ class Run:
     @property
     def ranked(self) -> list[float]:
         """The objective of the trials that trained to the end, the best first."""
-        return sorted(self.outcome.values, reverse=search().objectives[0].better == "maximize")
+        return sorted(self.outcome.values, reverse=search().objectives[0].ranking_direction == "maximize")
 
 
 def main(words: Sequence[str] | None = None) -> None:

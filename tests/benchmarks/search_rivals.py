@@ -64,7 +64,7 @@ def optuna_alone(trials: int, seed: int, wave: int) -> Outcome:
     import optuna
 
     one = _study()
-    study = optuna.create_study(direction=one.search.objectives[0].better, sampler=_sampler(seed))
+    study = optuna.create_study(direction=one.search.objectives[0].ranking_direction, sampler=_sampler(seed))
     running: dict[Future[Last], Any] = {}
     ended: list[Last] = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -133,7 +133,7 @@ def ray_tune(trials: int, seed: int, wave: int, reuse: bool = False) -> Outcome:
                 good = report.members[0].status != "diverged"
                 return {metric.name: value_of(report), "epoch": report.epoch, "good": good, "done": report.done}
 
-        mode = metric.better.removesuffix("imize")
+        mode = metric.ranking_direction.removesuffix("imize")
         epochs = int(str(fixed["epochs"]))
         results = tune.Tuner(
             tune.with_resources(Trial, {"CPU": 1}),
@@ -174,7 +174,7 @@ def value_of(report: Report, index: int = 0) -> float:
     """The objective, a share; of a model that diverged the worst there is, as Optuna and ASHA want a number."""
     metric = search().objectives[0]
     value = report.members[index].metrics.get(metric.name)
-    return value if value is not None else {"maximize": 0.0, "minimize": 1.0}[metric.better]
+    return value if value is not None else {"maximize": 0.0, "minimize": 1.0}[metric.ranking_direction]
 
 
 def _study() -> Study:

@@ -96,7 +96,7 @@ def test_the_digits_can_serve_every_trial(name: str, preset: str) -> None:
 
 @each_preset
 def test_everything_that_is_shown_is_reported(name: str, preset: str) -> None:
-    sweep, reported = registry.find(name).of(preset), metrics_of(name, preset)
+    sweep, reported = registry.find(name).for_preset(preset), metrics_of(name, preset)
     known = {key for config in configs_of(name, preset) for key in keys(config.method)}
     assert set(sweep.shown) <= reported, set(sweep.shown) - reported
     assert {axis for axes in sweep.shown.values() for axis in axes} <= known
@@ -112,7 +112,7 @@ def test_what_varies_is_shown_or_averaged_on_purpose(name: str, preset: str) -> 
 
     Keys that follow from the method or the data set, such as STL-10's blur, do not differ within a cell.
     """
-    sweep, flats = registry.find(name).of(preset), [config.flat() for config in configs_of(name, preset)]
+    sweep, flats = registry.find(name).for_preset(preset), [config.flat() for config in configs_of(name, preset)]
     for table in sweep.tables:
         axes = (*table.rows, *([table.columns] if table.columns else []))
         cells: dict[object, list[Mapping[str, object]]] = {}

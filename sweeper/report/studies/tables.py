@@ -53,7 +53,7 @@ def trials_dataframe(study: optuna.Study, objectives: Sequence[Metric]) -> pd.Da
     for index, metric in enumerate(objectives):
         values = pd.Series([_values(trial, len(objectives))[index] for trial in trials], dtype="float64")
         complete = values.where((columns["state"] == "complete") & np.isfinite(values))
-        best = complete.cummax() if metric.better == "maximize" else complete.cummin()
+        best = complete.cummax() if metric.ranking_direction == "maximize" else complete.cummin()
         columns |= {metric.name: values, f"best_{metric.name}": best.ffill()}
     return pd.DataFrame(columns)
 
@@ -72,7 +72,7 @@ def copy_for_figures(study: optuna.Study, objectives: Sequence[Metric], only: Me
       trial would compress the scale of all others. `cut_count` counts them.
     """
     chosen = [index for index, metric in enumerate(objectives) if only in (None, metric)]
-    copy = optuna.create_study(directions=[objectives[index].better for index in chosen])
+    copy = optuna.create_study(directions=[objectives[index].ranking_direction for index in chosen])
     trials = study.get_trials(deepcopy=False)
     trial_values = [[_values(trial, len(objectives))[index] for index in chosen] for trial in trials]
     usable = [
@@ -162,7 +162,9 @@ def _value_limits(values: Sequence[float], metric: Metric | None) -> tuple[float
     lower_quartile, upper_quartile = (float(quartile) for quartile in np.quantile(values, [0.25, 0.75]))
     distance = CUT_DISTANCE * (upper_quartile - lower_quartile) or math.inf
     return (
-        (-math.inf, upper_quartile + distance) if metric.better == "minimize" else (lower_quartile - distance, math.inf)
+        (-math.inf, upper_quartile + distance)
+        if metric.ranking_direction == "minimize"
+        else (lower_quartile - distance, math.inf)
     )
 
 

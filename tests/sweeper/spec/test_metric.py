@@ -29,14 +29,17 @@ def test_a_direction_against_the_meaning_of_the_metric_is_refused(name: str, dir
     )
     with pytest.raises(SpecError, match=f"^{message}$"):
         Metric(name, direction)
-    assert Metric(name, right).better == right  # type: ignore[arg-type]
+    assert Metric(name, right).ranking_direction == right  # type: ignore[arg-type]
 
 
 def test_what_has_no_direction_of_its_own_takes_either_or_none() -> None:
     for name in ("var_mean", "loss_kl", "a_metric_of_a_new_method"):
-        assert Metric(name, "maximize").better == "maximize" and Metric(name, "minimize").better == "minimize"
+        assert (
+            Metric(name, "maximize").ranking_direction == "maximize"
+            and Metric(name, "minimize").ranking_direction == "minimize"
+        )
         with pytest.raises(SpecError, match=f"metric '{name}' needs a direction because trials are ranked by it"):
-            _ = Metric(name).better
+            _ = Metric(name).ranking_direction
 
 
 def test_percent_is_for_shares() -> None:

@@ -10,7 +10,7 @@ import pytest
 from sweeper import run
 from sweeper.errors import DamagedFiles, StoreError
 from sweeper.plan.plan import Plan
-from sweeper.search.warm_start import warm_from
+from sweeper.search.warm_start import warm_start_from_rows
 from sweeper.spec.grid import Value
 from sweeper.storage import compaction
 from sweeper.storage.arrow_tables import table_of, table_to_parquet
@@ -152,7 +152,7 @@ def test_a_warm_start_does_not_do_with_less_than_there_was(bench: Bench) -> None
     flipped(bench.store.files, "trials/sweep=grid/ca.parquet")
     nothing: dict[str, Value] = {}
     with pytest.raises(DamagedFiles, match=r"ca\.parquet"):
-        warm_from(bench.again(), "grid", None, nothing)  # type: ignore[arg-type]
+        warm_start_from_rows(bench.again(), "grid", None, nothing)  # type: ignore[arg-type]
 
 
 def test_a_file_that_is_intact_after_all_comes_back(bench: Bench) -> None:

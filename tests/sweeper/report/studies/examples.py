@@ -35,7 +35,7 @@ def random_study(
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
-        directions=[metric.better for metric in objectives], sampler=optuna.samplers.RandomSampler(seed=3)
+        directions=[metric.ranking_direction for metric in objectives], sampler=optuna.samplers.RandomSampler(seed=3)
     )
     for number in range(count):
         trial = study.ask(space)

@@ -19,6 +19,8 @@ import heapq
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 
 from sweeper.plan.cohorts import Cut
 
@@ -57,6 +59,10 @@ class SlotPool:
         pairs = zip(option.seconds, self.paces, strict=True)
         return max(seconds / pace for seconds, pace in pairs if math.isfinite(pace))
 
+    def work(self, option: CutOption) -> float:
+        """Return the sum of the lengths of a group's cohorts, in seconds."""
+        return option.count * self.length(option)
+
     def graham_bound(self, work: float, longest: float) -> float:
         """Return bound 2, in seconds; `work` is the sum of all cohorts' lengths, `longest` the largest of them."""
         return (work + (sum(self.slots) - 1) * longest) / sum(
@@ -72,10 +78,9 @@ class SlotPool:
 def makespan(options: Sequence[CutOption], slot_pool: SlotPool) -> float:
     """Return the seconds until all cohorts have ended, at the latest; `options` has one option for each group."""
     longest = max((slot_pool.length(option) for option in options), default=0.0)
-    work = sum(option.count * slot_pool.length(option) for option in options)
     return min(
         sum(group_makespan(option, slot_pool) for option in options),
-        slot_pool.graham_bound(work, longest),
+        slot_pool.graham_bound(sum(map(slot_pool.work, options)), longest),
         slot_pool.parallel_bound(sum(option.count for option in options), longest),
     )
 
@@ -124,24 +129,17 @@ def minimise_makespan(
     if not groups:
         return []
 
-    def alone(option: CutOption) -> float:
-        return group_makespan(option, slot_pool)
-
-    def work(option: CutOption) -> float:
-        return option.count * slot_pool.length(option)
-
-    def count(option: CutOption) -> float:
-        return option.count
-
+    alone = partial(group_makespan, slot_pool=slot_pool)
+    count: Callable[[CutOption], float] = attrgetter("count")
     parallel, parallel_longest = _least_bound(groups, slot_pool, count, slot_pool.parallel_bound)
-    queued, queued_longest = _least_bound(groups, slot_pool, work, slot_pool.graham_bound)
+    queued, queued_longest = _least_bound(groups, slot_pool, slot_pool.work, slot_pool.graham_bound)
     one_by_one = sum(min(map(alone, group)) for group in groups)
     limit = tolerance * min(parallel, queued, one_by_one)
     choices = []
     if parallel <= limit:
         choices.append(_smallest(_up_to(parallel_longest, groups, slot_pool), count, 1.0))
     if queued <= limit:
-        choices.append(_smallest(_up_to(queued_longest, groups, slot_pool), work, limit / queued))
+        choices.append(_smallest(_up_to(queued_longest, groups, slot_pool), slot_pool.work, limit / queued))
     if one_by_one <= limit:
         choices.append(_smallest(groups, alone, limit / one_by_one))
     return max(choices, key=lambda options: sum(option.count for option in options))

@@ -10,11 +10,10 @@ from sweeper.packing.devices import MEMORY_MARGIN
 from sweeper.packing.profile_store import GroupProfile, ProfileStore, measured_configs, shape_hash
 from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group
+from trainables.profiling.measurement import STEPS, stack_widths
 
 GROUP_SECONDS, TOTAL_SECONDS = 3.0, 12.0
 """Most seconds for the measurement of one group of trials, and of all groups together."""
-STEPS_MEASURED = 4
-"""Steps that a measurement makes with each stack (`trainables.profiling.throughput`)."""
 MAX_PROCESSES = 8
 """Largest number of processes on a device for which the slowdown is measured."""
 
@@ -87,13 +86,8 @@ class Profiler:
 
 
 def worth_measuring(group: Group, steps: int) -> bool:
-    """Whether the trials of a group, with `steps` steps each, make more steps than their measurement would.
-
-    A measurement steps stacks of 1, 2, 4, ... members `STEPS_MEASURED` times each.
-    """
-    members = len(measured_configs(group))
-    widths = [*(2**power for power in range(members.bit_length()) if 2**power < members), members]
-    return steps * sum(map(len, group)) > STEPS_MEASURED * sum(widths)
+    """Whether the trials of a group, with `steps` steps each, make more steps than their measurement would."""
+    return steps * sum(map(len, group)) > STEPS * sum(stack_widths(len(measured_configs(group))))
 
 
 def profiled_workloads(workloads: Sequence[Workload], profiles: Sequence[GroupProfile]) -> list[Workload]:

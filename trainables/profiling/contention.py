@@ -1,8 +1,8 @@
 """Measure how much processes that share a device slow each other down, with real steps of several processes at once.
 
-Each process (`python -m trainables.profiling.contention`) reads orders from its standard input, one JSON object a line,
-and answers each with a number: first all build their cohort, then all step it for the same time. They inherit the
-device from the process that starts them.
+Each process (`python -m trainables.profiling.contention`) reads requests from its standard input, one JSON object per
+line, and replies to each with a number: first all build their cohort, then all step it for the same time. They inherit
+the device from the process that starts them.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ def measure_slowdowns(
     """Return the slowdown of a step by stack width and number of processes.
 
     `result[width][n]` is the time of a step while n processes share the device, divided by that of a process alone
-    (dimensionless, >= 1). n is 2, 4, ..., up to `max_processes` and to the number of processes whose
-    cohorts fit into memory. The processes share `cores` CPU cores and step for `seconds` each time.
+    (dimensionless, >= 1). n is 2, 4, ..., up to `max_processes` and to the number of processes whose cohorts fit into
+    memory. The processes share `cores` CPU cores and step for `seconds` each time.
     """
-    with _started_sharers(configs, data, torch.device(device), max_processes) as sharers:
-        slowdowns = {width: _slowdowns(sharers, width, cores, seconds) for width in sorted(widths)}
+    with _started_processes(configs, data, torch.device(device), max_processes) as processes:
+        slowdowns = {width: _slowdowns(processes, width, cores, seconds) for width in sorted(widths)}
     return {width: by_count for width, by_count in slowdowns.items() if by_count}
 
 
-def _slowdowns(sharers: Sequence[_Sharer], width: int, cores: int, seconds: float) -> dict[int, float]:
+def _slowdowns(processes: Sequence[_Process], width: int, cores: int, seconds: float) -> dict[int, float]:
     """Number of processes -> slowdown of a step, for stacks of this width."""
-    ready = [sharer for sharer, fits in zip(sharers, _ask(sharers, {"width": width}), strict=True) if fits]
+    ready = [process for process, fits in zip(processes, _request(processes, {"width": width}), strict=True) if fits]
     slowdowns: dict[int, float] = {}
     alone, count = 0.0, 1
     while count <= len(ready):
-        step_times = _ask(ready[:count], {"seconds": seconds, "threads": max(1, cores // count)})
+        step_times = _request(ready[:count], {"seconds": seconds, "threads": max(1, cores // count)})
         if not all(step_times):
             break
         mean = sum(step_times) / count
@@ -68,31 +68,31 @@ def _slowdowns(sharers: Sequence[_Sharer], width: int, cores: int, seconds: floa
 
 
 @dataclass(frozen=True)
-class _Sharer:
+class _Process:
     """One process that shares the device."""
 
-    orders: IO[str]
+    requests: IO[str]
     """Its standard input."""
-    answers: IO[str]
+    replies: IO[str]
     """Its standard output."""
 
 
-def _ask(sharers: Sequence[_Sharer], order: dict[str, Any]) -> list[float]:
-    """Send an order to all processes, then read their answers. 0.0 from a process that failed or has ended."""
-    for sharer in sharers:
+def _request(processes: Sequence[_Process], request: dict[str, Any]) -> list[float]:
+    """Send a request to all processes, then read their replies. 0.0 from a process that failed or has ended."""
+    for process in processes:
         with contextlib.suppress(OSError):
-            print(json.dumps(order), file=sharer.orders, flush=True)
-    return [float(sharer.answers.readline() or 0.0) for sharer in sharers]
+            print(json.dumps(request), file=process.requests, flush=True)
+    return [float(process.replies.readline() or 0.0) for process in processes]
 
 
 @contextlib.contextmanager
-def _started_sharers(
+def _started_processes(
     configs: Sequence[TrialConfig], data: Path, device: torch.device, count: int
-) -> Iterator[list[_Sharer]]:
+) -> Iterator[list[_Process]]:
     """Start `count` processes and kill them at the end."""
     task = {"configs": [config.flat() for config in configs], "data": str(data), "device": str(device)}
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    processes = [
+    children = [
         subprocess.Popen(
             [sys.executable, "-m", "trainables.profiling.contention"],
             stdin=subprocess.PIPE,
@@ -105,47 +105,47 @@ def _started_sharers(
     ]
 
     def kill_all() -> None:
-        for process in processes:
-            process.kill()
+        for child in children:
+            child.kill()
 
     timer = threading.Timer(TIMEOUT, kill_all)
     timer.start()
     try:
-        sharers = [_Sharer(process.stdin, process.stdout) for process in processes if process.stdin and process.stdout]
-        _ask(sharers, task)
-        yield sharers
+        processes = [_Process(child.stdin, child.stdout) for child in children if child.stdin and child.stdout]
+        _request(processes, task)
+        yield processes
     finally:
         timer.cancel()
         kill_all()
-        for process in processes:
-            process.communicate()
+        for child in children:
+            child.communicate()
 
 
-def _serve(orders: IO[str], answers: IO[str]) -> None:
+def _serve(requests: IO[str], replies: IO[str]) -> None:
     """Main loop of a process that shares the device.
 
-    The first line is the task: configs, data, device. Then `{"width": w}` builds a cohort, answered with 1, and
-    `{"seconds": s, "threads": n}` steps it, answered with the seconds of a step. The answer is 0 where the device runs
+    The first line is the task: configs, data, device. Then `{"width": w}` builds a cohort (reply: 1), and
+    `{"seconds": s, "threads": n}` steps it (reply: the seconds of a step). The reply is 0 where the device runs
     out of memory, or has done so since the last cohort was built.
     """
-    task = json.loads(orders.readline())
+    task = json.loads(requests.readline())
     configs, device = [resolve(config) for config in task["configs"]], torch.device(task["device"])
     cohort: Cohort | None = None
-    print(1.0, file=answers, flush=True)
-    for line in orders:
-        order, answer = json.loads(line), 0.0
+    print(1.0, file=replies, flush=True)
+    for line in requests:
+        request, reply = json.loads(line), 0.0
         try:
-            if "width" in order:
+            if "width" in request:
                 cohort = None
-                cohort = Cohort(configs[: order["width"]], Path(task["data"]), device, width=None)
+                cohort = Cohort(configs[: request["width"]], Path(task["data"]), device, width=None)
                 _step_time(cohort, device, 0.0, least=3)
-                answer = 1.0
+                reply = 1.0
             elif cohort:
-                torch.set_num_threads(order["threads"])
-                answer = _step_time(cohort, device, order["seconds"])
+                torch.set_num_threads(request["threads"])
+                reply = _step_time(cohort, device, request["seconds"])
         except torch.OutOfMemoryError:
             cohort = None
-        print(answer, file=answers, flush=True)
+        print(reply, file=replies, flush=True)
 
 
 def _step_time(cohort: Cohort, device: torch.device, seconds: float, least: int = 1) -> float:
@@ -160,6 +160,6 @@ def _step_time(cohort: Cohort, device: torch.device, seconds: float, least: int 
 
 
 if __name__ == "__main__":
-    answer_stream = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # anything else that is printed goes to standard error, so that it is not read as an answer
-    _serve(sys.stdin, answer_stream)
+    reply_stream = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # anything else that is printed goes to standard error, so that it is not read as a reply
+    _serve(sys.stdin, reply_stream)

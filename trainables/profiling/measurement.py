@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+STEPS = 4
+"""Steps that a measurement makes with each stack."""
+
+
+def stack_widths(members: int) -> list[int]:
+    """Return the widths of the stacks that are measured: the powers of 2 below the number of members, and that."""
+    return [*(2**power for power in range(members.bit_length()) if 2**power < members), members]
+
 
 @dataclass(frozen=True)
 class Measurement:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from trainables.config.trial import TrialConfig
-from trainables.profiling.measurement import DeviceMemory, Measurement
+from trainables.profiling.measurement import STEPS, DeviceMemory, Measurement, stack_widths
 from trainables.profiling.process_memory import memory_of_process
 from trainables.training.cohort import Cohort
 
@@ -35,7 +35,7 @@ def measure(
     device = torch.device(device)
     measured: list[Measurement] = []
     begun = time.perf_counter()
-    for width in _widths(len(configs)):
+    for width in stack_widths(len(configs)):
         if measured and time.perf_counter() - begun + 6 * measured[-1].seconds * width > seconds:
             break
         try:
@@ -43,11 +43,6 @@ def measure(
         except torch.OutOfMemoryError:
             break
     return measured
-
-
-def _widths(limit: int) -> list[int]:
-    """The powers of 2 below `limit`, and `limit`."""
-    return [*(2**power for power in range(limit.bit_length()) if 2**power < limit), limit]
 
 
 def device_memory(device: torch.device | str) -> DeviceMemory:
@@ -82,7 +77,7 @@ def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device, h
     cohort = Cohort(configs, data, device, width=None)
     orders = cohort.orders(0)
     times = []
-    for _ in range(4):
+    for _ in range(STEPS):
         begun = time.perf_counter()
         cohort.step(0, 0, orders, rate=0.0)
         if device.type == "cuda":

@@ -1,10 +1,13 @@
 """Several real processes on one device, here the CPU. Each takes the seconds that importing torch needs."""
 
+import io
+import json
 from pathlib import Path
 
 import pytest
+import torch
 
-from trainables.config.trial import resolve
+from trainables.config.trial import TrialConfig, resolve
 from trainables.profiling import contention
 from trainables.profiling.contention import measure_slowdowns
 
@@ -25,3 +28,33 @@ def test_processes_that_have_ended_give_no_slowdown(monkeypatch: pytest.MonkeyPa
     """The processes are killed at once, so none answers, and the measurement does not wait for them."""
     monkeypatch.setattr(contention, "TIMEOUT", 0.0)
     assert measure_slowdowns(CONFIGS, Path(), "cpu", widths=[1], max_processes=2) == {}
+
+
+def test_a_process_replies_with_one_line_to_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot step before a cohort is built."""
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
+    task = {"configs": [config.flat() for config in CONFIGS], "data": "", "device": "cpu"}
+    step = {"seconds": 0.0, "threads": 1}
+    requests, replies = [task, step, {"width": 2}, step], io.StringIO()
+    contention._serve(io.StringIO("".join(json.dumps(request) + "\n" for request in requests)), replies)
+    ready, unbuilt, built, seconds = map(float, replies.getvalue().split())
+    assert (ready, unbuilt, built) == (1.0, 0.0, 1.0) and 0 < seconds < 60
+
+
+def test_a_device_without_memory_replies_zero_until_another_cohort_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scarce:
+        def __init__(self, configs: list[TrialConfig], *_: object, width: None) -> None:
+            if len(configs) > 1:
+                raise torch.OutOfMemoryError
+
+        def orders(self, epoch: int) -> None: ...
+
+        def step(self, *_: object, rate: float) -> None: ...
+
+    monkeypatch.setattr(contention, "Cohort", Scarce)
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: None)
+    task = {"configs": [config.flat() for config in CONFIGS], "data": "", "device": "cpu"}
+    step = {"seconds": 0.0, "threads": 1}
+    requests, replies = [task, {"width": 1}, step, {"width": 2}, step, {"width": 1}, step], io.StringIO()
+    contention._serve(io.StringIO("".join(json.dumps(request) + "\n" for request in requests)), replies)
+    assert [reply != "0.0" for reply in replies.getvalue().split()] == [True, True, True, False, False, True, True]

@@ -33,7 +33,7 @@ def _configs(count: int, **changes: Value) -> list[TrialConfig]:
 
 
 @pytest.mark.parametrize(("members", "widths"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
-def test_widths_are_powers_of_two_and_all_members(members: int, widths: list[int]) -> None:
+def test_each_width_is_measured(members: int, widths: list[int]) -> None:
     measured = measure(_configs(members), Path(), "cpu", seconds=60)
     assert [measurement.width for measurement in measured] == widths
     assert all(measurement.seconds > 0 and measurement.bytes >= 0 for measurement in measured)

@@ -142,7 +142,7 @@ def _train(
             if plan.trials_left < plan.total:
                 rows = findings.rows_of(store.files, plan.name, plan.ids)
                 shown = ("trial_id", "status", plan.headline.name, *plan.identifying_columns)
-                progress.seen(rows[[name for name in rows if name in shown]].to_dict("records"))
+                progress.rank(rows[[name for name in rows if name in shown]].to_dict("records"))
             for stage in plan_stages:
                 stopping.check()
                 dispatch(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-MOST_SHOWN = 4
+MAX_LINES = 4
 """Most cohorts that get a line of their own in the live view."""
 
 
@@ -18,14 +17,17 @@ class RunningCohort:
     """Number of members."""
     epoch: float = 0.0
     """Completed epochs, including the fraction of the current one."""
-    first: float = 0.0
-    """First epoch heard of, which is not 0 for a cohort that continues from a checkpoint."""
     epochs: int | None = None
     """Epochs of the whole training; None if unknown."""
     loss: float | None = None
     """Mean training loss of the current epoch so far; None if no finite loss is known."""
     value: float | None = None
     """Headline metric of the best member in the last report; None before a report has one."""
+
+    @property
+    def trials_trained(self) -> float:
+        """Completed training in units of whole trials: half the epochs of a cohort of 8 trials count as 4."""
+        return self.trials * self.epoch / self.epochs if self.epochs else 0.0
 
     def text(self, metric: str) -> str:
         """Text such as `56 trials  epoch 37.2 of 800  loss 1.25  auroc 0.913`."""
@@ -43,18 +45,17 @@ class RunningCohorts:
     def __init__(self) -> None:
         self._cohorts: dict[str, RunningCohort] = {}
 
-    def advance(
-        self, cohort: str, trials: int, epoch: float, epochs: int | None, *, loss: float | None, value: float | None
-    ) -> None:
+    def __contains__(self, cohort: str) -> bool:
+        return cohort in self._cohorts
+
+    def advance(self, cohort: str, latest: RunningCohort) -> None:
         """Update a cohort, or add it. `epochs`, `loss` and `value` keep their last known values where they are None."""
-        known = self._cohorts.get(cohort, RunningCohort(trials, first=epoch))
+        known = self._cohorts.get(cohort, latest)
         self._cohorts[cohort] = replace(
-            known,
-            trials=trials,
-            epoch=epoch,
-            epochs=epochs or known.epochs,
-            loss=known.loss if loss is None else loss,
-            value=known.value if value is None else value,
+            latest,
+            epochs=latest.epochs or known.epochs,
+            loss=known.loss if latest.loss is None else latest.loss,
+            value=known.value if latest.value is None else latest.value,
         )
 
     def end(self, cohort: str) -> None:
@@ -62,39 +63,27 @@ class RunningCohorts:
         self._cohorts.pop(cohort, None)
 
     def lines(self, metric: str) -> list[str]:
-        """One line for each of the first `MOST_SHOWN` cohorts, and one that counts the others."""
-        shown = list(self._cohorts.items())[:MOST_SHOWN]
-        lines = [f"cohort {cohort}  {state.text(metric)}" for cohort, state in shown]
-        more = len(self._cohorts) - len(shown)
+        """One line for each of the first `MAX_LINES` cohorts, and one that counts the others."""
+        first = list(self._cohorts.items())[:MAX_LINES]
+        lines = [f"cohort {cohort}  {state.text(metric)}" for cohort, state in first]
+        more = len(self._cohorts) - len(first)
         return [*lines, f"and {more} more cohort{'s' if more > 1 else ''}"] if more else lines
 
-    def summary(self, metric: str, best: Sequence[float] = ()) -> str:
-        """Text for all cohorts, such as `epochs 12 to 37 of 800, loss 1.25`; empty if there are none.
-
-        `best` holds the values of `metric` to show, at most one; see `values`.
-        """
+    def summary(self) -> str:
+        """Text for all cohorts, such as `epochs 12 to 37 of 800, loss 1.25`; empty if there are none."""
         states = list(self._cohorts.values())
         if not states:
             return ""
         epochs = [state.epoch for state in states]
         totals = {state.epochs for state in states}
-        parts = [_epoch(min(epochs), max(epochs), totals.pop() if len(totals) == 1 else None)]
+        text = _epoch(min(epochs), max(epochs), totals.pop() if len(totals) == 1 else None)
         losses = [state.loss for state in states if state.loss is not None]
-        if losses:
-            parts.append(f"loss {math.fsum(losses) / len(losses):.4g}")
-        parts += [f"{metric} so far {value:.4g}" for value in best]
-        return ", ".join(parts)
+        return f"{text}, loss {math.fsum(losses) / len(losses):.4g}" if losses else text
 
-    def trials_trained(self, since_first: bool) -> float:
-        """Completed training in units of whole trials: half the epochs of a cohort of 8 trials count as 4.
-
-        With `since_first` the epochs before the first one heard of do not count.
-        """
-        return math.fsum(
-            state.trials * (state.epoch - (state.first if since_first else 0.0)) / state.epochs
-            for state in self._cohorts.values()
-            if state.epochs
-        )
+    @property
+    def trials_trained(self) -> float:
+        """Sum of `RunningCohort.trials_trained`."""
+        return math.fsum(state.trials_trained for state in self._cohorts.values())
 
     @property
     def values(self) -> list[float]:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from sweeper.cli.progress import EVERY_SECONDS, Progress
+from sweeper.cli.progress import MIN_INTERVAL, Progress
 
 
 class Clock:
@@ -39,7 +39,7 @@ def test_plain_lines_are_few_and_the_last_says_all():
     with progress:
         for start in range(8):
             progress.started(1)
-            clock.now += EVERY_SECONDS / 4
+            clock.now += MIN_INTERVAL / 4
             progress.finished(rows(start / 10, start=start))
     lines = out.getvalue().splitlines()
     assert 2 <= len(lines) <= 4
@@ -51,7 +51,7 @@ def test_a_plain_line_says_where_the_training_is():
     with progress:
         progress.started(2)
         progress.advanced("c0", 2, 11.5, 800, 0.25, [])
-        clock.now += EVERY_SECONDS
+        clock.now += MIN_INTERVAL
         progress.advanced("c0", 2, 12.0, 800, None, [0.5, 0.75, None])
     lines = out.getvalue().splitlines()
     assert "epoch 12 of 800, loss 0.25, auroc so far 0.75" in lines[-2]
@@ -65,33 +65,6 @@ def test_plain_lines_grow_rarer_in_a_long_run():
             clock.now += 1
             progress.advanced("c0", 2, 1.0, 800, None, [])
     assert 60 < len(out.getvalue().splitlines()) < 120  # of an hour: every 5 s at first, every minute at last
-
-
-def test_time_left_is_from_the_rate_of_this_run():
-    progress, _, clock = make(total=10, before={"finished": 6})
-    with progress:
-        assert progress.seconds_left is None
-        clock.now += 30
-        progress.finished(rows(0.1))
-        assert progress.seconds_left == pytest.approx(90)
-
-
-def test_time_left_counts_the_epochs_of_what_trains():
-    progress, _, clock = make(total=10, before={})
-    with progress:
-        progress.advanced("c0", 4, 0.0, 800, None, [])
-        clock.now += 30
-        progress.advanced("c0", 4, 400.0, 800, None, [])  # 2 of 10 trials' worth in 30 s
-        assert progress.seconds_left == pytest.approx(120)
-
-
-def test_epochs_before_a_checkpoint_are_not_taken_for_speed():
-    progress, _, clock = make(total=4, before={})
-    with progress:
-        progress.advanced("c0", 4, 400.0, 800, None, [])
-        clock.now += 30
-        progress.advanced("c0", 4, 600.0, 800, None, [])  # 1 of 4 trials' worth in 30 s, and 1 is left
-        assert progress.seconds_left == pytest.approx(30)
 
 
 def test_a_retried_trial_counts_once():
@@ -108,7 +81,7 @@ def test_a_retried_trial_counts_once():
 def test_best_follows_the_direction_and_skips_what_is_no_number(direction, expected):
     progress, out, _ = make(direction=direction)
     with progress:
-        progress.seen(rows(0.9, start=50))
+        progress.rank(rows(0.9, start=50))
         progress.finished(rows(None, math.nan, math.inf, -math.inf, 0.2))
     assert f"best auroc {expected} at trial_id=" in out.getvalue().splitlines()[-1]
 
@@ -130,7 +103,7 @@ def test_a_key_that_the_method_lacks_is_not_where_the_best_is() -> None:
     table["queue"] = pd.array([None, 512], dtype="Int64")
     progress, out, _ = make(where=("ema", "tau", "queue"))
     with progress:
-        progress.seen(table.to_dict("records"))
+        progress.rank(table.to_dict("records"))
     assert out.getvalue().splitlines()[-1].endswith("best auroc 0.9 at tau=0.2")
 
 
@@ -139,7 +112,7 @@ def test_running_never_falls_below_none():
     with progress:
         progress.started(2)
         progress.stopped(5)
-        clock.now += EVERY_SECONDS
+        clock.now += MIN_INTERVAL
         progress.started(0)
     assert "running 0" in out.getvalue()
 
@@ -158,8 +131,8 @@ def test_the_live_view_shows_counts_best_and_messages():
         "running",
         "diverged",
         "1 of 4",
-        "1:00",
-        "about 6:57",
+        "elapsed 0:01:00",
+        "left 0:06:58",
         "best auroc",
         "cohort c0 3 trials epoch 12.5 of 800 loss 0.25",
     ):

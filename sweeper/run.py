@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -12,29 +11,27 @@ from dataclasses import replace
 from functools import partial
 
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, error_line, parse
-from sweeper.cli.conclusion import finish
+from sweeper.cli.conclusion import finish, print_how_to_continue
 from sweeper.cli.fresh import Checkpoint, archive, preview_archive, restore
-from sweeper.cli.option_values import LARGEST_AMOUNT
+from sweeper.cli.list_sweeps import list_sweeps
+from sweeper.cli.option_values import store_retries
 from sweeper.cli.progress import Progress
 from sweeper.cli.recorder import Recorder
-from sweeper.errors import DAMAGED, ClusterError, NodeLost, StoreError
+from sweeper.errors import ClusterError, NodeLost, StoreError
 from sweeper.execution.connection import check_address, connected
 from sweeper.execution.node_health import NodeHealth
 from sweeper.execution.node_watchdog import NodeWatchdog
 from sweeper.execution.stop_signal import StopSignal, ignore_signals
 from sweeper.plan.plan import GridPlan, Plan
-from sweeper.report import publish as findings
-from sweeper.spec import SpecError, registry
+from sweeper.report import publish
+from sweeper.spec import SpecError
 from sweeper.spec.request import Request
 from sweeper.storage.io.disk_checks import check_free_space
-from sweeper.storage.io.retry import LONG_RETRIES, NO_RETRIES, SHORT_RETRIES, RetryPolicy
+from sweeper.storage.io.retry import SHORT_RETRIES
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from sweeper.version import code_version
-
-PATIENCE = "SWEEPER_PATIENCE"
-"""Environment variable: how many seconds to wait for a store that has stopped working."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +48,7 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
     try:
         request = parse(arguments)
         if request.list:
-            return _list()
+            return list_sweeps()
         if request.restore is not None:
             return restore(request, request.restore)
         if request.describe is not None:
@@ -62,19 +59,17 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
         from sweeper.cli import preview  # imported here because torch takes seconds to import
         from sweeper.cli.prepare import prepare
 
-        request = replace(
-            request, data=os.path.abspath(request.data)
-        )  # relative to this process's folder, not to a worker's
+        request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
         store = Store(request.store)
         plan, columns = prepare(request, store)
         if request.plan:
             archived = preview_archive(plan, store, columns) if request.fresh else None
             print(preview.show(request, plan, store, _address(request), archived))
-            _report_damaged(store)
+            preview.print_damaged(store)
             return EXIT_OK
         check_address(_address(request))
         check_free_space(store.files)
-        damaged, store = store.damaged, Store(store.files.with_retries(_patience(), _say))
+        damaged, store = store.damaged, Store(store.files.with_retries(store_retries(), _print_line))
         store.quarantine(damaged)
         checkpoint = archive(plan, store, columns) if request.fresh else partial(checkpoint_path, plan.name)
         columns = store.prepare(plan.name, columns)
@@ -99,11 +94,11 @@ def _run(
             _train(request, plan, store, columns, stopping, checkpoint)
         return finish(plan, store, columns)
     except KeyboardInterrupt:
-        _say_how_to_go_on(plan, store)
+        print_how_to_continue(plan, store)
         return EXIT_INTERRUPTED
     except (StoreError, NodeLost) as error:
         print(error_line(error), file=sys.stderr)
-        _say_how_to_go_on(plan, store)
+        print_how_to_continue(plan, store)
         return EXIT_FAILED
 
 
@@ -117,7 +112,7 @@ def _train(
         flush=True,
     )
     with (
-        NodeWatchdog(NodeHealth(), partial(_say_how_to_go_on, plan, store)) as watchdog,
+        NodeWatchdog(NodeHealth(), partial(print_how_to_continue, plan, store)) as watchdog,
         connected(address) as scratch,
         contextlib.closing(watchdog),
     ):
@@ -128,7 +123,7 @@ def _train(
         from sweeper.execution.remote_profiler import ray_cluster
         from sweeper.execution.stages import stages
 
-        plan_stages = stages(request, plan, store, ray_cluster(address, request.data, stopping, _say))
+        plan_stages = stages(request, plan, store, ray_cluster(address, request.data, stopping, _print_line))
         progress = Progress(
             total=plan.total,
             before=plan.counts,
@@ -140,9 +135,9 @@ def _train(
         )
         with progress:
             if plan.trials_left < plan.total:
-                rows = findings.rows_of(store.files, plan.name, plan.ids)
-                shown = ("trial_id", "status", plan.headline.name, *plan.identifying_columns)
-                progress.rank(rows[[name for name in rows if name in shown]].to_dict("records"))
+                rows = publish.rows_of(store.files, plan.name, plan.ids)
+                columns_of_best = ("trial_id", "status", plan.headline.name, *plan.identifying_columns)
+                progress.rank(rows[[name for name in rows if name in columns_of_best]].to_dict("records"))
             for stage in plan_stages:
                 stopping.check()
                 dispatch(
@@ -164,55 +159,9 @@ def _address(request: Request) -> str | None:
     return request.address or os.environ.get("RAY_ADDRESS")
 
 
-def _say_how_to_go_on(plan: Plan, store: Store) -> None:
-    """Print how many trials are done, and that the same command continues."""
-    try:
-        statuses = Store(store.files.with_retries(NO_RETRIES)).statuses(plan.name, check_history=False)
-    except StoreError:
-        print(f"stopped: what is in {store.files.display_uri} cannot be read now; the same command continues")
-        return
-    done = sum(statuses.get(trial_id, "failed") != "failed" for trial_id in plan.ids)
-    print(f"stopped: {done} of {plan.total} trials are in {store.files.display_uri}; the same command continues")
-
-
-def _patience() -> RetryPolicy:
-    """How long to wait for a store that has stopped working. Raises SpecError if the variable is not a number."""
-    text = os.environ.get(PATIENCE)
-    try:
-        seconds = LONG_RETRIES.seconds if text is None else float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds <= LARGEST_AMOUNT:
-        raise SpecError(
-            f"{PATIENCE} must be a number of seconds from 0 to {LARGEST_AMOUNT:g}, but got {PATIENCE}={text}"
-        )
-    return RetryPolicy(seconds)
-
-
-def _report_damaged(store: Store) -> None:
-    """Print which files a run would move away. `--plan` itself writes nothing."""
-    for path, reason in store.damaged.items():
-        print(
-            f"'{path}' is damaged: {reason}; a run moves it to '{DAMAGED}' and trains its trials again", file=sys.stderr
-        )
-
-
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     """Print a line; it appears above the live view, which redirects standard output."""
     print(line, flush=True)
-
-
-def _list() -> int:
-    """Print all sweeps and their presets. A sweep that cannot be read gets one line on standard error."""
-    for name in registry.names():
-        try:
-            sweep = registry.find(name)
-        except SpecError as error:
-            print(f"error: {error}", file=sys.stderr)
-            continue
-        sizes = ", ".join(f"{preset} ({space.count} trials)" for preset, space in sweep.presets.items())
-        print(f"{name}: {sweep.about}\n  presets: {sizes}")
-    return EXIT_OK
 
 
 if __name__ == "__main__":

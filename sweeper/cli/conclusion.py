@@ -6,10 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
+from sweeper.errors import StoreError
 from sweeper.plan.plan import Plan
-from sweeper.report import publish as findings
+from sweeper.report import publish
 from sweeper.search.search_plan import SearchPlan
 from sweeper.storage.damaged_files import quarantining
+from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.orphaned_checkpoints import remove_orphans
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
@@ -29,9 +31,9 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
     remove_orphans(store, plan.name)
 
     def show() -> tuple[pd.DataFrame, str]:
-        rows = findings.rows_of(store.files, plan.name, plan.ids)
+        rows = publish.rows_of(store.files, plan.name, plan.ids)
         comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
-        text = findings.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)
+        text = publish.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)
         return rows, text
 
     rows, text = quarantining(store.files, show)
@@ -60,3 +62,14 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
         )
     complete = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged
     return EXIT_OK if complete else EXIT_FAILED
+
+
+def print_how_to_continue(plan: Plan, store: Store) -> None:
+    """Print how many trials are done, and that the same command continues."""
+    try:
+        statuses = Store(store.files.with_retries(NO_RETRIES)).statuses(plan.name, check_history=False)
+    except StoreError:
+        print(f"stopped: what is in {store.files.display_uri} cannot be read now; the same command continues")
+        return
+    done = sum(statuses.get(trial_id, "failed") != "failed" for trial_id in plan.ids)
+    print(f"stopped: {done} of {plan.total} trials are in {store.files.display_uri}; the same command continues")

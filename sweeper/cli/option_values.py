@@ -1,13 +1,19 @@
-"""Parse numbers of the command line. Every function raises SpecError, with one line, for a wrong number."""
+"""Parse numbers of the command line and the environment. A wrong number raises SpecError with one line."""
 
 from __future__ import annotations
 
+import math
+import os
+
 from sweeper.errors import SpecError
+from sweeper.storage.io.retry import LONG_RETRIES, RetryPolicy
 
 LARGEST_INTEGER = 2**63 - 1
 """Largest integer that an option takes, because the store's columns have 64 bits."""
 LARGEST_AMOUNT = 1e9
 """Largest number of seconds or price that an option takes: 30 years, which the clocks of threads can still count."""
+STORE_TIMEOUT = "SWEEPER_PATIENCE"
+"""Environment variable: how many seconds to wait for a store that has stopped working."""
 
 
 def auto(option: str, text: str) -> int | None:
@@ -56,6 +62,20 @@ def amount(option: str, text: str, positive: bool = False) -> float:
     if value > LARGEST_AMOUNT:
         raise SpecError(f"`{option} <= {LARGEST_AMOUNT:g}` must hold, but got {text}")
     return value
+
+
+def store_retries() -> RetryPolicy:
+    """Policy for a store that has stopped working, from `STORE_TIMEOUT`."""
+    text = os.environ.get(STORE_TIMEOUT)
+    try:
+        seconds = LONG_RETRIES.seconds if text is None else float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= LARGEST_AMOUNT:
+        raise SpecError(
+            f"{STORE_TIMEOUT} must be a number of seconds from 0 to {LARGEST_AMOUNT:g}, but got {STORE_TIMEOUT}={text}"
+        )
+    return RetryPolicy(seconds)
 
 
 def _number(option: str, text: str) -> float:

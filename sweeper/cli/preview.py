@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from sweeper.cli.outline import describe, text
-from sweeper.errors import ClusterError
+from sweeper.errors import DAMAGED, ClusterError
 from sweeper.execution.connection import check_address, connected
 from sweeper.execution.stop_signal import StopSignal
 from sweeper.packing.allocate import Allocation, allocate
@@ -53,6 +53,14 @@ def show(
 
 def _archived(archived: ArchiveSummary | None) -> dict[str, Any]:
     return {"set_aside": {"rows": archived.rows, "files": archived.files, "text": archived.text}} if archived else {}
+
+
+def print_damaged(store: Store) -> None:
+    """Print which files a run would move away. `--plan` itself writes nothing."""
+    for path, reason in store.damaged.items():
+        print(
+            f"'{path}' is damaged: {reason}; a run moves it to '{DAMAGED}' and trains its trials again", file=sys.stderr
+        )
 
 
 def expectation(allocation: Allocation | None, plan: GridPlan, price: float | None) -> dict[str, Any]:

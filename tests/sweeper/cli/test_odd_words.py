@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import run
 from tests.sweeper.cli.refusals import Bench, bench_of
 
 
@@ -54,7 +53,7 @@ def test_an_option_without_a_value_is_not_an_option_that_is_not_given(bench: Ben
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "soon", "9" * 400])
 def test_a_patience_that_is_none(bench: Bench, seconds: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(run.PATIENCE, seconds)
+    monkeypatch.setenv("SWEEPER_PATIENCE", seconds)
     law = "SWEEPER_PATIENCE must be a number of seconds from 0 to 1e+09, but got SWEEPER_PATIENCE="
     assert bench.refuse("--set", "nu=3").error.startswith(law)
 

@@ -195,7 +195,7 @@ class Command:
         self.store = Store(folder)
         self.meanwhile: Callable[[], object] = lambda: None
         monkeypatch.setattr(run, "_train", self._train)
-        monkeypatch.setattr(run.findings, "write", self._write)
+        monkeypatch.setattr(run.publish, "write", self._write)
 
     def __call__(self, *words: str) -> tuple[int, str, str]:
         """Return the exit status, stdout and stderr. `trained` lists the trials that were trained."""

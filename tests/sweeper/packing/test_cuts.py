@@ -1,9 +1,14 @@
+from pathlib import Path
+
 import pytest
 
 from sweeper.cli.arguments import parse
-from sweeper.packing.cuts import describe_cuts, wave_cut
+from sweeper.packing.cuts import describe_cuts, requested_cut, settled_cuts, wave_cut
+from sweeper.packing.recorded_cuts import record_cuts
 from sweeper.plan.cohorts import Cohort, Cut, cut, group
 from sweeper.plan.trials import Trial
+from sweeper.storage.store import Store
+from tests.sweeper.plan.test_plan import make
 
 
 def cohorts_of(sizes: list[int], *words: str, slots: int = 2, studies: int = 1, whole: bool = False) -> list[Cohort]:
@@ -54,3 +59,17 @@ def test_cuts_in_words() -> None:
         "up to 4 trials each, 4 stacked as one",
         "up to 3 trials each, stepped in turn",
     ]
+
+
+def test_a_stack_is_as_wide_as_its_cohort_unless_requested_otherwise() -> None:
+    assert requested_cut(parse(["a"])) is None
+    assert requested_cut(parse(["a", "--cohort", "4"])) == Cut(4, 4)
+    assert requested_cut(parse(["a", "--cohort", "4", "--stack", "1"])) == Cut(4, 1)
+
+
+def test_a_cut_is_settled_as_requested_before_it_is_as_recorded(tmp_path: Path) -> None:
+    plan, store = make(), Store(tmp_path)
+    assert settled_cuts(parse(["a"]), plan, store) is None
+    record_cuts(store.files, plan, [Cut(3, 3), Cut(2, 1)], measured=None)
+    assert settled_cuts(parse(["a"]), plan, store) == [Cut(3, 3), Cut(2, 1)]
+    assert settled_cuts(parse(["a", "--cohort", "4"]), plan, store) == [Cut(4, 4)] * 2

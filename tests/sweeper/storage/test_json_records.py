@@ -1,101 +1,52 @@
-"""Damaged JSON records count as absent, and a line says so."""
-
-from __future__ import annotations
-
-import json
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweeper.packing.cluster import DeviceInfo, read_devices, write_devices
-from sweeper.packing.device_kinds import DeviceKind
-from sweeper.packing.profile_store import GroupProfile, ProfileStore
-from sweeper.packing.recorded_cuts import record_cuts, recorded_cuts, recorded_threads
-from sweeper.plan.cohorts import Cut
 from sweeper.storage.io.files import Files
-from tests.sweeper.plan.test_plan import make
-from trainables.profiling.measurement import Measurement
-
-STACKS = (Measurement(1, 0.01, 100, 10), Measurement(4, 0.005, 300, 10))
-SEEN = DeviceInfo("cpu", 10**9, 10**6, DeviceKind(False, "", (2, 2)))
-ODD = [
-    b"", b"{", b"\xff\xfe", b"null", b"[]", b"{}", b"1", b'"x"', b"[" * 100_000, b'{"a":' * 100_000, b"NaN",
-    b'{"cuts": 3, "measured": 3, "threads": 1e999}', b"[1, 2]", b"[[]]", b"[null]",
-]  # fmt: skip
-"""Content that is damaged, deeply nested, or of another type."""
-
-
-@pytest.mark.parametrize("content", ODD, ids=lambda content: repr(content)[:20])
-def test_odd_files_count_as_absent(tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    files, probes = Files(tmp_path), ProfileStore(Files(tmp_path), "1")
-    record_cuts(files, make(), [Cut(3, 3)] * 2, None)
-    probes.write("shape", "cpu", 1, GroupProfile(STACKS, 5))
-    write_devices(files, None, [SEEN])
-    for path in tmp_path.rglob("*.json"):
-        path.write_bytes(content)
-    assert recorded_cuts(files, make()) is None and recorded_threads(files, make()) == 1
-    assert probes.read("shape", "cpu", 1) is None and read_devices(files, None) is None
-    said = capsys.readouterr().err.splitlines()
-    assert 2 <= len(said) <= 4 and all(" is damaged (" in line and "counts as absent" in line for line in said)
-
-
-def _changes(plain: Any) -> list[Any]:
-    """Return copies of a JSON value in each of which one value, at any depth, is replaced by another or removed."""
-    changes: list[Any] = [None, "x", -1, 0.5, float("nan"), float("inf"), 10**30, True, [], {}]
-    if isinstance(plain, dict):
-        for key in plain:
-            changes += [{**plain, key: changed} for changed in _changes(plain[key])]
-            changes.append({name: value for name, value in plain.items() if name != key})
-    elif isinstance(plain, list):
-        for index, value in enumerate(plain):
-            changes += [[*plain[:index], changed, *plain[index + 1 :]] for changed in _changes(value)]
-    return changes
-
-
-def _is_cut(cuts: Any) -> bool:
-    return all(type(value) is int and value > 0 for cut in cuts for value in (cut.size, cut.width))
-
-
-def _is_profile(profile: GroupProfile) -> bool:
-    numbers = [value for stack in profile.measurements for value in asdict(stack).values()]
-    return profile.overhead >= 0 and all(0 <= value < 2**63 for value in numbers)
-
-
-def _is_seen(seen: list[DeviceInfo]) -> bool:
-    return all(info.kind.count > 0 and info.bytes >= 0 and isinstance(info.device, str) for info in seen)
+from sweeper.storage.json_records import number, read_record, text, truth, whole
 
 
 @pytest.mark.parametrize(
-    ("write", "read", "sound"),
+    ("check", "value"),
+    [(whole, 0), (whole, 2**62), (number, 0), (number, 0.5), (number, 10**9), (text, ""), (truth, False)],
+)
+def test_what_is_valid_is_returned(check: Callable[[Any], Any], value: Any) -> None:
+    assert check(value) == value
+
+
+@pytest.mark.parametrize(
+    ("check", "value"),
     [
-        (
-            lambda files: record_cuts(files, make(), [Cut(3, 3)] * 2, None),
-            lambda files: recorded_cuts(files, make()),
-            _is_cut,
-        ),
-        (
-            lambda files: ProfileStore(files, "1").write("s", "cpu", 1, GroupProfile(STACKS, 5, {1: {2: 0.9}})),
-            lambda files: ProfileStore(files, "1").read("s", "cpu", 1),
-            _is_profile,
-        ),
-        (lambda files: write_devices(files, "auto", [SEEN]), lambda files: read_devices(files, "auto"), _is_seen),
+        *((whole, value) for value in (-1, 2**63, 1.0, True, "1", None)),
+        *((number, value) for value in (-0.5, 2e9, float("nan"), float("inf"), True, "1", None)),
+        *((text, value) for value in (1, None, ["a"])),
+        *((truth, value) for value in (0, 1, "true", None)),
     ],
 )
-def test_any_value_may_be_any_other(
-    tmp_path: Path, write: Callable[[Files], None], read: Callable[[Files], Any], sound: Callable[[Any], bool]
-) -> None:
+def test_what_is_of_another_type_or_out_of_range_is_refused(check: Callable[[Any], Any], value: Any) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        check(value)
+
+
+def test_bounds_may_be_stricter() -> None:
+    assert whole(1, 1) == 1 and number(0.1, positive=True) == 0.1
+    with pytest.raises(ValueError, match="at least 1"):
+        whole(0, 1)
+    with pytest.raises(ValueError, match="above 0"):
+        number(0, positive=True)
+
+
+def test_a_damaged_file_counts_as_absent_and_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = Files(tmp_path)
-    write(files)
-    (path,) = tmp_path.rglob("*.json")
-    plain, refused = json.loads(path.read_text()), 0
-    assert sound(read(files))
-    changes = _changes(plain)
-    for changed in changes:
-        path.write_text(json.dumps(changed))
-        record = read(files)
-        assert record is None or sound(record), changed
-        refused += record is None
-    assert refused > len(changes) / 3
+    files.write("sound.json", b'{"count": 3}')
+    files.write("damaged.json", b'{"count": ')
+    files.write("invalid.json", b'{"count": -3}')
+    counts = [
+        read_record(files, f"{name}.json", lambda plain: whole(plain["count"]))
+        for name in ("sound", "damaged", "invalid", "missing")
+    ]
+    assert counts == [3, None, None, None]
+    lines = capsys.readouterr().err.splitlines()
+    assert ["'damaged.json'" in line or "'invalid.json'" in line for line in lines] == [True, True]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from sweeper.errors import SpecError
 from sweeper.spec.grid import Value
 from trainables.catalog import METHODS
-from trainables.config.key_docs import Key, keys_of
+from trainables.config.key_docs import KeyDoc, key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.evaluation.metrics import FAMILIES, VALIDATION, MetricFamily, family_of
@@ -50,7 +50,7 @@ def describe(name: str) -> str:
     if name in methods_by_metric() or name in FAMILIES:
         return _metric(name)
     known = [*METHODS, *DATASETS, *FAMILIES, *methods_by_metric()]
-    owners = [method for method in METHODS if name in {key.name for key in keys_of(method)}]
+    owners = [method for method in METHODS if name in {key.name for key in key_docs(method)}]
     hint = f" ('{name}' is a key; see --describe {owners[0]})" if owners else nearest(name, known)
     raise SpecError(
         f"no method, data set or metric '{name}'{hint}; there are: {', '.join(METHODS)}; {', '.join(DATASETS)}; "
@@ -60,7 +60,7 @@ def describe(name: str) -> str:
 
 def _method(name: str) -> str:
     cls = METHODS[name]
-    keys, module = keys_of(name), inspect.getdoc(sys.modules[cls.__module__]) or ""
+    keys, module = key_docs(name), inspect.getdoc(sys.modules[cls.__module__]) or ""
     reported = [metric for metric, methods in methods_by_metric().items() if name in methods]
     lines = [f"{name}: {_first_paragraph(module)}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
     lines += ["Keys, their defaults and ranges. * is fusible: the trials of one cohort may differ in it."]
@@ -72,9 +72,9 @@ def _method(name: str) -> str:
     return "\n".join(lines)
 
 
-def _key(key: Key) -> list[str]:
+def _key(key: KeyDoc) -> list[str]:
     head = f"{'*' if key.fusible else ' '} {key.name}={_shown(key.default)}"
-    return [f"{head}  ({key.law.strip('`')})" if key.law else head, *_wrapped(key.says, "      ")]
+    return [f"{head}  ({key.law.strip('`')})" if key.law else head, *_wrapped(key.doc, "      ")]
 
 
 def _dataset(name: str) -> str:

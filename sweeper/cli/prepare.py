@@ -69,17 +69,19 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
     configs = {trial.id: trial_config for trial, trial_config in zip(trials, resolved, strict=True)}
     methods = dict.fromkeys(trial_config.method for trial_config in configs.values())
     types = {key: kind for method in methods for key, kind in config.keys(method).items()}
-    fusible = {method: config.fusible(method) for method in methods}
+    fusible = {method: config.fusible_keys(method) for method in methods}
     try:
-        prospects = dict(zip(configs, preflight.prospects(list(configs.values()), request.data_folder), strict=True))
+        preflight_results = dict(
+            zip(configs, preflight.check_trials(list(configs.values()), request.data_folder), strict=True)
+        )
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
-    metrics = tuple(dict.fromkeys(metric for prospect in prospects.values() for metric in prospect.metrics))
+    metrics = tuple(dict.fromkeys(metric for result in preflight_results.values() for metric in result.metrics))
     _check_shown(sweep, sweep.headline(preset), metrics, types)
 
     def shape(trial: Trial) -> Hashable:
         ignored = fusible[str(trial.config["method"])]
-        return (prospects[trial.id].steps, *(item for item in trial.config.items() if item[0] not in ignored))
+        return (preflight_results[trial.id].steps, *(item for item in trial.config.items() if item[0] not in ignored))
 
     groups = cohorts.group(trials, shape, lambda trial: stream_key(configs[trial.id]))
     first_ids = [group[0][0].id for group in groups]
@@ -89,11 +91,13 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         sweep=sweep,
         trials=trials,
         groups=groups,
-        steps=[configs[first_id].training.epochs * prospects[first_id].steps for first_id in first_ids],
+        steps=[configs[first_id].training.epochs * preflight_results[first_id].steps for first_id in first_ids],
         statuses={} if request.fresh else store.statuses(name),
         space=space,
         unsized=tuple(
-            dict.fromkeys(configs[trial.id].data.dataset for trial in trials if not prospects[trial.id].sized)
+            dict.fromkeys(
+                configs[trial.id].data.dataset for trial in trials if not preflight_results[trial.id].size_known
+            )
         ),
         changes=changes.request_changes(request, preset, preset_space, space, config.defaults),
     )

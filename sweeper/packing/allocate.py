@@ -23,7 +23,7 @@ from sweeper.plan.plan import GridPlan
 from sweeper.spec.request import Request
 from sweeper.storage.store import Store
 from sweeper.version import code_version
-from trainables.config.trial import fusible
+from trainables.config.trial import fusible_keys
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,9 @@ def allocate(
     placement = None
     if single:
         needed = not settled or request.probe or (devices[0].kind.gpus and not request.fraction)
-        profiler = Profiler(single, fusible, ProfileStore(store.files, code_version()), measure if needed else None)
+        profiler = Profiler(
+            single, fusible_keys, ProfileStore(store.files, code_version()), measure if needed else None
+        )
         if devices[0].kind.gpus:
             placement = _place_on_gpus(profiler, request, devices, local)
         else:

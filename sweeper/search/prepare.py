@@ -53,20 +53,22 @@ def prepare(
     study_corners = {study.name: corners(study) for study in studies}
     configs = [corner for study_configs in study_corners.values() for corner in study_configs]
     try:
-        prospects = dict(zip(map(id, configs), preflight.prospects(configs, request.data_folder), strict=True))
+        preflight_results = dict(
+            zip(map(id, configs), preflight.check_trials(configs, request.data_folder), strict=True)
+        )
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
     for study in studies:
-        check(study, study_corners[study.name], [prospects[id(corner)] for corner in study_corners[study.name]])
+        check(study, study_corners[study.name], [preflight_results[id(corner)] for corner in study_corners[study.name]])
     if len({corner.training.workers for corner in configs}) > 1:
         raise SpecError("all trials of a search must have the same number of workers, but got several")
 
     def shape(trial: Trial) -> Hashable:
-        free = config.fusible(str(trial.config["method"]))
+        free = config.fusible_keys(str(trial.config["method"]))
         return tuple((key, value) for key, value in trial.config.items() if key not in free)
 
     types = {key: kind for corner in configs for key, kind in config.keys(corner.method).items()}
-    metrics = tuple(dict.fromkeys(metric for prospect in prospects.values() for metric in prospect.metrics))
+    metrics = tuple(dict.fromkeys(metric for result in preflight_results.values() for metric in result.metrics))
 
     def facts(study: Study) -> Mapping[str, Value]:
         return {"preset": preset, "changes": changes.study_changes(request, preset_space, study, config.defaults)}

@@ -11,7 +11,7 @@ from sweeper.spec.search import SECONDS, Search, Study, bounds
 from trainables.config import trial as config
 from trainables.config.sections import Training
 from trainables.config.trial import TrialConfig
-from trainables.training.preflight import Prospect
+from trainables.training.preflight import PreflightResult
 
 UNSEARCHABLE_KEYS = frozenset({"workers", "method", "dataset", "normal_class", "held_out", "validation"})
 """Keys that must have the same value in all trials of a study."""
@@ -26,42 +26,42 @@ def corners(study: Study) -> list[TrialConfig]:
     return [_resolved({**study.fixed, **params}) for params in _corners(study.search)]
 
 
-def check(study: Study, corners: Sequence[TrialConfig], prospects: Sequence[Prospect]) -> None:
+def check(study: Study, corners: Sequence[TrialConfig], preflight_results: Sequence[PreflightResult]) -> None:
     """Raise SpecError if the study's objectives are not reported, or its trials are too different to be compared.
 
-    `prospects` holds what preflight found out about each of the `corners`.
+    `preflight_results` holds what preflight found out about each of the `corners`.
     """
     search, training = study.search, corners[0].training
     for name in (metric.name for metric in search.objectives if metric.name != SECONDS):
-        for prospect in prospects:
-            if name not in prospect.metrics:
-                raise SpecError(f"these trials do not report {name}; they report: {', '.join(prospect.metrics)}")
+        for result in preflight_results:
+            if name not in result.metrics:
+                raise SpecError(f"these trials do not report {name}; they report: {', '.join(result.metrics)}")
     for key in sorted(UNSEARCHABLE_KEYS & set(search.space)):
         raise SpecError(f"{key} must be fixed or an axis in a search, but it is searched")
     if search.pruner or search.population:
-        _check_comparable_during_training(search, prospects)
+        _check_comparable_during_training(search, preflight_results)
     if search.pruner:
         search.pruner.ladders(training.epochs, training.report_every)
     if search.population:
         _check_population(study, search.population, training)
 
 
-def _check_comparable_during_training(search: Search, prospects: Sequence[Prospect]) -> None:
+def _check_comparable_during_training(search: Search, preflight_results: Sequence[PreflightResult]) -> None:
     """Raise SpecError if trials report at different epochs, or any of them reports the objective only at the end."""
     for key in sorted({"epochs", "report_every"} & set(search.space)):
         raise SpecError(f"{key} must be fixed in a search with a pruner or a population, but it is searched")
     name = search.objectives[0].name
-    for prospect in prospects:
-        if name not in prospect.during:
+    for result in preflight_results:
+        if name not in result.metrics_during_training:
             raise SpecError(
                 f"a pruner or a population needs a metric that is reported during training, but {name} is reported "
-                f"only at the end; metrics reported during training: {', '.join(prospect.during)}"
+                f"only at the end; metrics reported during training: {', '.join(result.metrics_during_training)}"
             )
 
 
 def _check_population(study: Study, population: Population, training: Training) -> None:
     """Raise SpecError if the population cannot adapt a searched key, or its interval does not fit the reports."""
-    adaptable = config.fusible(str(study.fixed["method"])) - {"seed", "normal_class"}
+    adaptable = config.fusible_keys(str(study.fixed["method"])) - {"seed", "normal_class"}
     for key, distribution in study.search.space.items():
         if key not in adaptable or hasattr(distribution, "choices"):
             raise SpecError(

@@ -28,7 +28,7 @@ from sklearn.svm import OneClassSVM
 
 from trainables.data.datasets.catalog import load
 from trainables.data.image_files.decoding import Images
-from trainables.data.splits import Split, one_class
+from trainables.data.splits import Split, one_class_split
 from trainables.data.validation_split import hold_out_validation
 
 Array = NDArray[np.float64]
@@ -95,7 +95,7 @@ def rows(splits: list[Split], validation: list[Split]) -> Iterator[tuple[str, li
 def report(data: Path, share: float) -> None:
     begun, dataset = time.perf_counter(), load("digits", data)
     parts = hold_out_validation(dataset, share) if share else (dataset,)
-    splits, *validation = ([one_class(part, normal) for normal in range(len(dataset.classes))] for part in parts)
+    splits, *validation = ([one_class_split(part, normal) for normal in range(len(dataset.classes))] for part in parts)
     lines = list(rows(splits, validation[0] if validation else []))
     width = max(len(name) for name, _ in lines)
     print(f"{'AUROC, digits, one class':{width}}  {'  '.join(f'{name:>5}' for name in dataset.classes)}   mean    std")

@@ -22,7 +22,7 @@ from search_spaces.anomaly_grid import DIGITS, PAPER
 from tests.benchmarks.loops import RANDOM, now, plain_step, register_random_images
 from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.data.datasets.catalog import DATASETS
-from trainables.learners.streams import Stream, split
+from trainables.learners.streams import Stream, select_classes
 from trainables.profiling.throughput import peak_bytes
 from trainables.training.cohort import Cohort
 from trainables.training.train import train
@@ -121,7 +121,7 @@ def _stepping(cohort: Cohort) -> Callable[[], object]:
 def plain_speed(config: TrialConfig, device: torch.device, seconds: float) -> float:
     """Model-steps per second of a plain loop on views that are there already."""
     dataset = DATASETS[config.data.dataset](Path())
-    stream = Stream(config, split(dataset, config.data), device)
+    stream = Stream(config, select_classes(dataset, config.data), device)
     views = stream.views(stream.order(0)[0], 0, 0, 2)
     model, train_step = plain_step(config, cast(tuple[int, int, int], tuple(dataset.train_images.shape[1:])), device)
     noise = stream.noise(model.noise_shape(config.training.batch_size), 0, 0)

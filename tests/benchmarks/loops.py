@@ -22,7 +22,7 @@ from trainables.config.trial import TrialConfig
 from trainables.contract import Method
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.dataset import Dataset
-from trainables.learners.streams import models
+from trainables.learners.streams import build_models
 from trainables.training.cohort import Cohort
 
 RANDOM = "random32"
@@ -120,7 +120,7 @@ def plain_step(
 ) -> tuple[Method, Callable[[Sequence[Tensor], Tensor], None]]:
     """A fresh model for images `(C, H, W)`, and what trains it by one step on its views and noise."""
     training = config.training
-    model = models([config], image_shape)[0].to(device)
+    model = build_models([config], image_shape)[0].to(device)
     if training.channels_last:
         model = model.to(memory_format=torch.channels_last)
     optimiser = torch.optim.SGD(

@@ -43,12 +43,12 @@ def in_process(trials: int, seed: int, wave: int) -> Outcome:
     import torch
 
     from sweeper.search.ask_tell import AskTellStudy, ProposedTrial, TrialResult
-    from trainables.config.trial import fusible, resolve
+    from trainables.config.trial import fusible_keys, resolve
     from trainables.training.train import train
 
     torch.set_num_threads(1)
     (one,) = replace(search(), trials=trials, wave=min(wave, trials), seed=seed, pruner=None).studies()
-    engine, free = AskTellStudy(one), fusible(str(one.fixed["method"]))
+    engine, free = AskTellStudy(one), fusible_keys(str(one.fixed["method"]))
     ended: list[Last] = []
     while len(ended) < trials:
         stacks: dict[str, list[ProposedTrial]] = {}

@@ -28,10 +28,10 @@ def fetched(source: str) -> bool:
 
 
 def unguarded_downloads(source: str) -> list[int]:
-    """Lines of calls with `download=True` outside the arguments of `ensure`, which verifies what is downloaded."""
+    """Lines of calls with `download=True` outside the arguments of `ensure_downloaded`, which verifies checksums."""
     tree = ast.parse(source)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    ensured = [call for call in calls if ast.unparse(call.func).split(".")[-1] == "ensure"]
+    ensured = [call for call in calls if ast.unparse(call.func).split(".")[-1] == "ensure_downloaded"]
     guarded = {id(node) for call in ensured for node in ast.walk(call)}
     return [
         call.lineno

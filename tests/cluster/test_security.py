@@ -83,10 +83,10 @@ def test_what_is_safe_passes(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "lines"),
     [
-        ("ensure(name, fetch=lambda root: CIFAR10(root, download=True))", []),
-        ("ensure(name, fetch=partial(SVHN, download=True))", []),
+        ("ensure_downloaded(name, fetch=lambda root: CIFAR10(root, download=True))", []),
+        ("ensure_downloaded(name, fetch=partial(SVHN, download=True))", []),
         ("CIFAR10(root, download=False)", []),
-        ("ensure(name)\nCIFAR10(root, download=True)", [2]),
+        ("ensure_downloaded(name)\nCIFAR10(root, download=True)", [2]),
         ("CIFAR10(root, download=wanted)", [1]),
     ],
 )

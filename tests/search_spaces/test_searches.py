@@ -15,9 +15,9 @@ from search_spaces._protocols import SMALL_IMAGES
 from sweeper.spec import Grid, Grids, Search, Value, registry
 from sweeper.spec.search import SECONDS, Study
 from trainables.catalog import METHODS
-from trainables.config.trial import TrialConfig, fusible, resolve
+from trainables.config.trial import TrialConfig, fusible_keys, resolve
 from trainables.training.metric_names import metric_names
-from trainables.training.preflight import prospects
+from trainables.training.preflight import check_trials
 
 SIZES = {
     ("ssl_search", "paper"): (8, 64),
@@ -109,8 +109,8 @@ def test_the_digits_presets_need_no_files(name: str, preset: str) -> None:
     for study in studies(name, preset):
         (data,) = {config.data for config in corners(study)}
         assert data.dataset == "digits"
-        (prospect,) = prospects([next(corners(study))], Path())
-        assert prospect.steps >= 2
+        (result,) = check_trials([next(corners(study))], Path())
+        assert result.steps >= 2
 
 
 @each_preset
@@ -118,7 +118,7 @@ def test_searched_shapes_are_few_so_that_waves_still_stack(name: str, preset: st
     """Trials of different shapes train in different cohorts, so a wave has on average at least four per shape."""
     for study in studies(name, preset):
         search = study.search
-        shapes = [key for key in search.space if key not in fusible(str(study.fixed["method"]))]
+        shapes = [key for key in search.space if key not in fusible_keys(str(study.fixed["method"]))]
         assert search.wave >= 4 * math.prod(len(ends(search.space[key])) for key in shapes)
         assert not (search.population and shapes)
 

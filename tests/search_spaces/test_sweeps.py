@@ -16,7 +16,7 @@ from sweeper.spec.views import Table
 from trainables.config.sections import Evaluation
 from trainables.config.trial import TrialConfig, keys, resolve
 from trainables.training.metric_names import metric_names
-from trainables.training.preflight import prospects
+from trainables.training.preflight import check_trials
 
 COUNTS = {
     ("anomaly_grid", "paper"): 560,
@@ -91,7 +91,7 @@ def test_all_digits_presets_have_one_probe() -> None:
 def test_the_digits_can_serve_every_trial(name: str, preset: str) -> None:
     configs = configs_of(name, preset)
     assert {config.data.dataset for config in configs} == {"digits"}
-    assert all(prospect.steps >= 2 for prospect in prospects(configs, Path()))
+    assert all(result.steps >= 2 for result in check_trials(configs, Path()))
 
 
 @each_preset

@@ -16,7 +16,7 @@ from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.contract import Method
 from trainables.data.augmentation.views import normalise, scale_pixels
 from trainables.data.datasets.catalog import load
-from trainables.learners.streams import Stream, models, split
+from trainables.learners.streams import Stream, build_models, select_classes
 
 B, EPOCHS = 60, 5
 """The images of one class of the digits make two batches of 60, so this is 10 steps."""
@@ -73,13 +73,13 @@ def members(name: str, **changes: Value) -> list[TrialConfig]:
 
 def model_of(name: str) -> Method:
     """A new model, the same at every call."""
-    return models([config_of(name)], (1, 8, 8))[0]
+    return build_models([config_of(name)], (1, 8, 8))[0]
 
 
 def inputs(name: str) -> tuple[list[Tensor], Tensor]:
     """One batch of views and the noise of its shape, as training gives them."""
     config = config_of(name)
-    stream = Stream(config, split(load("digits", HERE), config.data), CPU)
+    stream = Stream(config, select_classes(load("digits", HERE), config.data), CPU)
     views = stream.views(stream.order(0)[0], 0, 0, METHODS[name].view_count)
     return views, stream.noise(model_of(name).noise_shape(B), 0, 0)
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from tests.trainables.method_configs import TRAINED, UNTRAINED, B, config_of, images_of_tests, inputs, model_of
 from trainables.catalog import METHODS
-from trainables.config.trial import fusible, keys
+from trainables.config.trial import fusible_keys, keys
 from trainables.contract import Losses, Method
 
 every_method = pytest.mark.parametrize("name", sorted(METHODS))
@@ -55,7 +55,7 @@ def test_fusible_hyperparameters_are_scalar_buffers_and_fields(name: str) -> Non
         buffer = model.get_buffer(hyperparameter)
         assert hyperparameter in fields and buffer.shape == () and buffer.is_floating_point()
         assert buffer.item() == pytest.approx(getattr(model.config, hyperparameter))
-    assert fusible(name) >= METHODS[name].fusible and fusible(name) <= set(keys(name))
+    assert fusible_keys(name) >= METHODS[name].fusible and fusible_keys(name) <= set(keys(name))
 
 
 @every_method

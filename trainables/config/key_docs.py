@@ -16,14 +16,14 @@ from trainables.validation import laws
 
 
 @dataclass(frozen=True)
-class Key:
+class KeyDoc:
     """A hyperparameter of a method's trials."""
 
     name: str
     section: str
     """Name of the config section that has it; `options` for the method's own keys."""
     default: Value
-    says: str
+    doc: str
     """The docstring of the field, in one line."""
     law: str
     """The range that is checked, such as "`nu > 0`"; empty where only the docstring says what is legal."""
@@ -31,19 +31,19 @@ class Key:
     """Whether members of one cohort may differ in it."""
 
 
-def keys_of(method: str) -> tuple[Key, ...]:
+def key_docs(method: str) -> tuple[KeyDoc, ...]:
     """All keys of a method's trials except `method`, its own keys first. Raises KeyError for an unknown method."""
     sections = {"options": METHODS[method].Config, **config.SECTIONS}
-    return tuple(key for section, cls in sections.items() for key in _keys(section, cls, config.fusible(method)))
+    return tuple(key for section, cls in sections.items() for key in _keys(section, cls, config.fusible_keys(method)))
 
 
-def _keys(section: str, cls: type, fusible: Collection[str]) -> Iterator[Key]:
+def _keys(section: str, cls: type, fusible: Collection[str]) -> Iterator[KeyDoc]:
     docs, ranges, defaults = field_docs(cls), laws(cls), vars(cls())
     for name, default in defaults.items():
         law = ranges.get(name, "")
         if law.startswith("one of ") and str(default) not in law.removeprefix("one of ").split(", "):
             law = ""  # the law is about the parts of a value, such as dir+rad
-        yield Key(name, section, default, docs[name], law, name in fusible)
+        yield KeyDoc(name, section, default, docs[name], law, name in fusible)
 
 
 def field_docs(cls: type) -> Mapping[str, str]:

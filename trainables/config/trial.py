@@ -112,7 +112,7 @@ def defaults(method: str) -> Mapping[str, Value]:
     return {"method": method} | with_default
 
 
-def fusible(method: str) -> frozenset[str]:
+def fusible_keys(method: str) -> frozenset[str]:
     """The keys in which the members of one cohort may differ."""
     return LOOP_FUSIBLE | METHODS[method].fusible
 

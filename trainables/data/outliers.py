@@ -12,21 +12,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.data.datasets.catalog import RESIDENT, load
+from trainables.data.datasets.catalog import IN_MEMORY, load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.declarations import DECLARATIONS
-from trainables.data.image_files.decoding import Folder, Images
-from trainables.data.splits import Split, choose
+from trainables.data.image_files.decoding import ImageFiles, Images
+from trainables.data.splits import Split, select_images
 from trainables.validation import choices
 
-BLOCK = 512
+BLOCK_SIZE = 512
 """Images processed at a time. It is fixed because the noise of corruptions is drawn per block."""
-NOISE = 0.2
+NOISE_STD = 0.2
 """Standard deviation of the noise, where white is 1. It lies between severities 3 and 4 of ImageNet-C, beyond the
 strongest of CIFAR-10-C; a person still recognises the image."""
-BLUR = 4
+BLUR_FACTOR = 4
 """Factor by which blurring reduces the side of an image before it enlarges it again."""
-MOST = 10_000
+MAX_OUTLIERS = 10_000
 """Largest number of outliers from image files, evenly spaced in their order. CIFAR has as many test images."""
 
 Corruption = Callable[[Tensor, torch.Generator], Tensor]
@@ -34,7 +34,7 @@ Corruption = Callable[[Tensor, torch.Generator], Tensor]
 
 def noise(images_NCHW: Tensor, generator: torch.Generator) -> Tensor:
     """Add Gaussian noise of standard deviation NOISE."""
-    return images_NCHW + NOISE * torch.randn(images_NCHW.shape, generator=generator)
+    return images_NCHW + NOISE_STD * torch.randn(images_NCHW.shape, generator=generator)
 
 
 def inverted(images_NCHW: Tensor, generator: torch.Generator) -> Tensor:
@@ -52,7 +52,7 @@ def shuffled(images_NCHW: Tensor, generator: torch.Generator) -> Tensor:
 def blurred(images_NCHW: Tensor, generator: torch.Generator) -> Tensor:
     """Reduce each image to a quarter of its side and enlarge it again."""
     height, width = images_NCHW.shape[2:]
-    return resized(resized(images_NCHW, (max(1, height // BLUR), max(1, width // BLUR))), (height, width))
+    return resize(resize(images_NCHW, (max(1, height // BLUR_FACTOR), max(1, width // BLUR_FACTOR))), (height, width))
 
 
 CORRUPTIONS: Mapping[str, Corruption] = {
@@ -60,11 +60,11 @@ CORRUPTIONS: Mapping[str, Corruption] = {
 }  # fmt: skip
 """Name -> corruption of float images in [0, 1], which may draw from a generator. Results are clipped to [0, 1]."""
 
-OUTLIERS = (*RESIDENT, "held_out", *CORRUPTIONS)
+OUTLIERS = (*IN_MEMORY, "held_out", *CORRUPTIONS)
 """Names of all sets of outliers."""
 
 
-def outliers(name: str, dataset: Dataset, split: Split, root: Path) -> Tensor:
+def load_outliers(name: str, dataset: Dataset, split: Split, root: Path) -> Tensor:
     """The set of outliers `name`, uint8 `[N, C, H, W]`, with C, H, W and levels of the test images of `split`, a split
     of `dataset`. The result is always the same.
 
@@ -75,20 +75,20 @@ def outliers(name: str, dataset: Dataset, split: Split, root: Path) -> Tensor:
     Raises ValueError for an unknown name, for `dataset` itself, for a data set with another number of channels, and for
     `held_out` if no class is held out. Raises DataError if the other data set cannot be loaded from `root`.
     """
-    check(name, dataset, split)
+    check_outliers(name, dataset, split)
     if name == "held_out":
         assert split.held_out_images is not None
         return _at_most(split.held_out_images)
     if name in CORRUPTIONS:
-        inliers = split.test_images if split.outlier is None else choose(split.test_images, ~split.outlier)
+        inliers = split.test_images if split.outlier is None else select_images(split.test_images, ~split.outlier)
         return _corrupted(_at_most(inliers), CORRUPTIONS[name], split.levels)
     other = load(name, root)
     height, width = split.test_images.shape[2:]
     return _fitted(_at_most(other.test_images), (height, width), other.levels, split.levels)
 
 
-def check(name: str, dataset: Dataset, split: Split) -> None:
-    """Raises ValueError where `outliers` would, without reading or loading any image."""
+def check_outliers(name: str, dataset: Dataset, split: Split) -> None:
+    """Raises ValueError where `load_outliers` would, without reading or loading any image."""
     choices("outliers", name, OUTLIERS)
     if name == "held_out" and split.held_out_images is None:
         raise ValueError("the outliers 'held_out' need classes that are held out, but none are")
@@ -104,16 +104,16 @@ def check(name: str, dataset: Dataset, split: Split) -> None:
         )
 
 
-def resized(images_NCHW: Tensor, size: tuple[int, int]) -> Tensor:
+def resize(images_NCHW: Tensor, size: tuple[int, int]) -> Tensor:
     """Resize float images to another height and width: bilinear, with antialiasing."""
     return F.interpolate(images_NCHW, size, mode="bilinear", antialias=True, align_corners=False)
 
 
 def _at_most(images: Images) -> Tensor:
     """All images of a tensor, or at most MOST images of a folder."""
-    if not isinstance(images, Folder):
+    if not isinstance(images, ImageFiles):
         return images
-    count = min(MOST, len(images))
+    count = min(MAX_OUTLIERS, len(images))
     return images[torch.arange(count) * len(images) // count]
 
 
@@ -126,9 +126,11 @@ def _fitted(images_NCHW: Tensor, size: tuple[int, int], levels: int, new_levels:
     """The images at another size, with pixels in 0..new_levels instead of 0..levels."""
     if (images_NCHW.shape[2:], levels) == (size, new_levels):
         return images_NCHW
-    return _in_blocks(images_NCHW, lambda block: resized(block / levels, size), new_levels)
+    return _in_blocks(images_NCHW, lambda block: resize(block / levels, size), new_levels)
 
 
 def _in_blocks(images_NCHW: Tensor, change: Callable[[Tensor], Tensor], levels: int) -> Tensor:
     """Apply `change`, which returns float images where white is 1, and convert the result to uint8 in 0..levels."""
-    return torch.cat([(change(block) * levels).round().clamp(0, levels).byte() for block in images_NCHW.split(BLOCK)])
+    return torch.cat(
+        [(change(block) * levels).round().clamp(0, levels).byte() for block in images_NCHW.split(BLOCK_SIZE)]
+    )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trainables.data.datasets.dataset import UNLABELLED, Dataset
-from trainables.data.image_files.decoding import Folder, Images
+from trainables.data.image_files.decoding import ImageFiles, Images
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Split:
     """Test images of the classes that are neither trained on nor tested; None if no class is held out."""
 
 
-def whole(dataset: Dataset) -> Split:
+def all_classes_split(dataset: Dataset) -> Split:
     """All training images, all test images, no outliers."""
     labelled_N = dataset.train_labels != UNLABELLED
     return replace(
@@ -63,7 +63,7 @@ def whole(dataset: Dataset) -> Split:
     )
 
 
-def one_class(dataset: Dataset, normal_class: int) -> Split:
+def one_class_split(dataset: Dataset, normal_class: int) -> Split:
     """The training images of `normal_class` only, and all test images, where those of other classes are outliers.
 
     Raises ValueError unless `normal_class` is the index of a class.
@@ -74,7 +74,7 @@ def one_class(dataset: Dataset, normal_class: int) -> Split:
     )
 
 
-def held_out(dataset: Dataset, classes: tuple[int, ...]) -> Split:
+def held_out_split(dataset: Dataset, classes: tuple[int, ...]) -> Split:
     """Training and test images without those of `classes`, whose test images become `held_out_images`. Labels do not
     change.
 
@@ -95,22 +95,22 @@ def held_out(dataset: Dataset, classes: tuple[int, ...]) -> Split:
     held_N = torch.isin(dataset.test_labels, torch.tensor(classes))
     return replace(
         _trained_on(dataset, train_N),
-        test_images=choose(dataset.test_images, ~held_N),
+        test_images=select_images(dataset.test_images, ~held_N),
         test_labels=dataset.test_labels[~held_N],
-        held_out_images=choose(dataset.test_images, held_N),
+        held_out_images=select_images(dataset.test_images, held_N),
     )
 
 
-def choose(images: Images, mask_N: Tensor) -> Images:
+def select_images(images: Images, mask_N: Tensor) -> Images:
     """The images where `mask` (bool `[N]`) is True; `images` itself if it is True everywhere."""
     if mask_N.all():
         return images
-    return images.only(mask_N) if isinstance(images, Folder) else images[mask_N]
+    return images.select(mask_N) if isinstance(images, ImageFiles) else images[mask_N]
 
 
 def _trained_on(dataset: Dataset, mask_N: Tensor) -> Split:
     """The training images where `mask` (bool `[N]`) is True, all of them labelled, and all test images."""
-    images, labels_N = choose(dataset.train_images, mask_N), dataset.train_labels[mask_N]
+    images, labels_N = select_images(dataset.train_images, mask_N), dataset.train_labels[mask_N]
     return Split(
         train_images=images,
         train_labels=labels_N,

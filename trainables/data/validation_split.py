@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trainables.data.datasets.dataset import UNLABELLED, Dataset
-from trainables.data.splits import choose
+from trainables.data.splits import select_images
 
 SPLIT_SEED = 0
 """Seed of the permutation that selects the images held out. It is fixed, so that all trials on a data set that hold out
@@ -29,9 +29,9 @@ def hold_out_validation(dataset: Dataset, share: float) -> tuple[Dataset, Datase
     the images. Raises ValueError unless each class keeps and holds out at least one image.
     """
     held_N = _held_out(dataset, share)
-    images, labels_N = choose(dataset.train_images, ~held_N), dataset.train_labels[~held_N]
+    images, labels_N = select_images(dataset.train_images, ~held_N), dataset.train_labels[~held_N]
     trained = replace(dataset, train_images=images, train_labels=labels_N)
-    validation_images, validation_labels = choose(dataset.train_images, held_N), dataset.train_labels[held_N]
+    validation_images, validation_labels = select_images(dataset.train_images, held_N), dataset.train_labels[held_N]
     return trained, replace(trained, test_images=validation_images, test_labels=validation_labels)
 
 

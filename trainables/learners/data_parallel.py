@@ -20,7 +20,7 @@ class Peers:
     rank: int = 0
     size: int = 1
 
-    def part(self, count: int) -> slice:
+    def slice_of(self, count: int) -> slice:
         """The slice of `count` items that belongs to this process. The parts differ in size by at most one."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
@@ -34,17 +34,17 @@ class Peers:
         for tensor, mean in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.detach().copy_(mean.view_as(tensor))
 
-    def agree(self, wish: int) -> int:
-        """Return the largest `wish` of all processes. Each process waits here for the others."""
+    def maximum(self, value: int) -> int:
+        """Return the largest `value` of all processes. Each process waits here for the others."""
         if self.size == 1:
-            return wish
+            return value
         device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-        agreed = torch.tensor(wish, device=device)
-        dist.all_reduce(agreed, dist.ReduceOp.MAX)
-        return int(agreed)
+        largest = torch.tensor(value, device=device)
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+        return int(largest)
 
     def gather(self, part_KB: Tensor, count: int) -> Tensor:
-        """Concatenate the parts of all processes along dimension 1, `count` items in total, in the order of `part`."""
+        """Concatenate the parts of all processes along dimension 1: `count` items, in the order of ranks."""
         if self.size == 1:
             return part_KB
         longest = -(-count // self.size)
@@ -52,9 +52,9 @@ class Peers:
         padded[:, : part_KB.shape[1]] = part_KB
         gathered = [torch.empty_like(padded) for _ in range(self.size)]
         dist.all_gather(gathered, padded)
-        lengths = [len(range(count)[Peers(rank, self.size).part(count)]) for rank in range(self.size)]
+        lengths = [len(range(count)[Peers(rank, self.size).slice_of(count)]) for rank in range(self.size)]
         return torch.cat([part[:, :length] for part, length in zip(gathered, lengths, strict=True)], dim=1)
 
 
-ALONE = Peers()
+SINGLE_PROCESS = Peers()
 """A single process without peers."""

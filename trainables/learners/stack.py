@@ -15,10 +15,10 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_map
 
 from trainables.contract import CheckpointError, Losses, Method
-from trainables.learners.data_parallel import ALONE, Peers
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.learners.optimisers import StackedSGD
 
-NOISY = ("losses", "score")
+METHODS_WITH_NOISE = ("losses", "score")
 """Methods of a `Method` whose last argument is noise."""
 
 
@@ -35,7 +35,7 @@ class Stack:
         momentum: float,
         autocast: torch.dtype | None = None,
         device: torch.device | str = "cpu",
-        peers: Peers = ALONE,
+        peers: Peers = SINGLE_PROCESS,
     ) -> None:
         """`models`: one initialised model per member, all of one shape. `streams`: the index of each member's data
         stream. With several `peers` each process steps on its part of a batch, and gradients are averaged over them."""
@@ -55,7 +55,7 @@ class Stack:
         self._stream_K = torch.tensor([self._streams.index(stream) for stream in streams], device=self.device)
 
     @classmethod
-    def of(cls, members: Sequence[tuple[Stack, int]], streams: Sequence[int]) -> Stack:
+    def from_members(cls, members: Sequence[tuple[Stack, int]], streams: Sequence[int]) -> Stack:
         """A new stack with copies of these members, each given by its stack and its slot there.
 
         Training continues as it would have in the old stacks. `streams` are the members' indices among the streams of
@@ -76,7 +76,7 @@ class Stack:
             merged._write(new_slot, stack._read(slot))
         return merged
 
-    def take(self, slot: int) -> dict[str, dict[str, Tensor]]:
+    def copy_member(self, slot: int) -> dict[str, dict[str, Tensor]]:
         """A copy of the state of the member in this slot, without its hyperparameters: weights, buffers, momentum."""
         hyperparameters = {f"method.{name}" for name in self._method.fusible}
         return {
@@ -84,12 +84,14 @@ class Stack:
             for kind, tensors in self._read(slot).items()
         }
 
-    def give(self, slot: int, taken: Mapping[str, Mapping[str, Tensor]], hyperparameters: Mapping[str, float]) -> None:
-        """Give the member in this slot the state that `take` returned of another one, and these hyperparameters.
+    def load_member(
+        self, slot: int, state: Mapping[str, Mapping[str, Tensor]], hyperparameters: Mapping[str, float]
+    ) -> None:
+        """Give the member in this slot the state that `copy_member` returned of another one, and these hyperparameters.
 
         Raises ValueError for a hyperparameter that is neither a rate of the optimiser nor fusible in the method.
         """
-        self._write(slot, taken)
+        self._write(slot, state)
         rates = {name: list(values) for name, values in self._rates().items()}
         for name, value in hyperparameters.items():
             if name in rates:
@@ -142,7 +144,7 @@ class Stack:
             vectors: dict[str, Tensor] = self._each("embed", images_BCHW)
         return vectors
 
-    def settle(self) -> None:
+    def average_buffers(self) -> None:
         """Average the floating-point buffers over all peers: BatchNorm's statistics differ between processes."""
         self._peers.average([buffer for buffer in self.buffers.values() if buffer.is_floating_point()])
 
@@ -215,7 +217,7 @@ class _Call(nn.Module):
 
     def forward(self, verb: str, *tensors: Tensor) -> Any:
         call = getattr(self.method, verb)
-        return call(*tensors[:-1], noise=tensors[-1]) if verb in NOISY else call(*tensors) or {}
+        return call(*tensors[:-1], noise=tensors[-1]) if verb in METHODS_WITH_NOISE else call(*tensors) or {}
 
 
 def _stacked(tensors: Sequence[Mapping[str, Tensor]], device: torch.device) -> dict[str, Tensor]:

@@ -22,17 +22,17 @@ from trainables.config.trial import TrialConfig
 from trainables.contract import Method
 from trainables.data.augmentation.views import normalise, scale_pixels
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.image_files.decoding import Folder
-from trainables.data.splits import Split, held_out, one_class, whole
+from trainables.data.image_files.decoding import ImageFiles
+from trainables.data.splits import Split, all_classes_split, held_out_split, one_class_split
 from trainables.data.validation_split import hold_out_validation
-from trainables.learners.data_parallel import ALONE, Peers
-from trainables.networks.encoders import encoder
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.networks.encoders import build_encoder
 
-AHEAD = 2
+PREFETCH_STEPS = 2
 """Number of steps whose images are decoded in advance."""
 
 
-class Splits(NamedTuple):
+class TrialSplits(NamedTuple):
     """The images that a trial trains on and is evaluated on."""
 
     test: Split
@@ -40,21 +40,21 @@ class Splits(NamedTuple):
     """The same training images, with validation images in place of the test images. None if none are held out."""
 
 
-def splits(dataset: Dataset, data: Data) -> Splits:
+def make_splits(dataset: Dataset, data: Data) -> TrialSplits:
     """Split the data set as `data` says. Raises ValueError if it has no such class, or too few images of a class to
     hold any out."""
     if not data.validation:
-        return Splits(split(dataset, data), None)
-    test, validation = (split(part, data) for part in hold_out_validation(dataset, data.validation))
-    return Splits(test, validation)
+        return TrialSplits(select_classes(dataset, data), None)
+    test, validation = (select_classes(part, data) for part in hold_out_validation(dataset, data.validation))
+    return TrialSplits(test, validation)
 
 
-def split(dataset: Dataset, data: Data) -> Split:
+def select_classes(dataset: Dataset, data: Data) -> Split:
     """Select the classes that are trained on and tested; `data.validation` is ignored. Raises ValueError if the data
     set has no such class."""
     if data.normal_class is not None:
-        return one_class(dataset, data.normal_class)
-    return held_out(dataset, data.held_out_classes) if data.held_out else whole(dataset)
+        return one_class_split(dataset, data.normal_class)
+    return held_out_split(dataset, data.held_out_classes) if data.held_out else all_classes_split(dataset)
 
 
 def steps_per_epoch(config: TrialConfig, images: int) -> int:
@@ -68,7 +68,7 @@ def steps_per_epoch(config: TrialConfig, images: int) -> int:
     return images // size
 
 
-def generator(*key: object) -> torch.Generator:
+def seeded_generator(*key: object) -> torch.Generator:
     """A CPU generator whose seed is a hash of `key`."""
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "big"))
@@ -81,7 +81,9 @@ class Stream:
     process's part only.
     """
 
-    def __init__(self, config: TrialConfig, split: Split, device: torch.device | str, peers: Peers = ALONE) -> None:
+    def __init__(
+        self, config: TrialConfig, split: Split, device: torch.device | str, peers: Peers = SINGLE_PROCESS
+    ) -> None:
         self.key = stream_key(config)
         self.steps = steps_per_epoch(config, len(split.train_images))
         self._config = config
@@ -89,8 +91,8 @@ class Stream:
         self._device = torch.device(device)
         self._peers = peers
         images = split.train_images
-        self._files = images if isinstance(images, Folder) else None
-        self._images = None if isinstance(images, Folder) else images.to(device)
+        self._files = images if isinstance(images, ImageFiles) else None
+        self._images = None if isinstance(images, ImageFiles) else images.to(device)
         self._views = replace(config.views, crop_scale=1.0) if self._files else config.views  # files come cropped
         self._decoding: dict[tuple[int, int], Future[list[Tensor]]] = {}  # by epoch and step
         self._layout = torch.channels_last if config.training.channels_last else torch.contiguous_format
@@ -98,31 +100,32 @@ class Stream:
     def order(self, epoch: int) -> Tensor:
         """Indices `[steps, B]` of the images of each step; on the device, or on the CPU if images are files."""
         size = self._config.training.batch_size
-        shuffled = torch.randperm(len(self._split.train_images), generator=generator("order", self.key, epoch))
+        shuffled = torch.randperm(len(self._split.train_images), generator=seeded_generator("order", self.key, epoch))
         order = shuffled[: self.steps * size].view(self.steps, size)
         return order if self._images is None else order.to(self._device)
 
     def views(self, indices_B: Tensor, epoch: int, step: int, count: int) -> list[Tensor]:
         """`count` augmented and normalised views `[B, C, H, W]` of these images."""
-        source, part, views = generator("views", self.key, epoch, step), self._peers.part(len(indices_B)), self._views
+        generator = seeded_generator("views", self.key, epoch, step)
+        part, views = self._peers.slice_of(len(indices_B)), self._views
         if self._images is None:
             decoding = self._decoding.pop((epoch, step), None) or self._decode(indices_B, epoch, step, count)
             images = [scale_pixels(crop_BCHW.to(self._device), self._split.levels) for crop_BCHW in decoding.result()]
         else:
             images = [scale_pixels(self._images[indices_B[part]], self._split.levels)] * count
         shape = (len(indices_B), *images[0].shape[1:])
-        draws = [views.draw(source, shape).part(part) for _ in range(count)]
+        draws = [views.draw(generator, shape).sliced(part) for _ in range(count)]
         views_BCHW = [
             normalise(views.apply(image_BCHW, draw), self._split.mean, self._split.std)
             for image_BCHW, draw in zip(images, draws, strict=True)
         ]
         return [view_BCHW.contiguous(memory_format=self._layout) for view_BCHW in views_BCHW]
 
-    def expect(self, order: Tensor, epoch: int, step: int, count: int) -> None:
-        """Start to decode the images of `AHEAD` steps of an epoch's `order`, from `step` on. Does nothing for images
-        that are tensors."""
+    def prefetch(self, order: Tensor, epoch: int, step: int, count: int) -> None:
+        """Start to decode the images of `PREFETCH_STEPS` steps of an epoch's `order`, from `step` on. Does nothing for
+        images that are tensors."""
         if self._images is None:
-            steps = range(step, min(step + AHEAD, len(order)))
+            steps = range(step, min(step + PREFETCH_STEPS, len(order)))
             self._decoding = {
                 (epoch, ahead): self._decoding.get((epoch, ahead)) or self._decode(order[ahead], epoch, ahead, count)
                 for ahead in steps
@@ -130,18 +133,18 @@ class Stream:
 
     def noise(self, shape: Sequence[int], epoch: int, step: int) -> Tensor:
         """Standard normal noise for this process's part of a batch; `shape` is that of the whole batch."""
-        noise = torch.randn(*shape, generator=generator("noise", self.key, epoch, step))
-        return (noise[..., self._peers.part(shape[-2]), :] if len(shape) > 1 else noise).to(self._device)
+        noise = torch.randn(*shape, generator=seeded_generator("noise", self.key, epoch, step))
+        return (noise[..., self._peers.slice_of(shape[-2]), :] if len(shape) > 1 else noise).to(self._device)
 
     def _decode(self, indices_B: Tensor, epoch: int, step: int, count: int) -> Future[list[Tensor]]:
         """Start to decode `count` crops of each of these images."""
         assert self._files is not None
-        part, views = self._peers.part(len(indices_B)), self._config.views
-        sources = [generator("crops", self.key, epoch, step, row) for row in range(len(indices_B))[part]]
+        part, views = self._peers.slice_of(len(indices_B)), self._config.views
+        sources = [seeded_generator("crops", self.key, epoch, step, row) for row in range(len(indices_B))[part]]
         return self._files.crops(indices_B[part], sources, count, views.crop_scale, views.crop_ratio)
 
 
-def models(configs: Sequence[TrialConfig], image_shape: tuple[int, int, int]) -> list[Method]:
+def build_models(configs: Sequence[TrialConfig], image_shape: tuple[int, int, int]) -> list[Method]:
     """One model per member, for images of shape `(C, H, W)`. Members of one stream start with the same weights."""
     templates: dict[tuple[object, ...], Method] = {}
     for config in configs:
@@ -161,9 +164,9 @@ def stream_key(config: TrialConfig) -> tuple[object, ...]:
 def _initialised(config: TrialConfig, image_shape: tuple[int, int, int]) -> Method:
     """A new model whose weights depend on the stream only. The state of torch's global generator is unchanged."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(generator("weights", stream_key(config)).initial_seed())
+        torch.manual_seed(seeded_generator("weights", stream_key(config)).initial_seed())
         section = config.encoder
-        network = encoder(
+        network = build_encoder(
             section.encoder, image_shape, width=section.width, features=section.features, small_stem=section.small_stem
         )
         return METHODS[config.method](config.options, network)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trainables.contract import Losses, Method
 from trainables.losses.alignment import unit_squared_distance
-from trainables.networks.averaging import Averaged
+from trainables.networks.averaging import MovingAverage
 from trainables.networks.heads import mlp
 from trainables.validation import between, whole
 
@@ -51,7 +51,7 @@ class BYOL(Method):
         super().__init__(config, encoder)
         self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch", bias=False)
         self.predictor = mlp(config.projection, config.predictor_width, config.projection, norm="batch", bias=False)
-        self.target = Averaged(nn.Sequential(self.encoder, self.projector))
+        self.target = MovingAverage(nn.Sequential(self.encoder, self.projector))
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
         """Squared distance of unit vectors, summed over both directions; no gradient reaches the target."""
@@ -62,4 +62,4 @@ class BYOL(Method):
         return Losses(loss_B.mean(), {})
 
     def after_step(self) -> None:
-        self.target.follow(nn.Sequential(self.encoder, self.projector), self.ema)
+        self.target.update(nn.Sequential(self.encoder, self.projector), self.ema)

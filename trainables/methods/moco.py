@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from trainables.contract import Losses, Method
 from trainables.losses.contrastive import info_nce
-from trainables.networks.averaging import Averaged
+from trainables.networks.averaging import MovingAverage
 from trainables.networks.heads import mlp
 from trainables.validation import between, positive, whole
 
@@ -57,7 +57,7 @@ class MoCo(Method):
     def __init__(self, config: MoCoConfig, encoder: nn.Module) -> None:
         super().__init__(config, encoder)
         self.projector = mlp(self.features, config.projector_width, config.projection, norm=None)
-        self.keys = Averaged(nn.Sequential(self.encoder, self.projector))
+        self.keys = MovingAverage(nn.Sequential(self.encoder, self.projector))
         self.register_buffer("queue_MP", F.normalize(torch.randn(config.queue, config.projection), dim=-1))
 
     def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
@@ -69,4 +69,4 @@ class MoCo(Method):
         return Losses(loss, {})
 
     def after_step(self) -> None:
-        self.keys.follow(nn.Sequential(self.encoder, self.projector), self.ema)
+        self.keys.update(nn.Sequential(self.encoder, self.projector), self.ema)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 
-class Averaged(nn.Module):
-    """A copy of a network whose weights are buffers: no optimiser changes them, only `follow` does.
+class MovingAverage(nn.Module):
+    """A copy of a network whose weights are buffers: no optimiser changes them, only `update` does.
 
     The statistics of its BatchNorms are its own. Since everything is a buffer, each member of a stack has its own copy.
     """
@@ -23,11 +23,11 @@ class Averaged(nn.Module):
                 module.register_buffer(name, parameter.detach().clone())
 
     @torch.no_grad()
-    def follow(self, network: nn.Module, keep: Tensor) -> None:
-        """Update each weight in place: `weight = keep * weight + (1 - keep) * original`. `network` is the original."""
+    def update(self, network: nn.Module, decay: Tensor) -> None:
+        """Update each weight in place: `decay * weight + (1 - decay) * original`, with the weight of `network`."""
         own = dict(self.network.named_buffers())
         for name, weight in network.named_parameters():
-            own[name].mul_(keep).add_((1 - keep) * weight)
+            own[name].mul_(decay).add_((1 - decay) * weight)
 
     @torch.no_grad()
     def forward(self, *inputs: Tensor) -> Tensor:

@@ -52,7 +52,9 @@ class ConvNet(nn.Module):
         return self.layers(images_BCHW).mean((-2, -1))
 
 
-def encoder(name: str, image_shape: tuple[int, int, int], *, width: int, features: int, small_stem: bool) -> nn.Module:
+def build_encoder(
+    name: str, image_shape: tuple[int, int, int], *, width: int, features: int, small_stem: bool
+) -> nn.Module:
     """Build the encoder `name` of ENCODERS for images `(C, H, W)`, initialised from torch's global generator."""
     network = _network(name, image_shape, width, features, small_stem)
     network.image_shape = image_shape  # type: ignore[assignment]

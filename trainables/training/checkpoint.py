@@ -16,7 +16,7 @@ import torch
 
 from trainables.config.trial import TrialConfig
 from trainables.contract import CheckpointError
-from trainables.training.progress import Standing, read_standing
+from trainables.training.progress import Progress, read_progress
 
 FORMAT = 4
 """Version of the content; a checkpoint of another version is not used."""
@@ -24,22 +24,22 @@ DIGEST_SIZE = 32
 """Bytes of the BLAKE2b digest."""
 
 
-def pack(configs: Sequence[TrialConfig], width: int | None, standing: Standing, state: Any) -> bytes:
+def pack(configs: Sequence[TrialConfig], width: int | None, standing: Progress, state: Any) -> bytes:
     """Return a checkpoint of the cohort of these configs; `state` is that of its stacks."""
     buffer = io.BytesIO()
     content = {"format": FORMAT, "identity": _identity(configs, width), "state": state}
     torch.save(content | {"standing": dataclasses.asdict(standing)}, buffer)
-    return sealed(buffer.getvalue())
+    return with_digest(buffer.getvalue())
 
 
-def sealed(content: bytes) -> bytes:
+def with_digest(content: bytes) -> bytes:
     """Return the content with its digest in front."""
     return hashlib.blake2b(content, digest_size=DIGEST_SIZE).digest() + content
 
 
 def unpack(
     data: bytes, configs: Sequence[TrialConfig], width: int | None, say: Callable[[str], None] = lambda line: None
-) -> tuple[Standing, Any] | None:
+) -> tuple[Progress, Any] | None:
     """Return the standing and the state, or None if the checkpoint is damaged, of another format, or of other configs.
 
     `say` is called with one line that says why, except for other configs: such a checkpoint is sound, only of no use
@@ -52,10 +52,10 @@ def unpack(
         return None
 
 
-def _content(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> tuple[Standing, Any] | None:
+def _content(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> tuple[Progress, Any] | None:
     """Return the standing and the state, or None if the checkpoint is of other configs. Raises CheckpointError if it is
     damaged or of another format."""
-    if data != sealed(data[DIGEST_SIZE:]):
+    if data != with_digest(data[DIGEST_SIZE:]):
         raise CheckpointError("it is not whole")
     try:  # a checkpoint with a valid digest can still hold anything, for which torch raises many kinds of errors
         content = torch.load(io.BytesIO(data[DIGEST_SIZE:]), map_location="cpu", weights_only=True)
@@ -70,7 +70,7 @@ def _content(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> 
         raise
     except Exception as error:
         raise CheckpointError(f"its content is of another kind ({type(error).__name__})") from error
-    return read_standing(standing, len(configs), configs[0].training.epochs), state
+    return read_progress(standing, len(configs), configs[0].training.epochs), state
 
 
 def _identity(configs: Sequence[TrialConfig], width: int | None) -> list[Any]:

@@ -15,10 +15,10 @@ from torch import Tensor
 from trainables.config.trial import TrialConfig
 from trainables.contract import Report
 from trainables.training.checkpoint import pack, unpack
-from trainables.training.progress import Standing
+from trainables.training.progress import Progress
 
 
-def part(
+def slice_checkpoint(
     data: bytes,
     then: Sequence[TrialConfig],
     then_width: int | None,
@@ -54,7 +54,7 @@ def part(
     return pack(now, now_width, standing, stacks)
 
 
-def _restricted_standing(before: Standing, indices: Sequence[int]) -> Standing:
+def _restricted_standing(before: Progress, indices: Sequence[int]) -> Progress:
     """The standing of the members with these indices alone."""
     slices = [before.running.index(index) for index in indices if index in before.running]
     now = replace(
@@ -74,7 +74,7 @@ def _restricted_report(report: Report, indices: Sequence[int]) -> Report:
     return replace(report, members=members, seconds=sum(member.seconds for member in members))
 
 
-def _concluded(now: Standing) -> tuple[Report, ...]:
+def _concluded(now: Progress) -> tuple[Report, ...]:
     """The reports of members that have all ended. The last report is that of the epoch in which the last member did."""
     members = tuple(member for member in now.ended if member)
     epoch = max(member.epochs_run for member in members)

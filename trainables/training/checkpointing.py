@@ -11,9 +11,9 @@ from torch import Tensor
 from trainables.contract import Heartbeat, Stopped
 from trainables.learners.data_parallel import Peers
 from trainables.training.cohort import Cohort
-from trainables.training.progress import Standing
+from trainables.training.progress import Progress
 
-TOGETHER = 8
+STEPS_BETWEEN_AGREEMENTS = 8
 """Steps between two agreements of processes that train together; to agree, each waits for all others."""
 BEAT_SECONDS = 5.0
 """Minimum seconds between two heartbeats."""
@@ -21,7 +21,7 @@ GO_ON, BEAT, SAVE, STOP = range(4)
 """What a process wants to do after a step; peers all do the largest of their wishes."""
 
 
-class Saving:
+class Checkpointer:
     """Follows a training step by step: sends heartbeats, saves checkpoints, and stops on request.
 
     All peers make the same calls; only those with a `save` callback write checkpoints.
@@ -30,11 +30,11 @@ class Saving:
     def __init__(
         self,
         cohort: Cohort,
-        save: Callable[[Standing], None] | None,
+        save: Callable[[Progress], None] | None,
         every: float,
         stop: Callable[[], bool],
         peers: Peers,
-        now: Standing,
+        now: Progress,
         beat: Callable[[Heartbeat], None] | None = None,
     ) -> None:
         """`every`: seconds of training between two checkpoints. `stop` is asked after each step. `now`: where training
@@ -43,7 +43,7 @@ class Saving:
         self._saved_at, self._beat, self._last_beat = now.seconds, beat, time.monotonic()
         self.begin(now)
 
-    def begin(self, now: Standing) -> None:
+    def begin(self, now: Progress) -> None:
         """Start or continue an epoch from `now`."""
         self._from, self._step, self._sums, self._spent = now, now.step, now.sums, 0.0
         self._begun = time.perf_counter()
@@ -61,7 +61,7 @@ class Saving:
         beat_due = self._beat is not None and time.monotonic() - self._last_beat >= BEAT_SECONDS
         wish = STOP if self._stop() else SAVE if self._save_due() and not is_last else BEAT if beat_due else GO_ON
         if self._peers.size > 1:
-            wish = self._peers.agree(wish) if is_last or step % TOGETHER == 0 else GO_ON
+            wish = self._peers.maximum(wish) if is_last or step % STEPS_BETWEEN_AGREEMENTS == 0 else GO_ON
         if wish == STOP:
             raise Stopped
         if wish == SAVE:
@@ -69,7 +69,7 @@ class Saving:
         if wish == BEAT:
             self._send_heartbeat()
 
-    def between(self, now: Standing) -> None:
+    def between(self, now: Progress) -> None:
         """Called between two epochs, when the members that ended have left the cohort."""
         self.begin(now)
         if self._save_due():
@@ -81,9 +81,9 @@ class Saving:
         An evaluation that has begun since then is not saved: it is repeated after a resume.
         """
         begun = time.perf_counter()
-        reached = self._from.later(self._spent, self._from.epoch, self._step, self._sums)
+        reached = self._from.advanced(self._spent, self._from.epoch, self._step, self._sums)
         if self._step:
-            self._cohort.settle(self._sums)
+            self._cohort.average_over_peers(self._sums)
         if self._save:
             self._save(reached)
         self._saved_at = reached.seconds
@@ -104,7 +104,7 @@ class Saving:
         return self._save is not None and self._from.seconds + self._spent - self._saved_at >= self._every
 
 
-def asking(stop: Callable[[], bool], peers: Peers) -> Callable[[], None]:
+def stop_between_batches(stop: Callable[[], bool], peers: Peers) -> Callable[[], None]:
     """Make a callback for an evaluation, between whose batches it raises Stopped if `stop()` is true.
 
     With several peers the callback never raises: each would leave the evaluation at another batch.

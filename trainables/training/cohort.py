@@ -18,10 +18,10 @@ from trainables.contract import CheckpointError, Move
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.evaluation.anomaly import Floats
-from trainables.learners.data_parallel import ALONE, Peers
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.learners.lr_schedule import cosine
 from trainables.learners.stack import Stack
-from trainables.learners.streams import Stream, models, splits, stream_key
+from trainables.learners.streams import Stream, build_models, make_splits, stream_key
 from trainables.training.evaluators import Evaluator
 
 
@@ -34,7 +34,7 @@ class Cohort:
         data: Path,
         device: torch.device,
         width: int | None,
-        peers: Peers = ALONE,
+        peers: Peers = SINGLE_PROCESS,
         ask: Callable[[], None] = lambda: None,
     ) -> None:
         """`width`: members stacked at a time; None for all. `peers` train the same cohort, each on its part of every
@@ -47,7 +47,7 @@ class Cohort:
         self._peers, self._device = peers, device
         dataset = dataset_of(configs[0].data.dataset, data)
         by_stream = {stream_key(config): config for config in configs}
-        parts = {key: splits(dataset, config.data) for key, config in by_stream.items()}
+        parts = {key: make_splits(dataset, config.data) for key, config in by_stream.items()}
         streams = {key: Stream(config, parts[key].test, device, peers) for key, config in by_stream.items()}
         self._streams = list(streams.values())
         if len({stream.steps for stream in self._streams}) > 1:
@@ -57,7 +57,7 @@ class Cohort:
             configs, [parts[stream_key(config)] for config in configs], dataset, data, device, peers, ask
         )
         _, channels, height, image_width = dataset.train_images.shape
-        initial = models(configs, (channels, height, image_width))
+        initial = build_models(configs, (channels, height, image_width))
         self._width = width or len(configs)
         self.members = tuple(range(len(configs)))
         """Indices, ascending, of the configs whose members are still in the cohort. Results `[K]` are in this order."""
@@ -109,14 +109,14 @@ class Cohort:
                 raise CheckpointError(f"its sums must be of {', '.join(losses)}, but are of {', '.join(sums)}")
             sums = {name: sums[name] + loss_K if step else loss_K for name, loss_K in losses.items()}
             after(step + 1, sums)
-        self.settle(sums)
+        self.average_over_peers(sums)
         return {name: (sum_K / steps).double().cpu().numpy() for name, sum_K in sums.items()}
 
-    def settle(self, sums: Mapping[str, torch.Tensor]) -> None:
+    def average_over_peers(self, sums: Mapping[str, torch.Tensor]) -> None:
         """Average over all peers, in place, the values that differ between processes: these sums and the buffers."""
         self._peers.average(list(sums.values()))
         for stack in self._stacks:
-            stack.settle()
+            stack.average_buffers()
 
     def orders(self, epoch: int) -> list[torch.Tensor]:
         """Indices `[steps, B]` of the training images of each step of the epoch, one tensor for each stream."""
@@ -128,7 +128,7 @@ class Cohort:
         views = []
         for stream, order in zip(self._streams, orders, strict=True):
             views.append(stream.views(order[step], epoch, step, count))
-            stream.expect(order, epoch, step + 1, count)
+            stream.prefetch(order, epoch, step + 1, count)
         noise = [stream.noise(noise_shape, epoch, step) for stream in self._streams]
         losses = [stack.step(views, noise, rate) for stack in self._stacks]
         total = {"loss": torch.cat([loss.total for loss in losses])}
@@ -151,7 +151,7 @@ class Cohort:
         self.members = tuple(index for index in self.members if index in members)
         self._streams = list(dict.fromkeys(self._stream_of[index] for index in self.members))
         self._stacks = [
-            Stack.of([slots[index] for index in stacked], self._stream_indices(stacked))
+            Stack.from_members([slots[index] for index in stacked], self._stream_indices(stacked))
             for stacked in self._members_by_stack()
         ]
 
@@ -171,10 +171,10 @@ class Cohort:
         copies = {}
         for source in {move.source for move in moves.values()}:
             stack, slot = slots[source]
-            copies[source] = stack.take(slot)
+            copies[source] = stack.copy_member(slot)
         for index, move in moves.items():
             stack, slot = slots[index]
-            stack.give(slot, copies[move.source], move.hyperparameters)
+            stack.load_member(slot, copies[move.source], move.hyperparameters)
 
     def state(self) -> list[dict[str, Any]]:
         """Everything that training changes, on the CPU."""

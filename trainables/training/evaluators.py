@@ -24,15 +24,15 @@ from trainables.config.trial import TrialConfig
 from trainables.data.augmentation.views import normalise, scale_pixels
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.image_files.decoding import Images
-from trainables.data.image_files.prefetch import in_parts, resident
-from trainables.data.outliers import outliers
+from trainables.data.image_files.prefetch import prefetched, to_device
+from trainables.data.outliers import load_outliers
 from trainables.data.splits import Split
 from trainables.evaluation import anomaly, knn, ood, posterior, probes
 from trainables.evaluation.anomaly import Floats
 from trainables.evaluation.metrics import VALIDATION
-from trainables.learners.data_parallel import ALONE, Peers
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.learners.stack import Stack
-from trainables.learners.streams import Splits, generator
+from trainables.learners.streams import TrialSplits, seeded_generator
 from trainables.training.metric_names import probe_top_k
 
 BATCH = 256
@@ -64,11 +64,11 @@ class Evaluator:
     def __init__(
         self,
         configs: Sequence[TrialConfig],
-        splits: Sequence[Splits],
+        splits: Sequence[TrialSplits],
         dataset: Dataset,
         data: Path,
         device: torch.device,
-        peers: Peers = ALONE,
+        peers: Peers = SINGLE_PROCESS,
         ask: Callable[[], None] = lambda: None,
     ) -> None:
         """`splits`: one for each config. `ask` is called between batches and may raise to end an evaluation.
@@ -82,20 +82,20 @@ class Evaluator:
 
         def part(prefix: str, splits: Sequence[Split]) -> _Part:
             first, masks = splits[0], [split.outlier.numpy() for split in splits if split.outlier is not None]
-            outlier_sets = {name: outliers(name, dataset, first, data) for name in evaluation.outlier_sets}
+            outlier_sets = {name: load_outliers(name, dataset, first, data) for name in evaluation.outlier_sets}
             return _Part(
                 prefix,
-                resident(first.test_images, device),
+                to_device(first.test_images, device),
                 first.test_labels.to(device),
                 np.array(masks),
-                {name: resident(images, device) for name, images in outlier_sets.items()},
+                {name: to_device(images, device) for name, images in outlier_sets.items()},
             )
 
         validation = [split.validation for split in splits if split.validation]
         self._parts = [part("", [split.test for split in splits])]
         self._parts += [part(VALIDATION, validation)] if validation else []
         needs_bank = evaluation.knn or evaluation.probe_epochs
-        self._bank = resident(self._split.labelled_images, device) if needs_bank else None
+        self._bank = to_device(self._split.labelled_images, device) if needs_bank else None
 
     def metrics(self, stacks: Sequence[Stack], members: Sequence[int], last: bool) -> dict[str, Floats]:
         """Metrics `[K]` of the members in the stacks, NaN where undefined; `last` adds those reported at the end of
@@ -186,7 +186,7 @@ class Evaluator:
     def _probe_generator(self, epoch: int) -> torch.Generator:
         """The generator of the order of images in an epoch of the probes; called at the start of that epoch."""
         self._ask()
-        return generator("probe", self._config.data.dataset, epoch)
+        return seeded_generator("probe", self._config.data.dataset, epoch)
 
     def _bank_labels(self) -> Tensor:
         return self._split.labelled_labels.to(self._device)
@@ -194,9 +194,9 @@ class Evaluator:
     def _embedded(self, stack: Stack, images: Images, names: Collection[str | None]) -> dict[str, Tensor]:
         """The vectors `[K, N, D]` with these names. Each process computes those of its part of the images and receives
         the rest."""
-        peers = self._peers if len(images) >= self._peers.size else ALONE  # of fewer images each computes all
+        peers = self._peers if len(images) >= self._peers.size else SINGLE_PROCESS  # of fewer images each computes all
         vectors: dict[str, list[Tensor]] = {}
-        for batch, _ in self._batches(images, range(len(images))[peers.part(len(images))]):
+        for batch, _ in self._batches(images, range(len(images))[peers.slice_of(len(images))]):
             for name, vector_KBD in stack.embed(batch).items():
                 if name in names:
                     vectors.setdefault(name, []).append(vector_KBD)
@@ -207,7 +207,7 @@ class Evaluator:
         images = self._parts[0].images if images is None else images
         batches = []
         for batch, start in self._batches(images, range(len(images))):
-            noise = torch.randn(*stacks[0].score_noise_shape(len(batch)), generator=generator("scores", start))
+            noise = torch.randn(*stacks[0].score_noise_shape(len(batch)), generator=seeded_generator("scores", start))
             by_stack = [stack.score(batch, noise.to(self._device)) for stack in stacks]
             batches.append({name: torch.cat([scores[name] for scores in by_stack]) for name in by_stack[0]})
         return {
@@ -217,7 +217,7 @@ class Evaluator:
     def _batches(self, images: Images, indices: range) -> Iterator[tuple[Tensor, int]]:
         """Yield batches of normalised images `[B, C, H, W]` on the device, each with the index of its first image."""
         slices = [slice(start, min(start + BATCH, indices.stop)) for start in range(indices.start, indices.stop, BATCH)]
-        for batch, pixels in zip(slices, in_parts(images, slices), strict=True):
+        for batch, pixels in zip(slices, prefetched(images, slices), strict=True):
             scaled_BCHW = scale_pixels(pixels.to(self._device), self._split.levels)
             yield normalise(scaled_BCHW, self._split.mean, self._split.std), batch.start
             self._ask()

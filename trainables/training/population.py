@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import torch
 
-from trainables.config.trial import TrialConfig, fusible
+from trainables.config.trial import TrialConfig, fusible_keys
 from trainables.contract import Judge, Member, Move, Report, Verdict
-from trainables.learners.streams import generator
+from trainables.learners.streams import seeded_generator
 from trainables.validation import between, choices, positive, whole
 
 UNADAPTED = frozenset({"seed", "normal_class"})
@@ -53,7 +53,7 @@ class Population:
     def judge_of(self, configs: Sequence[TrialConfig]) -> Judge:
         """Return the judge of a cohort of these configs. Raises ValueError for a range of a key that cannot be
         adapted."""
-        adaptable = fusible(configs[0].method) - UNADAPTED
+        adaptable = fusible_keys(configs[0].method) - UNADAPTED
         for key in self.ranges:
             if key not in adaptable:
                 raise ValueError(
@@ -61,7 +61,7 @@ class Population:
                 )
         flat_configs = [config.flat() for config in configs]
         initial = [{key: float(flat[key]) for key in self.ranges} for flat in flat_configs]  # type: ignore[arg-type]
-        identity = generator("population", [sorted(flat.items()) for flat in flat_configs]).initial_seed()
+        identity = seeded_generator("population", [sorted(flat.items()) for flat in flat_configs]).initial_seed()
 
         def judge(report: Report) -> Verdict:
             if report.epoch % self.every:
@@ -69,10 +69,10 @@ class Population:
             best, worst = self._best_and_worst(report)
             moves = {}
             for index in worst if best else ():
-                rng = generator("population", identity, report.epoch, index)
+                rng = seeded_generator("population", identity, report.epoch, index)
                 source = best[_draw(len(best), rng)]
                 present = initial[source]
-                for move in schedule(report.members[source].schedule):
+                for move in parse_schedule(report.members[source].schedule):
                     present = present | move
                 moves[index] = Move(source, self._perturbed(present, rng))
             return Verdict(moves=moves)
@@ -109,7 +109,7 @@ class Population:
         return perturbed
 
 
-def schedule(text: str | None) -> tuple[dict[str, Any], ...]:
+def parse_schedule(text: str | None) -> tuple[dict[str, Any], ...]:
     """Parse `Member.schedule` into the member's moves; `text` is None for a member that never moved.
 
     Each move is a dict: the `epoch` after which it took place, the index of the member it copied (`from`), and the

@@ -19,7 +19,7 @@ from trainables.contract import CheckpointError, Member, Report
 
 
 @dataclass(frozen=True)
-class Standing:
+class Progress:
     """Everything about a cohort's progress except its weights."""
 
     epoch: int
@@ -41,7 +41,7 @@ class Standing:
     """Name of a loss -> its sum over these steps, `[K]`; empty at step 0."""
 
     @classmethod
-    def at_start(cls, count: int) -> Self:
+    def initial(cls, count: int) -> Self:
         """The standing of `count` members before training."""
         return cls(0, 0.0, (0.0,) * count, (None,) * count, ((),) * count, ())
 
@@ -50,7 +50,7 @@ class Standing:
         """Indices of the members that have not ended."""
         return tuple(index for index, member in enumerate(self.ended) if member is None)
 
-    def later(self, seconds: float, epoch: int, step: int = 0, sums: Mapping[str, Tensor] | None = None) -> Self:
+    def advanced(self, seconds: float, epoch: int, step: int = 0, sums: Mapping[str, Tensor] | None = None) -> Self:
         """The standing at this epoch and step, after `seconds` more, which the running members share equally."""
         share, shares = seconds / max(1, len(self.running)), list(self.shares)
         for index in self.running:
@@ -59,20 +59,20 @@ class Standing:
         return replace(self, epoch=epoch, seconds=seconds, shares=tuple(shares), step=step, sums=sums or {})
 
 
-def read_standing(plain: object, members: int, epochs: int) -> Standing:
+def read_progress(plain: object, members: int, epochs: int) -> Progress:
     """Rebuild a Standing from the plain values that `dataclasses.asdict` made of it.
 
     The cohort has `members` members and trains for `epochs` epochs. Raises CheckpointError where a value is not of the
     type of its field or contradicts another value.
     """
-    standing: Standing = _read(plain, Standing, "standing")
+    standing: Progress = _read(plain, Progress, "standing")
     for law, holds in _laws(standing, members, epochs).items():
         if not holds:
             raise CheckpointError(f"its standing must have {law}")
     return standing
 
 
-def _laws(standing: Standing, members: int, epochs: int) -> dict[str, bool]:
+def _laws(standing: Progress, members: int, epochs: int) -> dict[str, bool]:
     """Each law that a standing must obey, in words, and whether this one obeys it."""
     reports, sums, running = standing.reports, standing.sums.values(), len(standing.running)
     per_member = [standing.shares, standing.ended, standing.schedules, *(report.members for report in reports)]

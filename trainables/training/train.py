@@ -17,12 +17,12 @@ import torch
 from trainables.config.trial import Training, TrialConfig
 from trainables.contract import CheckpointError, Heartbeat, Judge, Member, Report, Stopped, Verdict
 from trainables.evaluation.anomaly import Floats
-from trainables.learners.data_parallel import ALONE, Peers
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.training.checkpoint import pack, unpack
-from trainables.training.checkpointing import Saving, asking
+from trainables.training.checkpointing import Checkpointer, stop_between_batches
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import MAY_BE_UNDEFINED
-from trainables.training.progress import Standing
+from trainables.training.progress import Progress
 
 
 def train(
@@ -34,7 +34,7 @@ def train(
     resume: bytes | None = None,
     save: Callable[[bytes], None] | None = None,
     save_every: float = 30.0,
-    peers: Peers = ALONE,
+    peers: Peers = SINGLE_PROCESS,
     judge: Judge | None = None,
     stop: Callable[[], bool] = lambda: False,
     beat: Callable[[Heartbeat], None] | None = None,
@@ -60,23 +60,23 @@ def train(
     """
 
     def make_cohort() -> Cohort:
-        return Cohort(configs, data, torch.device(device), width, peers, asking(stop, peers))
+        return Cohort(configs, data, torch.device(device), width, peers, stop_between_batches(stop, peers))
 
-    def train_from(cohort: Cohort, now: Standing) -> Iterator[Report]:
-        def save_checkpoint(reached: Standing) -> None:
+    def train_from(cohort: Cohort, now: Progress) -> Iterator[Report]:
+        def save_checkpoint(reached: Progress) -> None:
             assert save
             save(pack(configs, width, reached, cohort.state()))
 
-        saving = Saving(cohort, save_checkpoint if save else None, save_every, stop, peers, now, beat)
+        saving = Checkpointer(cohort, save_checkpoint if save else None, save_every, stop, peers, now, beat)
         try:
             yield from now.reports
             yield from _train_epochs(cohort, now, configs[0].training, judge, saving)
         except Stopped as stopped:
             raise Stopped("; ".join(filter(None, (str(stopped), saving.save())))) from None
 
-    cohort, start = make_cohort(), Standing.at_start(len(configs))
+    cohort, start = make_cohort(), Progress.initial(len(configs))
     resumed = _resumed(cohort, unpack(resume, configs, width, say) if resume else None, say)
-    if peers.size > 1 and peers.agree(resumed is None) and resumed:
+    if peers.size > 1 and peers.maximum(resumed is None) and resumed:
         say("its checkpoint cannot be used: another of its processes could not read it")
         resumed = None
     if resumed is None and resume:
@@ -88,7 +88,7 @@ def train(
         yield from train_from(make_cohort(), start)
 
 
-def _resumed(cohort: Cohort, unpacked: tuple[Standing, Any] | None, say: Callable[[str], None]) -> Standing | None:
+def _resumed(cohort: Cohort, unpacked: tuple[Progress, Any] | None, say: Callable[[str], None]) -> Progress | None:
     """Load an unpacked checkpoint into the cohort and return its standing; None if there is none or it does not fit."""
     if unpacked is None:
         return None
@@ -103,7 +103,7 @@ def _resumed(cohort: Cohort, unpacked: tuple[Standing, Any] | None, say: Callabl
 
 
 def _train_epochs(
-    cohort: Cohort, now: Standing, training: Training, judge: Judge | None, saving: Saving
+    cohort: Cohort, now: Progress, training: Training, judge: Judge | None, saving: Checkpointer
 ) -> Iterator[Report]:
     """Train from `now` to the end and yield the reports that are due."""
     if training.epochs == 0:
@@ -122,7 +122,7 @@ def _train_epochs(
         saving.between(now)
 
 
-def _one_epoch(cohort: Cohort, before: Standing, training: Training, saving: Saving) -> Standing:
+def _one_epoch(cohort: Cohort, before: Progress, training: Training, saving: Checkpointer) -> Progress:
     """Train an epoch, or the rest of one, then evaluate and report where a report is due.
 
     Members that diverge have ended in the returned standing but are still in the cohort.
@@ -134,17 +134,17 @@ def _one_epoch(cohort: Cohort, before: Standing, training: Training, saving: Sav
     report_due = is_last or epoch % training.report_every == 0
     metrics = losses | cohort.evaluate(is_last) if report_due and not all_diverged else losses
     diverged = _diverged(metrics, before.running, epoch) | diverged
-    now = _with_ended(before.later(saving.seconds, epoch), diverged)
+    now = _with_ended(before.advanced(saving.seconds, epoch), diverged)
     if not report_due:
         return now
     done = is_last or not now.running
     return replace(now, reports=(*now.reports, _report(now, metrics, before.running, done)))
 
 
-def _untrained_report(cohort: Cohort, before: Standing, saving: Saving) -> Report:
+def _untrained_report(cohort: Cohort, before: Progress, saving: Checkpointer) -> Report:
     """Evaluate the members as they were initialised."""
     metrics = cohort.evaluate(last=True)
-    now = before.later(saving.seconds, 0)
+    now = before.advanced(saving.seconds, 0)
     return _report(_with_ended(now, _diverged(metrics, now.running, 0)), metrics, now.running, done=True)
 
 
@@ -163,7 +163,7 @@ def _diverged(metrics: Mapping[str, Floats], members: Sequence[int], epoch: int)
     return diverged
 
 
-def _with_ended(now: Standing, members: Mapping[int, Member]) -> Standing:
+def _with_ended(now: Progress, members: Mapping[int, Member]) -> Progress:
     """The standing after these members, by index, have ended."""
     ended = list(now.ended)
     for index, member in members.items():
@@ -171,12 +171,12 @@ def _with_ended(now: Standing, members: Mapping[int, Member]) -> Standing:
     return replace(now, ended=tuple(ended))
 
 
-def _with_seconds_and_moves(now: Standing, index: int, member: Member) -> Member:
+def _with_seconds_and_moves(now: Progress, index: int, member: Member) -> Member:
     moves = now.schedules[index]
     return replace(member, seconds=now.shares[index], schedule=json.dumps(moves) if moves else None)
 
 
-def _report(now: Standing, metrics: Mapping[str, Floats], members: Sequence[int], done: bool) -> Report:
+def _report(now: Progress, metrics: Mapping[str, Floats], members: Sequence[int], done: bool) -> Report:
     """The report at `now`. `members` are the indices of the values `[K]` of `metrics`."""
 
     def evaluated(index: int) -> Member:
@@ -188,7 +188,7 @@ def _report(now: Standing, metrics: Mapping[str, Floats], members: Sequence[int]
     return Report(now.epoch, everyone, now.seconds, done)
 
 
-def _apply_verdict(verdict: Verdict, cohort: Cohort, now: Standing) -> Standing:
+def _apply_verdict(verdict: Verdict, cohort: Cohort, now: Progress) -> Progress:
     """Move and prune members as the verdict on the last report says, and update that report.
 
     A verdict is repeated after a resume. If it prunes a member that has already ended, the member stays as it ended.

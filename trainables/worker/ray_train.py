@@ -26,7 +26,7 @@ from ray.tune.integration.ray_train import TuneReportCallback
 
 from trainables.config.trial import TrialConfig, resolve
 from trainables.contract import Judge, OutOfMemory
-from trainables.learners.data_parallel import ALONE, Peers
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.profiling.contention import measure_slowdowns
 from trainables.profiling.measurement import Measurement, Probe
 from trainables.profiling.throughput import device_memory, measure
@@ -94,7 +94,7 @@ def run_cohort(cohort: str, task: Mapping[str, Any], *, place: Place) -> None:
 
         def alone(_: dict[str, Any]) -> None:
             _use_cores(ray.get_runtime_context().get_assigned_resources().get("CPU", 1.0))
-            train_cohort(work, place, _device(), ALONE, tune.report)
+            train_cohort(work, place, _device(), SINGLE_PROCESS, tune.report)
 
         TorchTrainer(alone, train_loop_config={}, scaling_config=ScalingConfig(num_workers=0)).fit()
         return

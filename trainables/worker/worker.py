@@ -17,9 +17,9 @@ import torch
 
 from trainables.config.trial import TrialConfig
 from trainables.contract import STOPPED, WHY, CheckpointError, Heartbeat, Judge, Report, Stopped, Verdict
-from trainables.learners.data_parallel import ALONE, Peers
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.training.checkpoint import unpack
-from trainables.training.checkpoint_slicing import part
+from trainables.training.checkpoint_slicing import slice_checkpoint
 from trainables.training.cohort import dataset_of
 from trainables.training.train import train
 from trainables.worker.memory_limit import limited
@@ -82,7 +82,7 @@ class Work:
             return own
         for earlier in self.before:
             data = read(earlier.checkpoint)
-            if data and (cut := part(data, earlier.configs, earlier.width, self.configs, self.width, say)):
+            if data and (cut := slice_checkpoint(data, earlier.configs, earlier.width, self.configs, self.width, say)):
                 return cut
         return None
 
@@ -122,7 +122,7 @@ def train_cohort(
     started, path, checkpoints = datetime.now(UTC).isoformat(), work.checkpoint, keeping.checkpoints
     origin = {"device": _device_name(device), "host": socket.gethostname(), "pid": os.getpid(), "started": started}
 
-    watchdog = StepWatchdog(keeping.patience, lambda reason: _end(reason, write_reason, ALONE))
+    watchdog = StepWatchdog(keeping.patience, lambda reason: _end(reason, write_reason, SINGLE_PROCESS))
 
     def write_reason(reason: str) -> None:
         checkpoints.write(path + WHY, f"{keeping.run} {reason}".encode())
@@ -188,6 +188,6 @@ def _end(reason: str, write_reason: Callable[[str], None], peers: Peers) -> NoRe
     try:
         if peers.rank == 0:
             write_reason(reason)
-        peers.agree(0)
+        peers.maximum(0)
     finally:
         os._exit(1)

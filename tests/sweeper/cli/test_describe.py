@@ -11,7 +11,7 @@ from sweeper import run
 from sweeper.cli.describe import FILES, describe
 from sweeper.errors import SpecError
 from trainables.catalog import METHODS
-from trainables.config.key_docs import keys_of
+from trainables.config.key_docs import key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.evaluation.metrics import FAMILIES
 from trainables.training.metric_names import methods_by_metric
@@ -34,7 +34,7 @@ def test_a_method_has_its_keys_with_ranges_defaults_and_what_is_fusible() -> Non
 @pytest.mark.parametrize("method", METHODS)
 def test_no_key_is_left_out(method: str) -> None:
     said = describe(method)
-    for key in keys_of(method):
+    for key in key_docs(method):
         assert f"\n{'*' if key.fusible else ' '} {key.name}=" in said
     assert max(map(len, said.splitlines()[1:])) <= 110
 

@@ -12,7 +12,7 @@ from sweeper.search.validate import check, corners
 from sweeper.spec.metric import Metric
 from sweeper.spec.schedulers import Halving, Population
 from sweeper.spec.search import SECONDS, Search, Study
-from trainables.training.preflight import Prospect
+from trainables.training.preflight import PreflightResult
 
 KNN = Metric("knn_z", "maximize")
 SPACE: dict[str, BaseDistribution] = {
@@ -20,8 +20,8 @@ SPACE: dict[str, BaseDistribution] = {
     "width": CategoricalDistribution([16, 32, 8]),
 }
 FIXED: dict[str, Any] = {"method": "vje", "dataset": "digits", "epochs": 8, "report_every": 2}
-REPORTED = Prospect(4, ("loss", "knn_z"), ("loss", "knn_z"))
-AT_THE_END = Prospect(4, ("loss", "knn_z"), ("loss",))
+REPORTED = PreflightResult(4, ("loss", "knn_z"), ("loss", "knn_z"))
+AT_THE_END = PreflightResult(4, ("loss", "knn_z"), ("loss",))
 
 
 def study(space: dict[str, BaseDistribution] | None = None, **options: Any) -> Study:
@@ -32,10 +32,10 @@ def study(space: dict[str, BaseDistribution] | None = None, **options: Any) -> S
     return only
 
 
-def checked(of: Study, *prospects: Prospect) -> None:
-    """Check a study, each of whose corners has one of the prospects, in turn."""
+def checked(of: Study, *preflight_results: PreflightResult) -> None:
+    """Check a study, each of whose corners has one of the preflight_results, in turn."""
     configs = corners(of)
-    check(of, configs, [prospects[index % len(prospects)] for index in range(len(configs))])
+    check(of, configs, [preflight_results[index % len(preflight_results)] for index in range(len(configs))])
 
 
 def test_corners_are_the_lowest_values_and_each_other_end_alone() -> None:
@@ -57,7 +57,7 @@ def test_a_study_whose_objectives_are_reported_passes(options: dict[str, Any]) -
 
 def test_every_corner_reports_the_objective() -> None:
     with pytest.raises(SpecError, match=r"^these trials do not report knn_z; they report: loss$"):
-        checked(study(), REPORTED, Prospect(4, ("loss",), ("loss",)))
+        checked(study(), REPORTED, PreflightResult(4, ("loss",), ("loss",)))
 
 
 def test_every_corner_of_a_study_that_prunes_reports_the_objective_during_training() -> None:

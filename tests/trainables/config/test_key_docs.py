@@ -8,22 +8,22 @@ import pytest
 
 from trainables.catalog import METHODS
 from trainables.config import trial as config
-from trainables.config.key_docs import field_docs, keys_of
+from trainables.config.key_docs import field_docs, key_docs
 from trainables.validation import between, choices, laws, positive, whole
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_key_is_there_with_its_default_and_a_docstring(method: str) -> None:
-    keys = {key.name: key for key in keys_of(method)}
+    keys = {key.name: key for key in key_docs(method)}
     complete = config.resolve({"method": method, "epochs": 0}).flat()
-    assert set(keys) | {"method"} == set(complete) and len(keys) == len(keys_of(method))
+    assert set(keys) | {"method"} == set(complete) and len(keys) == len(key_docs(method))
     assert all(key.default == complete[key.name] for key in keys.values() if key.name != "epochs")
-    assert not [key.name for key in keys.values() if not key.says]
-    assert {key.name for key in keys.values() if key.fusible} == config.fusible(method) & set(keys)
+    assert not [key.name for key in keys.values() if not key.doc]
+    assert {key.name for key in keys.values() if key.fusible} == config.fusible_keys(method) & set(keys)
 
 
 def test_ranges_are_those_that_are_checked() -> None:
-    found = {key.name: key.law for key in keys_of("vje")}
+    found = {key.name: key.law for key in key_docs("vje")}
     assert (found["nu"], found["beta"], found["bottleneck"]) == ("`nu > 0`", "`beta >= 0`", "`bottleneck >= 1`")
     assert (found["flip"], found["crop_scale"]) == ("`0 <= flip <= 1`", "`0 < crop_scale <= 1`")
     assert found["precision"] == "one of float32, bfloat16" and found["terms"] == found["small_stem"] == ""

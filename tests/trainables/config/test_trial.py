@@ -8,7 +8,7 @@ import math
 import pytest
 
 from trainables.catalog import METHODS
-from trainables.config.trial import LOOP_FUSIBLE, SECTIONS, TrialConfig, Value, fusible, keys, parse, resolve
+from trainables.config.trial import LOOP_FUSIBLE, SECTIONS, TrialConfig, Value, fusible_keys, keys, parse, resolve
 from trainables.contract import Method
 from trainables.data.datasets.catalog import DATASETS
 from trainables.networks.encoders import ENCODERS
@@ -59,7 +59,7 @@ def test_no_key_is_in_two_sections(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_fusible_keys_are_keys(method: str) -> None:
-    assert LOOP_FUSIBLE | METHODS[method].fusible == fusible(method) <= set(keys(method))
+    assert LOOP_FUSIBLE | METHODS[method].fusible == fusible_keys(method) <= set(keys(method))
 
 
 def test_a_trial_needs_a_known_method() -> None:

@@ -17,8 +17,8 @@ from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.errors import DataError
-from trainables.data.outliers import CORRUPTIONS, NOISE, OUTLIERS, outliers
-from trainables.data.splits import Split, held_out, one_class, whole
+from trainables.data.outliers import CORRUPTIONS, NOISE_STD, OUTLIERS, load_outliers
+from trainables.data.splits import Split, all_classes_split, held_out_split, one_class_split
 
 
 @pytest.fixture(scope="module")
@@ -27,32 +27,32 @@ def digits() -> Dataset:
 
 
 def of_digits(name: str, digits: Dataset, split: Split | None = None) -> Tensor:
-    return outliers(name, digits, split or whole(digits), Path())
+    return load_outliers(name, digits, split or all_classes_split(digits), Path())
 
 
 @pytest.mark.parametrize("name", OUTLIERS)
 def test_all_outliers_of_a_set_fit_it(root: Path, name: str) -> None:
     digits32 = load("digits32", root)
-    split = held_out(digits32, (0, 1))
+    split = held_out_split(digits32, (0, 1))
     if name in ("digits", "digits32"):
         with pytest.raises(ValueError):
-            outliers(name, digits32, split, root)
+            load_outliers(name, digits32, split, root)
         return
-    images = outliers(name, digits32, split, root)
+    images = load_outliers(name, digits32, split, root)
     assert images.shape[1:] == split.test_images.shape[1:] and images.dtype == torch.uint8 and len(images) > 0
     assert images.max() > 100
-    assert torch.equal(images, outliers(name, digits32, split, root))
+    assert torch.equal(images, load_outliers(name, digits32, split, root))
 
 
 def test_another_set_of_equal_size_is_its_test_images(root: Path) -> None:
     cifar, svhn = load("cifar10", root), load("svhn", root)
-    assert torch.equal(outliers("svhn", cifar, whole(cifar), root), svhn.test_images[:])
+    assert torch.equal(load_outliers("svhn", cifar, all_classes_split(cifar), root), svhn.test_images[:])
 
 
 @pytest.mark.parametrize(("name", "trained"), [("stl10", "svhn"), ("svhn", "stl10")])
 def test_another_size_is_resized_as_pil_does(root: Path, name: str, trained: str) -> None:
     dataset, other = load(trained, root), load(name, root)
-    images = outliers(name, dataset, whole(dataset), root)
+    images = load_outliers(name, dataset, all_classes_split(dataset), root)
     side = dataset.test_images.shape[3]
     for got, image in zip(images, other.test_images[:], strict=True):
         pil = Image.fromarray(image.permute(1, 2, 0).numpy())
@@ -66,11 +66,11 @@ def test_levels_become_those_of_the_set(digits: Dataset, monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "load", lambda name, root: bright if name == "svhn" else digits)
     monkeypatch.setitem(DECLARATIONS, "svhn", DECLARATIONS["digits"])
     assert torch.equal(of_digits("svhn", digits), digits.test_images[:])
-    assert torch.equal(outliers("digits", bright, whole(bright), Path()), bright.test_images[:])
+    assert torch.equal(load_outliers("digits", bright, all_classes_split(bright), Path()), bright.test_images[:])
 
 
 def test_held_out_images_are_those_of_the_split(digits: Dataset) -> None:
-    split = held_out(digits, (3,))
+    split = held_out_split(digits, (3,))
     assert torch.equal(of_digits("held_out", digits, split), digits.test_images[:][digits.test_labels == 3])
 
 
@@ -80,7 +80,10 @@ def test_inversion_is_its_own_inverse(digits: Dataset) -> None:
 
 def test_shuffled_images_have_the_same_pixels_elsewhere(root: Path) -> None:
     cifar = load("cifar10", root)
-    got, test = outliers("shuffled", cifar, whole(cifar), root).flatten(2), cifar.test_images[:].flatten(2)
+    got, test = (
+        load_outliers("shuffled", cifar, all_classes_split(cifar), root).flatten(2),
+        cifar.test_images[:].flatten(2),
+    )
     for shuffled, image in zip(got, test, strict=True):
         assert sorted(shuffled.T.tolist()) == sorted(image.T.tolist())
         assert (shuffled == image).all(dim=0).float().mean() < 0.05
@@ -92,7 +95,7 @@ def test_shuffled_images_have_the_same_pixels_elsewhere(root: Path) -> None:
 def test_noise_has_its_standard_deviation() -> None:
     grey = torch.full((50, 3, 32, 32), 0.5)
     noise = module.noise(grey, torch.Generator().manual_seed(0)) - grey
-    assert noise.std().item() == pytest.approx(NOISE, rel=0.01) and abs(noise.mean().item()) < 0.002
+    assert noise.std().item() == pytest.approx(NOISE_STD, rel=0.01) and abs(noise.mean().item()) < 0.002
 
 
 def test_blurring_keeps_what_is_flat_and_removes_what_is_fine() -> None:
@@ -107,8 +110,8 @@ def test_blurring_keeps_what_is_flat_and_removes_what_is_fine() -> None:
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_corruptions_are_of_the_inliers_alone(digits: Dataset, name: str) -> None:
-    split = one_class(digits, 3)
-    alone = replace(whole(digits), test_images=digits.test_images[:][digits.test_labels == 3])
+    split = one_class_split(digits, 3)
+    alone = replace(all_classes_split(digits), test_images=digits.test_images[:][digits.test_labels == 3])
     assert torch.equal(of_digits(name, digits, split), of_digits(name, digits, alone))
     assert of_digits(name, digits).max() <= 16 and (of_digits(name, digits) != digits.test_images[:]).any()
 
@@ -120,14 +123,14 @@ def test_corruptions_leave_the_global_generator_alone(digits: Dataset, name: str
     assert (torch.get_rng_state() == before).all()
 
 
-def test_a_folder_gives_at_most_MOST_images_evenly_spaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_gives_at_most_MAX_OUTLIERS_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_imagenet(tmp_path)
     imagenet = load("imagenet", tmp_path)
-    split = whole(imagenet)
-    assert torch.equal(255 - outliers("inverted", imagenet, split, tmp_path), imagenet.test_images[:])
-    monkeypatch.setattr(module, "MOST", 3)
-    assert torch.equal(255 - outliers("inverted", imagenet, split, tmp_path), imagenet.test_images[:][[0, 2, 4]])
-    assert outliers("digits32", imagenet, split, tmp_path).shape == (537, 3, 224, 224)
+    split = all_classes_split(imagenet)
+    assert torch.equal(255 - load_outliers("inverted", imagenet, split, tmp_path), imagenet.test_images[:])
+    monkeypatch.setattr(module, "MAX_OUTLIERS", 3)
+    assert torch.equal(255 - load_outliers("inverted", imagenet, split, tmp_path), imagenet.test_images[:][[0, 2, 4]])
+    assert load_outliers("digits32", imagenet, split, tmp_path).shape == (537, 3, 224, 224)
 
 
 @pytest.mark.parametrize(
@@ -151,4 +154,4 @@ def test_a_data_set_that_cannot_be_loaded_is_refused(root: Path) -> None:
     (root / "test_32x32.mat").write_bytes(b"half")
     cifar = load("cifar10", root)
     with pytest.raises(DataError, match="svhn is corrupt"):
-        outliers("svhn", cifar, whole(cifar), root)
+        load_outliers("svhn", cifar, all_classes_split(cifar), root)

@@ -11,8 +11,8 @@ import torch
 from tests.folder_files import CLASSES, write_imagenet
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import UNLABELLED, Dataset
-from trainables.data.image_files.decoding import Folder
-from trainables.data.splits import held_out, one_class, whole
+from trainables.data.image_files.decoding import ImageFiles
+from trainables.data.splits import all_classes_split, held_out_split, one_class_split
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def imagenet(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 
 
 def test_one_class_trains_on_all_of_that_class_only(digits: Dataset) -> None:
-    split = one_class(digits, 3)
+    split = one_class_split(digits, 3)
     assert split.train_labels.unique().tolist() == [3]
     assert len(split.train_images) == len(split.train_labels) == (digits.train_labels == 3).sum()
     assert torch.equal(split.train_images[:], digits.train_images[:][digits.train_labels == 3])
@@ -44,28 +44,28 @@ def test_one_class_trains_on_all_of_that_class_only(digits: Dataset) -> None:
 
 
 def test_one_class_tests_on_everything_and_calls_the_rest_outliers(digits: Dataset) -> None:
-    split = one_class(digits, 3)
+    split = one_class_split(digits, 3)
     assert split.test_images is digits.test_images and split.held_out_images is None
     assert split.outlier is not None
     assert split.outlier.tolist() == [label != 3 for label in digits.test_labels.tolist()]
 
 
 def test_whole_keeps_everything_and_has_no_outliers(digits: Dataset) -> None:
-    split = whole(digits)
+    split = all_classes_split(digits)
     assert split.train_images is split.labelled_images is digits.train_images
     assert split.outlier is None and split.held_out_images is None
     assert (split.levels, split.mean, split.std) == (digits.levels, digits.mean, digits.std)
 
 
 def test_unlabelled_images_are_trained_on_but_not_used_by_classifiers(half_labelled: Dataset) -> None:
-    split = whole(half_labelled)
+    split = all_classes_split(half_labelled)
     assert split.train_images is half_labelled.train_images and split.train_labels is half_labelled.train_labels
     assert torch.equal(split.labelled_images[:], half_labelled.train_images[:630])
     assert torch.equal(split.labelled_labels, half_labelled.train_labels[:630])
 
 
 def test_unlabelled_images_belong_to_no_class(half_labelled: Dataset) -> None:
-    for split in (one_class(half_labelled, 3), held_out(half_labelled, (0,))):
+    for split in (one_class_split(half_labelled, 3), held_out_split(half_labelled, (0,))):
         assert (split.train_labels >= 0).all() and len(split.train_images) == len(split.train_labels) < 630
         assert split.labelled_images is split.train_images
 
@@ -73,11 +73,11 @@ def test_unlabelled_images_belong_to_no_class(half_labelled: Dataset) -> None:
 @pytest.mark.parametrize("normal_class", [10, -1, True, 1.0])
 def test_normal_class_must_be_a_class(digits: Dataset, normal_class: int) -> None:
     with pytest.raises(ValueError, match=rf"normal_class must be one of 0\.\.9 for digits, but got {normal_class!r}"):
-        one_class(digits, normal_class)
+        one_class_split(digits, normal_class)
 
 
 def test_held_out_classes_are_neither_trained_on_nor_tested(digits: Dataset) -> None:
-    split = held_out(digits, (7, 2))
+    split = held_out_split(digits, (7, 2))
     rest = [0, 1, 3, 4, 5, 6, 8, 9]
     assert split.train_labels.unique().tolist() == split.test_labels.unique().tolist() == rest
     for images, labels, all_images, all_labels in (
@@ -90,7 +90,7 @@ def test_held_out_classes_are_neither_trained_on_nor_tested(digits: Dataset) -> 
 
 
 def test_held_out_test_images_are_kept_apart(digits: Dataset) -> None:
-    split = held_out(digits, (7, 2))
+    split = held_out_split(digits, (7, 2))
     apart = [i for i, label in enumerate(digits.test_labels.tolist()) if label in (2, 7)]
     assert split.held_out_images is not None
     assert torch.equal(split.held_out_images[:], digits.test_images[:][apart])
@@ -110,23 +110,23 @@ def test_held_out_test_images_are_kept_apart(digits: Dataset) -> None:
 )
 def test_classes_that_cannot_be_held_out_are_refused(digits: Dataset, classes: tuple[int, ...], message: str) -> None:
     with pytest.raises(ValueError) as error:
-        held_out(digits, classes)
+        held_out_split(digits, classes)
     assert str(error.value).removeprefix("at least ") == message
 
 
 def test_two_classes_may_be_left(digits: Dataset) -> None:
-    assert held_out(digits, tuple(range(8))).test_labels.unique().tolist() == [8, 9]
+    assert held_out_split(digits, tuple(range(8))).test_labels.unique().tolist() == [8, 9]
 
 
 def test_folders_are_split_by_their_files(imagenet: Dataset) -> None:
-    one, rest = one_class(imagenet, 1), held_out(imagenet, (1,))
+    one, rest = one_class_split(imagenet, 1), held_out_split(imagenet, (1,))
     for images, classes in (
         (one.train_images, CLASSES[1:2]),
         (rest.train_images, (CLASSES[0], CLASSES[2])),
         (rest.test_images, (CLASSES[0], CLASSES[2])),
         (rest.held_out_images, CLASSES[1:2]),
     ):
-        assert isinstance(images, Folder)
+        assert isinstance(images, ImageFiles)
         assert {Path(path).parent.name for path in images.paths()} == set(classes)
     assert rest.train_labels.tolist() == [0] * 4 + [2] * 4
-    assert whole(imagenet).labelled_images is imagenet.train_images
+    assert all_classes_split(imagenet).labelled_images is imagenet.train_images

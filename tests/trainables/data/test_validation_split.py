@@ -11,7 +11,7 @@ import torch
 from tests.folder_files import write_imagenet
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import UNLABELLED, Dataset
-from trainables.data.image_files.decoding import Folder
+from trainables.data.image_files.decoding import ImageFiles
 from trainables.data.validation_split import hold_out_validation
 
 
@@ -94,7 +94,7 @@ def test_folders_are_parted_by_their_files(tmp_path: Path) -> None:
     imagenet = load("imagenet", tmp_path)
     trained, validated = hold_out_validation(imagenet, 0.25)
     whole, kept, held = imagenet.train_images, trained.train_images, validated.test_images
-    assert isinstance(whole, Folder) and isinstance(kept, Folder) and isinstance(held, Folder)
+    assert isinstance(whole, ImageFiles) and isinstance(kept, ImageFiles) and isinstance(held, ImageFiles)
     assert sorted([*kept.paths(), *held.paths()]) == sorted(whole.paths())
     assert validated.test_labels.tolist() == [0, 1, 2]
 

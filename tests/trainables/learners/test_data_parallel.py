@@ -18,7 +18,7 @@ from torch import Tensor
 from tests.folder_files import write_imagenet
 from tests.trainables.small import at_ends, content_of
 from trainables.config.trial import TrialConfig, Value, resolve
-from trainables.learners.data_parallel import ALONE, Peers
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.training.train import train
 
 SIZE = 2
@@ -27,7 +27,7 @@ SIZE = 2
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 256])
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 def test_parts_are_disjoint_whole_and_even(count: int, size: int) -> None:
-    parts = [range(count)[Peers(rank, size).part(count)] for rank in range(size)]
+    parts = [range(count)[Peers(rank, size).slice_of(count)] for rank in range(size)]
     assert [place for part in parts for place in part] == list(range(count))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -35,8 +35,8 @@ def test_parts_are_disjoint_whole_and_even(count: int, size: int) -> None:
 def test_a_single_process_communicates_nothing() -> None:
     whole = torch.randn(2, 5, 3)
     before = whole.clone()
-    ALONE.average([whole])
-    assert torch.equal(whole, before) and ALONE.gather(whole, 5) is whole
+    SINGLE_PROCESS.average([whole])
+    assert torch.equal(whole, before) and SINGLE_PROCESS.gather(whole, 5) is whole
 
 
 def _config(**changes: Value) -> TrialConfig:
@@ -88,7 +88,7 @@ def _work(rank: int, data: str, out: str, case: str) -> None:
     meeting, peers = f"file://{out}/meeting", Peers(rank, SIZE)
     dist.init_process_group("gloo", meeting, timedelta(seconds=60), world_size=SIZE, rank=rank)
     outcome = _outcome(_given(case, workers=SIZE), data, peers)
-    gathered = peers.gather(torch.arange(7.0)[None, peers.part(7), None], 7)
+    gathered = peers.gather(torch.arange(7.0)[None, peers.slice_of(7), None], 7)
     torch.save((outcome.metrics, outcome.tensors, gathered), f"{out}/{rank}.pt")
     dist.destroy_process_group()
 
@@ -103,7 +103,7 @@ def test_two_processes_equal_one_with_the_whole_batch(tmp_path: Path, case: str)
     processes = [spawn.Process(target=_work, args=(rank, data, str(tmp_path), case)) for rank in range(SIZE)]
     for process in processes:
         process.start()
-    alone = _outcome(_given(case), data, ALONE)
+    alone = _outcome(_given(case), data, SINGLE_PROCESS)
     for process in processes:
         process.join(120)
         assert process.exitcode == 0

@@ -43,7 +43,7 @@ def test_members_continue_in_a_new_stack_like_plain_models(chosen: tuple[int, ..
     """Merges whole stacks and slices of stacks, and takes single members out of a stack."""
     stacks = _halfway()
     places = {0: (stacks[0], 0), 1: (stacks[0], 1), 2: (stacks[1], 0)}
-    merged = Stack.of([places[index] for index in chosen], streams=[STREAMS[index] for index in chosen])
+    merged = Stack.from_members([places[index] for index in chosen], streams=[STREAMS[index] for index in chosen])
     assert merged.size == len(chosen) and merged.optimiser.lr == tuple(LR[index] for index in chosen)
     losses = [one_step(merged, step).total for step in range(HALF, STEPS)]
     for place, index in enumerate(chosen):
@@ -55,7 +55,7 @@ def test_members_continue_in_a_new_stack_like_plain_models(chosen: tuple[int, ..
 
 def test_streams_are_numbered_anew() -> None:
     stacks = _halfway()
-    merged = Stack.of([(stacks[0], 1), (stacks[1], 0)], streams=(0, 1))
+    merged = Stack.from_members([(stacks[0], 1), (stacks[1], 0)], streams=(0, 1))
     batches = [batch(HALF, stream) for stream in (1, 2)]
     got = merged.step([views for views, _ in batches], [noise for _, noise in batches], schedule(HALF)).total
     for stack, place, member in ((stacks[0], 1, 0), (stacks[1], 0, 1)):
@@ -65,7 +65,7 @@ def test_streams_are_numbered_anew() -> None:
 def test_a_new_stack_holds_copies() -> None:
     stacks = _halfway()
     before = copy.deepcopy(stacks[0].state())
-    merged = Stack.of([(stacks[0], 0), (stacks[0], 1)], streams=(0, 1))
+    merged = Stack.from_members([(stacks[0], 0), (stacks[0], 1)], streams=(0, 1))
     assert all(torch.equal(merged.state()[kind][name], before[kind][name]) for kind in before for name in before[kind])
     one_step(merged, HALF, streams=2)
     after = stacks[0].state()
@@ -74,7 +74,7 @@ def test_a_new_stack_holds_copies() -> None:
 
 def test_a_member_that_is_alone_runs_without_vmap(monkeypatch: pytest.MonkeyPatch) -> None:
     stacks = _halfway()
-    alone = Stack.of([(stacks[0], 1)], streams=(1,))
+    alone = Stack.from_members([(stacks[0], 1)], streams=(1,))
     monkeypatch.delattr(torch, "vmap")
     assert one_step(alone, HALF).total.isfinite().all()
     with pytest.raises(AttributeError, match="vmap"):
@@ -85,7 +85,7 @@ def test_a_member_copies_one_of_another_stack_and_trains_with_its_own_hyperparam
     """Member 0 copies member 2 and gets a tau, a learning rate and a weight decay that neither had."""
     stacks = _halfway()
     untouched = {name: tensor[1].clone() for name, tensor in _tensors(stacks[0]).items()}
-    stacks[0].give(0, stacks[1].take(0), {"tau": 0.7, "lr": 0.03, "weight_decay": 0.2})
+    stacks[0].load_member(0, stacks[1].copy_member(0), {"tau": 0.7, "lr": 0.03, "weight_decay": 0.2})
     assert all(torch.equal(tensor[1], untouched[name]) for name, tensor in _tensors(stacks[0]).items())
     for name, tensor in _tensors(stacks[0]).items():
         if name == "method.tau":
@@ -115,7 +115,7 @@ def test_a_member_copies_one_of_another_stack_and_trains_with_its_own_hyperparam
 
 def test_a_taken_state_is_a_copy() -> None:
     stack = _halfway()[0]
-    taken = stack.take(1)
+    taken = stack.copy_member(1)
     kept = copy.deepcopy(taken)
     one_step(stack, HALF)
     assert all(torch.equal(taken[kind][name], kept[kind][name]) for kind in kept for name in kept[kind])
@@ -125,4 +125,4 @@ def test_a_taken_state_is_a_copy() -> None:
 def test_only_fusible_hyperparameters_can_change() -> None:
     stack = _halfway()[0]
     with pytest.raises(ValueError, match=r"^a member can only change its lr, weight_decay, tau, but got width=8$"):
-        stack.give(0, stack.take(1), {"width": 8})
+        stack.load_member(0, stack.copy_member(1), {"width": 8})

@@ -15,9 +15,17 @@ from trainables.config.sections import Data
 from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.image_files.decoding import Folder
+from trainables.data.image_files.decoding import ImageFiles
 from trainables.learners.data_parallel import Peers
-from trainables.learners.streams import AHEAD, Stream, generator, models, split, steps_per_epoch, stream_key
+from trainables.learners.streams import (
+    PREFETCH_STEPS,
+    Stream,
+    build_models,
+    seeded_generator,
+    select_classes,
+    steps_per_epoch,
+    stream_key,
+)
 
 SHAPE = (1, 8, 8)
 THREE = Data(normal_class=3)
@@ -38,10 +46,10 @@ def _config(**changes: Value) -> TrialConfig:
 
 def _drawn(config: TrialConfig, epoch: int = 2, step: int = 1) -> list[Tensor]:
     """Everything a trial draws: order, views, noise, weights (without biases and norms, which may be constants)."""
-    stream = Stream(config, split(_digits(), config.data), "cpu")
+    stream = Stream(config, select_classes(_digits(), config.data), "cpu")
     order = stream.order(epoch)
     views = stream.views(order[step], epoch, step, 2)
-    weights = [parameter.detach() for parameter in models([config], SHAPE)[0].parameters() if parameter.dim() > 1]
+    weights = [parameter.detach() for parameter in build_models([config], SHAPE)[0].parameters() if parameter.dim() > 1]
     return [order, *views, stream.noise((2, 20, 4), epoch, step), *weights]
 
 
@@ -66,14 +74,15 @@ def test_another_seed_or_class_changes_everything(change: dict[str, Value]) -> N
 
 def test_the_same_images_are_augmented_differently_by_another_seed() -> None:
     ours, other = (
-        Stream(_config(seed=seed), split(_digits(), THREE), "cpu").views(torch.arange(20), 0, 0, 2) for seed in (0, 1)
+        Stream(_config(seed=seed), select_classes(_digits(), THREE), "cpu").views(torch.arange(20), 0, 0, 2)
+        for seed in (0, 1)
     )
     assert not any(_same(ours, other))
 
 
 def test_views_noise_and_epochs_are_all_different() -> None:
     """Draws for another view, step, epoch or purpose have other numbers."""
-    stream = Stream(_config(), split(_digits(), THREE), "cpu")
+    stream = Stream(_config(), select_classes(_digits(), THREE), "cpu")
     indices = stream.order(0)[0]
     views = [*stream.views(indices, 0, 0, 2), *stream.views(indices, 0, 1, 2), *stream.views(indices, 1, 0, 2)]
     noise = [stream.noise((20, 4), epoch, step) for epoch in (0, 1) for step in (0, 1)]
@@ -83,8 +92,8 @@ def test_views_noise_and_epochs_are_all_different() -> None:
 
 def test_order_has_no_repeats_and_drops_the_incomplete_batch() -> None:
     config = _config(batch_size=50)
-    stream = Stream(config, split(_digits(), THREE), "cpu")
-    images = len(split(_digits(), THREE).train_images)
+    stream = Stream(config, select_classes(_digits(), THREE), "cpu")
+    images = len(select_classes(_digits(), THREE).train_images)
     assert 100 < images < 150 and stream.steps == 2
     seen = set()
     for epoch in range(8):
@@ -95,9 +104,9 @@ def test_order_has_no_repeats_and_drops_the_incomplete_batch() -> None:
 
 
 def test_without_augmentation_a_view_is_the_normalised_image() -> None:
-    stream = Stream(_config(rotation=0.0, shift=0.0), split(_digits(), THREE), "cpu")
+    stream = Stream(_config(rotation=0.0, shift=0.0), select_classes(_digits(), THREE), "cpu")
     (view,) = stream.views(torch.arange(20), 0, 0, 1)
-    pixels = split(_digits(), THREE).train_images[:20] / 16
+    pixels = select_classes(_digits(), THREE).train_images[:20] / 16
     torch.testing.assert_close(view, (pixels - 0.305470) / 0.376049)
 
 
@@ -112,12 +121,12 @@ def test_draws_neither_read_nor_move_torchs_own_generator() -> None:
 
 def test_generators_are_known_numbers() -> None:
     """A change of the hashing would silently make every sweep on record irreproducible."""
-    assert generator("order", ("digits", 3, 0), 0).initial_seed() == 10536567748675528602
+    assert seeded_generator("order", ("digits", 3, 0), 0).initial_seed() == 10536567748675528602
 
 
 def test_members_of_one_stream_start_with_equal_weights() -> None:
     configs = [_config(beta=0.5), _config(beta=2.0, nu=7.0), _config(seed=1)]
-    first, second, third = models(configs, SHAPE)
+    first, second, third = build_models(configs, SHAPE)
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(first.parameters(), third.parameters(), strict=True))
     assert [model.get_buffer("beta").item() for model in (first, second, third)] == [0.5, 2.0, 1.0]
@@ -127,7 +136,7 @@ def test_members_of_one_stream_start_with_equal_weights() -> None:
 
 def test_channels_last_is_only_a_layout() -> None:
     plain, last = (
-        Stream(_config(channels_last=flag), split(_digits(), THREE), "cpu").views(torch.arange(20), 0, 0, 2)
+        Stream(_config(channels_last=flag), select_classes(_digits(), THREE), "cpu").views(torch.arange(20), 0, 0, 2)
         for flag in (False, True)
     )
     assert all(
@@ -137,7 +146,7 @@ def test_channels_last_is_only_a_layout() -> None:
 
 
 def test_a_batch_must_not_exceed_the_training_images() -> None:
-    images = len(split(_digits(), THREE).train_images)
+    images = len(select_classes(_digits(), THREE).train_images)
     assert steps_per_epoch(_config(batch_size=images), images) == 1
     with pytest.raises(ValueError) as error:
         steps_per_epoch(_config(batch_size=images + 1), images)
@@ -148,7 +157,7 @@ def test_a_batch_must_not_exceed_the_training_images() -> None:
 
 
 def test_split_selects_one_class_all_classes_or_all_but_some() -> None:
-    one, whole, others = (split(_digits(), data) for data in (THREE, Data(), Data(held_out="3+5")))
+    one, whole, others = (select_classes(_digits(), data) for data in (THREE, Data(), Data(held_out="3+5")))
     assert set(one.train_labels.tolist()) == {3} and one.outlier is not None and len(one.test_images) == 537
     assert set(whole.train_labels.tolist()) == set(range(10)) and whole.held_out_images is None
     assert set(others.train_labels.tolist()) == set(others.test_labels.tolist()) == set(range(10)) - {3, 5}
@@ -167,7 +176,7 @@ def test_several_processes_draw_what_one_draws(size: int, tmp_path: Path) -> Non
     write_imagenet(tmp_path)
     digits, files = _config(crop_scale=0.3), _config(**FILES)
     for config, dataset in ((digits, _digits()), (files, load("imagenet", tmp_path))):
-        parts = split(dataset, config.data)
+        parts = select_classes(dataset, config.data)
         peers = (Peers(), *(Peers(rank, size) for rank in range(size)))
         whole, *ranks = (Stream(config, parts, "cpu", peer) for peer in peers)
         (indices, *_), batch = whole.order(1), config.training.batch_size
@@ -182,29 +191,29 @@ def _files(tmp_path: Path, **changes: Value) -> Stream:
     """Three steps of four of twelve images."""
     write_imagenet(tmp_path)
     config = _config(**{**FILES, **changes})
-    return Stream(config, split(load("imagenet", tmp_path), config.data), "cpu")
+    return Stream(config, select_classes(load("imagenet", tmp_path), config.data), "cpu")
 
 
 def test_decoding_ahead_changes_no_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each image is decoded once, AHEAD steps in advance, whatever is expected in between."""
     stream = _files(tmp_path)
     asked: list[list[int]] = []
-    real = Folder.crops
+    real = ImageFiles.crops
 
-    def crops(self: Folder, indices: Tensor, *others: Any) -> Any:
+    def crops(self: ImageFiles, indices: Tensor, *others: Any) -> Any:
         asked.append(indices.tolist())
         return real(self, indices, *others)
 
     order = stream.order(0)
     assert order.shape == (3, 4) and sorted(order.flatten().tolist()) == list(range(12))
     alone = [stream.views(order[step], 0, step, 2) for step in range(3)]
-    monkeypatch.setattr(Folder, "crops", crops)
+    monkeypatch.setattr(ImageFiles, "crops", crops)
     for step in range(3):
         assert all(_same(stream.views(order[step], 0, step, 2), alone[step]))
-        stream.expect(order, 0, step + 1, 2)
-        assert asked == order[: min(3, step + 1 + AHEAD)].tolist()
-    stream.expect(order, 0, 0, 2)  # what is expected and never fetched is forgotten
-    stream.expect(order, 0, 2, 2)
+        stream.prefetch(order, 0, step + 1, 2)
+        assert asked == order[: min(3, step + 1 + PREFETCH_STEPS)].tolist()
+    stream.prefetch(order, 0, 0, 2)  # what is expected and never fetched is forgotten
+    stream.prefetch(order, 0, 2, 2)
     assert list(stream._decoding) == [(0, 2)]
 
 

@@ -11,7 +11,7 @@ import torch
 
 from trainables.config.trial import Value, resolve
 from trainables.contract import Method
-from trainables.learners.streams import models
+from trainables.learners.streams import build_models
 from trainables.methods.random_encoder import RandomEncoder
 from trainables.methods.random_encoder import RandomEncoderConfig as Config
 from trainables.training.train import train
@@ -27,7 +27,7 @@ def test_its_encoder_is_the_one_that_other_methods_start_from() -> None:
         resolve({"method": "simclr", "projector_width": 8, **GIVEN}),
         resolve({"method": "random", "epochs": 0, "seed": 1, **GIVEN}),
     ]
-    random, simclr, other = (models([config], (1, 8, 8))[0].eval()(IMAGES) for config in configs)
+    random, simclr, other = (build_models([config], (1, 8, 8))[0].eval()(IMAGES) for config in configs)
     assert torch.equal(random, simclr) and not torch.equal(random, other)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from trainables.networks.averaging import Averaged
+from trainables.networks.averaging import MovingAverage
 
 B, D = 6, 3
 X = torch.randn(B, D, generator=torch.Generator().manual_seed(9))
@@ -21,10 +21,10 @@ def _network(seed: int = 0) -> nn.Sequential:
         return nn.Sequential(nn.Linear(D, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2, bias=False))
 
 
-def _pair(seed: int = 0) -> tuple[nn.Sequential, Averaged]:
+def _pair(seed: int = 0) -> tuple[nn.Sequential, MovingAverage]:
     """An averaged network, and the original after some steps."""
     network = _network(seed)
-    average = Averaged(network)
+    average = MovingAverage(network)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed + 100)))
@@ -34,7 +34,7 @@ def _pair(seed: int = 0) -> tuple[nn.Sequential, Averaged]:
 def test_the_average_has_no_parameters() -> None:
     """Output and names equal the network's; weights are buffers."""
     network = _network()
-    average = Averaged(network)
+    average = MovingAverage(network)
     assert not list(average.parameters())
     state = network.state_dict()
     own = dict(average.network.named_buffers())
@@ -55,7 +55,7 @@ def test_follow_is_the_weighted_mean_of_weights_alone(keep: float) -> None:
     theirs = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     before = {name: tensor.clone() for name, tensor in average.network.named_buffers()}
     held = dict(average.network.named_buffers())
-    average.follow(network, torch.tensor(keep))
+    average.update(network, torch.tensor(keep))
     weights = {name for name, _ in network.named_parameters()}
     for name, after in average.network.named_buffers():
         expected = keep * before[name] + (1 - keep) * theirs[name] if name in weights else before[name]
@@ -71,7 +71,7 @@ def test_follow_goes_by_a_geometric_series() -> None:
     own, theirs = average.network.get_buffer("0.weight"), network.get_parameter("0.weight").detach()
     distance = own - theirs
     for _ in range(5):
-        average.follow(network, torch.tensor(0.8))
+        average.update(network, torch.tensor(0.8))
     torch.testing.assert_close(own - theirs, 0.8**5 * distance)
 
 
@@ -89,7 +89,7 @@ def test_statistics_of_batchnorm_come_from_what_the_average_sees() -> None:
 def test_a_deep_copy_is_on_its_own() -> None:
     network, average = _pair()
     other = copy.deepcopy(average)
-    average.follow(network, torch.tensor(0.0))
+    average.update(network, torch.tensor(0.0))
     assert not list(other.parameters())
     assert torch.equal(other.network.get_buffer("0.weight"), _network().get_parameter("0.weight"))
     assert torch.equal(average.network.get_buffer("0.weight"), network.get_parameter("0.weight"))
@@ -108,7 +108,7 @@ def test_parameters_anywhere_in_a_module_are_copied() -> None:
             return self.scale * self.layer(x_BD)
 
     for network in (Scaled(), nn.Linear(D, 2)):
-        average = Averaged(network)
+        average = MovingAverage(network)
         assert not list(average.parameters()) and torch.equal(average(X), network(X))
 
 
@@ -120,7 +120,7 @@ class Pair(nn.Module):
         self.network, self.average = _pair(seed)
 
     def forward(self, keep: Tensor, x_BD: Tensor) -> Tensor:
-        self.average.follow(self.network, keep)
+        self.average.update(self.network, keep)
         out: Tensor = self.average(x_BD)
         return out
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainables.networks.encoders import ENCODERS, MLP, ConvNet, encoder
+from trainables.networks.encoders import ENCODERS, MLP, ConvNet, build_encoder
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def _seed() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_encoder_gives_the_features_that_it_declares(name: str) -> None:
-    network = encoder(name, (3, 32, 32), width=6, features=5, small_stem=True).eval()
+    network = build_encoder(name, (3, 32, 32), width=6, features=5, small_stem=True).eval()
     with torch.no_grad():
         z_BD = network(torch.randn(2, 3, 32, 32))
     assert z_BD.shape == (2, network.features) and z_BD.isfinite().all() and not torch.equal(z_BD[0], z_BD[1])
@@ -31,7 +31,7 @@ def test_every_encoder_gives_the_features_that_it_declares(name: str) -> None:
 def test_initial_weights_come_from_torchs_generator(name: str) -> None:
     def weights(seed: int) -> list[torch.Tensor]:
         torch.manual_seed(seed)
-        network = encoder(name, (1, 8, 8), width=6, features=5, small_stem=True)
+        network = build_encoder(name, (1, 8, 8), width=6, features=5, small_stem=True)
         return [parameter.detach() for parameter in network.parameters() if parameter.dim() > 1]
 
     assert all(torch.equal(one, other) for one, other in zip(weights(0), weights(0), strict=True))

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from trainables.config.trial import TrialConfig, Value, resolve
-from trainables.learners.streams import models
+from trainables.learners.streams import build_models
 from trainables.profiling import throughput as module
 from trainables.profiling.measurement import Measurement
 from trainables.profiling.throughput import device_memory, measure, peak_bytes
@@ -99,7 +99,7 @@ def test_an_untrained_encoder_is_not_measured() -> None:
 def test_a_member_holds_its_weights_buffers_and_momentum() -> None:
     """Each weight has a velocity; buffers have none."""
     configs = _configs(2)
-    model = models(configs[:1], (1, 8, 8))[0]
+    model = build_models(configs[:1], (1, 8, 8))[0]
     parameters = sum(parameter.nbytes for parameter in model.parameters())
     held = 2 * parameters + sum(buffer.nbytes for buffer in model.buffers())
     for measurement in measure(configs, Path(), "cpu", seconds=60):

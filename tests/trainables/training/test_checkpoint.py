@@ -18,7 +18,7 @@ from tests.trainables.small import HERE, at_ends, config_of, content_of, state_o
 from tests.trainables.training.judged import without_seconds
 from trainables.config.trial import TrialConfig
 from trainables.contract import Report
-from trainables.training.checkpoint import sealed
+from trainables.training.checkpoint import with_digest
 from trainables.training.cohort import Cohort
 from trainables.training.train import train
 
@@ -141,7 +141,9 @@ def test_a_foreign_checkpoint_is_ignored(content: Any) -> None:
     buffer = io.BytesIO()
     torch.save(content, buffer)
     reports, _ = _run(None)
-    assert without_seconds(list(train(three(), HERE, resume=sealed(buffer.getvalue())))) == without_seconds(reports)
+    assert without_seconds(list(train(three(), HERE, resume=with_digest(buffer.getvalue())))) == without_seconds(
+        reports
+    )
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
@@ -149,7 +151,7 @@ def test_a_foreign_checkpoint_is_ignored(content: Any) -> None:
 def test_a_malicious_checkpoint_is_not_executed(write: Callable[[Any, io.BytesIO], None], tmp_path: Path) -> None:
     buffer = io.BytesIO()
     write({"format": 1, "identity": _Bomb(tmp_path / "executed")}, buffer)
-    list(train([config_of(epochs=1)], HERE, resume=sealed(buffer.getvalue())))
+    list(train([config_of(epochs=1)], HERE, resume=with_digest(buffer.getvalue())))
     assert not (tmp_path / "executed").exists()
     pickle.loads(pickle.dumps(_Bomb(tmp_path / "executed")))
     assert (tmp_path / "executed").exists()  # the bomb was live

@@ -12,7 +12,7 @@ from tests.trainables.small import HERE, content_of
 from tests.trainables.training.judged import assert_near, pruning, six, tensors_of, without_seconds
 from trainables.contract import Report
 from trainables.training.checkpoint import unpack
-from trainables.training.checkpoint_slicing import part
+from trainables.training.checkpoint_slicing import slice_checkpoint
 from trainables.training.train import train
 
 PRUNED = pruning({1: {0: "low"}, 2: {4: "lower"}})
@@ -42,7 +42,7 @@ def test_a_cut_checkpoint_continues_like_the_whole_cohort(
         i for i, standing in enumerate(standings) if standing["epoch"] >= 1 and bool(standing["step"]) == bool(step)
     )
     configs = [six()[index] for index in members]
-    cut = part(saved[checkpoint_index], six(), then, configs, now)
+    cut = slice_checkpoint(saved[checkpoint_index], six(), then, configs, now)
     assert cut
     judge = pruning({2: {members.index(4): "lower"}} if 4 in members else {})
     got = list(train(configs, HERE, width=now, judge=judge, resume=cut))
@@ -58,7 +58,7 @@ def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:
     configs = [six()[index] for index in members]
     judge = pruning({1: {1: "low"}})
     for data in saved:
-        cut = part(data, six(), 1, configs, 1)
+        cut = slice_checkpoint(data, six(), 1, configs, 1)
         assert cut
         got = list(train(configs, HERE, width=1, judge=judge, resume=cut))
         assert without_seconds(got) == without_seconds([_restricted(report, members) for report in reports])
@@ -69,7 +69,7 @@ def test_a_cut_checkpoint_holds_the_state_of_its_own_members() -> None:
     _, saved = _whole(4)
     standing, state = unpack(saved[-1], six(), 4) or pytest.fail("no checkpoint")
     assert standing.running == (1, 2, 3, 5) and standing.step
-    cut = part(saved[-1], six(), 4, six()[2:], 2)
+    cut = slice_checkpoint(saved[-1], six(), 4, six()[2:], 2)
     now, parted = unpack(cut or b"", six()[2:], 2) or pytest.fail("no checkpoint")
     assert now.running == (0, 1, 3) and [len(stack["rates"]["lr"]) for stack in parted] == [2, 1]
     before, after = tensors_of(state, standing.running), tensors_of(parted, (2, 3, 5))
@@ -83,7 +83,7 @@ def test_a_cut_checkpoint_holds_the_state_of_its_own_members() -> None:
 def test_members_that_have_all_ended_get_a_last_report() -> None:
     _, saved = _whole(None)
     configs = [six()[4], six()[0]]
-    cut = part(saved[-1], six(), None, configs, None)
+    cut = slice_checkpoint(saved[-1], six(), None, configs, None)
     reports = list(train(configs, HERE, resume=cut))
     assert [(report.epoch, report.done) for report in reports] == [(1, False), (2, True)]
     assert [member.status for member in reports[-1].members] == ["pruned", "pruned"]
@@ -93,7 +93,7 @@ def test_members_that_have_all_ended_get_a_last_report() -> None:
 def test_a_checkpoint_that_lacks_a_member_cannot_be_cut() -> None:
     _, saved = _whole(None)
     stranger = six(features=9)[:1]
-    assert part(saved[0], six(), None, [*six()[:2], *stranger], None) is None
-    assert part(saved[0], six(), 3, six()[:2], None) is None
-    assert part(saved[0][:-1], six(), None, six()[:2], None) is None
-    assert part(saved[0], six()[:5], None, six()[:2], None) is None
+    assert slice_checkpoint(saved[0], six(), None, [*six()[:2], *stranger], None) is None
+    assert slice_checkpoint(saved[0], six(), 3, six()[:2], None) is None
+    assert slice_checkpoint(saved[0][:-1], six(), None, six()[:2], None) is None
+    assert slice_checkpoint(saved[0], six()[:5], None, six()[:2], None) is None

@@ -81,13 +81,13 @@ def test_remaining_members_fill_as_few_stacks_as_possible(stay: tuple[int, ...],
 def _drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """What streams draw from now on: which kind, of which seed."""
     drawn: list[tuple[str, int]] = []
-    real = streams.generator
+    real = streams.seeded_generator
 
     def generator(*key: Any) -> torch.Generator:
         drawn.append((key[0], key[1][2]))
         return real(*key)
 
-    monkeypatch.setattr(streams, "generator", generator)
+    monkeypatch.setattr(streams, "seeded_generator", generator)
     return drawn
 
 

@@ -23,7 +23,7 @@ from trainables.contract import Report
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.evaluation import probes
-from trainables.learners.streams import models
+from trainables.learners.streams import build_models
 from trainables.methods.vje import VJE
 from trainables.training import cohort as cohort_module
 from trainables.training.cohort import Cohort
@@ -105,7 +105,7 @@ def _digits() -> Dataset:
 
 
 def _untrained(config: TrialConfig) -> VJE:
-    (model,) = models([config], (1, 8, 8))
+    (model,) = build_models([config], (1, 8, 8))
     assert isinstance(model, VJE)
     return model.eval()
 

@@ -13,7 +13,7 @@ import pytest
 from tests.trainables.training.judged import smooth
 from trainables.config.trial import TrialConfig
 from trainables.contract import Member, Move, Report, Status
-from trainables.training.population import Population, schedule
+from trainables.training.population import Population, parse_schedule
 
 RULE = Population("auroc", "maximize", 2, 0.25, 1.5, {"beta": (0.1, 10.0), "lr": (0.001, 1.0)})
 EPOCHS = range(2, 402, 2)
@@ -177,5 +177,5 @@ def test_a_metric_that_is_not_reported_is_refused() -> None:
 
 
 def test_a_member_that_never_moved_has_an_empty_schedule() -> None:
-    assert schedule(None) == ()
-    assert schedule('[{"epoch": 2, "from": 1, "lr": 0.1}]') == ({"epoch": 2, "from": 1, "lr": 0.1},)
+    assert parse_schedule(None) == ()
+    assert parse_schedule('[{"epoch": 2, "from": 1, "lr": 0.1}]') == ({"epoch": 2, "from": 1, "lr": 0.1},)

@@ -13,7 +13,7 @@ import torch
 from tests.trainables.small import HERE, at_ends, content_of, metrics_of
 from tests.trainables.training.judged import State, float64, six, tensors_of, without_seconds
 from trainables.contract import Judge, Move, Report, Verdict
-from trainables.training.population import Population, schedule
+from trainables.training.population import Population, parse_schedule
 from trainables.training.train import train
 
 RANGES = {"beta": (0.4, 2.0), "nu": (0.5, 4.0), "lr": (0.005, 0.05), "weight_decay": (0.001, 0.1)}
@@ -42,7 +42,7 @@ def test_a_moved_member_has_the_weights_and_momenta_of_its_source(width: int | N
     moved = {
         (index, entry["epoch"], entry["from"])
         for index, member in enumerate(reports[-1].members)
-        for entry in schedule(member.schedule)
+        for entry in parse_schedule(member.schedule)
     }
     assert len(moved) == 6  # two of six, three times
     for index, epoch, source in moved:
@@ -56,7 +56,7 @@ def test_a_moved_member_has_the_weights_and_momenta_of_its_source(width: int | N
 def test_members_have_the_hyperparameters_that_their_schedules_say() -> None:
     reports, states = _run()
     for index, member in enumerate(reports[-1].members):
-        entries = schedule(member.schedule)
+        entries = parse_schedule(member.schedule)
         assert (member.schedule is None) == (not entries)
         for epoch, state in enumerate(states, start=1):
             present = six()[index].flat() | {
@@ -68,7 +68,7 @@ def test_members_have_the_hyperparameters_that_their_schedules_say() -> None:
 
 def test_hyperparameters_of_moved_members_are_in_their_ranges() -> None:
     for member in _run()[0][-1].members:
-        for entry in schedule(member.schedule):
+        for entry in parse_schedule(member.schedule):
             assert set(entry) == {"epoch", "from", *RANGES}
             assert all(low <= entry[key] <= high for key, (low, high) in RANGES.items())
 
@@ -76,7 +76,7 @@ def test_hyperparameters_of_moved_members_are_in_their_ranges() -> None:
 def test_a_report_includes_the_moves_that_follow_from_it() -> None:
     reports, _ = _run()
     for report in reports:
-        entries = [entry for member in report.members for entry in schedule(member.schedule)]
+        entries = [entry for member in report.members for entry in parse_schedule(member.schedule)]
         assert max(entry["epoch"] for entry in entries) == min(report.epoch, 3)
         assert {member.status for member in report.members} == {"finished" if report.done else "running"}
 
@@ -87,7 +87,7 @@ def test_the_worst_of_each_report_move_to_the_best() -> None:
         moved = {
             index: entry["from"]
             for index, member in enumerate(report.members)
-            for entry in schedule(member.schedule)
+            for entry in parse_schedule(member.schedule)
             if entry["epoch"] == report.epoch
         }
         assert set(moved) == set(ranked[4:]) and set(moved.values()) <= set(ranked[:2])
@@ -140,7 +140,7 @@ def test_a_member_may_copy_one_that_the_same_verdict_prunes() -> None:
         )
     )  # fmt: skip
     assert [member.status for member in reports[-1].members] == ["pruned", "finished", "finished"]
-    assert schedule(reports[-1].members[2].schedule) == ({"epoch": 1, "from": 0, "lr": 0.03},)
+    assert parse_schedule(reports[-1].members[2].schedule) == ({"epoch": 1, "from": 0, "lr": 0.03},)
     assert reports[0].members[0].schedule is None and reports[0].members[2].schedule is not None
 
 

@@ -13,7 +13,7 @@ from trainables.data.datasets.dataset import Dataset
 from trainables.data.errors import DataError
 from trainables.training import preflight
 from trainables.training.metric_names import metric_names
-from trainables.training.preflight import prospects
+from trainables.training.preflight import check_trials
 
 
 def _config(**changes: Value) -> TrialConfig:
@@ -22,23 +22,23 @@ def _config(**changes: Value) -> TrialConfig:
 
 def test_prospects_each_trial_in_order(tmp_path: Path) -> None:
     configs = [_config(), _config(normal_class=3), _config(normal_class=3, batch_size=100, seed=4), _config(beta=2)]
-    assert [prospect.steps for prospect in prospects(configs, tmp_path)] == [21, 2, 1, 21]
+    assert [result.steps for result in check_trials(configs, tmp_path)] == [21, 2, 1, 21]
 
 
 def test_no_trials_have_no_prospects(tmp_path: Path) -> None:
-    assert prospects([], tmp_path) == []
+    assert check_trials([], tmp_path) == []
 
 
 def test_a_class_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError) as error:
-        prospects([_config(normal_class=3), _config(normal_class=10)], tmp_path)
+        check_trials([_config(normal_class=3), _config(normal_class=10)], tmp_path)
     assert str(error.value) == "normal_class must be one of 0..9 for digits, but got 10"
 
 
 def test_a_batch_larger_than_its_class_is_refused(tmp_path: Path) -> None:
     """It is refused although another trial on the same class fits."""
     with pytest.raises(ValueError, match=r"^batch_size must not exceed the 12\d training images of digits with "):
-        prospects([_config(normal_class=3), _config(normal_class=3, batch_size=400)], tmp_path)
+        check_trials([_config(normal_class=3), _config(normal_class=3, batch_size=400)], tmp_path)
 
 
 def test_data_that_cannot_be_loaded_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ def test_data_that_cannot_be_loaded_are_refused(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setitem(DATASETS, "absent", absent)
     with pytest.raises(DataError, match="gone from"):
-        prospects([_config(), _config(dataset="absent")], tmp_path)
+        check_trials([_config(), _config(dataset="absent")], tmp_path)
 
 
 def test_each_data_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +58,7 @@ def test_each_data_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return load(name, root)
 
     monkeypatch.setattr(preflight, "load", counted)
-    prospects([_config(normal_class=digit, seed=seed) for digit in range(3) for seed in range(3)], tmp_path)
+    check_trials([_config(normal_class=digit, seed=seed) for digit in range(3) for seed in range(3)], tmp_path)
     assert calls == ["digits"]
 
 
@@ -66,15 +66,15 @@ def test_metric_names_follow_from_the_data_and_the_evaluation(tmp_path: Path) ->
     write_imagenet(tmp_path)
     files = _config(dataset="imagenet", batch_size=4, probe_epochs=1)
     configs = [_config(knn=5), files, _config(normal_class=3), _config(held_out="3", outliers="held_out")]
-    trials = prospects(configs, tmp_path)
+    trials = check_trials(configs, tmp_path)
     expected = [metric_names(config, 3 if config is files else 10) for config in configs]
-    assert [prospect.metrics for prospect in trials] == expected
+    assert [result.metrics for result in trials] == expected
     assert trials[1].steps == 3 and "probe_top5_z" not in trials[1].metrics
 
 
 def test_held_out_classes_leave_fewer_steps(tmp_path: Path) -> None:
-    trials = prospects([_config(), _config(held_out="3"), _config(held_out="0+1+2+3+4")], tmp_path)
-    assert [prospect.steps for prospect in trials] == [21, 18, 10]
+    trials = check_trials([_config(), _config(held_out="3"), _config(held_out="0+1+2+3+4")], tmp_path)
+    assert [result.steps for result in trials] == [21, 18, 10]
 
 
 @pytest.mark.parametrize(
@@ -87,35 +87,35 @@ def test_held_out_classes_leave_fewer_steps(tmp_path: Path) -> None:
 )
 def test_classes_that_cannot_be_held_out_are_refused(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError) as error:
-        prospects([_config(), _config(held_out=text)], tmp_path)
+        check_trials([_config(), _config(held_out=text)], tmp_path)
     assert str(error.value).startswith(message)
 
 
 def test_knn_is_at_most_the_number_of_labelled_images(tmp_path: Path) -> None:
     """Each trial is checked, even if another one on the same data fits."""
-    assert prospects([_config(knn=1260)], tmp_path)[0].steps == 21
+    assert check_trials([_config(knn=1260)], tmp_path)[0].steps == 21
     with pytest.raises(ValueError) as error:
-        prospects([_config(knn=5), _config(knn=1261)], tmp_path)
+        check_trials([_config(knn=5), _config(knn=1261)], tmp_path)
     message = "knn must not exceed the 1260 labelled training images of digits, but got knn=1261"
     assert str(error.value) == message
     with pytest.raises(ValueError, match=r"^knn must not exceed the 11\d\d labelled training images of digits, but"):
-        prospects([_config(knn=1260, held_out="3")], tmp_path)
+        check_trials([_config(knn=1260, held_out="3")], tmp_path)
 
 
 def test_outliers_from_the_training_data_set_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^outliers must come from another set than the one trained on, but got 'di"):
-        prospects([_config(outliers="noise"), _config(outliers="noise+digits")], tmp_path)
+        check_trials([_config(outliers="noise"), _config(outliers="noise+digits")], tmp_path)
     with pytest.raises(ValueError, match=r"^outliers must have as many channels as the images of digits, 1, but those"):
-        prospects([_config(outliers="digits32")], tmp_path)
+        check_trials([_config(outliers="digits32")], tmp_path)
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     folder = write_imagenet(tmp_path)
     config = _config(dataset="imagenet", batch_size=4)
-    assert prospects([config], tmp_path)[0].steps == 3
+    assert check_trials([config], tmp_path)[0].steps == 3
     broken = write_broken(folder / "val/n01440764")
     with pytest.raises(DataError) as error:
-        prospects([config], tmp_path)
+        check_trials([config], tmp_path)
     images = 18 + len(broken)
     assert str(error.value) == (
         f"{len(broken)} of {images} images of imagenet cannot be read, the first is "

@@ -15,10 +15,10 @@ from tests.trainables.small import HERE, config_of, content_of, three
 from tests.trainables.training.judged import without_seconds
 from trainables.contract import CheckpointError, Report, Stopped
 from trainables.learners.data_parallel import Peers
-from trainables.training.checkpoint import pack, sealed, unpack
-from trainables.training.checkpoint_slicing import part
+from trainables.training.checkpoint import pack, unpack, with_digest
+from trainables.training.checkpoint_slicing import slice_checkpoint
 from trainables.training.cohort import Cohort
-from trainables.training.progress import read_standing
+from trainables.training.progress import read_progress
 from trainables.training.train import train
 from trainables.worker.worker import Before, Work
 
@@ -39,7 +39,7 @@ def _saved() -> bytes:
 def _bytes_of(content: Any) -> bytes:
     buffer = io.BytesIO()
     torch.save(content, buffer)
-    return sealed(buffer.getvalue())
+    return with_digest(buffer.getvalue())
 
 
 def _paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -84,7 +84,7 @@ def test_any_odd_value_in_any_field_raises_only_checkpoint_errors() -> None:
         changed = _with(content[part_of_it], path, lambda _, odd=odd: odd)
         try:
             if part_of_it == "standing":
-                read_standing(changed, 3, 5)
+                read_progress(changed, 3, 5)
             else:
                 cohort.load_state(changed)
         except CheckpointError as error:
@@ -145,7 +145,7 @@ def test_an_odd_checkpoint_cannot_be_cut_into_parts() -> None:
     for path in [("state",), ("state", 0), ("state", 0, "parameters"), ("standing",), ("standing", "reports")]:
         said: list[str] = []
         odd = _bytes_of(_with(content_of(_saved()), path, lambda _: torch.ones(2)))
-        assert part(odd, three(), None, three()[:1], None, said.append) is None
+        assert slice_checkpoint(odd, three(), None, three()[:1], None, said.append) is None
         assert len(said) == 1 and said[0].startswith("its checkpoint cannot be used: ")
 
 
@@ -183,10 +183,10 @@ def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pyte
         asked.append(wish)
         return max(wish, len(asked) == 1)  # in the first agreement another peer could not use its copy
 
-    monkeypatch.setattr(Peers, "agree", agree)
+    monkeypatch.setattr(Peers, "maximum", agree)
     monkeypatch.setattr(Peers, "average", lambda self, tensors: None)
     monkeypatch.setattr(Peers, "gather", lambda self, part_KB, count: part_KB)
-    monkeypatch.setattr(Peers, "part", lambda self, count: slice(0, count))
+    monkeypatch.setattr(Peers, "slice_of", lambda self, count: slice(0, count))
     said: list[str] = []
     configs = [config_of(batch_size=60, workers=2)]
     saved: list[bytes] = []

@@ -16,10 +16,10 @@ from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.validation_split import hold_out_validation
-from trainables.learners.streams import models, splits, stream_key
+from trainables.learners.streams import build_models, make_splits, stream_key
 from trainables.methods.vje import VJE
 from trainables.training.metric_names import MAY_BE_UNDEFINED, VALIDATION, metric_names
-from trainables.training.preflight import prospects
+from trainables.training.preflight import check_trials
 from trainables.training.train import train
 
 
@@ -39,7 +39,7 @@ def _parts() -> tuple[Dataset, Dataset]:
 
 
 def _untrained(config: TrialConfig) -> VJE:
-    (model,) = models([config], (1, 8, 8))
+    (model,) = build_models([config], (1, 8, 8))
     assert isinstance(model, VJE)
     return model.eval()
 
@@ -114,9 +114,9 @@ def test_held_out_classes_are_outliers_of_both_parts() -> None:
 @pytest.mark.parametrize("changes", [{"normal_class": 3}, {"held_out": "3+5"}, {}])
 def test_both_parts_have_the_training_images_without_those_held_out(changes: dict[str, Value]) -> None:
     digits = load("digits", HERE)
-    test, validation = splits(digits, _config(**changes).data)
+    test, validation = make_splits(digits, _config(**changes).data)
     assert validation is not None and torch.equal(test.train_images[:], validation.train_images[:])
-    whole, none = splits(digits, _config(**changes, validation=0.0).data)
+    whole, none = make_splits(digits, _config(**changes, validation=0.0).data)
     assert none is None and len(whole.train_images) > len(test.train_images)
     assert torch.equal(whole.test_images[:], test.test_images[:]) and torch.equal(whole.test_labels, test.test_labels)
     rows = [{bytes(image.numpy().tobytes()) for image in part[:]} for part in (test.train_images, test.test_images)]
@@ -126,7 +126,7 @@ def test_both_parts_have_the_training_images_without_those_held_out(changes: dic
 
 def test_members_share_the_remaining_images() -> None:
     digits = load("digits", HERE)
-    first, second = (splits(digits, _config(seed=seed).data) for seed in (0, 1))
+    first, second = (make_splits(digits, _config(seed=seed).data) for seed in (0, 1))
     assert first.test.train_images is second.test.train_images
     assert first.validation and second.validation and first.validation.test_images is second.validation.test_images
 
@@ -138,9 +138,9 @@ def test_trials_that_hold_out_another_share_share_no_stream() -> None:
 
 def test_held_out_validation_images_leave_fewer_steps() -> None:
     configs = [_config(normal_class=3, batch_size=60, validation=share) for share in (0.0, 0.2)]
-    assert [prospect.steps for prospect in prospects(configs, HERE)] == [2, 1]
+    assert [result.steps for result in check_trials(configs, HERE)] == [2, 1]
     with pytest.raises(ValueError, match=r"^knn must not exceed the 1008 labelled training images of digits"):
-        prospects([_config(knn=1009)], HERE)
+        check_trials([_config(knn=1009)], HERE)
 
 
 @pytest.mark.parametrize("share", [-0.1, 0.51, 1.0])

@@ -18,7 +18,7 @@ import torch
 
 from tests.trainables.small import HERE, config_of, three
 from trainables.contract import OutOfMemory, Report, Stopped, Verdict
-from trainables.learners.data_parallel import ALONE
+from trainables.learners.data_parallel import SINGLE_PROCESS
 from trainables.training.cohort import Cohort
 from trainables.worker import worker
 from trainables.worker.memory_limit import limited
@@ -128,7 +128,9 @@ def overrun(folder: Folder) -> None:
     for memory in (80 * 2**20, None):
         work = Work(configs, len(configs), f"c{memory}", memory=memory)
         try:
-            train_cohort(work, folder, torch.device("cpu"), ALONE, lambda report: print("reported", flush=True))
+            train_cohort(
+                work, folder, torch.device("cpu"), SINGLE_PROCESS, lambda report: print("reported", flush=True)
+            )
         except OutOfMemory as error:
             print(f"{type(error).__name__}: {error}", flush=True)
     for allocate in (lambda: torch.empty(10**9), lambda: bytearray(4 * 10**9)):
@@ -148,7 +150,7 @@ def main(case: str, folder: Folder) -> None:
     work = Work(three(), 3, "c", judge={"ponder": ponder, "room": make_room}.get(case))
 
     def run() -> None:
-        train_cohort(work, folder, torch.device("cpu"), ALONE, lambda report: print("reported", flush=True))
+        train_cohort(work, folder, torch.device("cpu"), SINGLE_PROCESS, lambda report: print("reported", flush=True))
         print("over", flush=True)
 
     thread = threading.Thread(target=run)  # Tune trains on a thread, too

@@ -45,9 +45,9 @@ class Parameters:
         stacked_NB = torch.stack(list(self.values.values())).to(device, non_blocking=True)
         return Parameters(dict(zip(self.values, stacked_NB.unbind(), strict=True)), self.order)
 
-    def part(self, which: slice) -> Parameters:
+    def sliced(self, images: slice) -> Parameters:
         """The parameters of a slice of the batch."""
-        return Parameters({name: value_B[which] for name, value_B in self.values.items()}, self.order)
+        return Parameters({name: value_B[images] for name, value_B in self.values.items()}, self.order)
 
 
 @dataclass(frozen=True)

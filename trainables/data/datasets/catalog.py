@@ -13,13 +13,13 @@ from trainables.data.datasets.digits import digits, digits32
 from trainables.data.datasets.imagenet import imagenet
 from trainables.data.datasets.torchvision_datasets import cifar10, cifar100, stl10, svhn
 from trainables.data.errors import DataError
-from trainables.data.image_files.decoding import Folder
+from trainables.data.image_files.decoding import ImageFiles
 from trainables.data.image_files.integrity import check_image_files
 from trainables.validation import nearest
 
 Loader = Callable[[Path], Dataset]
 
-RESIDENT: Mapping[str, Loader] = {
+IN_MEMORY: Mapping[str, Loader] = {
     "cifar10": cifar10,
     "cifar100": cifar100,
     "digits": digits,
@@ -29,7 +29,7 @@ RESIDENT: Mapping[str, Loader] = {
 }
 """Name -> loader of the data sets whose images are tensors."""
 
-DATASETS: Mapping[str, Loader] = {**RESIDENT, "imagenet": imagenet}
+DATASETS: Mapping[str, Loader] = {**IN_MEMORY, "imagenet": imagenet}
 """Name -> loader of all data sets."""
 
 
@@ -41,8 +41,8 @@ def load(name: str, root: Path) -> Dataset:
     return DATASETS[name](root)
 
 
-def check(dataset: Dataset) -> None:
+def check_dataset(dataset: Dataset) -> None:
     """Raises DataError if an image file of the data set cannot be read. Tensors were read when they were loaded."""
     parts = (dataset.train_images, dataset.test_images)
-    paths = [path for part in parts if isinstance(part, Folder) for path in part.paths()]
+    paths = [path for part in parts if isinstance(part, ImageFiles) for path in part.paths()]
     check_image_files(dataset.name, paths)

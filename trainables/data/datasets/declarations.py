@@ -61,7 +61,7 @@ DECLARATIONS: Mapping[str, Declaration] = {
 """Name of a data set in DATASETS -> its declaration."""
 
 
-def stand_in(name: str) -> Dataset | None:
+def placeholder(name: str) -> Dataset | None:
     """A data set with the declared labels, class by class, and empty images `[N, C, 0, 0]`, which take no memory.
 
     It can be split like the real one. None if the number of images is not declared.

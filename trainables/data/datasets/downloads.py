@@ -13,7 +13,7 @@ from pathlib import Path
 from trainables.data.errors import DataError
 
 
-def ensure(
+def ensure_downloaded(
     name: str,
     root: Path,
     files: Sequence[tuple[Path, str]],
@@ -43,10 +43,10 @@ def ensure(
                 f"{name} is absent from {root} and its download failed ({reason}); put {archive[0]} there, from {url}"
             ) from error
     for path, md5 in files:
-        verify(name, root / path, md5, root / path.parts[0])
+        verify_checksum(name, root / path, md5, root / path.parts[0])
 
 
-def verify(name: str, path: Path, md5: str, remove: Path) -> None:
+def verify_checksum(name: str, path: Path, md5: str, remove: Path) -> None:
     """Raises DataError unless the file at `path` has the MD5 checksum `md5`. The message advises to remove `remove`."""
     from torchvision.datasets.utils import check_integrity
 
@@ -60,7 +60,7 @@ def _download(root: Path, entries: set[str], archive: tuple[str, str], fetch: Ca
     file, md5 = archive
     with tempfile.TemporaryDirectory(dir=root, prefix=".download-") as staging:
         if (root / file).exists():
-            verify("the archive", root / file, md5, root / file)
+            verify_checksum("the archive", root / file, md5, root / file)
             Path(staging, file).symlink_to((root / file).resolve())
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             fetch(Path(staging))

@@ -7,7 +7,7 @@ from pathlib import Path
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.errors import DataError
 from trainables.data.image_files.class_folders import list_images, same_classes
-from trainables.data.image_files.decoding import Folder
+from trainables.data.image_files.decoding import ImageFiles
 
 SIDE = 224
 """Pixels along each side of an image as models see it."""
@@ -30,9 +30,9 @@ def imagenet(root: Path) -> Dataset:
     same_classes("imagenet", folder, classes, val_classes)
     return Dataset(
         name="imagenet",
-        train_images=Folder(folder, train_names, SIDE),
+        train_images=ImageFiles(folder, train_names, SIDE),
         train_labels=train_labels,
-        test_images=Folder(folder, val_names, SIDE),
+        test_images=ImageFiles(folder, val_names, SIDE),
         test_labels=val_labels,
         classes=classes,
         levels=255,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from trainables.data.datasets.dataset import UNLABELLED, Dataset
-from trainables.data.datasets.downloads import ensure
+from trainables.data.datasets.downloads import ensure_downloaded
 
 STL10_CLASSES = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 STL10_SHAPE = (3, 96, 96)
@@ -45,7 +45,7 @@ def stl10(root: Path) -> Dataset:
     from torchvision.datasets import STL10
 
     folder = Path(STL10.base_folder)
-    ensure(
+    ensure_downloaded(
         "stl10", root, [(folder / file, md5) for file, md5 in (*STL10.train_list, *STL10.test_list)],
         (STL10.filename, STL10.tgz_md5), STL10.url, fetch=lambda staging: STL10(staging, download=True),
     )  # fmt: skip
@@ -72,7 +72,9 @@ def svhn(root: Path) -> Dataset:
 
     def read(split: str) -> tuple[Tensor, Tensor]:
         url, file, md5 = SVHN.split_list[split]
-        ensure("svhn", root, [(Path(file), md5)], (file, md5), url, partial(SVHN, split=split, download=True))
+        ensure_downloaded(
+            "svhn", root, [(Path(file), md5)], (file, md5), url, partial(SVHN, split=split, download=True)
+        )
         part = SVHN(root, split)
         return torch.from_numpy(part.data).contiguous(), torch.from_numpy(part.labels)
 
@@ -94,7 +96,7 @@ def _cifar(name: str, source: Any, root: Path, mean: tuple[float, ...], std: tup
     """A data set in the format of CIFAR; `source` is torchvision's class for it."""
     folder = Path(source.base_folder)
     checksums = [*source.train_list, *source.test_list, (source.meta["filename"], source.meta["md5"])]
-    ensure(
+    ensure_downloaded(
         name, root, [(folder / file, md5) for file, md5 in checksums], (source.filename, source.tgz_md5), source.url,
         fetch=lambda staging: source(staging, download=True),
     )  # fmt: skip

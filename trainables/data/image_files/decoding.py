@@ -30,7 +30,7 @@ Crop = Callable[[Image.Image], list[Image.Image]]
 
 
 @dataclass(frozen=True, eq=False)
-class Folder:
+class ImageFiles:
     """Image files that can be indexed like a uint8 tensor `[N, 3, S, S]` with pixels in 0..255. It can be pickled."""
 
     root: Path
@@ -82,7 +82,7 @@ class Folder:
         boxes = partial(_random, side=self.side, count=count, crop_scale=crop_scale, crop_ratio=crop_ratio)
         return self._decode(names, [partial(boxes, generator=generator) for generator in generators], count)
 
-    def only(self, mask_N: Tensor) -> Folder:
+    def select(self, mask_N: Tensor) -> ImageFiles:
         """The images where `mask` (bool `[N]`) is True, in their order."""
         return replace(self, names=self.names[mask_N.numpy()])
 
@@ -108,7 +108,7 @@ class Folder:
         return _run_tasks(_pool(self.threads), fill, len(names), [torch.from_numpy(batch) for batch in batches])
 
 
-Images: TypeAlias = Tensor | Folder
+Images: TypeAlias = Tensor | ImageFiles
 """uint8 `[N, C, H, W]`: a tensor in memory, or image files that are decoded on demand."""
 
 

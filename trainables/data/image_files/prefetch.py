@@ -11,12 +11,12 @@ from torch import Tensor
 from trainables.data.image_files.decoding import Images
 
 
-def resident(images: Images, device: torch.device) -> Images:
+def to_device(images: Images, device: torch.device) -> Images:
     """Move a tensor to the device. Image files are returned unchanged."""
     return images.to(device) if isinstance(images, Tensor) else images
 
 
-def in_parts(images: Images, parts: Sequence[slice]) -> Iterator[Tensor]:
+def prefetched(images: Images, parts: Sequence[slice]) -> Iterator[Tensor]:
     """Yield the images of each part. The files of the next part are decoded while the caller works on this one."""
     if isinstance(images, Tensor):
         yield from (images[part] for part in parts)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainables.data.datasets.catalog import DATASETS, RESIDENT, check, load
+from trainables.data.datasets.catalog import DATASETS, IN_MEMORY, check_dataset, load
 from trainables.data.datasets.dataset import UNLABELLED
 from trainables.data.errors import DataError
 
@@ -25,11 +25,11 @@ def test_every_set_keeps_the_contract(root: Path, name: str) -> None:
         assert labels.unique().tolist() == list(range(len(dataset.classes)))
         assert 0 <= images[:2].min() < images[:2].max() <= dataset.levels
     assert len(dataset.train_images) == len(dataset.train_labels)
-    check(dataset)
+    check_dataset(dataset)
 
 
 def test_all_but_imagenet_are_resident() -> None:
-    assert set(DATASETS) - set(RESIDENT) == {"imagenet"}
+    assert set(DATASETS) - set(IN_MEMORY) == {"imagenet"}
 
 
 def test_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 from trainables.config.trial import resolve
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import UNLABELLED
-from trainables.data.datasets.declarations import DECLARATIONS, stand_in
-from trainables.data.image_files.decoding import Folder
-from trainables.learners.streams import split
+from trainables.data.datasets.declarations import DECLARATIONS, placeholder
+from trainables.data.image_files.decoding import ImageFiles
+from trainables.learners.streams import select_classes
 
 SIZES = {
     "cifar10": (50_000, 10_000), "cifar100": (50_000, 10_000), "stl10": (105_000, 8_000), "svhn": (73_257, 26_032)
@@ -29,7 +29,7 @@ def test_shape_classes_and_levels_are_the_loaders(root: Path, name: str) -> None
     dataset, declared = load(name, root), DECLARATIONS[name]
     assert dataset.train_images.shape[1:] == dataset.test_images.shape[1:] == declared.shape
     assert dataset.levels == declared.levels
-    files = isinstance(dataset.train_images, Folder)
+    files = isinstance(dataset.train_images, ImageFiles)
     assert (declared.train is None) == (declared.test is None) == files
     if not files:
         assert len(dataset.classes) == declared.classes == len(declared.train or ()) == len(declared.test or ())
@@ -38,7 +38,7 @@ def test_shape_classes_and_levels_are_the_loaders(root: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", SIZES)
 def test_there_are_as_many_images_as_published(name: str) -> None:
-    empty = stand_in(name)
+    empty = placeholder(name)
     assert empty and (len(empty.train_images), len(empty.test_images)) == SIZES[name]
     assert (len(empty.train_labels), len(empty.test_labels)) == SIZES[name]
 
@@ -46,17 +46,17 @@ def test_there_are_as_many_images_as_published(name: str) -> None:
 @pytest.mark.parametrize("name", ["digits", "digits32"])
 @pytest.mark.parametrize("data", [{}, {"normal_class": 3}, {"held_out": "2+7"}])
 def test_the_embedded_sets_are_split_as_they_are_declared(name: str, data: dict[str, object]) -> None:
-    empty, config = stand_in(name), resolve({"method": "vje", "dataset": name, **data}).data  # type: ignore[dict-item]
+    empty, config = placeholder(name), resolve({"method": "vje", "dataset": name, **data}).data  # type: ignore[dict-item]
     assert empty
     loaded = load(name, Path())
     for labels in ("train_labels", "test_labels"):
         assert getattr(empty, labels).bincount().tolist() == getattr(loaded, labels).bincount().tolist()
-    ours, theirs = split(empty, config), split(loaded, config)
+    ours, theirs = select_classes(empty, config), select_classes(loaded, config)
     for part in ("train_images", "labelled_images", "test_images", "train_labels", "test_labels"):
         assert len(getattr(ours, part)) == len(getattr(theirs, part))
     assert (empty.levels, empty.classes) == (loaded.levels, loaded.classes)
 
 
 def test_a_stand_in_takes_no_memory_and_folders_have_none() -> None:
-    empty = stand_in("stl10")
-    assert empty and empty.train_images.shape == (105_000, 3, 0, 0) and stand_in("imagenet") is None
+    empty = placeholder("stl10")
+    assert empty and empty.train_images.shape == (105_000, 3, 0, 0) and placeholder("imagenet") is None

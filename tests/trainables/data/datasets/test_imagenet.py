@@ -10,10 +10,10 @@ import torch
 from torchvision.datasets import ImageFolder
 
 from tests.folder_files import CLASSES, write_broken, write_imagenet, write_modes
-from trainables.data.datasets.catalog import check, load
+from trainables.data.datasets.catalog import check_dataset, load
 from trainables.data.errors import DataError
 from trainables.data.image_files import integrity
-from trainables.data.image_files.decoding import Folder
+from trainables.data.image_files.decoding import ImageFiles
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def refusal(folder: Path) -> str:
 
 def check_refusal(folder: Path) -> str:
     with pytest.raises(DataError) as error:
-        check(load("imagenet", folder.parent))
+        check_dataset(load("imagenet", folder.parent))
     return str(error.value)
 
 
@@ -40,7 +40,7 @@ def test_files_are_listed_like_torchvision_lists_them(imagenet: Path) -> None:
     parts = ((ours.train_images, ours.train_labels, "train"), (ours.test_images, ours.test_labels, "val"))
     for images, labels, split in parts:
         theirs = ImageFolder(str(imagenet / split))
-        assert isinstance(images, Folder) and labels.dtype == torch.int64
+        assert isinstance(images, ImageFiles) and labels.dtype == torch.int64
         assert list(zip(images.paths(), labels.tolist(), strict=True)) == theirs.samples
         assert images.shape == (len(theirs), 3, 224, 224)
         assert list(ours.classes) == theirs.classes == list(CLASSES)
@@ -114,12 +114,12 @@ def test_other_files_in_a_class_folder_are_refused(imagenet: Path, stray: str) -
 
 def test_whole_files_pass(imagenet: Path) -> None:
     write_modes(imagenet / "train" / CLASSES[0])
-    check(load("imagenet", imagenet.parent))
+    check_dataset(load("imagenet", imagenet.parent))
 
 
 def test_most_files_are_not_decoded(imagenet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integrity, "rgb", None)
-    check(load("imagenet", imagenet.parent))
+    check_dataset(load("imagenet", imagenet.parent))
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
@@ -148,7 +148,7 @@ def test_files_pass_exactly_if_they_can_be_decoded(tmp_path: Path) -> None:
         path.write_bytes(whole[:end])
         dataset = load("imagenet", tmp_path)
         try:
-            check(dataset)
+            check_dataset(dataset)
         except DataError:
             refused += 1
             with pytest.raises(DataError):

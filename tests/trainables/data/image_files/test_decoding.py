@@ -25,14 +25,14 @@ from tests.folder_files import picture, write_broken, write_imagenet, write_mode
 from trainables.data.augmentation.geometry import draw_boxes
 from trainables.data.errors import DataError
 from trainables.data.image_files import decoding
-from trainables.data.image_files.decoding import Folder
+from trainables.data.image_files.decoding import ImageFiles
 
 SIDE = 28
 
 
-def folder_of(root: Path, side: int = SIDE, threads: int = 0) -> Folder:
+def folder_of(root: Path, side: int = SIDE, threads: int = 0) -> ImageFiles:
     """All files of a folder, by name."""
-    return Folder(root, np.array(sorted(map(os.fsencode, os.listdir(root)))), side, threads)
+    return ImageFiles(root, np.array(sorted(map(os.fsencode, os.listdir(root)))), side, threads)
 
 
 def generators(n: int) -> list[torch.Generator]:
@@ -40,7 +40,7 @@ def generators(n: int) -> list[torch.Generator]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
+def folder(tmp_path: Path) -> ImageFiles:
     """Ten images of different shapes, smaller and larger than the side they are resized to."""
     rng = np.random.default_rng(0)
     for i, shape in enumerate([(60, 80), (81, 57), (33, 33), (20, 90), (90, 20), (20, 21), (50, 51), (64, 47)] * 2):
@@ -48,21 +48,21 @@ def folder(tmp_path: Path) -> Folder:
     return folder_of(tmp_path)
 
 
-def test_a_folder_has_the_shape_of_a_tensor(folder: Folder) -> None:
+def test_a_folder_has_the_shape_of_a_tensor(folder: ImageFiles) -> None:
     assert folder.shape == (16, 3, SIDE, SIDE) and len(folder) == 16
     images = folder[:]
     assert images.shape == folder.shape and images.dtype == torch.uint8 and images.is_contiguous()
 
 
 @pytest.mark.parametrize("side", [28, 33])
-def test_evaluation_is_torchvisions_resize_and_central_crop(folder: Folder, side: int) -> None:
+def test_evaluation_is_torchvisions_resize_and_central_crop(folder: ImageFiles, side: int) -> None:
     theirs = Compose([Resize(round(side * 256 / 224)), CenterCrop(side), PILToTensor()])
     got = replace(folder, side=side)[:]
     for image, path in zip(got, folder.paths(), strict=True):
         assert (image == theirs(pil_loader(path))).all()
 
 
-def test_indices_are_those_of_a_tensor(folder: Folder) -> None:
+def test_indices_are_those_of_a_tensor(folder: ImageFiles) -> None:
     everything = folder[:]
     indices = torch.tensor([5, 0, 5, -1])
     assert (folder[indices] == everything[indices]).all()
@@ -72,12 +72,12 @@ def test_indices_are_those_of_a_tensor(folder: Folder) -> None:
         folder[torch.tensor([16])]
 
 
-def test_only_keeps_what_the_mask_keeps(folder: Folder) -> None:
+def test_only_keeps_what_the_mask_keeps(folder: ImageFiles) -> None:
     mask = torch.arange(16) % 3 == 1
-    assert (folder.only(mask)[:] == folder[:][mask]).all() and len(folder) == 16
+    assert (folder.select(mask)[:] == folder[:][mask]).all() and len(folder) == 16
 
 
-def test_crops_are_torchvisions_of_boxes_from_each_images_own_generator(folder: Folder) -> None:
+def test_crops_are_torchvisions_of_boxes_from_each_images_own_generator(folder: ImageFiles) -> None:
     indices = torch.tensor([3, 1, 7, 7])
     views = folder.crops(indices, generators(4), 3, 0.2, 4 / 3).result()
     assert [view.shape for view in views] == [(4, 3, SIDE, SIDE)] * 3
@@ -89,7 +89,7 @@ def test_crops_are_torchvisions_of_boxes_from_each_images_own_generator(folder: 
             assert (view[place] == tv.pil_to_tensor(wanted)).all()
 
 
-def test_crops_depend_neither_on_threads_nor_on_the_rest_of_the_batch(folder: Folder) -> None:
+def test_crops_depend_neither_on_threads_nor_on_the_rest_of_the_batch(folder: ImageFiles) -> None:
     def crops(threads: int, places: list[int]) -> Tensor:
         drawn = [generators(16)[place] for place in places]
         other = replace(folder, threads=threads)
@@ -100,7 +100,7 @@ def test_crops_depend_neither_on_threads_nor_on_the_rest_of_the_batch(folder: Fo
     assert (crops(2, [9, 4]) == together[:, [9, 4]]).all()
 
 
-def test_no_crop_is_the_central_one_and_draws_nothing(folder: Folder) -> None:
+def test_no_crop_is_the_central_one_and_draws_nothing(folder: ImageFiles) -> None:
     own = generators(16)
     first, second = folder.crops(torch.arange(16), own, 2, 1.0, 4 / 3).result()
     assert (first == folder[:]).all() and (second == first).all()
@@ -109,7 +109,7 @@ def test_no_crop_is_the_central_one_and_draws_nothing(folder: Folder) -> None:
         assert (used.get_state() == fresh.get_state()).all()
 
 
-def test_each_file_is_decoded_once_for_all_crops(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_file_is_decoded_once_for_all_crops(folder: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
 
     def counted(image: Image.Image) -> Image.Image:
@@ -121,7 +121,7 @@ def test_each_file_is_decoded_once_for_all_crops(folder: Folder, monkeypatch: py
     assert sorted(opened) == folder.paths()
 
 
-def test_crops_are_made_while_the_caller_goes_on(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crops_are_made_while_the_caller_goes_on(folder: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """More batches may be requested than there are threads."""
     go_on = threading.Event()
     monkeypatch.setattr(decoding, "rgb", lambda image: go_on.wait(60) and image.convert("RGB"))
@@ -133,7 +133,7 @@ def test_crops_are_made_while_the_caller_goes_on(folder: Folder, monkeypatch: py
     assert all((other == first).all() for other in rest)
 
 
-def test_images_are_freed_with_their_last_user(folder: Folder) -> None:
+def test_images_are_freed_with_their_last_user(folder: ImageFiles) -> None:
     """They are freed at once, without waiting for the garbage collector."""
     gc.collect()
     gc.disable()
@@ -147,12 +147,12 @@ def test_images_are_freed_with_their_last_user(folder: Folder) -> None:
         gc.enable()
 
 
-def test_an_empty_batch_is_empty(folder: Folder) -> None:
+def test_an_empty_batch_is_empty(folder: ImageFiles) -> None:
     (view,) = folder.crops(torch.arange(0), [], 1, 0.5, 4 / 3).result()
     assert view.shape == (0, 3, SIDE, SIDE)
 
 
-def test_generators_must_not_be_shared(folder: Folder) -> None:
+def test_generators_must_not_be_shared(folder: ImageFiles) -> None:
     with pytest.raises(ValueError, match="each of the 2 images needs a generator of its own, but got 1"):
         folder.crops(torch.arange(2), generators(1), 1, 0.5, 4 / 3)
     with pytest.raises(ValueError, match="needs a generator of its own"):

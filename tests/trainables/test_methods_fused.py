@@ -52,9 +52,9 @@ class Outcome:
     tensors: dict[str, Tensor]
 
 
-def _train(configs: list[TrialConfig], width: int | None, epochs: int = EPOCHS) -> Outcome:
+def _train(configs: list[TrialConfig], width: int | None) -> Outcome:
     cohort = Cohort(configs, HERE, CPU, width)
-    reached = [cohort.epoch(epoch) for epoch in range(epochs)]
+    reached = [cohort.epoch(epoch) for epoch in range(EPOCHS)]
     losses = {name: torch.stack([torch.from_numpy(epoch[name]) for epoch in reached]) for name in reached[0]}
     states = cohort.state()
     tensors = {
@@ -66,9 +66,9 @@ def _train(configs: list[TrialConfig], width: int | None, epochs: int = EPOCHS) 
     return Outcome(losses, tensors | {f"score.{key}": torch.from_numpy(value) for key, value in scores.items()})
 
 
-def _each_alone(configs: list[TrialConfig], epochs: int = EPOCHS) -> Outcome:
+def _each_alone(configs: list[TrialConfig]) -> Outcome:
     """The outcome of training each member in a cohort of its own, concatenated."""
-    outcomes = [_train([config], None, epochs) for config in configs]
+    outcomes = [_train([config], None) for config in configs]
     return Outcome(
         {key: torch.cat([outcome.losses[key] for outcome in outcomes], dim=1) for key in outcomes[0].losses},
         {key: torch.cat([outcome.tensors[key] for outcome in outcomes]) for key in outcomes[0].tensors},
@@ -100,14 +100,14 @@ def test_fused_equals_solo(name: str, width: int | None) -> None:
 
 
 def test_fused_equals_solo_in_float64(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """20 steps with convolutions and ReLU, which turn the rounding of float32 into other gradients where a unit is near
+    """10 steps with convolutions and ReLU, which turn the rounding of float32 into other gradients where a unit is near
     zero."""
     monkeypatch.setattr(Tensor, "float", Tensor.double)
     torch.set_default_dtype(torch.float64)
     try:
-        fused = _train(members(name), None, 2 * EPOCHS)
+        fused = _train(members(name), None)
         assert {tensor.dtype for key, tensor in fused.tensors.items() if key.startswith("par")} == {torch.float64}
-        _assert_equal(fused, _each_alone(members(name), 2 * EPOCHS), 1e-10)
+        _assert_equal(fused, _each_alone(members(name)), 1e-10)
     finally:
         torch.set_default_dtype(torch.float32)
 

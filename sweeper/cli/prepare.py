@@ -143,7 +143,7 @@ def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys:
     for metric in (headline, *(heatmap.metric for heatmap in sweep.heatmaps)):
         if metric.name not in metrics:
             raise SpecError(f"these trials do not report {metric.name}; they report: {', '.join(metrics)}")
-    for name in (*sweep.shown, *(metric for pair in sweep.correlations for metric in pair)):
+    for name in (*sweep.axes_by_metric, *(metric for pair in sweep.correlations for metric in pair)):
         known = methods_by_metric()
         if name not in (*metrics, *OF_EVERY_ROW) and name not in known:
             raise SpecError(

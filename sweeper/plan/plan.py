@@ -103,7 +103,7 @@ class GridPlan(Plan):
 
     @property
     def identifying_columns(self) -> tuple[str, ...]:
-        return tuple(filter(None, (*self.sweep.shown[self.headline.name], self.sweep.breakdown)))
+        return tuple(filter(None, (*self.sweep.axes_by_metric[self.headline.name], self.sweep.breakdown)))
 
     @property
     def id(self) -> str:

@@ -32,7 +32,7 @@ def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
     All combinations are included; one without trials has count 0 and missing 0. A hyperparameter or metric that is no
     column of `rows` is null.
     """
-    keys = [*table.rows, *([table.columns] if table.columns else [])]
+    keys = table.axes
     published = _published(table, preset)
     rows = rows.reindex(columns=list(dict.fromkeys([*keys, *(metric.name for metric in table.metrics)])))
     row_numbers: dict[tuple[Any, ...], list[int]] = {}

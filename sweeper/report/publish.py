@@ -82,7 +82,7 @@ def _write_heatmaps(files: Files, folder: str, sweep: Sweep, preset: str, rows: 
 
 def _needed(sweep: Sweep) -> list[str]:
     """Return every column that a view reads, possibly with repetitions."""
-    shown = [column for metric, axes in sweep.shown.items() for column in (metric, *axes)]
+    shown = [column for metric, axes in sweep.axes_by_metric.items() for column in (metric, *axes)]
     paired = [metric for pair in sweep.correlations for metric in pair]
     return [*shown, *paired, *([sweep.breakdown] if sweep.breakdown else [])]
 

@@ -90,19 +90,17 @@ class Sweep:
         return {"heatmaps": self.heatmaps, "tables": self.tables, "trajectories": self.trajectories}
 
     @property
-    def shown(self) -> dict[str, tuple[str, ...]]:
+    def axes_by_metric(self) -> dict[str, tuple[str, ...]]:
         """Metric -> the hyperparameters over which any view shows it, possibly with repetitions."""
-        keys: dict[str, tuple[str, ...]] = {}
-        for heatmap in self.heatmaps:
-            keys[heatmap.metric.name] = (*keys.get(heatmap.metric.name, ()), heatmap.rows, heatmap.columns)
-        for table in self.tables:
-            axes = (*table.rows, *([table.columns] if table.columns else []))
-            for metric in table.metrics:
-                keys[metric.name] = (*keys.get(metric.name, ()), *axes)
-        for trajectory in self.trajectories:
-            for metric in trajectory.metrics:
-                keys[metric.name] = (*keys.get(metric.name, ()), *trajectory.by)
-        return keys
+        shown = [
+            *((heatmap.metric, heatmap.axes) for heatmap in self.heatmaps),
+            *((metric, table.axes) for table in self.tables for metric in table.metrics),
+            *((metric, trajectory.by) for trajectory in self.trajectories for metric in trajectory.metrics),
+        ]
+        axes_by_metric: dict[str, tuple[str, ...]] = {}
+        for metric, axes in shown:
+            axes_by_metric[metric.name] = (*axes_by_metric.get(metric.name, ()), *axes)
+        return axes_by_metric
 
     def preset(self, name: str | None) -> tuple[str, Space]:
         """Return the name and the value of the preset `name` (None: the first). Raises SpecError if there is none."""

@@ -52,7 +52,7 @@ class Table:
     def __post_init__(self) -> None:
         if not self.rows or not self.metrics:
             raise SpecError(f"table {self.name} must have rows and metrics, but lacks one")
-        metrics, axes = [metric.name for metric in self.metrics], len(self.rows) + bool(self.columns)
+        metrics, axes = [metric.name for metric in self.metrics], len(self.axes)
         for cells in self.published.values():
             for cell, figures in cells.items():
                 if not isinstance(cell, tuple) or len(cell) != axes:
@@ -65,6 +65,11 @@ class Table:
                         raise SpecError(
                             f"table {self.name} has a published {metric} for {cell!r}, but its metrics are: {choices}"
                         )
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """All hyperparameters of the table: those of its rows, then that of its columns."""
+        return (*self.rows, self.columns) if self.columns else self.rows
 
 
 @dataclass(frozen=True)

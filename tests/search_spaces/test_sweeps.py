@@ -98,8 +98,8 @@ def test_the_digits_can_serve_every_trial(name: str, preset: str) -> None:
 def test_everything_that_is_shown_is_reported(name: str, preset: str) -> None:
     sweep, reported = registry.find(name).for_preset(preset), metrics_of(name, preset)
     known = {key for config in configs_of(name, preset) for key in keys(config.method)}
-    assert set(sweep.shown) <= reported, set(sweep.shown) - reported
-    assert {axis for axes in sweep.shown.values() for axis in axes} <= known
+    assert set(sweep.axes_by_metric) <= reported, set(sweep.axes_by_metric) - reported
+    assert {axis for axes in sweep.axes_by_metric.values() for axis in axes} <= known
     assert {metric for pair in sweep.correlations for metric in pair} <= reported
     assert sweep.breakdown is None or sweep.breakdown in known
     headline = sweep.headline(preset)

@@ -73,7 +73,7 @@ def test_all_that_is_shown_and_over_what() -> None:
         heatmaps=(HEATMAP, Heatmap(LOSS, "beta", "seed")),
         tables=(TABLE, Table("t", ("nu",), (KNN,), columns="dataset")),
         trajectories=(Trajectory("lines", (LOSS, Metric("knn_mu", "maximize")), ("method", "width")),),
-    ).shown
+    ).axes_by_metric
     assert {name: set(axes) for name, axes in shown.items()} == {
         "auroc": {"beta", "nu"},
         "loss": {"beta", "seed", "method", "width"},

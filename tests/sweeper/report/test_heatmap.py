@@ -10,22 +10,10 @@ from sweeper.report.heatmap import draw, write
 from sweeper.report.heatmap_cells import pivot
 from sweeper.spec import Heatmap, Metric
 from sweeper.storage.io.files import Files
+from tests.sweeper.report.grid_cells import AXES, cell
 
-AXES = ("beta", "nu")
 AUROC = Metric("auroc", "maximize")
 HEATMAP = Heatmap(AUROC, *AXES)
-
-
-@pytest.fixture
-def rows() -> pd.DataFrame:
-    grid = [(b, n, c) for b in (0.0, 1.0) for n in (0.5, 3.0, math.inf) for c in range(4)]
-    frame = pd.DataFrame(grid, columns=["beta", "nu", "class"])
-    frame["auroc"] = 0.5 + 0.1 * frame["beta"] + 0.01 * frame["class"] + (frame["nu"] == 3.0) * 0.2
-    return frame
-
-
-def cell(cells: pd.DataFrame, beta: float, nu: float) -> pd.Series:
-    return cells[(cells["beta"] == beta) & (cells["nu"] == nu)].iloc[0]
 
 
 def test_axes_of_text_and_null_are_drawn(rows):

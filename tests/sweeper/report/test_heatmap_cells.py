@@ -5,20 +5,7 @@ import pandas as pd
 import pytest
 
 from sweeper.report.heatmap_cells import best, pivot
-
-AXES = ("beta", "nu")
-
-
-@pytest.fixture
-def rows() -> pd.DataFrame:
-    grid = [(b, n, c) for b in (0.0, 1.0) for n in (0.5, 3.0, math.inf) for c in range(4)]
-    frame = pd.DataFrame(grid, columns=["beta", "nu", "class"])
-    frame["auroc"] = 0.5 + 0.1 * frame["beta"] + 0.01 * frame["class"] + (frame["nu"] == 3.0) * 0.2
-    return frame
-
-
-def cell(cells: pd.DataFrame, beta: float, nu: float) -> pd.Series:
-    return cells[(cells["beta"] == beta) & (cells["nu"] == nu)].iloc[0]
+from tests.sweeper.report.grid_cells import AXES, cell
 
 
 def test_pivot_is_mean_and_sample_deviation_over_the_rest(rows):

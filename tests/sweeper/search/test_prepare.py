@@ -1,4 +1,4 @@
-"""The summary and exit status of a search that has ended, computed from its rows alone."""
+"""What a search writes beside its rows, and how it ends, computed from its rows alone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
+from optuna.storages.journal import JournalFileBackend, JournalStorage
 
 from sweeper.cli.conclusion import finish
+from sweeper.search.prepare import JOURNAL, journal, record
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import Sweep
 from sweeper.storage.schema import Columns
@@ -45,3 +48,31 @@ def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
         assert err == "error: all trials of lost diverged in study all, so there is no best trial\n"
     else:
         assert "best auroc" in out and "1 complete, 7 diverged" in out and err == ""
+
+
+def plan() -> SearchPlan:
+    of = study(trials=8, wave=8)
+    return SearchPlan("search", "digits", Sweep("about", {"digits": of.search}), of.search, waves(study_run(of)))
+
+
+def test_the_definition_of_a_study_is_written_once_and_again_if_it_is_damaged(tmp_path: Path) -> None:
+    store, path = Store(tmp_path), tmp_path / "studies/search/s0.json"
+    record(plan(), store)
+    written = path.read_text()
+    path.write_text(written.replace("\n", ""))
+    record(plan(), store)
+    assert path.read_text() == written.replace("\n", "")
+    path.write_text(written[:-1])
+    record(plan(), store)
+    assert path.read_text() == written
+
+
+def test_a_journal_has_the_studies_of_a_local_store(tmp_path: Path) -> None:
+    search_plan, store = plan(), Store(tmp_path)
+    copy = journal(search_plan, store.files)
+    copy(search_plan.waves.study_runs[0])
+    path = tmp_path / JOURNAL.format(search_plan.views)
+    names = optuna.get_all_study_names(JournalStorage(JournalFileBackend(str(path))))
+    assert names == ["all"]
+    journal(search_plan, store.files)
+    assert not path.exists(), "a new run begins a new journal"

@@ -15,7 +15,7 @@ FONT_SIZE = 9.0
 """Font size of a curve's name, in points."""
 
 
-def name_ends(axis: Axes, height: float, gutter: float) -> None:
+def label_line_ends(axis: Axes, height: float, gutter: float) -> None:
     """Write each line's name to the right of the panel, at the height of the line's end or close to it.
 
     Names are moved as little as needed so that they do not overlap. A thin line connects each name to its curve.
@@ -86,7 +86,7 @@ def legend(panels: Sequence[Axes], by: str, gutter: float) -> None:
     legend.get_title().set(fontsize=FONT_SIZE, weight="bold", color=INK)
 
 
-def widest(figure: Figure, names: Sequence[str]) -> float:
+def max_text_width(figure: Figure, names: Sequence[str]) -> float:
     """Return the width of the longest name in inches."""
     texts = [figure.text(0, 0, name, fontsize=FONT_SIZE) for name in names]
     inches = [text.get_window_extent().width / figure.dpi for text in texts]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from sweeper.report.curve_labels import legend, name_ends, widest
+from sweeper.report.curve_labels import label_line_ends, legend, max_text_width
 from sweeper.report.curve_panel import draw_lines, place_bars, set_limits, style_panel
 from sweeper.report.formatting import format_values
 from sweeper.report.style import INK
@@ -91,7 +91,7 @@ def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> Figur
     names = dict(zip(values, format_values(values), strict=True))
     layout = _Layout(
         lines=len(names),
-        longest_name=widest(figure, list(names.values())),
+        longest_name=max_text_width(figure, list(names.values())),
         shared=all(metric.percent for metric in trajectory.metrics) and _have_similar_ranges(points),
         single_epoch=points["epoch"].nunique() == 1,
         spread=bool(points["std"].notna().any()),
@@ -107,7 +107,7 @@ def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> Figur
     for axis in panels:  # once the limits of all panels are set, because panels may share an axis
         place_bars(axis, gutter)
         if layout.labelled:
-            name_ends(axis, PANEL[1], gutter)
+            label_line_ends(axis, PANEL[1], gutter)
     if not layout.labelled:
         legend(panels, trajectory.key, gutter)
     bars = "" if not gutter else "bars" if layout.labelled else "bars in the order of the legend"

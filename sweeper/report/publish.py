@@ -70,7 +70,7 @@ def _write_heatmaps(files: Files, folder: str, sweep: Sweep, preset: str, rows: 
         table = summary.breakdown(rows, first.metric.name, first.metric.ranking_direction, first.axes, sweep.breakdown)
         files.write(f"heatmaps/{folder}/breakdown.parquet", table.to_parquet(index=False))
         scaled = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
-        criterion = summary.chosen_by(rows, first.metric.name)
+        criterion = summary.selection_metric(rows, first.metric.name)
         by = "" if criterion == first.metric.name else f" by {criterion}"
         texts.append(f"{first.metric.label} by {sweep.breakdown} at the best cell{by}\n{summary.text(scaled)}")
     if sweep.correlations:

@@ -10,7 +10,7 @@ from sweeper.report.heatmap_cells import best, pivot
 from sweeper.spec.metric import VALIDATION, Direction, Metric
 
 
-def chosen_by(rows: pd.DataFrame, metric: str) -> str:
+def selection_metric(rows: pd.DataFrame, metric: str) -> str:
     """Return the metric by which the best cell is chosen: `val_METRIC` if the rows have values of it, else `metric`."""
     name = f"{VALIDATION}{metric}"
     return name if name in rows and rows[name].notna().any() else metric
@@ -19,10 +19,10 @@ def chosen_by(rows: pd.DataFrame, metric: str) -> str:
 def breakdown(rows: pd.DataFrame, metric: str, direction: Direction, axes: tuple[str, str], by: str) -> pd.DataFrame:
     """Average the metric for each value of `by` (a class, a data set, a seed) within the best cell of two axes.
 
-    The best cell is the one with the best mean of `chosen_by(rows, metric)`. Returns one row per value of `by`, with
-    the two axis values, `by`, `mean`, `std`, `count` and `missing`. The table is empty if no cell has a value.
+    The best cell is the one with the best mean of `selection_metric(rows, metric)`. Returns one row per value of `by`,
+    with the two axis values, `by`, `mean`, `std`, `count` and `missing`. The table is empty if no cell has a value.
     """
-    best_cell = best(pivot(rows, chosen_by(rows, metric), axes), direction)
+    best_cell = best(pivot(rows, selection_metric(rows, metric), axes), direction)
     if best_cell is None:
         return pd.DataFrame(columns=[*axes, by, "mean", "std", "count", "missing"])
     cell_rows = rows

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.summary import breakdown, chosen_by, correlations, on_test_images, text
+from sweeper.report.summary import breakdown, correlations, on_test_images, selection_metric, text
 from sweeper.spec.metric import Metric
 
 AXES = ("beta", "nu")
@@ -39,8 +39,8 @@ def test_the_best_cell_is_chosen_by_validation_images_and_shown_by_test_images(r
     table = breakdown(rows, "auroc", "maximize", AXES, "class")
     assert (table["beta"] == 0.0).all() and (table["nu"] == 0.5).all()
     assert table["mean"].tolist() == pytest.approx([0.4, 0.5])
-    assert chosen_by(rows, "auroc") == "val_auroc" and chosen_by(rows, "entropy") == "entropy"
-    assert chosen_by(rows.assign(val_auroc=np.nan), "auroc") == "auroc"
+    assert selection_metric(rows, "auroc") == "val_auroc" and selection_metric(rows, "entropy") == "entropy"
+    assert selection_metric(rows.assign(val_auroc=np.nan), "auroc") == "auroc"
 
 
 def test_what_a_study_chose_is_shown_by_test_images():

@@ -19,7 +19,7 @@ from sweeper.storage.io.retry import LONG_RETRIES, RetryPolicy
 from sweeper.storage.load import load
 from sweeper.storage.replaced_rows import TrialSelection, archive, restore
 from sweeper.storage.store import Store
-from tests.sweeper.storage.test_store import COLUMNS, row
+from tests.sweeper.storage.rows import COLUMNS, row
 
 
 def test_a_reader_never_fails_while_rows_are_written_and_rewritten(tmp_path):
@@ -58,7 +58,8 @@ def test_a_reader_never_fails_while_rows_are_written_and_rewritten(tmp_path):
 KILLED = """
 import sys
 sys.path.insert(0, {root!r})
-from tests.sweeper.storage.test_store import COLUMNS, Store, row
+from sweeper.storage.store import Store
+from tests.sweeper.storage.rows import COLUMNS, row
 store = Store({uri!r})
 store.prepare("grid", COLUMNS)
 print("go", flush=True)

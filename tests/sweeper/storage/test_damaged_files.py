@@ -20,7 +20,7 @@ from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.load import load, load_history
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
-from tests.sweeper.storage.test_store import COLUMNS, row
+from tests.sweeper.storage.rows import COLUMNS, row
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",

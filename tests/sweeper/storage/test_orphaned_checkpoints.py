@@ -9,7 +9,7 @@ import pytest
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.orphaned_checkpoints import remove_orphans
 from sweeper.storage.store import Store
-from tests.sweeper.storage.test_store import COLUMNS, row
+from tests.sweeper.storage.rows import COLUMNS, row
 
 
 @pytest.fixture

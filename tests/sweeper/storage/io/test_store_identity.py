@@ -18,7 +18,7 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import RetryPolicy
 from sweeper.storage.io.store_identity import MARKER, StoreIdentity
 from sweeper.storage.store import Store
-from tests.sweeper.storage.test_store import COLUMNS, row
+from tests.sweeper.storage.rows import COLUMNS, row
 
 
 @pytest.fixture

@@ -1,0 +1,29 @@
+"""Rows of a small sweep, for the tests of the store."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
+
+COLUMNS = Columns({"method": str, "dataset": str, "nu": float, "k": int, "flip": bool}, ("auroc", "entropy"))
+
+
+def row(trial: str, status: str = "finished", **more: object) -> dict[str, object]:
+    fixed = {
+        "trial_id": trial,
+        "status": status,
+        "cohort": "c0",
+        "cohort_size": 2,
+        "epochs_run": 3,
+        "seconds": 1.5,
+        "started": datetime(2026, 1, 1, tzinfo=UTC),
+        "ended": datetime(2026, 1, 2, tzinfo=UTC),
+    }
+    return {**fixed, "method": "vje", "dataset": "digits", "nu": 3.0, "k": 30, "flip": True, "auroc": 0.9, **more}
+
+
+def folder(store: Store, kind: str = "trials") -> Path:
+    local = store.files.local_folder
+    assert local is not None
+    return local / kind / "sweep=grid"

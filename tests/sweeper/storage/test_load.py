@@ -1,0 +1,83 @@
+import math
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeper.errors import StoreError
+from sweeper.storage.arrow_tables import table_of, table_to_parquet
+from sweeper.storage.load import load, load_history
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
+from tests.sweeper.storage.rows import COLUMNS, folder, row
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = Store(tmp_path)
+    assert store.prepare("grid", COLUMNS) == COLUMNS
+    return store
+
+
+def test_a_reader_is_told_which_file_is_no_parquet_and_the_way_out(store):
+    store.files.write("trials/sweep=grid/x.parquet", b"PAR1 not really")
+    with pytest.raises(StoreError, match=r"x\.parquet.*not a whole Parquet file.*run the sweep again"):
+        load("grid", store.files)
+
+
+def test_load_unites_files_of_unlike_columns_and_sweeps(store):
+    store.write("grid", "c0", [row("a")], COLUMNS)
+    other = Columns({"method": str, "beta": float}, ("knn",))
+    store.write("other", "c0", [{"trial_id": "z", "status": "finished", "beta": 1.0, "knn": 0.5}], other)
+    both = load(["grid", "other"], store.files)
+    assert both["sweep"].tolist() == ["grid", "other"] and both["nu"].isna().tolist() == [False, True]
+    assert load("other", store.files)["beta"].tolist() == [1.0]
+    with pytest.raises(StoreError, match=r"no trials of sweep 'nope'; there are: grid, other"):
+        load("nope", store.files)
+
+
+def test_load_selects_a_preset_and_what_was_changed_in_it(store):
+    made = {"a": ("digits", ""), "b": ("digits", "epochs=5"), "c": ("paper", "")}
+    rows = [row(trial, preset=preset, changes=changes) for trial, (preset, changes) in made.items()]
+    store.write("grid", "c0", rows, COLUMNS)
+
+    def loaded(**chosen: str | None) -> list[str]:
+        return load("grid", store.files, **chosen)["trial_id"].tolist()
+
+    assert loaded() == ["a", "b", "c"] and loaded(preset="digits", changes=None) == ["a", "b"]
+    assert loaded(preset="digits") == ["a"] and loaded(preset="digits", changes="epochs=5") == ["b"]
+    with pytest.raises(StoreError, match=r"no rows with preset 'digit'; there are: 'digits', 'paper'$"):
+        loaded(preset="digit")
+    with pytest.raises(StoreError, match=r"no rows with changes 'epochs=6'; there are: '', 'epochs=5'$"):
+        loaded(preset="digits", changes="epochs=6")
+    frame = pd.read_parquet(folder(store))
+    assert frame[(frame.preset == "digits") & (frame.changes == "")]["trial_id"].tolist() == ["a"]
+
+
+def test_load_takes_one_row_a_trial_results_first_then_the_latest(store):
+    late = datetime(2026, 2, 1, tzinfo=UTC)
+    for name, rows in {
+        "x": [row("a", auroc=0.1), row("b", auroc=0.2)],
+        "w": [row("a", auroc=0.3, ended=late), row("b", "failed", auroc=None, ended=late)],
+    }.items():
+        store.files.write(f"trials/sweep=grid/{name}.parquet", table_to_parquet(table_of(rows, COLUMNS)))
+    assert load("grid", store.files)["auroc"].tolist() == [0.3, 0.2]
+    store.prepare("grid", COLUMNS)
+    assert len(pd.read_parquet(folder(store))) == 2
+
+
+def test_history_overlays_by_trial_metric_and_epoch(store):
+    store.write_history("grid", "c0", [("a", 1, "auroc", 0.1), ("a", 2, "auroc", math.nan)])
+    store.write_history(
+        "grid",
+        "c0",
+        {
+            "trial_id": np.array(["a", "a"]),
+            "epoch": np.array([2, 10]),
+            "metric": ["auroc"] * 2,
+            "value": np.array([0.2, 0.3]),
+        },
+    )
+    history = load_history("grid", store.files)
+    assert history["epoch"].tolist() == [1, 2, 10] and history["value"].tolist() == [0.1, 0.2, 0.3]

@@ -108,7 +108,7 @@ def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> Non
         ((), lambda content: list(content), "it must hold a dict, but holds list"),
         ((), lambda content: {"format": content["format"]}, "its content is of another kind (KeyError)"),
         (("format",), lambda _: 3, "it must have format 4, but has 3"),
-        (("standing",), lambda _: None, "its standing must be Standing, but is of type NoneType"),
+        (("standing",), lambda _: None, "its standing must be Progress, but is of type NoneType"),
         (("standing", "epoch"), str, "its standing.epoch must be int, but is of type str"),
         (("standing", "epoch"), lambda _: 99, "its standing must have 0 <= epoch <= 5"),
         (("standing", "step"), lambda _: 0, "its standing must have sums where step > 0"),

@@ -16,7 +16,6 @@ from sweeper.cli.fresh import Checkpoint, archive, preview_archive, restore
 from sweeper.cli.list_sweeps import list_sweeps
 from sweeper.cli.option_values import store_retries
 from sweeper.cli.progress import Progress
-from sweeper.cli.recorder import Recorder
 from sweeper.errors import ClusterError, NodeLost, StoreError
 from sweeper.execution.connection import check_address, connected
 from sweeper.execution.node_health import NodeHealth
@@ -116,10 +115,9 @@ def _train(
         connected(address) as scratch,
         contextlib.closing(watchdog),
     ):
-        from sweeper.execution.executor import (  # imported here because `connected` sets Ray's environment
-            Limits,
-            dispatch,
-        )
+        # Imported here because `connected` sets Ray's environment.
+        from sweeper.cli.recorder import Recorder
+        from sweeper.execution.executor import Limits, dispatch
         from sweeper.execution.remote_profiler import ray_cluster
         from sweeper.execution.stages import stages
 
@@ -131,7 +129,7 @@ def _train(
             direction=plan.headline.ranking_direction,
             label=f"{plan.name} ({plan.label})",
             where=list(dict.fromkeys(plan.identifying_columns)),
-            cohorts=sum(len(stage.feed.cohorts) for stage in plan_stages) if isinstance(plan, GridPlan) else None,
+            cohorts=sum(len(stage.source.cohorts) for stage in plan_stages) if isinstance(plan, GridPlan) else None,
         )
         with progress:
             if plan.trials_left < plan.total:
@@ -141,16 +139,17 @@ def _train(
             for stage in plan_stages:
                 stopping.check()
                 dispatch(
-                    stage.feed,
+                    stage.source,
                     data=request.data,
                     checkpoints=store.files.with_retries(SHORT_RETRIES),
-                    checkpoint=checkpoint,
+                    checkpoint_path=checkpoint,
                     slots=stage.slots,
                     limits=Limits(request.retries, request.save_every, request.patience),
                     scratch=scratch,
                     stopping=stopping,
-                    listener=Recorder(store, plan.name, columns, stage.feed, progress, code_version()),
-                    judges=stage.judges,
+                    listener=Recorder(store, plan.name, columns, stage.source, progress, code_version()),
+                    comparison=stage.comparison,
+                    judge_factory=stage.judge_factory,
                 )
 
 

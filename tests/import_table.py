@@ -75,7 +75,8 @@ TABLE: Mapping[str, Rule] = {
         may=("pyarrow", "pandas", "sweeper.errors", "trainables.validation"), never=("torch", "ray", "optuna")
     ),
     "sweeper.plan": Rule(
-        may=("sweeper.errors", "sweeper.spec", "sweeper.storage"), never=("torch", "ray", "optuna", "pandas")
+        may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
+        never=("torch", "ray", "optuna", "pandas"),
     ),
     "sweeper.pruning": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
     "sweeper.pruning.rung_client": Rule(
@@ -103,23 +104,30 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.search": Rule(
         may=(
-            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.report.studies"),
-            *("trainables.config", "trainables.data", "trainables.learners", "trainables.training"),
+            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            *("sweeper.report.studies", "trainables.config", "trainables.data", "trainables.learners"),
+            *("trainables.training", "trainables.worker.messages"),
         ),
         never=("ray",),
     ),
     "sweeper.execution": Rule(
         may=(
             *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
-            *("sweeper.packing", "sweeper.search", "trainables.contract", "trainables.config", "trainables.worker"),
-            "trainables.profiling.measurement",
+            *("sweeper.packing", "sweeper.search", "trainables.contract", "trainables.config", "trainables.learners"),
+            *("trainables.profiling.measurement", "trainables.training", "trainables.worker"),
         ),
     ),
     "sweeper.cli": Rule(
         may=(
             *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "trainables.validation"),
-            *("trainables.data", "trainables.evaluation", "trainables.catalog", "trainables.config"),
+            *(
+                "trainables.contract",
+                "trainables.data",
+                "trainables.evaluation",
+                "trainables.catalog",
+                "trainables.config",
+            ),
             *("trainables.learners", "trainables.training", "trainables.worker"),
         ),
         never=("ray",),

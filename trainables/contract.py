@@ -13,15 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-Status = Literal["running", "finished", "diverged", "pruned"]
-
-WHY = ".why"
-"""Suffix of a cohort's checkpoint path: the file in which a process that ends itself leaves the reason.
-
-It is one line: the token of the run, a space, and the reason. A later driver recognises by the token that the reason is
-an old one."""
-STOPPED, HUNG = "stopped", "hung"
-"""The first word of the reason, before a colon: the process was asked to end, or the cohort made no more steps."""
+Status = Literal["running", "finished", "diverged", "pruned", "failed"]
 
 
 class Stopped(Exception):
@@ -132,7 +124,8 @@ class Member:
     """The progress of one member of a cohort."""
 
     status: Status
-    """`diverged`: a loss or metric was not finite. `pruned`: it was dropped at a rung. Both are results."""
+    """`diverged`: a loss or metric was not finite. `pruned`: it was dropped at a rung. Both are results. `failed`: its
+    cohort was given up; training never reports that."""
     epochs_run: int
     """Epochs completed; for a diverged member the epoch, counted from 1, in which it diverged."""
     metrics: Mapping[str, float | None]

@@ -31,7 +31,7 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
     if isinstance(plan, GridPlan):
         return replaced.TrialSelection(plan.ids, paths=[*record_paths(store.files, plan), *views])
     assert isinstance(plan, SearchPlan)
-    studies = [study_run.id for study_run in plan.waves.study_runs]
+    studies = [study_run.id for study_run in plan.study_runs]
     return replaced.TrialSelection(
         plan.ids, studies, [*(f"studies/{plan.name}/{study}.json" for study in studies), *views]
     )

@@ -54,7 +54,7 @@ def _search(plan: SearchPlan) -> dict[str, object]:
                 "space": {key: distribution(value) for key, value in study_run.study.search.space.items()},
                 "rule": _rule(study_run.study.search.pruner or study_run.study.search.population),
             }
-            for study_run in plan.waves.study_runs
+            for study_run in plan.study_runs
         },
         "objectives": {metric.name: metric.direction for metric in plan.space.objectives},
     }

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from sweeper.cli.progress import Progress
+from sweeper.execution.listener import CohortListener
 from sweeper.plan.cohort_source import CohortSource, Record
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.trials import Trial
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
+from trainables.contract import Heartbeat, Member
+from trainables.worker.messages import CohortReport, Failure, Origin
 
 HISTORY_SECONDS = 1.0
 """Shortest time, in seconds, between two writes of a cohort's history while it trains."""
 
 
-class Recorder:
-    """`Listener` of a dispatch that writes to the store.
+class Recorder(CohortListener):
+    """Writes what a dispatch tells to the store.
 
     No result can be lost or counted twice:
 
@@ -37,13 +39,13 @@ class Recorder:
         store: Store,
         sweep: str,
         columns: Columns,
-        feed: CohortSource,
+        source: CohortSource,
         progress: Progress,
         code: str,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._store, self._sweep, self._columns, self._feed = store, sweep, columns, feed
+        self._store, self._sweep, self._columns, self._source = store, sweep, columns, source
         self._history: dict[str, list[Record]] = {}
         self._unwritten: dict[str, int] = {}
         """Training cohort -> index of the first record of its history that is not in the store yet."""
@@ -59,62 +61,60 @@ class Recorder:
     def started(self, cohort: str) -> None:
         self._history[cohort], self._unwritten[cohort] = [], 0
         self._begun.setdefault(cohort, datetime.now(UTC))
-        self._progress.started(len(self._feed.cohorts[cohort].trials))
-        self._feed.started(cohort)
+        self._progress.started(len(self._source.cohorts[cohort].trials))
+        self._source.started(cohort)
 
-    def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
-        report = message["report"]
-        if message.get("notice"):
-            self._progress.line(f"cohort {cohort}: {message['notice']}")
-        self._feed.reported(cohort, report)
-        trials = self._feed.cohorts[cohort].trials
+    def reported(self, cohort: str, message: CohortReport) -> None:
+        report = message.report
+        if message.notice:
+            self._progress.line(f"cohort {cohort}: {message.notice}")
+        self._source.reported(cohort, message)
+        trials = self._source.cohorts[cohort].trials
         self._history[cohort] += [
-            (trial.id, report["epoch"], metric, value)
-            for trial, member in zip(trials, report["members"], strict=True)
-            for metric, value in member["metrics"].items()
-            if value is not None and member["epochs_run"] == report["epoch"]
+            (trial.id, report.epoch, metric, value)
+            for trial, member in zip(trials, report.members, strict=True)
+            for metric, value in member.metrics.items()
+            if value is not None and member.epochs_run == report.epoch
         ]
-        if report["done"]:
+        if report.done:
             self._store.write_history(self._sweep, cohort, self._history[cohort])
             self._forget(cohort)
-            self._write_rows(cohort, report["members"], message)
+            self._write_rows(cohort, report.members, message.origin)
             self._delete_checkpoints(cohort)
             return
         self._write_due_history()
-        values = [member["metrics"].get(self._progress.metric) for member in report["members"]]
-        self._progress.advanced(cohort, len(trials), report["epoch"], _epochs(trials), None, values)
+        values = [member.metrics.get(self._progress.metric) for member in report.members]
+        self._progress.advanced(cohort, len(trials), report.epoch, _epochs(trials), None, values)
 
-    def advanced(self, cohort: str, heartbeat: Mapping[str, Any]) -> None:
+    def advanced(self, cohort: str, heartbeat: Heartbeat) -> None:
         self._write_due_history()
-        trials = self._feed.cohorts[cohort].trials
-        self._progress.advanced(
-            cohort, len(trials), heartbeat["epoch"], heartbeat["epochs"], heartbeat["loss"], values=()
-        )
+        count = len(self._source.cohorts[cohort].trials)
+        self._progress.advanced(cohort, count, heartbeat.epoch, heartbeat.epochs, heartbeat.loss, values=())
 
-    def interrupted(self, cohort: str, error: str) -> None:
-        count = len(self._feed.cohorts[cohort].trials)
+    def interrupted(self, cohort: str, failure: Failure) -> None:
+        count = len(self._source.cohorts[cohort].trials)
         self._forget(cohort)
         self._progress.stopped(count)
-        self._feed.stopped(cohort)
-        self._progress.line(f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {error}")
+        self._source.stopped(cohort)
+        self._progress.line(
+            f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {failure.reason}"
+        )
 
-    def split(self, cohort: str, parts: Sequence[Cohort], error: str) -> None:
-        """Continue the cohort as `parts`: its halves, or the same trials in narrower stacks."""
-        count = len(self._feed.cohorts[cohort].trials)
+    def split(self, cohort: str, parts: Sequence[Cohort], failure: Failure) -> None:
+        count = len(self._source.cohorts[cohort].trials)
         self._forget(cohort)
         if len(parts) > 1:  # the halves report the same epochs again, equal up to rounding
             self._store.delete_history(self._sweep, cohort)
         form = f"{len(parts)} halves" if len(parts) > 1 else f"stacks of {parts[0].width}"
         self._progress.stopped(count, cohorts=len(parts) - 1)
-        self._feed.stopped(cohort)
-        self._progress.line(f"cohort {cohort} ({count} trials) goes on in {form}: {error}")
+        self._source.stopped(cohort)
+        self._progress.line(f"cohort {cohort} ({count} trials) goes on in {form}: {failure.reason}")
 
-    def failed(self, cohort: str, error: str) -> None:
-        failure = {"status": "failed", "error": error, "epochs_run": 0, "metrics": {}, "seconds": 0.0, "schedule": None}
-        members = [failure for _ in self._feed.cohorts[cohort].trials]
+    def failed(self, cohort: str, failure: Failure) -> None:
+        count = len(self._source.cohorts[cohort].trials)
         self._forget(cohort)
-        self._progress.line(f"cohort {cohort} ({len(members)} trials) failed for good: {error}")
-        self._write_rows(cohort, members, {})
+        self._progress.line(f"cohort {cohort} ({count} trials) failed for good: {failure.reason}")
+        self._write_rows(cohort, [Member("failed", 0, {}, failure.reason)] * count, None)
 
     def _write_due_history(self) -> None:
         """Write new history of every cohort whose last write is at least `HISTORY_SECONDS` ago."""
@@ -135,25 +135,27 @@ class Recorder:
         """Delete the checkpoint of a cohort that has ended, and of each cohort whose parts have now all ended."""
         self._store.files.delete(checkpoint_path(self._sweep, cohort))
         self._ended.add(cohort)
-        for whole in self._feed.before(cohort):
+        for whole in self._source.ancestors(cohort):
             if self._parts_of(whole.id) <= self._ended:
                 self._store.files.delete(checkpoint_path(self._sweep, whole.id))
                 self._ended.add(whole.id)
 
     def _parts_of(self, whole: str) -> set[str]:
         """Ids of all cohorts that `whole` was split into, directly or in several steps."""
-        return {part for part in self._feed.cohorts if whole in {ancestor.id for ancestor in self._feed.before(part)}}
+        return {
+            part for part in self._source.cohorts if whole in {ancestor.id for ancestor in self._source.ancestors(part)}
+        }
 
-    def _write_rows(self, cohort: str, members: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> None:
-        """Write one row per member. `message` is the cohort's last report, empty if there was none."""
-        trials, now = self._feed.cohorts[cohort].trials, datetime.now(UTC)
+    def _write_rows(self, cohort: str, members: Sequence[Member], origin: Origin | None) -> None:
+        """Write one row per member. `origin` is the process that trained the cohort; None if it failed."""
+        trials, now = self._source.cohorts[cohort].trials, datetime.now(UTC)
         shared = {
             "cohort": cohort,
             "cohort_size": len(trials),
-            "device": message.get("device"),
-            "host": message.get("host"),
+            "device": origin and origin.device,
+            "host": origin and origin.host,
             "code_version": self._code,
-            "started": datetime.fromisoformat(message["started"]) if message else self._begun.get(cohort, now),
+            "started": origin.started if origin else self._begun.get(cohort, now),
             "ended": now,
         }
         rows = [
@@ -161,19 +163,19 @@ class Recorder:
                 "trial_id": trial.id,
                 **trial.config,
                 **trial.facts,
-                **({"schedule": member["schedule"]} if "schedule" in self._columns.hyperparameters else {}),
-                **member["metrics"],
-                "status": member["status"],
-                "error": member["error"],
-                "epochs_run": member["epochs_run"],
-                "seconds": member["seconds"],
+                **({"schedule": member.schedule} if "schedule" in self._columns.hyperparameters else {}),
+                **member.metrics,
+                "status": member.status,
+                "error": member.error,
+                "epochs_run": member.epochs_run,
+                "seconds": member.seconds,
                 **shared,
             }
             for trial, member in zip(trials, members, strict=True)
         ]
         self._store.write(self._sweep, cohort, rows, self._columns)
         self._progress.finished(rows)
-        self._feed.told(cohort, rows, self._history.pop(cohort, []))
+        self._source.completed(cohort, rows, self._history.pop(cohort, []))
 
 
 def _epochs(trials: Sequence[Trial]) -> int | None:

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
+from trainables.worker.messages import Cause
 
-Cause = Literal["error", "machine", "hung", "memory"]
-"""Why a cohort did not end: `error`: it raised an exception or its process died; `machine`: it lost its machine;
-`hung`: it made no step for too long; `memory`: it needs more memory than it may use."""
 LOSSES = 50
 """Times that a cohort may lose its machine in a row without reaching a further epoch."""
 
@@ -30,7 +27,7 @@ class Attempt:
     """A cohort to train now."""
 
     cohort: Cohort
-    before: tuple[Cohort, ...] = ()
+    earlier: tuple[Cohort, ...] = ()
     """Cohorts whose checkpoints also serve, nearest first: those that it was part of, or itself in wider stacks."""
     order: tuple[int, ...] = ()
     """Sort key: the order in which cohorts were first given, where halves take the position of their whole."""
@@ -67,7 +64,7 @@ class RetryQueue:
     @property
     def ended(self) -> bool:
         """True if no cohort will follow."""
-        return self._source.ended and not self._again and not self._running
+        return self._source.exhausted and not self._again and not self._running
 
     def next(self) -> Attempt | None:
         """Return the next attempt; None if there is none at the moment.
@@ -77,14 +74,10 @@ class RetryQueue:
         """
         attempt = self._again.pop(0) if self._again else None
         if attempt is None and (cohort := self._source.next()):
-            attempt = Attempt(cohort, tuple(self._source.before(cohort.id)), (next(self._numbers),))
+            attempt = Attempt(cohort, tuple(self._source.ancestors(cohort.id)), (next(self._numbers),))
         if attempt:
             self._running[attempt.cohort.id] = attempt
         return attempt
-
-    def options(self, cohort: str) -> Mapping[str, Any]:
-        """Return the options of `CohortSource.options`."""
-        return self._source.options(cohort)
 
     def reported(self, cohort: str, epoch: int, done: bool) -> None:
         """Record that the cohort has reached an epoch, and whether it is `done`."""
@@ -132,9 +125,9 @@ class RetryQueue:
         self._parts |= {half.id for half in halves}
         if not halves and narrower and attempt.cohort.width > 1:
             narrow = replace(attempt.cohort, width=(attempt.cohort.width + 1) // 2)
-            return [Attempt(narrow, (attempt.cohort, *attempt.before), attempt.order)]
+            return [Attempt(narrow, (attempt.cohort, *attempt.earlier), attempt.order)]
         return [
-            Attempt(half, tuple(self._source.before(half.id)), (*attempt.order, index))
+            Attempt(half, tuple(self._source.ancestors(half.id)), (*attempt.order, index))
             for index, half in enumerate(halves)
         ]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 from sweeper.packing.allocate import allocate_grid
 from sweeper.packing.cluster import Cluster, DeviceInfo, profile_devices, write_devices
@@ -14,26 +15,35 @@ from sweeper.packing.recorded_cuts import record_halved, recorded_halves
 from sweeper.packing.slots import Slots
 from sweeper.plan import cohorts
 from sweeper.plan.cohort_source import CohortQueue, CohortSource
+from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import GridPlan, Plan
+from sweeper.plan.trials import Trial
 from sweeper.pruning.rung_client import RungClient
 from sweeper.pruning.rung_server import Rule
 from sweeper.search import prepare as studies
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import StudyRun
+from sweeper.search.waves import Waves
 from sweeper.spec.request import Request
+from sweeper.spec.search import Study, bounds
 from sweeper.storage.store import Store
-from trainables.config.trial import resolve
-from trainables.worker.ray_train import Judges
+from trainables.config.trial import fusible_keys, resolve
+from trainables.learners.streams import stream_key
+from trainables.training.population import Population
+from trainables.worker.messages import Comparison
+from trainables.worker.ray_train import JudgeFactory
 
 
 @dataclass(frozen=True)
 class Stage:
     """The part of a sweep whose trials take equally many workers."""
 
-    feed: CohortSource
+    source: CohortSource
     slots: Slots
-    judges: Judges | None = None
-    """Decide which members of a cohort are pruned; None if the sweep does not prune."""
+    comparison: Callable[[Cohort], Comparison] = lambda cohort: Comparison()
+    """How the members of a cohort are compared while they train."""
+    judge_factory: JudgeFactory | None = None
+    """Makes the judges that prune; None if the sweep does not prune."""
 
 
 def stages(request: Request, plan: Plan, store: Store, cluster: Cluster) -> list[Stage]:
@@ -68,25 +78,55 @@ def _of_grid(
 
 def _of_search(request: Request, plan: SearchPlan, store: Store, device_slots: Slots) -> Stage:
     studies.record(plan, store)
-    waves, search = plan.waves, plan.waves.study_runs[0].study.search
-    slots = device_slots.for_workers(cohorts.worker_count([waves.trials]))
-    rules = _rules(waves.study_runs)
+    search = plan.study_runs[0].study.search
+    slots = device_slots.for_workers(cohorts.worker_count([plan.trials]))
+    rules = _rules(plan.study_runs)
     rung_client = RungClient(rules) if rules else None
-    waves.begin(
-        wave_cut(request, slots.count, len(waves.study_runs)),
-        rung_client,
-        studies.journal(plan, store.files),
-        recorded_halves(store.files, plan.name),
-        partial(record_halved, store.files, plan.name),
+    waves = Waves(
+        plan.study_runs,
+        _shape,
+        lambda trial: stream_key(resolve(trial.config)),
+        wave_cut(request, slots.count, len(plan.study_runs)),
+        tell_rungs=rung_client.tell if rung_client else lambda event: None,
+        wave_ended=studies.journal(plan, store.files),
+        halved=recorded_halves(store.files, plan.name),
+        record_halved=partial(record_halved, store.files, plan.name),
     )
-    wave_sizes = sorted({study_run.study.search.wave for study_run in waves.study_runs})
-    several = f"{len(waves.study_runs)} studies, " if len(waves.study_runs) > 1 else ""
+    wave_sizes = sorted({study_run.study.search.wave for study_run in plan.study_runs})
+    several = f"{len(plan.study_runs)} studies, " if len(plan.study_runs) > 1 else ""
     print(
         f"{several}waves of {' or '.join(map(str, wave_sizes))} trials by {search.sampler}, "
         f"{slots.count} cohorts at a time",
         flush=True,
     )
-    return Stage(waves, slots, rung_client.judges if rung_client else None)
+    comparisons = {
+        study_run.id: Comparison(study_run.id in rules, _population(study_run.study)) for study_run in plan.study_runs
+    }
+
+    def comparison(cohort: Cohort) -> Comparison:
+        return comparisons[str(cohort.trials[0].facts["study_id"])]
+
+    return Stage(waves, slots, comparison, rung_client.judge_factory if rung_client else None)
+
+
+def _shape(trial: Trial) -> Hashable:
+    """The values that trials of one cohort must share."""
+    free = fusible_keys(str(trial.config["method"]))
+    return tuple((key, value) for key, value in trial.config.items() if key not in free)
+
+
+def _population(study: Study) -> Population | None:
+    """The rule by which members of the study's cohorts copy each other; None for a study without a population."""
+    population, (metric, *_) = study.search.population, study.search.objectives
+    if population is None:
+        return None
+    ranges = cast(
+        Mapping[str, tuple[float, float]],
+        {key: bounds(distribution) for key, distribution in study.search.space.items()},
+    )
+    return Population(
+        metric.name, metric.ranking_direction, population.every, population.share, population.factor, ranges
+    )
 
 
 def _rules(study_runs: Sequence[StudyRun]) -> dict[str, Rule]:

@@ -1,78 +1,84 @@
-"""Adapters to Ray Tune: the searcher that gives it cohorts, and the callback that passes its events on."""
+"""Adapters to Ray Tune: the searcher that gives it cohorts, and the callback that takes its events."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ray import tune
 from ray.tune.search import Searcher
 
+from sweeper.execution.failures import failure_in
+from sweeper.execution.listener import CohortListener
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
 from sweeper.execution.stop_signal import StopSignal
-from sweeper.plan.cohorts import Cohort
-
-MEMORY = "OutOfMemory"
-"""Part of the name of every error about memory, Ray's own included."""
-
-
-class Events(Protocol):
-    """Receives what happens to cohorts, which are named by their ids. An exception of a method stops the sweep."""
-
-    def started(self, cohort: str) -> None:
-        """A worker has started the cohort."""
-
-    def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
-        """The cohort has reported; see `trainables.worker.ray_train.run_cohort` for the keys of the message."""
-
-    def advanced(self, cohort: str, heartbeat: Mapping[str, Any]) -> None:
-        """The cohort is training: a `trainables.contract.Heartbeat` as a dict."""
-
-    def ended(self, cohort: str) -> None:
-        """The cohort's worker has returned."""
-
-    def lost(self, cohort: str, reason: str) -> None:
-        """The cohort's worker has failed or was lost; `reason` is one line."""
+from trainables.contract import Heartbeat
+from trainables.worker.messages import KEY, CohortReport, CohortTask, Failure
 
 
 class TuneCallback(tune.Callback):
-    """Passes Tune's events on. The first exception that they raise is kept, and stops the sweep."""
+    """Takes Tune's events to the retry queue, and tells the listener what becomes of each cohort.
 
-    def __init__(self, events: Events | None = None, stopping: StopSignal | None = None) -> None:
-        self.error: BaseException | None = None
-        """The first exception that `events` raised."""
-        self.stopping = stopping or StopSignal()
-        self.stopper = SweepStopper(self)
-        self._events = events
+    The first exception that the listener raises is kept, and stops the sweep.
+    """
 
-    def __reduce__(self) -> tuple[type[TuneCallback], tuple[()]]:
-        """Pickle without the listeners: Tune pickles its callbacks for a restore that never happens."""
-        return TuneCallback, ()
+    def __init__(
+        self,
+        queue: RetryQueue,
+        listener: CohortListener,
+        read_exit_file: Callable[[str], Failure | None],
+        stopping: StopSignal,
+    ) -> None:
+        """`read_exit_file` returns why the process of a cohort ended itself; None if it did not."""
+        self.error: Exception | None = None
+        """The first exception that the listener raised."""
+        self.stopper = SweepStopper(self, stopping)
+        self._queue, self._listener, self._read_exit_file = queue, listener, read_exit_file
+
+    def __reduce__(self) -> tuple[type[tune.Callback], tuple[()]]:
+        """Pickle as a callback that does nothing: Tune pickles its callbacks for a restore that never happens."""
+        return tune.Callback, ()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._tell("started", trial)
+        self._guarded(self._listener.started, _cohort(trial))
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        if "report" in result:
-            self._tell("reported", trial, result)
-        elif "heartbeat" in result:
-            self._tell("advanced", trial, result["heartbeat"])
+        self._guarded(self._received, _cohort(trial), result.get(KEY))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._tell("ended", trial)
+        failure = Failure("error", "its training ended without a last report")  # ignored after a last report
+        self._guarded(self._lost, _cohort(trial), failure)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._tell("lost", trial, _reason(trial))
+        self._guarded(self._lost, _cohort(trial), failure_in(trial.error_file))
 
-    def _tell(self, event: str, trial: Any, *details: Any) -> None:
+    def _received(self, cohort: str, message: object) -> None:
+        if isinstance(message, CohortReport):
+            self._listener.reported(cohort, message)
+            self._queue.reported(cohort, message.report.epoch, message.report.done)
+        elif isinstance(message, Heartbeat):
+            self._listener.advanced(cohort, message)
+
+    def _lost(self, cohort: str, failure: Failure) -> None:
+        if not self._queue.runs(cohort):
+            return
+        failure = self._read_exit_file(cohort) or failure
+        decision = self._queue.lost(cohort, failure.cause)
+        if decision.kind == "again":
+            self._listener.interrupted(cohort, failure)
+        elif decision.kind == "smaller":
+            self._listener.split(cohort, decision.parts, failure)
+        else:
+            self._listener.failed(cohort, failure)
+
+    def _guarded(self, handle: Callable[..., None], *arguments: object) -> None:
+        """Call `handle`, unless it or another one has raised before."""
         if self.error is None:
             try:
-                getattr(self._events, event)(trial.config["cohort"], *details)
+                handle(*arguments)
             except Exception as error:
                 self.error = error
 
@@ -80,92 +86,71 @@ class TuneCallback(tune.Callback):
 class SweepStopper(tune.Stopper):
     """Stops all cohorts after an exception in the callback, or when the process was asked to stop."""
 
-    def __init__(self, callback: TuneCallback) -> None:
-        self._callback = callback
+    def __init__(self, callback: TuneCallback, stopping: StopSignal) -> None:
+        self._callback, self._stopping = callback, stopping
+
+    def __reduce__(self) -> tuple[type[tune.Stopper], tuple[()]]:
+        """See `TuneCallback.__reduce__`."""
+        return tune.Stopper, ()
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        return self._callback.error is not None or self._callback.stopping.asked
+        return self._callback.error is not None or self._stopping.asked
 
 
 class CohortSearcher(Searcher):
-    """Gives Tune the next cohort with a slot, up to `most` cohorts.
+    """Gives Tune the next cohort with a slot, up to `limit` cohorts.
 
-    Results do not come back through the searcher, but through `TuneCallback`. A task is sent as one JSON string, in
-    which values that all members share occur once, because Tune copies and logs a trial's configuration.
+    Results do not come back through the searcher, but through `TuneCallback`.
     """
 
     def __init__(
         self,
-        attempts: RetryQueue | None = None,
-        checkpoint: Callable[[str], str] = str,
-        slot_assigner: SlotAssigner | None = None,
-        resources: Mapping[str, float] | None = None,
-        most: int | None = None,
+        slot_assigner: SlotAssigner,
+        task: Callable[[Attempt, int | None], CohortTask],
+        resources: Mapping[str, float] | None,
+        limit: int,
     ) -> None:
-        """`resources` are Ray resources of every cohort; None takes those of the cohort's slot."""
+        """`task` makes the task of an attempt with a memory limit. `resources` are the Ray resources of every cohort;
+        None takes those of the cohort's slot."""
         super().__init__()
-        self._attempts, self._checkpoint, self._slot_assigner = attempts, checkpoint, slot_assigner
-        self._resources, self._left = resources, most
+        self._slot_assigner, self._task, self._resources, self._left = slot_assigner, task, resources, limit
 
-    def __reduce__(self) -> tuple[type[CohortSearcher], tuple[()]]:
-        """Pickle without state; see `TuneCallback.__reduce__`."""
-        return CohortSearcher, ()
+    def __reduce__(self) -> tuple[type[Searcher], tuple[()]]:
+        """See `TuneCallback.__reduce__`."""
+        return Searcher, ()
 
     def suggest(self, trial_id: str) -> Any:
-        assert self._slot_assigner is not None
-        if self._left == 0:
-            return Searcher.FINISHED
-        assignment = self._slot_assigner.next(trial_id)
+        assignment = self._slot_assigner.next(trial_id) if self._left else None
         if assignment is None:
-            return Searcher.FINISHED if self._slot_assigner.ended else None
-        if self._left is not None:
-            self._left -= 1
+            return None if self._left and not self._slot_assigner.ended else Searcher.FINISHED
+        self._left -= 1
         attempt, slot = assignment
-        task = json.dumps(self._task(attempt) | {"memory": slot.memory})
-        return {"cohort": attempt.cohort.id, "resources": dict(self._resources or slot.resources), "task": task}
+        return {
+            "cohort": attempt.cohort.id,
+            "resources": dict(self._resources or slot.resources),
+            "task": self._task(attempt, slot.memory),
+        }
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        assert self._slot_assigner is not None
         self._slot_assigner.left(trial_id)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Save nothing: a sweep is continued from the store."""
 
-    def _task(self, attempt: Attempt) -> dict[str, Any]:
-        """Return the task of an attempt, as `trainables.worker.ray_train.run_cohort` takes it."""
-        assert self._attempts is not None
-        task = self._members(attempt.cohort) | dict(self._attempts.options(attempt.cohort.id))
-        return {**task, "before": [self._members(cohort) for cohort in attempt.before]} if attempt.before else task
 
-    def _members(self, cohort: Cohort) -> dict[str, Any]:
-        """Return the configs of a cohort's members, split into shared and own values, its width and its checkpoint."""
-        configs = [dict(trial.config) for trial in cohort.trials]
-        shared = {key: value for key, value in configs[0].items() if all(config[key] == value for config in configs)}
-        own = [{key: value for key, value in config.items() if key not in shared} for config in configs]
-        return {"shared": shared, "own": own, "width": cohort.width, "checkpoint": self._checkpoint(cohort.id)}
-
-
-def cohort_trainable(train: Callable[[str, Mapping[str, Any]], None]) -> Any:
-    """Return a Tune trainable that calls `train(cohort, task)`, with the resources of the trial's configuration."""
+def cohort_trainable(train: Callable[[CohortTask], None]) -> Any:
+    """Return a Tune trainable that calls `train(task)`, with the resources of the trial's configuration."""
 
     def cohort(config: dict[str, Any]) -> None:
-        train(config["cohort"], json.loads(config["task"]))
+        train(config["task"])
 
     return tune.with_resources(cohort, lambda config: tune.PlacementGroupFactory([config["resources"]]))
 
 
-def _reason(trial: Any) -> str:
-    """Return the last line of a trial's error file: the exception, or that the worker died.
-
-    The file is read from this machine's disk, because Tune calls this before it copies the file to its storage.
-    """
-    try:
-        lines = [line.strip() for line in Path(trial.error_file).read_text(errors="replace").splitlines()]
-    except (OSError, TypeError):
-        lines = []
-    last = next((line for line in reversed(lines) if line), "the reason is unknown")
-    memory = next((line for line in reversed(lines) if MEMORY in line), None)  # Ray writes further lines below it
-    return memory or (last.split(". ")[0] if last.startswith("The actor ") else last)
+def _cohort(trial: Any) -> str:
+    """Id of a trial's cohort."""
+    cohort: str = trial.config["cohort"]
+    return cohort

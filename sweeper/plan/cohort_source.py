@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sweeper.plan.cohorts import Cohort, halves, remaining
+
+if TYPE_CHECKING:  # it imports torch
+    from trainables.worker.messages import CohortReport
 
 Record = tuple[str, int, str, float]
 """trial_id, epoch, metric, value."""
@@ -22,16 +25,13 @@ class CohortSource(Protocol):
         """Cohorts by id; all that were given so far are among them."""
 
     @property
-    def ended(self) -> bool:
+    def exhausted(self) -> bool:
         """True if no cohort will follow."""
 
     def next(self) -> Cohort | None:
         """Return the cohort to train next; None if there is none at the moment."""
 
-    def options(self, cohort: str) -> Mapping[str, Any]:
-        """Return further keys of the cohort's task (see `trainables.worker.ray_train`): `population`, `judged`."""
-
-    def before(self, cohort: str) -> Sequence[Cohort]:
+    def ancestors(self, cohort: str) -> Sequence[Cohort]:
         """Return the cohorts that this one was part of before they were halved, smallest first."""
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
@@ -43,10 +43,10 @@ class CohortSource(Protocol):
     def stopped(self, cohort: str) -> None:
         """Record that the cohort has lost its worker. It, or its halves, will be trained again."""
 
-    def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
-        """Take a report of the cohort: a `trainables.contract.Report` as a dict."""
+    def reported(self, cohort: str, message: CohortReport) -> None:
+        """Take a report of the cohort."""
 
-    def told(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
+    def completed(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
         """Take the rows and the history of a cohort that has ended; they are in the store already."""
 
 
@@ -57,16 +57,16 @@ class CohortQueue:
         self,
         whole: Sequence[Cohort],
         statuses: Mapping[str, str] | None = None,
-        before: Mapping[str, Sequence[Cohort]] | None = None,
+        ancestors: Mapping[str, Sequence[Cohort]] | None = None,
         record: Callable[[str], None] = lambda cohort: None,
     ) -> None:
         """Queue what remains of the `whole` cohorts.
 
-        `statuses` maps the ids of trials that have a row to their status. `before` maps the id of a cohort that is a
+        `statuses` maps the ids of trials that have a row to their status. `ancestors` maps the id of a cohort that is a
         part to the cohorts that it was part of (see `cohorts.lineage`). `record` is called with the id of every cohort
         that is halved.
         """
-        self._before = dict(before or {})
+        self._ancestors = dict(ancestors or {})
         self._whole = {cohort.id: cohort for cohort in whole}
         self._statuses, self._record = dict(statuses or {}), record
         left = remaining(whole, self._statuses)
@@ -74,17 +74,14 @@ class CohortQueue:
         self._left = list(reversed(left))
 
     @property
-    def ended(self) -> bool:
+    def exhausted(self) -> bool:
         return not self._left
 
     def next(self) -> Cohort | None:
         return self._left.pop() if self._left else None
 
-    def options(self, cohort: str) -> Mapping[str, Any]:
-        return {}
-
-    def before(self, cohort: str) -> Sequence[Cohort]:
-        return self._before.get(cohort, ())
+    def ancestors(self, cohort: str) -> Sequence[Cohort]:
+        return self._ancestors.get(cohort, ())
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
         """Replace a cohort by what remains of its halves.
@@ -93,7 +90,7 @@ class CohortQueue:
         """
         parts = halves(self._whole[cohort.id])
         self._record(cohort.id)
-        self._before |= dict.fromkeys((part.id for part in parts), (cohort, *self.before(cohort.id)))
+        self._ancestors |= dict.fromkeys((part.id for part in parts), (cohort, *self.ancestors(cohort.id)))
         self._whole |= {part.id: part for part in parts}
         left = remaining(parts, self._statuses)
         self.cohorts |= {part.id: part for part in left}
@@ -105,8 +102,8 @@ class CohortQueue:
     def stopped(self, cohort: str) -> None:
         pass
 
-    def reported(self, cohort: str, report: Mapping[str, Any]) -> None:
+    def reported(self, cohort: str, message: CohortReport) -> None:
         pass
 
-    def told(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
+    def completed(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
         pass

@@ -14,6 +14,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeper.pruning.halving import Rungs, Values, assign_brackets
+from sweeper.pruning.rung_events import (
+    CohortAnnounced,
+    CohortEnded,
+    CohortReported,
+    CohortRestored,
+    CohortSplit,
+    CohortStarted,
+    CohortStopped,
+    Position,
+    RungEvent,
+)
 from sweeper.spec.metric import Direction
 
 ANNOUNCEMENT_TIMEOUT = 60.0
@@ -47,7 +58,7 @@ class Rule:
 class RungServer:
     """The rungs of all studies, as the class of a Ray actor.
 
-    The driver's calls carry a `turn`: 0, 1, 2, ... They take effect in that order, which Ray alone does not guarantee.
+    The driver's events carry a `turn`: 0, 1, 2, ... They take effect in that order, which Ray alone does not guarantee.
     A worker may ask about a cohort before the driver has announced it; its call then waits for the announcement.
     """
 
@@ -57,62 +68,48 @@ class RungServer:
         """`rules` maps a study's id to its rule. For the other arguments see `ANNOUNCEMENT_TIMEOUT` and `ABSENCE`."""
         self._rules, self._announcement_timeout, self._absence = rules, announcement_timeout, absence
         self._rungs = {study: Rungs(rule.direction, rule.factor, rule.ladders) for study, rule in rules.items()}
-        self._cohorts: dict[str, tuple[str, int]] = {}
-        """Id of an announced cohort -> its study and place."""
-        self._with_worker: set[tuple[str, int]] = set()
-        """Study and place of each cohort that a worker trains."""
-        self._waiting: list[tuple[str, int]] = []
-        """Study and place of each call that waits for a verdict."""
-        self._leaving: set[tuple[str, int]] = set()
+        self._cohorts: dict[str, tuple[str, Position]] = {}
+        """Id of an announced cohort -> its study and position."""
+        self._with_worker: set[tuple[str, Position]] = set()
+        """Study and position of each cohort that a worker trains."""
+        self._waiting: list[tuple[str, Position]] = []
+        """Study and position of each call that waits for a verdict."""
+        self._leaving: set[tuple[str, Position]] = set()
         """Cohorts that have been told to give up their slots, until their workers have stopped."""
         self._left_at = -math.inf
         """When the last of them was told, in seconds of the event loop's clock."""
         self._turn = 0
-        """The driver's call that is to take effect next."""
+        """The turn of the driver's event that is to take effect next."""
         self._changed = asyncio.Condition()
 
-    async def expect(self, turn: int, study: str, place: int, cohort: str, brackets: Sequence[int]) -> None:
-        """Announce a cohort before it starts."""
+    async def apply(self, turn: int, event: RungEvent) -> None:
+        """Apply an event of the driver, the one with this `turn`, once those before it have been applied."""
         async with self._in(turn):
-            self._rungs[study].expect(place, brackets)
-            self._cohorts[cohort] = study, place
+            self._apply(event)
 
-    async def seed(
-        self, turn: int, study: str, place: int, brackets: Sequence[int], history: Mapping[int, Values]
-    ) -> None:
-        """Add a cohort that ended in an earlier run; see `Rungs.seed`."""
-        async with self._in(turn):
-            self._rungs[study].seed(place, brackets, history)
-
-    async def started(self, turn: int, cohort: str) -> None:
-        """Record that a worker has started the cohort."""
-        async with self._in(turn):
-            self._with_worker.add(self._cohorts[cohort])
-
-    async def stopped(self, turn: int, cohort: str) -> None:
-        """Record that the cohort has lost its worker."""
-        async with self._in(turn):
-            self._with_worker.discard(self._cohorts[cohort])
-            self._leaving.discard(self._cohorts[cohort])
-
-    async def post(self, turn: int, cohort: str, epoch: int, values: Values) -> None:
-        """Record a cohort's values of an epoch, from its report. Changes nothing after a `judge` of the epoch."""
-        async with self._in(turn):
-            study, place = self._cohorts[cohort]
-            self._rungs[study].post(place, epoch, values)
-
-    async def end(self, turn: int, cohort: str) -> None:
-        """Record that a cohort finished or failed for good."""
-        async with self._in(turn):
-            study, place = self._cohorts[cohort]
-            self._rungs[study].end(place)
-
-    async def split(self, turn: int, cohort: str, parts: Sequence[str], second: int, count: int) -> None:
-        """Split a cohort into two with the ids `parts`; see `Rungs.split` for `second` and `count`."""
-        async with self._in(turn):
-            study, place = self._cohorts[cohort]
-            self._rungs[study].split(place, second, count)
-            self._cohorts |= dict(zip(parts, [(study, place), (study, second)], strict=True))
+    def _apply(self, event: RungEvent) -> None:
+        match event:
+            case CohortAnnounced(study, position, cohort, numbers):
+                self._rungs[study].announce(position, self._rules[study].brackets(numbers))
+                self._cohorts[cohort] = study, position
+            case CohortRestored(study, position, numbers, reached):
+                self._rungs[study].restore(position, self._rules[study].brackets(numbers), reached)
+            case CohortStarted(cohort):
+                self._with_worker.add(self._cohorts[cohort])
+            case CohortStopped(cohort):
+                self._with_worker.discard(self._cohorts[cohort])
+                self._leaving.discard(self._cohorts[cohort])
+            case CohortReported(cohort, epoch, values):
+                study, position = self._cohorts[cohort]
+                if epoch in self._rules[study].epochs:
+                    self._rungs[study].post(position, epoch, values)
+            case CohortSplit(cohort, parts):
+                study, position = self._cohorts[cohort]
+                positions = self._rungs[study].split(position, *parts.values()) if len(parts) > 1 else (position,)
+                self._cohorts |= {part: (study, of_part) for part, of_part in zip(parts, positions, strict=True)}
+            case CohortEnded(cohort):
+                study, position = self._cohorts[cohort]
+                self._rungs[study].end(position)
 
     async def rule(self, cohort: str) -> Rule:
         """Return the rule of the cohort's study."""
@@ -123,37 +120,38 @@ class RungServer:
     async def judge(self, cohort: str, epoch: int, values: Values) -> dict[int, str] | None:
         """Return the members to prune at an epoch: index -> reason.
 
-        Waits for the cohorts at lower places. Returns None if one of them has no worker and this cohort must give up
+        Waits for the cohorts at lower positions. Returns None if one of them has no worker and this cohort must give up
         its slot.
         """
         async with self._changed:
-            study, place = await self._announced(cohort)
+            study, position = await self._announced(cohort)
             rungs = self._rungs[study]
-            rungs.post(place, epoch, values)
+            rungs.post(position, epoch, values)
             self._changed.notify_all()
-            if not await self._wait_until_ready(study, place, epoch):
+            if not await self._wait_until_ready(study, position, epoch):
                 return None
-            verdict = rungs.verdict(place, epoch)
+            verdict = rungs.verdict(position, epoch)
             self._changed.notify_all()  # no cohort waits for one without members
             return verdict
 
-    async def _wait_until_ready(self, study: str, place: int, epoch: int) -> bool:
+    async def _wait_until_ready(self, study: str, position: Position, epoch: int) -> bool:
         """Wait until the verdict is ready and return True, or False if this cohort must give up its slot.
 
         It must once a cohort that it waits for has had no worker for `absence` seconds, and no other cohort was told to
-        leave for as long. Only the waiting cohort of the highest place leaves. All calls of its processes return False.
+        leave for as long. Only the waiting cohort of the highest position leaves. All calls of its processes return
+        False.
         """
         rungs, now, absent_since = self._rungs[study], asyncio.get_running_loop().time, math.inf
-        self._waiting.append((study, place))
+        self._waiting.append((study, position))
         try:
-            while (study, place) not in self._leaving:
-                if rungs.ready(place, epoch):
+            while (study, position) not in self._leaving:
+                if rungs.ready(position, epoch):
                     return True
-                absent = any((study, lower) not in self._with_worker for lower in rungs.awaited(place, epoch))
+                absent = any((study, lower) not in self._with_worker for lower in rungs.awaited(position, epoch))
                 absent_since = min(absent_since, now()) if absent else math.inf
                 seconds_left = max(absent_since, self._left_at) + self._absence - now()
-                if seconds_left <= 0 and (study, place) == self._highest():
-                    self._leaving.add((study, place))
+                if seconds_left <= 0 and (study, position) == self._highest():
+                    self._leaving.add((study, position))
                     self._left_at = now()
                     self._changed.notify_all()
                     break
@@ -163,21 +161,21 @@ class RungServer:
                         await self._changed.wait()
             return False
         finally:
-            self._waiting.remove((study, place))
+            self._waiting.remove((study, position))
 
-    def _highest(self) -> tuple[str, int] | None:
-        """Return the study and place of the waiting cohort with the highest place, among those that have a worker.
+    def _highest(self) -> tuple[str, Position] | None:
+        """Return the study and position of the waiting cohort with a worker that has the highest position.
 
         Calls of dead workers still wait; their cohorts have no worker.
         """
         return max(
             self._with_worker.intersection(self._waiting),
-            key=lambda study_and_place: study_and_place[::-1],
+            key=lambda study_and_position: study_and_position[::-1],
             default=None,
         )
 
-    async def _announced(self, cohort: str) -> tuple[str, int]:
-        """Return the cohort's study and place, once the driver has announced it.
+    async def _announced(self, cohort: str) -> tuple[str, Position]:
+        """Return the cohort's study and position, once the driver has announced it.
 
         Raises LookupError if it does not within `announcement_timeout` seconds.
         """
@@ -191,7 +189,7 @@ class RungServer:
 
     @contextlib.asynccontextmanager
     async def _in(self, turn: int) -> AsyncIterator[None]:
-        """Context of the driver's call number `turn`. Waits for all calls before it; the next may follow even if it
+        """Context of the driver's event number `turn`. Waits for all events before it; the next may follow even if it
         raises."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._turn == turn)

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from sweeper.errors import SpecError
 from sweeper.plan import changes
 from sweeper.plan.cohort_source import Record
-from sweeper.plan.trials import Trial, content_hash
+from sweeper.plan.trials import content_hash
 from sweeper.report.studies import publish as study_views
 from sweeper.search.dashboard_journal import DashboardJournal
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import RecordedTrial, StudyRun, result
 from sweeper.search.validate import check, corners
 from sweeper.search.warm_start import WarmStart, read_warm_start, warm_start_from_rows
-from sweeper.search.waves import Waves
 from sweeper.spec import Sweep
 from sweeper.spec.grid import Value
 from sweeper.spec.request import Request
-from sweeper.spec.search import Search, Searches, Study, bounds
+from sweeper.spec.search import Search, Searches, Study
 from sweeper.storage.io.files import Files
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from trainables.config import trial as config
 from trainables.config.trial import TrialConfig
 from trainables.data.errors import DataError
-from trainables.learners.streams import stream_key
 from trainables.training import preflight
 
 JOURNAL = "studies/{}/journal.log"
@@ -63,29 +60,20 @@ def prepare(
     if len({corner.training.workers for corner in configs}) > 1:
         raise SpecError("all trials of a search must have the same number of workers, but got several")
 
-    def shape(trial: Trial) -> Hashable:
-        free = config.fusible_keys(str(trial.config["method"]))
-        return tuple((key, value) for key, value in trial.config.items() if key not in free)
-
     types = {key: kind for corner in configs for key, kind in config.keys(corner.method).items()}
     metrics = tuple(dict.fromkeys(metric for result in preflight_results.values() for metric in result.metrics))
 
     def facts(study: Study) -> Mapping[str, Value]:
         return {"preset": preset, "changes": changes.study_changes(request, preset_space, study, config.defaults)}
 
-    waves = Waves(
-        _study_runs(studies, study_corners, request, store, name, facts),
-        shape,
-        lambda trial: stream_key(config.resolve(trial.config)),
-        _population,
-    )
+    study_runs = _study_runs(studies, study_corners, request, store, name, facts)
     changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
-    return SearchPlan(name, preset, sweep, space, waves, changes=changed), Columns({**types, **FACTS}, metrics)
+    return SearchPlan(name, preset, sweep, space, study_runs, changes=changed), Columns({**types, **FACTS}, metrics)
 
 
 def record(plan: SearchPlan, store: Store) -> None:
     """Write the definition and the warm start of each study to the store, unless they are already there."""
-    for study_run in plan.waves.study_runs:
+    for study_run in plan.study_runs:
         path = _path(plan.name, study_run.id)
         if read_warm_start(store.files, path, study_run.study) is None:
             study_run.warm.write(store.files, path, study_run.study)
@@ -111,11 +99,11 @@ def show(plan: SearchPlan, files: Files) -> str:
     """Write the figures and tables of every study to `studies/NAME/PRESET/STUDY`. Returns the text to print."""
     texts = []
     copy = journal(plan, files) if files.read(JOURNAL.format(plan.views)) is None else None
-    for study_run in plan.waves.study_runs:
+    for study_run in plan.study_runs:
         if copy:
             copy(study_run)
         name = study_run.study.name
-        title = f"{plan.name} ({plan.label})" + (f", {name}" if len(plan.waves.study_runs) > 1 else "")
+        title = f"{plan.name} ({plan.label})" + (f", {name}" if len(plan.study_runs) > 1 else "")
         folder, objectives = f"studies/{plan.views}/{name}", study_run.study.search.objectives
         texts.append(
             study_views.write(files, folder, title, study_run.engine.optuna_study, objectives, plan.sweep.contours)
@@ -127,7 +115,7 @@ def all_diverged(plan: SearchPlan) -> list[str]:
     """Names of the studies whose trials have all diverged."""
     return [
         study_run.study.name
-        for study_run in plan.waves.study_runs
+        for study_run in plan.study_runs
         if len(study_run.statuses) == study_run.study.search.trials and set(study_run.statuses.values()) == {"diverged"}
     ]
 
@@ -169,16 +157,6 @@ def _study_runs(
 
 def _complete(params: Mapping[str, Value]) -> Mapping[str, Value]:
     return config.resolve(params).flat()
-
-
-def _population(study: Study) -> Mapping[str, Any]:
-    """Option `population` of the study's cohorts; empty for a study without a population."""
-    population, (metric, *_) = study.search.population, study.search.objectives
-    if population is None:
-        return {}
-    ranges = {key: bounds(distribution) for key, distribution in study.search.space.items()}
-    rules = {"every": population.every, "share": population.share, "factor": population.factor}
-    return {"population": {"metric": metric.name, "direction": metric.ranking_direction, "ranges": ranges, **rules}}
 
 
 def _path(sweep: str, identity: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from sweeper.plan.trials import Trial
 from sweeper.spec.search import Search, Searches
 
 if TYPE_CHECKING:  # it imports Optuna
-    from sweeper.search.waves import Waves
+    from sweeper.search.study_run import StudyRun
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class SearchPlan(Plan):
 
     space: Search | Searches
     """The search, with the request's changes."""
-    waves: Waves
-    """The studies and their cohorts."""
+    study_runs: Sequence[StudyRun]
+    """The studies, rebuilt from their rows."""
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        return self.waves.trials
+        return tuple(trial for study_run in self.study_runs for trial in study_run.trials)
 
     @property
     def total(self) -> int:
@@ -33,12 +33,12 @@ class SearchPlan(Plan):
 
     @property
     def statuses(self) -> Mapping[str, str]:
-        return {trial: status for study_run in self.waves.study_runs for trial, status in study_run.statuses.items()}
+        return {trial: status for study_run in self.study_runs for trial, status in study_run.statuses.items()}
 
     @property
     def counts(self) -> dict[str, int]:
         counts = super().counts
-        for status in (status for study_run in self.waves.study_runs for status in study_run.ahead):
+        for status in (status for study_run in self.study_runs for status in study_run.ahead):
             counts[status] += 1
             counts[TO_RUN] -= 1
         return counts
@@ -46,5 +46,5 @@ class SearchPlan(Plan):
     @property
     def identifying_columns(self) -> tuple[str, ...]:
         searches = self.space.searches if isinstance(self.space, Searches) else (self.space,)
-        several = ("study",) if len(self.waves.study_runs) > 1 else ()
+        several = ("study",) if len(self.study_runs) > 1 else ()
         return (*several, *(key for search in searches for key in search.space))

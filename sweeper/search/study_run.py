@@ -23,7 +23,7 @@ class RecordedTrial:
 
     params: Mapping[str, Value]
     """Value of every searched key."""
-    told: TrialResult
+    result: TrialResult
     """Result of the trial."""
 
 
@@ -71,13 +71,13 @@ class StudyRun:
 
         There are some if an earlier wave is open, because one of its trials failed and is tried again.
         """
-        return [trial.told.status for number, trial in self._recorded.items() if number >= len(self.trials)]
+        return [trial.result.status for number, trial in self._recorded.items() if number >= len(self.trials)]
 
     def reached(self, trial: Trial) -> Mapping[int, float]:
         """Epoch -> objective, for a trial that has a result."""
         return self._results[trial.id].reached
 
-    def told(self, results: Mapping[str, TrialResult]) -> bool:
+    def add_results(self, results: Mapping[str, TrialResult]) -> bool:
         """Add results, keyed by trial_id. Returns whether they complete the open wave."""
         self._results |= results
         complete = not self._open
@@ -115,8 +115,8 @@ class StudyRun:
             }
             trials.append(Trial(content_hash([self.id, number, config]), config, facts))
             recorded = self._recorded.get(number)
-            if recorded and recorded.told.status != FAILED:  # failed trials are tried again
-                self._results[trials[-1].id] = recorded.told
+            if recorded and recorded.result.status != FAILED:  # failed trials are tried again
+                self._results[trials[-1].id] = recorded.result
         return tuple(trials)
 
 

@@ -14,16 +14,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from sweeper import run
-from sweeper.execution import executor as dispatch
+from sweeper.execution import executor
 from sweeper.execution.connection import connected
 from tests.benchmarks.ray_start import timed
+from trainables.worker.messages import CohortTask
+from trainables.worker.ray_train import Dispatch
 
 METRICS = (*(f"auroc_{score}" for score in ("joint", "dir", "rad", "variance", "entropy")), "posterior_entropy", "loss")
 
@@ -55,7 +57,7 @@ def service(size: str) -> tuple[float, float]:
     """Seconds in all and of Ray's start: the command line, its training replaced on the workers, cohorts of `size`."""
     started: list[float] = []
 
-    run.connected, dispatch.run_cohort = partial(timed, started=started), trivial_cohort
+    run.connected, executor.run_cohort = partial(timed, started=started), trivial_cohort
     with tempfile.TemporaryDirectory() as store, contextlib.redirect_stdout(io.StringIO()):
         begun = time.perf_counter()
         status = run.main(["anomaly_grid", "--preset", "digits", "--store", store, "--cohort", size])
@@ -65,12 +67,12 @@ def service(size: str) -> tuple[float, float]:
     return took, started[0]
 
 
-def trivial_cohort(cohort: str, task: Mapping[str, Any], **options: Any) -> None:
+def trivial_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
     """`trainables.worker.ray_train.run_cohort` with a loop that reports at once."""
     from trainables.worker import ray_train, worker
 
     worker.train = report_at_once
-    ray_train.run_cohort(cohort, task, **options)
+    ray_train.run_cohort(task, dispatch=dispatch)
 
 
 def report_at_once(configs: Sequence[Any], *_: object, **__: object) -> Iterator[Any]:

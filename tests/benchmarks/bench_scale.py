@@ -2,7 +2,7 @@
 
 python -m tests.benchmarks.bench_scale [--trials 100000] [--size 32] [--alone 400] [--folder DIR]
 
-The anomaly grid on the digits over ever more seeds, through the real plan, dispatch, collector and store. At each
+The anomaly grid on the digits over ever more seeds, through the real plan, dispatch, recorder and store. At each
 tenth: milliseconds a trial, the driver's memory, and files in the store. Beside it the same without folding, and Ray
 Tune alone, a function trial a model, as the cost of a trial without this service. Each in a process of its own.
 """
@@ -19,13 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from trainables.contract import Member, Report
+from trainables.worker.messages import KEY, CohortReport, CohortTask, Origin
+from trainables.worker.ray_train import Dispatch
 
 METRICS = (*(f"auroc_{score}" for score in ("joint", "dir", "rad", "variance", "entropy")), "posterior_entropy", "loss")
 GRID = 560
@@ -54,15 +57,13 @@ def measured(case: str, options: argparse.Namespace) -> float:
     return float(json.loads(last)["ms"])
 
 
-def report_at_once(cohort: str, task: Mapping[str, Any], *, place: object) -> None:
+def report_at_once(task: CohortTask, *, dispatch: Dispatch) -> None:
     """`trainables.worker.ray_train.run_cohort` without the training."""
     from ray import tune
 
-    values = {"status": "finished", "epochs_run": 1, "error": None, "seconds": 0.0, "schedule": None}
-    members = [values | {"metrics": {name: random.random() for name in METRICS}} for _ in task["own"]]
-    report = {"epoch": 1, "members": members, "seconds": 0.0, "done": True}
-    about = {"device": "cpu", "host": socket.gethostname(), "pid": os.getpid()}
-    tune.report({"report": report, **about, "started": datetime.now(UTC).isoformat()})
+    members = tuple(Member("finished", 1, {name: random.random() for name in METRICS}) for _ in task.spec.own)
+    origin = Origin("cpu", socket.gethostname(), os.getpid(), datetime.now(UTC))
+    tune.report({KEY: CohortReport(Report(1, members, 0.0, done=True), origin)})
 
 
 def service(options: argparse.Namespace, store: str) -> float:
@@ -71,7 +72,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.cli.prepare import prepare
     from sweeper.cli.progress import Progress
     from sweeper.cli.recorder import Recorder
-    from sweeper.execution import executor as dispatch
+    from sweeper.execution import executor
     from sweeper.execution.connection import connected
     from sweeper.execution.stop_signal import StopSignal
     from sweeper.packing.slots import SlotResources, Slots
@@ -85,15 +86,15 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.version import code_version
 
     class Meter(Recorder):
-        """A collector that says at each tenth how it goes."""
+        """A recorder that says at each tenth how it goes."""
 
         def told(self, total: int) -> Meter:
             self._total, self._done, self._tenth, self._since = total, 0, 0, time.perf_counter()
             return self
 
-        def reported(self, cohort: str, message: Mapping[str, Any]) -> None:
+        def reported(self, cohort: str, message: CohortReport) -> None:
             super().reported(cohort, message)
-            self._done += len(self._feed.cohorts[cohort].trials)
+            self._done += len(self._source.cohorts[cohort].trials)
             if 10 * self._done // self._total > self._tenth:
                 now, count = time.perf_counter(), self._done - self._total * self._tenth / 10
                 self._tenth = 10 * self._done // self._total
@@ -110,29 +111,29 @@ def service(options: argparse.Namespace, store: str) -> float:
     planned = time.perf_counter()
     assert isinstance(plan, GridPlan)
     cuts = [Cut(options.size, options.size)] * len(plan.groups)
-    feed = CohortQueue(cohorts.remaining(cohorts.cut(plan.groups, cuts), plan.statuses))
+    source = CohortQueue(cohorts.remaining(cohorts.cut(plan.groups, cuts), plan.statuses))
     cut = time.perf_counter()
     print(
         f"{options.case}: {plan.total:,} trials planned in {planned - begun:.1f} s "
         f"({1e6 * (planned - begun) / plan.total:.0f} us a trial, {memory() - before:.0f} MiB), "
-        f"cut into {len(feed.cohorts):,} cohorts in {cut - planned:.1f} s"
+        f"cut into {len(source.cohorts):,} cohorts in {cut - planned:.1f} s"
     )
     print(f"{'trials':>10} {'ms a trial':>10} {'driver MiB':>12} {'row files':>9} {'history':>8}", flush=True)
     columns = store_of.prepare(plan.name, columns)
-    dispatch.run_cohort = report_at_once
+    executor.run_cohort = report_at_once
     with connected(None) as scratch, Path(os.devnull).open("w") as nothing:
         from rich.console import Console
 
         progress = Progress(plan.total, {}, "auroc_joint", "maximize", "scale", console=Console(file=nothing))
-        listener = Meter(store_of, plan.name, columns, feed, progress, code_version()).told(plan.total)
+        listener = Meter(store_of, plan.name, columns, source, progress, code_version()).told(plan.total)
         begun = time.perf_counter()
-        dispatch.dispatch(
-            feed,
+        executor.dispatch(
+            source,
             data="data",
             checkpoints=store_of.files,
-            checkpoint=partial(checkpoint_path, plan.name),
+            checkpoint_path=partial(checkpoint_path, plan.name),
             slots=Slots((SlotResources({"CPU": 1.0}, os.cpu_count() or 1),), local=True),
-            limits=dispatch.Limits(3, 60.0, 600.0),
+            limits=executor.Limits(3, 60.0, 600.0),
             scratch=scratch,
             stopping=StopSignal(),
             listener=listener,

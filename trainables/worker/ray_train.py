@@ -11,10 +11,10 @@ import contextlib
 import os
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import ray
 import ray.train
@@ -30,91 +30,63 @@ from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.profiling.contention import measure_slowdowns
 from trainables.profiling.measurement import Measurement, Probe
 from trainables.profiling.throughput import device_memory, measure
-from trainables.training.population import Population
+from trainables.worker.messages import KEY, CohortTask
 from trainables.worker.sigterm import on_sigterm
 from trainables.worker.step_watchdog import GRACE
-from trainables.worker.worker import Before, Checkpoints, Work, train_cohort
+from trainables.worker.worker import WorkerSettings, train_cohort
 
-
-class Judges(Protocol):
-    """Makes the judges that decide which members of a cohort are pruned."""
-
-    def judge_of(self, cohort: str) -> Judge: ...
+JudgeFactory = Callable[[str], Judge]
+"""Makes the judge that compares the members of a cohort, named by its id, with those of other cohorts."""
 
 
 @dataclass(frozen=True)
-class Place:
+class Dispatch:
     """Where and how the cohorts of a dispatch run."""
 
-    run: str
-    """Token of the dispatch; it has no spaces."""
-    data: str
-    """Folder of the data sets."""
-    checkpoints: Checkpoints
-    save_every: float
-    """Seconds between a cohort's checkpoints."""
+    settings: WorkerSettings
     resources: Mapping[str, float]
     """Ray resources of each worker of a cohort."""
     storage: str
     """Folder or URI for Ray Train's own scratch files, reachable from all nodes that train one cohort."""
-    judges: Judges | None = None
-    patience: float = 600.0
-    """Step timeout: seconds without a step after which a process ends itself."""
+    judge_factory: JudgeFactory | None = None
+    """Needed if tasks are compared at rungs."""
 
 
-def run_cohort(cohort: str, task: Mapping[str, Any], *, place: Place) -> None:
-    """Ray Tune function that trains the cohort with the id `cohort` and reports as it goes.
-
-    Keys of `task`:
-
-    - `shared`, `own`: config values that all members have, and a dict of the remaining ones for each member
-    - `width`: members stacked at a time
-    - `checkpoint`: path of the cohort's checkpoint, from which training resumes if it exists
-    - `population` (optional): fields of a `Population`
-    - `judged` (optional): whether the members are compared with those of other cohorts, through `place.judges`
-    - `memory` (optional): memory limit of each process in bytes
-    - `before` (optional): earlier cohorts of these members, the most recent first, each with `shared`, `own`, `width`
-      and `checkpoint`; the first usable checkpoint is resumed from where the cohort has none of its own
-
-    Each report is a dict with `device`, `host`, `pid` and `started`, and either `report` (a `contract.Report` as a
-    dict) or `heartbeat` (a `contract.Heartbeat` as a dict). A one-line `notice` says that a checkpoint was of no use.
+def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
+    """Ray Tune function that trains a cohort. It sends each message to Tune under `KEY`.
 
     Raises OutOfMemory if the cohort needs more memory. A process that is asked to end, or that hangs, exits and leaves
-    the reason in one line beside the checkpoint (`contract.WHY`).
+    the reason in a file (`trainables.worker.exit_file`).
     """
-    configs = _configs(task)
-    workers = configs[0].training.workers
-    if "population" in task:
-        judge: Judge | None = Population(**task["population"]).judge_of(configs)
-    else:
-        judge = place.judges.judge_of(cohort) if place.judges and task.get("judged") else None
-    before = [Before(_configs(earlier), earlier["width"], earlier["checkpoint"]) for earlier in task.get("before", ())]
-    work = Work(configs, task["width"], task["checkpoint"], judge, task.get("memory"), before)
+    configs = task.spec.configs()
+    workers, judge = configs[0].training.workers, _judge(task, configs, dispatch.judge_factory)
     if workers == 1:
 
         def alone(_: dict[str, Any]) -> None:
             _use_cores(ray.get_runtime_context().get_assigned_resources().get("CPU", 1.0))
-            train_cohort(work, place, _device(), SINGLE_PROCESS, tune.report)
+            train_cohort(
+                task, dispatch.settings, judge, _device(), SINGLE_PROCESS, lambda message: tune.report({KEY: message})
+            )
 
         TorchTrainer(alone, train_loop_config={}, scaling_config=ScalingConfig(num_workers=0)).fit()
         return
 
     def together(_: dict[str, Any]) -> None:
-        _use_cores(place.resources.get("CPU", 1.0))
+        _use_cores(dispatch.resources.get("CPU", 1.0))
         context = ray.train.get_context()
         peers = Peers(context.get_world_rank(), context.get_world_size())
-        train_cohort(work, place, get_device(), peers, ray.train.report)
+        train_cohort(task, dispatch.settings, judge, get_device(), peers, lambda sent: ray.train.report({KEY: sent}))
 
-    gpu = place.resources.get("GPU", 0) > 0
+    gpu = dispatch.resources.get("GPU", 0) > 0
     trainer = TorchTrainer(
         together,
         train_loop_config={},
         scaling_config=ScalingConfig(
-            num_workers=workers, use_gpu=gpu, resources_per_worker=dict(place.resources), placement_strategy="PACK"
+            num_workers=workers, use_gpu=gpu, resources_per_worker=dict(dispatch.resources), placement_strategy="PACK"
         ),
         torch_config=TorchConfig(backend="nccl" if gpu else "gloo"),
         run_config=RunConfig(
-            storage_path=place.storage,
+            storage_path=dispatch.storage,
             name=uuid.uuid4().hex,
             callbacks=[TuneReportCallback()],  # type: ignore[list-item]  # Ray's own, of a class beside the declared one
         ),
@@ -134,9 +106,11 @@ def _exit_after_grace() -> None:
     timer.start()
 
 
-def _configs(task: Mapping[str, Any]) -> list[TrialConfig]:
-    """The configs of a task's members."""
-    return [resolve(task["shared"] | own) for own in task["own"]]
+def _judge(task: CohortTask, configs: Sequence[TrialConfig], judge_factory: JudgeFactory | None) -> Judge | None:
+    """The judge of the task's members; None if they are not compared."""
+    if task.comparison.population:
+        return task.comparison.population.judge_of(configs)
+    return judge_factory(task.cohort) if judge_factory and task.comparison.rungs else None
 
 
 def measure_configs(

@@ -1,8 +1,8 @@
 """A watchdog beside the training loop: it ends a process that makes no steps, or that does not stop when asked.
 
 The loop calls `stop` after each step, which also tells the watchdog that a step was made. A process that hangs is ended
-in one of two ways. A thread calls `end` with a line that says where the training stands. If that thread gets no turn,
-because other code holds the interpreter, Python's `faulthandler` ends the process.
+in one of two ways. A thread calls `end` with a failure that says where the training stands. If that thread gets no
+turn, because other code holds the interpreter, Python's `faulthandler` ends the process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Self
 
-from trainables.contract import HUNG, STOPPED, Stopped
+from trainables.contract import Stopped
+from trainables.worker.messages import Failure
 
 BEGINNING = 5
 """The time limit of the first step, as a multiple of the step timeout: it also reads data and selects kernels."""
@@ -33,9 +34,9 @@ FOREIGN = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib",
 class StepWatchdog:
     """Context manager that watches the thread which creates it."""
 
-    def __init__(self, step_timeout: float, end: Callable[[str], None]) -> None:
-        """`step_timeout`: seconds without a step after which the process is ended. `end` is called with a one-line
-        reason and must end the process."""
+    def __init__(self, step_timeout: float, end: Callable[[Failure], None]) -> None:
+        """`step_timeout`: seconds without a step after which the process is ended. `end` is called with the failure and
+        must end the process."""
         self._step_timeout, self._end, self._thread = step_timeout, end, threading.get_ident()
         self._last_step, self._any_step, self._suspended, self._stop_by = time.monotonic(), False, 0, float("inf")
         self._over = threading.Event()
@@ -99,9 +100,11 @@ class StepWatchdog:
             limit = self._step_timeout * (1 if self._any_step else BEGINNING)
             now = time.monotonic()
             if now > self._stop_by:
-                self._end(f"{STOPPED}: it did not get to a checkpoint within {GRACE:g} s, at {self._position()}")
+                reason = f"stopped: it did not get to a checkpoint within {GRACE:g} s, at {self._position()}"
+                self._end(Failure("machine", reason))
             elif not self._suspended and now - self._last_step > limit:
-                self._end(f"{HUNG}: no step was completed within {limit:g} s, at {self._position()}")
+                reason = f"hung: no step was completed within {limit:g} s, at {self._position()}"
+                self._end(Failure("hung", reason))
             if not self._over.is_set():
                 faulthandler.dump_traceback_later(1.5 * limit, exit=True, file=sys.__stderr__ or 2)
         faulthandler.cancel_dump_traceback_later()

@@ -1,7 +1,7 @@
 import io
-from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,37 +16,34 @@ from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
+from trainables.contract import Heartbeat, Member, Report, Status
+from trainables.worker.messages import CohortReport, Failure, Origin
 
 COLUMNS = Columns({"nu": float}, ("auroc", "loss"))
 COHORTS = (
     Cohort("c0", tuple(Trial(f"a{i}", {"nu": float(i)}) for i in range(2)), 2),
     Cohort("c1", (Trial("b0", {"nu": 9.0}),), 1),
 )
-STARTED = "2026-01-01T12:00:00+00:00"
+STARTED = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ORIGIN = Origin("cpu", "here", 1, STARTED)
 
 
-def message(epoch: int, aurocs: list[float | None], done: bool = False, **more: Any) -> dict[str, Any]:
-    members = [
-        {
-            "status": "finished" if done else "running",
-            "epochs_run": epoch,
-            "metrics": {"auroc": value},
-            "error": None,
-            "seconds": 3.0 * epoch / len(aurocs),
-            "schedule": None,
-        }
-        for value in aurocs
-    ]
-    report = {"epoch": epoch, "members": members, "seconds": 3.0 * epoch, "done": done, **more}
-    return {"report": report, "device": "cpu", "host": "here", "pid": 1, "started": STARTED}
+def message(epoch: int, aurocs: list[float | None], done: bool = False) -> CohortReport:
+    status: Status = "finished" if done else "running"
+    seconds = 3.0 * epoch / len(aurocs)
+    members = tuple(Member(status, epoch, {"auroc": value}, seconds=seconds) for value in aurocs)
+    return CohortReport(Report(epoch, members, 3.0 * epoch, done), ORIGIN)
 
 
-def diverged(reported: dict[str, Any], member: int, epoch: int) -> dict[str, Any]:
+def diverged(reported: CohortReport, member: int, epoch: int) -> CohortReport:
     """The message `reported`, with one member diverged in the given epoch."""
-    lost = {"status": "diverged", "epochs_run": epoch, "metrics": {"auroc": None}, "error": f"not finite in {epoch}"}
-    lost |= {"seconds": 0.5, "schedule": None}
-    members = [lost if i == member else one for i, one in enumerate(reported["report"]["members"])]
-    return {**reported, "report": {**reported["report"], "members": members}}
+    members = list(reported.report.members)
+    members[member] = Member("diverged", epoch, {"auroc": None}, f"not finite in {epoch}", seconds=0.5)
+    return replace(reported, report=replace(reported.report, members=tuple(members)))
+
+
+def error(reason: str) -> Failure:
+    return Failure("error", reason)
 
 
 class Bench:
@@ -57,13 +54,13 @@ class Bench:
         console = Console(file=self.out, highlight=False, width=200)
         self.progress = Progress(3, {}, "auroc", "maximize", "grid", console=console)
         self.store.prepare("grid", COLUMNS)
-        self.feed = CohortQueue(COHORTS)
+        self.source = CohortQueue(COHORTS)
         self.now = 0.0
         self.recorder = Recorder(
-            self.store, "grid", COLUMNS, self.feed, self.progress, "0.1.0+abc", clock=lambda: self.now
+            self.store, "grid", COLUMNS, self.source, self.progress, "0.1.0+abc", clock=lambda: self.now
         )
 
-    def tell(self, cohort: str, *messages: Mapping[str, Any]) -> None:
+    def tell(self, cohort: str, *messages: CohortReport) -> None:
         self.recorder.started(cohort)
         for report in messages:
             self.recorder.reported(cohort, report)
@@ -120,7 +117,7 @@ def test_reports_that_come_fast_are_written_together_with_the_next_sign_of_life(
     assert len(bench.history()) == 2
     bench.now += HISTORY_SECONDS
     bench.recorder.started("c1")
-    bench.recorder.advanced("c1", {"epoch": 0.5, "epochs": 4, "loss": 1.0})
+    bench.recorder.advanced("c1", Heartbeat(0.5, 4, 1.0))
     assert len(bench.history()) == 4
 
 
@@ -133,10 +130,10 @@ def test_the_history_of_a_cohort_that_trains_is_not_folded(bench: Bench, monkeyp
 
 
 def test_halves_report_in_the_place_of_their_whole(bench: Bench) -> None:
-    assert bench.feed.next() is not None
+    assert bench.source.next() is not None
     bench.tell("c0", message(1, [0.5, 0.6]))
-    parts = bench.feed.halve(COHORTS[0])
-    bench.recorder.split("c0", parts, "out of memory")
+    parts = bench.source.halve(COHORTS[0])
+    bench.recorder.split("c0", parts, error("out of memory"))
     bench.tell(parts[0].id, message(1, [0.55], done=True))
     assert bench.history() == [("a0", 1, "auroc", 0.55)]
 
@@ -144,9 +141,9 @@ def test_halves_report_in_the_place_of_their_whole(bench: Bench) -> None:
 def test_the_epoch_and_the_last_metric_of_what_runs_are_shown(bench: Bench) -> None:
     view = bench.progress.running_cohorts
     bench.tell("c0", message(1, [0.5, 0.6]))
-    bench.recorder.advanced("c0", {"epoch": 1.5, "epochs": 4, "loss": 2.25})
+    bench.recorder.advanced("c0", Heartbeat(1.5, 4, 2.25))
     assert view.lines("auroc") == ["cohort c0  2 trials  epoch 1.5 of 4  loss 2.25  auroc 0.6"]
-    bench.recorder.interrupted("c0", "the worker died")
+    bench.recorder.interrupted("c0", error("the worker died"))
     assert view.lines("auroc") == []
     bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
     assert view.lines("auroc") == []
@@ -154,7 +151,7 @@ def test_the_epoch_and_the_last_metric_of_what_runs_are_shown(bench: Bench) -> N
 
 def test_a_cohort_that_starts_again_is_not_in_the_history_twice(bench: Bench) -> None:
     bench.tell("c0", message(1, [0.5, 0.6]))
-    bench.recorder.interrupted("c0", "the worker died")
+    bench.recorder.interrupted("c0", error("the worker died"))
     bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
     assert len(bench.history()) == 4
     assert "cohort c0 (2 trials)" in bench.out.getvalue() and "the worker died" in bench.out.getvalue()
@@ -181,13 +178,13 @@ def test_a_diverged_member_is_a_result_with_its_epoch_and_no_numbers(bench: Benc
 
 
 def test_the_checkpoint_of_a_whole_stays_until_its_last_part_has_a_result(bench: Bench) -> None:
-    files, feed = bench.store.files, bench.feed
-    assert feed.next() is not None
-    parts = feed.halve(COHORTS[0])
+    files, source = bench.store.files, bench.source
+    assert source.next() is not None
+    parts = source.halve(COHORTS[0])
     paths = [checkpoint_path("grid", cohort.id) for cohort in (COHORTS[0], *parts)]
     for path in paths:
         files.write(path, b"standing")
-    bench.recorder.split("c0", parts, "out of memory")
+    bench.recorder.split("c0", parts, error("out of memory"))
     assert "goes on in 2 halves: out of memory" in bench.out.getvalue()
     for part, left in zip(parts, ([True, False, True], [False] * 3), strict=True):
         bench.tell(part.id, message(1, [0.5], done=True))
@@ -197,7 +194,7 @@ def test_the_checkpoint_of_a_whole_stays_until_its_last_part_has_a_result(bench:
 
 def test_a_cohort_that_failed_has_rows_that_say_why(bench: Bench) -> None:
     bench.recorder.started("c0")
-    bench.recorder.failed("c0", "RuntimeError: out of luck")
+    bench.recorder.failed("c0", error("RuntimeError: out of luck"))
     rows = bench.rows()
     assert set(rows["status"]) == {"failed"} and set(rows["error"]) == {"RuntimeError: out of luck"}
     assert set(rows["epochs_run"]) == {0} and rows["auroc"].isna().all()
@@ -205,13 +202,13 @@ def test_a_cohort_that_failed_has_rows_that_say_why(bench: Bench) -> None:
 
 
 def test_a_cohort_that_failed_before_it_started_has_rows_too(bench: Bench) -> None:
-    bench.recorder.failed("c0", "no room in the cluster")
+    bench.recorder.failed("c0", error("no room in the cluster"))
     assert set(bench.rows()["status"]) == {"failed"} and bench.rows()["started"].notna().all()
 
 
 def test_a_later_success_replaces_a_failure(bench: Bench) -> None:
     bench.recorder.started("c0")
-    bench.recorder.failed("c0", "lost")
+    bench.recorder.failed("c0", error("lost"))
     bench.tell("c0", message(2, [0.7, 0.8], done=True))
     rows = bench.rows()
     assert set(rows["status"]) == {"finished"} and rows["error"].isna().all() and len(rows) == 2
@@ -230,9 +227,9 @@ def test_a_cohort_that_is_cut_off_or_fails_keeps_its_checkpoint(bench: Bench) ->
     path = checkpoint_path("grid", "c0")
     bench.store.files.write(path, b"state")
     bench.tell("c0", message(1, [0.5, 0.6]))
-    bench.recorder.interrupted("c0", "killed")
+    bench.recorder.interrupted("c0", error("killed"))
     assert bench.store.files.read(path) == b"state"
-    bench.recorder.failed("c0", "killed")
+    bench.recorder.failed("c0", error("killed"))
     assert bench.store.files.read(path) == b"state"
 
 

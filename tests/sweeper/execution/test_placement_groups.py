@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import Mock
 
@@ -23,6 +25,8 @@ from sweeper.plan.cohort_source import CohortQueue
 from sweeper.plan.cohorts import Cut, cut
 from sweeper.storage.io.files import Files
 from tests.sweeper.packing.measured import members
+from trainables.contract import Report
+from trainables.worker.messages import KEY, CohortReport, CohortTask, Origin
 
 pytestmark = pytest.mark.slow
 
@@ -130,27 +134,28 @@ def test_a_group_that_was_given_back_is_taken_by_the_next_equal_request_or_remov
     assert free("CPU", cores) == cores
 
 
-def report_at_once(cohort: str, task: Mapping[str, Any], *, place: object) -> None:
+def report_at_once(task: CohortTask, *, dispatch: object) -> None:
     """What trains a cohort, without the training."""
-    tune.report({"report": {"epoch": 1, "members": [], "seconds": 0.0, "done": True}})
+    origin = Origin("cpu", "here", os.getpid(), datetime.now(UTC))
+    tune.report({KEY: CohortReport(Report(1, (), 0.0, done=True), origin)})
 
 
 def test_a_dispatch_asks_for_its_groups_here(scratch: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[ResourceRequest] = []
     request = PlacementGroupPool.request_resources
 
-    def heard(self: PlacementGroupPool, resource_request: ResourceRequest) -> None:
+    def request_and_record(self: PlacementGroupPool, resource_request: ResourceRequest) -> None:
         asked.append(resource_request)
         request(self, resource_request)
 
-    monkeypatch.setattr(PlacementGroupPool, "request_resources", heard)
+    monkeypatch.setattr(PlacementGroupPool, "request_resources", request_and_record)
     monkeypatch.setattr(executor, "run_cohort", report_at_once)
     usual, listener, cores = ray.tune.tune.TuneController, Mock(), ray.cluster_resources()["CPU"]
     executor.dispatch(
         CohortQueue(cut([members(2)], [Cut(1, 1)])),
         data="data",
         checkpoints=Files(scratch),
-        checkpoint=lambda cohort: f"checkpoints/{cohort}",
+        checkpoint_path=lambda cohort: f"checkpoints/{cohort}",
         slots=Slots((SlotResources({"CPU": 1.0}, int(cores)),), local=True),
         limits=executor.Limits(0, 60.0, 600.0),
         scratch=scratch,

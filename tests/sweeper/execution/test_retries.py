@@ -106,7 +106,7 @@ def test_what_is_hopeless_is_halved_at_once_and_tried_once_more_alone(cause: Cau
     decision = attempts.lost(first.cohort.id, cause)
     assert decision.kind == "smaller" and [names(part) for part in decision.parts] == [["0.0"], ["0.1"]]
     half = taken(attempts)
-    assert (half.cohort, half.before) == (decision.parts[0], (first.cohort,))
+    assert (half.cohort, half.earlier) == (decision.parts[0], (first.cohort,))
     assert attempts.lost(half.cohort.id, cause).kind == "again"
     assert taken(attempts) == half and attempts.lost(half.cohort.id, cause).kind == "failed"
 
@@ -117,17 +117,17 @@ def test_halves_know_all_that_they_were_part_of() -> None:
     attempts.lost(first.id, "memory")
     second = taken(attempts).cohort
     attempts.lost(second.id, "memory")
-    assert taken(attempts).before == (second, first)
+    assert taken(attempts).earlier == (second, first)
 
 
 def test_the_parts_of_an_earlier_run_know_it_too() -> None:
     whole_one = whole(4)
     parts, before = halved([whole_one], [whole_one.id]), lineage([whole_one], [whole_one.id])
-    attempts = RetryQueue(CohortQueue(parts, before=before), 0)
+    attempts = RetryQueue(CohortQueue(parts, ancestors=before), 0)
     second = taken(attempts)
     assert second == Attempt(parts[0], (whole_one,), (0,))
     attempts.lost(second.cohort.id, "memory")
-    assert taken(attempts).before == (parts[0], whole_one)
+    assert taken(attempts).earlier == (parts[0], whole_one)
 
 
 def test_what_must_stay_whole_is_stacked_narrower_where_memory_does_not_suffice() -> None:
@@ -135,7 +135,7 @@ def test_what_must_stay_whole_is_stacked_narrower_where_memory_does_not_suffice(
     while not attempts.ended:
         attempt = taken(attempts)
         widths.append(attempt.cohort.width)
-        assert len(attempt.before) == len(widths) - 1 and len(attempt.cohort.trials) == 5
+        assert len(attempt.earlier) == len(widths) - 1 and len(attempt.cohort.trials) == 5
         last = attempts.lost(attempt.cohort.id, "memory")
     assert widths == [5, 3, 2, 1] and last.kind == "failed"
 

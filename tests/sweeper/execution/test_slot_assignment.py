@@ -56,4 +56,4 @@ def test_no_more_cohorts_wait_than_is_needed() -> None:
     source = queue(*names)
     assigner = assigner_of(source, Slots((SMALL, SMALL), local=True, fitting_kinds=dict.fromkeys(names, (1,))))
     assert assigned(assigner, *map(str, range(200)))[1:] == [None] * 199
-    assert not source.ended
+    assert not source.exhausted

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from sweeper.execution.stop_signal import AGAIN, ENDING_SECONDS, StopSignal
-from sweeper.execution.tune_adapter import SweepStopper, TuneCallback
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -73,14 +72,3 @@ def test_a_sweep_heeds_signals_from_its_first_to_its_last_line() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted; the same command continues\n"), done
-
-
-def test_tune_stops_when_asked_or_when_the_listener_failed() -> None:
-    stopping = StopSignal()
-    callback = TuneCallback(None, stopping)
-    stopper = SweepStopper(callback)
-    assert not stopper.stop_all()
-    stopping.asked = True
-    assert stopper.stop_all()
-    stopping.asked, callback.error = False, ValueError()
-    assert stopper.stop_all()

@@ -14,7 +14,7 @@ def drained(queue: CohortQueue) -> list[Cohort]:
 
 def test_cohorts_come_in_order_and_then_no_more() -> None:
     queue = CohortQueue([EIGHT, THREE])
-    assert not queue.ended and drained(queue) == [EIGHT, THREE] and queue.ended
+    assert not queue.exhausted and drained(queue) == [EIGHT, THREE] and queue.exhausted
     assert set(queue.cohorts) == {EIGHT.id, THREE.id}
 
 
@@ -31,6 +31,6 @@ def test_a_cohort_is_halved_as_a_whole_and_what_remains_of_its_halves_is_trained
     (cohort,) = drained(queue)
     (second,) = queue.halve(cohort)
     assert second.id == halves(EIGHT)[1].id and second.trials == EIGHT.trials[5:] and recorded == [EIGHT.id]
-    assert queue.before(second.id) == (cohort,) and second.id in queue.cohorts
+    assert queue.ancestors(second.id) == (cohort,) and second.id in queue.cohorts
     quarter, _ = queue.halve(second)
-    assert queue.before(quarter.id) == (second, cohort)
+    assert queue.ancestors(quarter.id) == (second, cohort)

@@ -13,11 +13,11 @@ from sweeper.pruning.halving import Rungs, assign_brackets
 
 def test_the_best_share_goes_on_and_the_others_are_told_why() -> None:
     rungs = Rungs("maximize", 3, [(6,)])
-    rungs.expect(0, [0] * 12)
-    rungs.expect(1, [0] * 4)
-    rungs.post(0, 6, {index: 0.90 + 0.001 * index for index in range(12)})
-    rungs.post(1, 6, {0: 0.83, 1: 0.95, 2: None, 3: 0.9085})
-    assert rungs.verdict(1, 6) == {
+    rungs.announce((0,), [0] * 12)
+    rungs.announce((1,), [0] * 4)
+    rungs.post((0,), 6, {index: 0.90 + 0.001 * index for index in range(12)})
+    rungs.post((1,), 6, {0: 0.83, 1: 0.95, 2: None, 3: 0.9085})
+    assert rungs.verdict((1,), 6) == {
         0: "0.83 at epoch 6 was not among the best 5 of 15 (0.9085 or better)",
         2: "no value at epoch 6 was not among the best 5 of 15 (0.9085 or better)",
     }
@@ -25,113 +25,115 @@ def test_the_best_share_goes_on_and_the_others_are_told_why() -> None:
 
 def test_the_first_of_equals_goes_on() -> None:
     rungs = Rungs("minimize", 2, [(1,)])
-    for place in range(2):
-        rungs.expect(place, [0, 0])
-        rungs.post(place, 1, {0: 0.5, 1: 0.5})
-    assert set(rungs.verdict(0, 1)) == {1}
-    assert rungs.verdict(1, 1) == {
+    for index in range(2):
+        rungs.announce((index,), [0, 0])
+        rungs.post((index,), 1, {0: 0.5, 1: 0.5})
+    assert set(rungs.verdict((0,), 1)) == {1}
+    assert rungs.verdict((1,), 1) == {
         index: "0.5 at epoch 1 was not among the best 2 of 4 (0.5, first of equals)" for index in range(2)
     }
 
 
 def test_where_nobody_has_a_value_one_of_a_cohort_goes_on() -> None:
     rungs = Rungs("maximize", 2, [(1,)])
-    rungs.expect(0, [0, 0])
-    rungs.post(0, 1, {0: math.nan, 1: None})
-    assert rungs.verdict(0, 1) == {1: "no value at epoch 1, where nobody had one and the first went on"}
+    rungs.announce((0,), [0, 0])
+    rungs.post((0,), 1, {0: math.nan, 1: None})
+    assert rungs.verdict((0,), 1) == {1: "no value at epoch 1, where nobody had one and the first went on"}
 
 
 def test_an_infinite_value_is_no_value() -> None:
     rungs = Rungs("maximize", 2, [(1,)])
-    rungs.expect(0, [0, 0])
-    rungs.post(0, 1, {0: math.inf, 1: -3.0})
-    assert set(rungs.verdict(0, 1)) == {0}
+    rungs.announce((0,), [0, 0])
+    rungs.post((0,), 1, {0: math.inf, 1: -3.0})
+    assert set(rungs.verdict((0,), 1)) == {0}
 
 
 def test_of_what_is_posted_twice_the_first_counts() -> None:
     rungs = Rungs("maximize", 2, [(1,)])
-    rungs.expect(0, [0, 0])
-    rungs.post(0, 1, {0: 1.0, 1: 2.0})
-    rungs.post(0, 1, {0: 5.0, 1: 0.0})
-    assert set(rungs.verdict(0, 1)) == {0}
+    rungs.announce((0,), [0, 0])
+    rungs.post((0,), 1, {0: 1.0, 1: 2.0})
+    rungs.post((0,), 1, {0: 5.0, 1: 0.0})
+    assert set(rungs.verdict((0,), 1)) == {0}
 
 
 def test_a_verdict_never_changes() -> None:
     rungs = Rungs("maximize", 2, [(1, 2)])
-    for place, values in enumerate(({0: 1.0, 1: 2.0}, {0: 0.1}, {0: 1.5, 1: 1.6, 2: 1.7})):
-        rungs.expect(place, [0] * len(values))
-        rungs.post(place, 1, values)
-    assert [set(rungs.verdict(place, 1)) for place in range(3)] == [{0}, {0}, {0}]
-    rungs.post(0, 2, {1: 0.3})
-    rungs.post(2, 2, {1: 0.2, 2: 0.1})
-    first = rungs.verdict(2, 2)
-    rungs.post(1, 2, {0: -9.0})  # of a pruned member: with four values, two could stay
-    assert rungs.verdict(2, 2) == first and set(first) == {1, 2}
+    for index, values in enumerate(({0: 1.0, 1: 2.0}, {0: 0.1}, {0: 1.5, 1: 1.6, 2: 1.7})):
+        rungs.announce((index,), [0] * len(values))
+        rungs.post((index,), 1, values)
+    assert [set(rungs.verdict((index,), 1)) for index in range(3)] == [{0}, {0}, {0}]
+    rungs.post((0,), 2, {1: 0.3})
+    rungs.post((2,), 2, {1: 0.2, 2: 0.1})
+    first = rungs.verdict((2,), 2)
+    rungs.post((1,), 2, {0: -9.0})  # of a pruned member: with four values, two could stay
+    assert rungs.verdict((2,), 2) == first and set(first) == {1, 2}
     first.clear()
-    assert rungs.verdict(2, 2)
+    assert rungs.verdict((2,), 2)
 
 
 def test_a_lower_cohort_is_waited_for_until_it_reports_or_ends() -> None:
     rungs = Rungs("maximize", 2, [(1, 2), (2,)])
-    for place, brackets in enumerate(([0], [0], [1], [0])):
-        rungs.expect(place, brackets)
-    rungs.post(3, 1, {0: 1.0})
-    assert not rungs.ready(3, 1)
-    rungs.post(0, 1, {0: 2.0})
-    assert not rungs.ready(3, 1)
-    rungs.end(1)
-    assert rungs.ready(3, 1), "a cohort whose bracket has no such rung is not waited for"
-    assert rungs.ready(0, 1), "a higher one is not waited for"
-    assert not rungs.ready(3, 2), "it has not reported there itself"
-    with pytest.raises(ValueError, match="place 3 at epoch 2 is not ready"):
-        rungs.verdict(3, 2)
+    for index, brackets in enumerate(([0], [0], [1], [0])):
+        rungs.announce((index,), brackets)
+    rungs.post((3,), 1, {0: 1.0})
+    assert not rungs.ready((3,), 1)
+    rungs.post((0,), 1, {0: 2.0})
+    assert not rungs.ready((3,), 1)
+    rungs.end((1,))
+    assert rungs.ready((3,), 1), "a cohort whose bracket has no such rung is not waited for"
+    assert rungs.ready((0,), 1), "a higher one is not waited for"
+    assert not rungs.ready((3,), 2), "it has not reported there itself"
+    with pytest.raises(ValueError, match=r"position \(3,\) at epoch 2 is not ready"):
+        rungs.verdict((3,), 2)
 
 
 def test_a_cohort_whose_members_were_all_pruned_is_not_waited_for() -> None:
     rungs = Rungs("maximize", 2, [(1, 2)])
-    for place, value in enumerate((2.0, 1.0, 3.0)):
-        rungs.expect(place, [0])
-        rungs.post(place, 1, {0: value})
-    rungs.post(0, 2, {0: 2.0})
-    rungs.post(2, 2, {0: 3.0})
-    assert not rungs.ready(2, 2)
-    assert set(rungs.verdict(1, 1)) == {0}
-    assert rungs.ready(2, 2)
+    for index, value in enumerate((2.0, 1.0, 3.0)):
+        rungs.announce((index,), [0])
+        rungs.post((index,), 1, {0: value})
+    rungs.post((0,), 2, {0: 2.0})
+    rungs.post((2,), 2, {0: 3.0})
+    assert not rungs.ready((2,), 2)
+    assert set(rungs.verdict((1,), 1)) == {0}
+    assert rungs.ready((2,), 2)
 
 
 def test_an_epoch_that_is_no_rung_of_a_members_bracket_prunes_nothing() -> None:
     rungs = Rungs("maximize", 2, [(1, 2), (2,)])
-    rungs.expect(0, [0, 1, 0, 1])
+    rungs.announce((0,), [0, 1, 0, 1])
     values = {index: float(index) for index in range(4)}
     for epoch, pruned in ((1, {0}), (2, {1}), (3, set())):
-        rungs.post(0, epoch, {index: value for index, value in values.items() if epoch == 1 or index})
-        assert set(rungs.verdict(0, epoch)) == pruned
+        rungs.post((0,), epoch, {index: value for index, value in values.items() if epoch == 1 or index})
+        assert set(rungs.verdict((0,), epoch)) == pruned
 
 
 def test_what_is_posted_after_the_end_is_not_counted() -> None:
     rungs = Rungs("maximize", 2, [(1,)])
-    rungs.expect(0, [0])
-    rungs.expect(1, [0])
-    rungs.end(0)
-    rungs.post(0, 1, {0: 9.0})
-    rungs.post(1, 1, {0: 1.0})
-    assert rungs.verdict(1, 1) == {}
+    rungs.announce((0,), [0])
+    rungs.announce((1,), [0])
+    rungs.end((0,))
+    rungs.post((0,), 1, {0: 9.0})
+    rungs.post((1,), 1, {0: 1.0})
+    assert rungs.verdict((1,), 1) == {}
 
 
 def test_what_makes_no_sense_is_refused() -> None:
     rungs = Rungs("maximize", 2, [(1,)])
-    rungs.expect(3, [0, 0])
-    rungs.expect(3, [0, 0])
-    with pytest.raises(ValueError, match="place 3 is expected again with others"):
-        rungs.expect(3, [0])
-    with pytest.raises(ValueError, match="places must be expected in order, but got place 2 after 3"):
-        rungs.expect(2, [0])
+    rungs.announce((3,), [0, 0])
+    rungs.announce((3,), [0, 0])
+    with pytest.raises(ValueError, match=r"position \(3,\) is announced again with others"):
+        rungs.announce((3,), [0])
+    with pytest.raises(ValueError, match=r"positions must be announced in order, but got position \(2,\) after \(3,\)"):
+        rungs.announce((2,), [0])
     with pytest.raises(ValueError, match="`0 <= bracket < 1` must hold, but got bracket=1"):
-        rungs.expect(4, [1])
-    with pytest.raises(ValueError, match="`0 <= member < 2` must hold of the cohort at place 3, but got member=2"):
-        rungs.post(3, 1, {2: 0.5})
-    with pytest.raises(ValueError, match="no cohort is expected at place 5; places are: 3"):
-        rungs.post(5, 1, {0: 0.5})
+        rungs.announce((4,), [1])
+    with pytest.raises(
+        ValueError, match=r"`0 <= member < 2` must hold of the cohort at position \(3,\), but got member=2"
+    ):
+        rungs.post((3,), 1, {2: 0.5})
+    with pytest.raises(ValueError, match=r"no cohort is announced at position \(5,\); positions are: \(3,\)"):
+        rungs.post((5,), 1, {0: 0.5})
 
 
 def test_halving_finds_the_best_of_noisy_curves_at_a_fraction_of_the_epochs() -> None:
@@ -144,16 +146,16 @@ def test_halving_finds_the_best_of_noisy_curves_at_a_fraction_of_the_epochs() ->
         cohorts = [curves[begin : begin + 6] for begin in range(0, 54, 6)]
         rungs = Rungs("maximize", 3, [(1, 3, 9)])
         survivors = []
-        for place, cohort in enumerate(cohorts):
-            rungs.expect(place, [0] * 6)
+        for number, cohort in enumerate(cohorts):
+            rungs.announce((number,), [0] * 6)
             running = list(range(6))
             for epoch in range(1, 28):
                 trained += len(running)
                 if epoch in (1, 3, 9):
-                    rungs.post(place, epoch, {index: cohort[index][epoch] for index in running})
-                    verdict = rungs.verdict(place, epoch)
+                    rungs.post((number,), epoch, {index: cohort[index][epoch] for index in running})
+                    verdict = rungs.verdict((number,), epoch)
                     running = [index for index in running if index not in verdict]
-            survivors += [6 * place + index for index in running]
+            survivors += [6 * number + index for index in running]
         kept += max(range(54), key=true.__getitem__) in survivors
     assert kept >= 34 and trained < 0.25 * 40 * 54 * 27, (kept, trained)
 
@@ -204,19 +206,24 @@ def test_a_cohort_that_is_split_is_judged_as_the_whole_was() -> None:
     """Its parts keep their values and verdicts, wait for the same cohorts as before, and are counted once."""
     whole, split = (Rungs("maximize", 2, [(1, 2)]) for _ in range(2))
     for rungs in (whole, split):
-        for place, values in ((0, {0: 1.0, 1: 5.0, 2: 2.0, 3: 4.0}), (8, {0: 3.0, 1: 4.5})):
-            rungs.expect(place, [0] * len(values))
-            rungs.post(place, 1, values)
-        assert set(rungs.verdict(0, 1)) == {0, 2}
-    split.split(0, 4, 2)
-    assert set(split.verdict(0, 1)) == {0} and set(split.verdict(4, 1)) == {0}  # of the second part: the former third
-    assert whole.verdict(8, 1) == split.verdict(8, 1)
-    split.post(8, 2, {1: 1.0})
-    split.post(0, 2, {1: 6.0})
-    assert not split.ready(8, 2), "the second part has a member that runs"
-    split.post(4, 2, {1: 0.5})
-    assert split.ready(8, 2) and split.verdict(0, 2) == {} and set(split.verdict(4, 2)) == {1}
-    with pytest.raises(ValueError, match=r"no cohort may be after place 0 and up to place 4 .*, but got \[4\]"):
-        split.split(0, 4, 1)
-    with pytest.raises(ValueError, match="`0 < count < 2` must hold to split the cohort at place 8, but got count=2"):
-        split.split(8, 9, 2)
+        for index, values in enumerate(({0: 1.0, 1: 5.0, 2: 2.0, 3: 4.0}, {0: 3.0, 1: 4.5})):
+            rungs.announce((index,), [0] * len(values))
+            rungs.post((index,), 1, values)
+        assert set(rungs.verdict((0,), 1)) == {0, 2}
+    first, second = split.split((0,), 2, 2)
+    assert (0,) < first < second < (1,)
+    assert set(split.verdict(first, 1)) == {0} and set(split.verdict(second, 1)) == {0}  # formerly the third member
+    assert whole.verdict((1,), 1) == split.verdict((1,), 1)
+    split.post((1,), 2, {1: 1.0})
+    split.post(first, 2, {1: 6.0})
+    assert not split.ready((1,), 2), "the second part has a member that runs"
+    split.post(second, 2, {1: 0.5})
+    assert split.ready((1,), 2) and split.verdict(first, 2) == {} and set(split.verdict(second, 2)) == {1}
+
+
+@pytest.mark.parametrize("sizes", [(2,), (1, 2), (0, 2), (1, 1, 0)])
+def test_a_cohort_is_split_into_two_parts_with_all_its_members(sizes: tuple[int, ...]) -> None:
+    rungs = Rungs("maximize", 2, [(1,)])
+    rungs.announce((8,), [0, 0])
+    with pytest.raises(ValueError, match=r"the two parts of the cohort at position \(8,\) must have its 2 members"):
+        rungs.split((8,), *sizes)

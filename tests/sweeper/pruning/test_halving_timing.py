@@ -17,7 +17,7 @@ LAST = 12
 Curve = Mapping[int, float | None]
 """Epoch -> value."""
 Decisions = dict[tuple[int, int], set[int]]
-"""(place, epoch) -> indices of the members that are pruned there."""
+"""(number of the cohort, epoch) -> indices of the members that are pruned there."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Made:
     """Epoch in which the cohort fails for good; above `LAST` if it never does."""
 
 
-def made_up(seed: int, places: int = 9) -> list[Made]:
+def made_up(seed: int, count: int = 9) -> list[Made]:
     """Cohorts of several sizes; values with many ties, some missing."""
     rng = random.Random(seed)
 
@@ -38,7 +38,7 @@ def made_up(seed: int, places: int = 9) -> list[Made]:
         return rng.choice([None, math.nan, *(float(rng.randrange(6)) for _ in range(8))])
 
     cohorts = []
-    for _ in range(places):
+    for _ in range(count):
         size = rng.randrange(1, 6)
         curves = tuple({epoch: value() for epoch in range(1, LAST + 1)} for _ in range(size))
         fails = rng.choice([rng.randrange(1, LAST), *[LAST + 1] * 4])
@@ -53,7 +53,7 @@ def one_after_the_other(study: Sequence[Made], direction: Direction, factor: int
     """
     seen: dict[tuple[int, int], list[float]] = {}
     decisions: Decisions = {}
-    for place, cohort in enumerate(study):
+    for number, cohort in enumerate(study):
         running = set(range(len(cohort.curves)))
         for epoch in sorted({epoch for ladder in LADDERS for epoch in ladder}):
             if epoch >= cohort.fails or not running:
@@ -83,7 +83,7 @@ def one_after_the_other(study: Sequence[Made], direction: Direction, factor: int
                         leave.add(index)
                 earlier += [value for _, value in good]
             if any(epoch in LADDERS[bracket] for bracket in cohort.brackets):
-                decisions[place, epoch] = leave
+                decisions[number, epoch] = leave
             running -= leave
     return decisions
 
@@ -91,12 +91,12 @@ def one_after_the_other(study: Sequence[Made], direction: Direction, factor: int
 class Running:
     """A cohort that asks at rungs, and that sometimes dies and continues from an earlier epoch."""
 
-    def __init__(self, place: int, made: Made, rungs: Rungs) -> None:
-        self.place, self.made, self.rungs = place, made, rungs
+    def __init__(self, number: int, made: Made, rungs: Rungs) -> None:
+        self.number, self.made, self.rungs = number, made, rungs
         self.epoch, self.ended = 1, False
         self.asks = sorted({epoch for bracket in made.brackets for epoch in LADDERS[bracket]})
         self.decisions: Decisions = {}
-        rungs.expect(place, made.brackets)
+        rungs.announce((number,), made.brackets)
 
     @property
     def members(self) -> set[int]:
@@ -109,16 +109,16 @@ class Running:
         if rng.random() < 0.1:
             self.epoch = rng.randrange(1, self.epoch + 1)
         if self.epoch >= min(self.made.fails, LAST + 1) or not self.members:
-            self.rungs.end(self.place)
+            self.rungs.end((self.number,))
             self.ended = True
             return True
         if self.epoch in self.asks:
             values = {index: self.made.curves[index][self.epoch] for index in self.members}
-            self.rungs.post(self.place, self.epoch, values)
-            if not self.rungs.ready(self.place, self.epoch):
+            self.rungs.post((self.number,), self.epoch, values)
+            if not self.rungs.ready((self.number,), self.epoch):
                 return False
-            pruned = set(self.rungs.verdict(self.place, self.epoch))
-            assert self.decisions.setdefault((self.place, self.epoch), pruned) == pruned
+            pruned = set(self.rungs.verdict((self.number,), self.epoch))
+            assert self.decisions.setdefault((self.number, self.epoch), pruned) == pruned
         self.epoch += 1
         return True
 
@@ -153,25 +153,25 @@ def test_decisions_do_not_depend_on_the_order_of_arrival(direction: Direction, f
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_cohorts_seeded_from_their_history_decide_as_if_they_had_just_run(seed: int) -> None:
+def test_restored_cohorts_count_as_if_they_had_just_run(seed: int) -> None:
     study = made_up(seed)
     expected = one_after_the_other(study, "maximize", 3)
     for running in range(len(study)):
         rungs = Rungs("maximize", 3, LADDERS)
-        for place in range(running):
-            gone = {index: epoch for (at, epoch), pruned in expected.items() if at == place for index in pruned}
-            made = study[place]
-            history = {  # as the store has it: what was reported, without what is missing
-                epoch: {
-                    index: value
-                    for index, curve in enumerate(made.curves)
-                    if (value := curve[epoch]) is not None and epoch <= gone.get(index, LAST)
+        for number in range(running):
+            gone = {index: epoch for (at, epoch), pruned in expected.items() if at == number for index in pruned}
+            made = study[number]
+            reached = [  # as the store has it: what was reported, without what is missing
+                {
+                    epoch: value
+                    for epoch in range(1, min(made.fails, gone.get(index, LAST) + 1, LAST + 1))
+                    if (value := curve[epoch]) is not None
                 }
-                for epoch in range(1, min(made.fails, LAST + 1))
-            }
-            rungs.seed(place, made.brackets, history)
-            rungs.seed(place, made.brackets, history)
+                for index, curve in enumerate(made.curves)
+            ]
+            rungs.restore((number,), made.brackets, reached)
+            rungs.restore((number,), made.brackets, reached)
         cohort, rng = Running(running, study[running], rungs), random.Random(0)
         while not cohort.ended:
-            assert cohort.go_on(rng), "what was seeded is not waited for"
+            assert cohort.go_on(rng), "a restored cohort is not waited for"
         assert cohort.decisions == {key: pruned for key, pruned in expected.items() if key[0] == running}

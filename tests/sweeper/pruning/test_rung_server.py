@@ -10,9 +10,20 @@ from typing import Any
 
 import pytest
 
+from sweeper.pruning.rung_events import (
+    CohortAnnounced,
+    CohortEnded,
+    CohortReported,
+    CohortRestored,
+    CohortSplit,
+    CohortStarted,
+    CohortStopped,
+)
 from sweeper.pruning.rung_server import Rule, RungServer
 
 RULE = Rule("auroc", "maximize", 2, ((1, 3), (3,)))
+NUMBERS = {bracket: [number for number in range(99) if RULE.brackets([number]) == (bracket,)] for bracket in (0, 1)}
+"""Bracket -> numbers of trials that are assigned to it."""
 
 
 class Hurried(asyncio.SelectorEventLoop):
@@ -45,6 +56,11 @@ def rung_server(announcement_timeout: float = 5.0, absence: float = 30.0) -> Run
     return RungServer({"one": RULE, "other": RULE}, announcement_timeout, absence)
 
 
+def announced(study: str, index: int, cohort: str, *brackets: int) -> CohortAnnounced:
+    """The announcement of the cohort `index` of a study, whose members are assigned to these brackets."""
+    return CohortAnnounced(study, (index,), cohort, [NUMBERS[bracket][0] for bracket in brackets])
+
+
 async def settled(*waiting: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
     """Start the calls, and let them run until each has returned or waits."""
     tasks = [asyncio.ensure_future(call) for call in waiting]
@@ -60,9 +76,9 @@ async def pruned(server: RungServer, cohort: str, epoch: int, values: dict[int, 
 def test_a_cohort_waits_for_the_lower_ones_of_its_own_study() -> None:
     async def scene() -> None:
         server = rung_server()
-        await server.expect(0, "one", 0, "low", [0, 0])
-        await server.expect(1, "one", 1, "high", [0, 0])
-        await server.expect(2, "other", 0, "elsewhere", [0, 0])
+        await server.apply(0, announced("one", 0, "low", 0, 0))
+        await server.apply(1, announced("one", 1, "high", 0, 0))
+        await server.apply(2, announced("other", 0, "elsewhere", 0, 0))
         (high,) = await settled(server.judge("high", 1, {0: 5.0, 1: 3.0}))
         assert await server.judge("elsewhere", 1, {0: 1.0, 1: 0.0}) == {
             1: "0 at epoch 1 was not among the best 1 of 2 (1 or better)"
@@ -77,11 +93,11 @@ def test_a_cohort_waits_for_the_lower_ones_of_its_own_study() -> None:
 def test_the_end_of_a_lower_cohort_is_worth_its_report() -> None:
     async def scene() -> None:
         server = rung_server()
-        await server.expect(0, "one", 0, "low", [0])
-        await server.expect(1, "one", 1, "high", [0, 0])
+        await server.apply(0, announced("one", 0, "low", 0))
+        await server.apply(1, announced("one", 1, "high", 0, 0))
         (high,) = await settled(server.judge("high", 1, {0: 5.0, 1: 3.0}))
         assert not high.done()
-        await server.end(2, "low")
+        await server.apply(2, CohortEnded("low"))
         assert set(await high) == {1}
 
     play(scene())
@@ -90,10 +106,10 @@ def test_the_end_of_a_lower_cohort_is_worth_its_report() -> None:
 def test_a_cohort_that_is_pruned_whole_is_not_waited_for_at_the_next_rung() -> None:
     async def scene() -> None:
         server = rung_server()
-        for place, cohort in enumerate(("best", "worst", "good")):
-            await server.expect(place, "one", place, cohort, [0])
+        for index, cohort in enumerate(("best", "worst", "good")):
+            await server.apply(index, announced("one", index, cohort, 0))
         await server.judge("best", 1, {0: 9.0})
-        await server.post(3, "good", 1, {0: 8.0})
+        await server.apply(3, CohortReported("good", 1, {0: 8.0}))
         await server.judge("best", 3, {0: 9.0})
         (good,) = await settled(server.judge("good", 3, {0: 10.0}))
         assert not good.done()
@@ -106,8 +122,8 @@ def test_a_cohort_that_is_pruned_whole_is_not_waited_for_at_the_next_rung() -> N
 def test_a_cohort_is_answered_as_soon_as_what_it_waits_for_is_known() -> None:
     async def scene() -> None:
         server = rung_server()
-        for place, brackets in enumerate(([0], [0, 1], [1])):
-            await server.expect(place, "one", place, ["low", "middle", "high"][place], brackets)
+        for index, brackets in enumerate(([0], [0, 1], [1])):
+            await server.apply(index, announced("one", index, ["low", "middle", "high"][index], *brackets))
         (high,) = await settled(server.judge("high", 3, {0: 5.0}))
         assert not high.done()
         (middle,) = await settled(server.judge("middle", 3, {0: 4.0, 1: 6.0}))
@@ -115,8 +131,8 @@ def test_a_cohort_is_answered_as_soon_as_what_it_waits_for_is_known() -> None:
         assert not middle.done()
 
         server = rung_server()
-        for place, cohort in enumerate(("low", "middle", "high")):
-            await server.expect(place, "one", place, cohort, [0])
+        for index, cohort in enumerate(("low", "middle", "high")):
+            await server.apply(index, announced("one", index, cohort, 0))
         (middle,) = await settled(server.judge("middle", 1, {0: -1.0}))
         (high,) = await settled(server.judge("high", 3, {0: 5.0}))
         (low,) = await settled(server.judge("low", 3, {0: 7.0}))
@@ -131,8 +147,8 @@ def test_a_cohort_is_answered_as_soon_as_what_it_waits_for_is_known() -> None:
 def test_a_call_that_waited_for_a_worker_that_died_hinders_nobody() -> None:
     async def scene() -> None:
         server = rung_server()
-        await server.expect(0, "one", 0, "low", [0])
-        await server.expect(1, "one", 1, "high", [0, 0])
+        await server.apply(0, announced("one", 0, "low", 0))
+        await server.apply(1, announced("one", 1, "high", 0, 0))
         dead, cancelled = await settled(*[server.judge("high", 1, {0: 5.0, 1: 6.0}) for _ in range(2)])
         cancelled.cancel()
         (again,) = await settled(server.judge("high", 1, {0: 5.0, 1: 6.0}))
@@ -146,24 +162,24 @@ def test_who_waits_for_a_cohort_without_a_worker_makes_room_the_highest_first() 
     async def scene() -> None:
         server, turn = rung_server(absence=0.5), itertools.count()
         cohorts = ("lost", "middle", "high")
-        for place, cohort in enumerate(cohorts):
-            await server.expect(next(turn), "one", place, cohort, [0, 0])
+        for index, cohort in enumerate(cohorts):
+            await server.apply(next(turn), announced("one", index, cohort, 0, 0))
         for cohort in cohorts:
-            await server.started(next(turn), cohort)
+            await server.apply(next(turn), CohortStarted(cohort))
         waiting = [server.judge(cohort, 1, {0: 5.0, 1: 3.0}) for cohort in ("middle", "high", "high")]
         middle, high, its_peer = await settled(*waiting)
         await asyncio.sleep(0.8)
         assert not any(call.done() for call in (middle, high, its_peer)), "all three have a worker"
-        await server.stopped(next(turn), "lost")
+        await server.apply(next(turn), CohortStopped("lost"))
         assert await high is None and await its_peer is None and not middle.done()
         assert await server.judge("high", 1, {0: 5.0, 1: 3.0}) is None, "a later call of its other process"
-        await server.stopped(next(turn), "high")
-        await server.started(next(turn), "lost")
+        await server.apply(next(turn), CohortStopped("high"))
+        await server.apply(next(turn), CohortStarted("lost"))
         await asyncio.sleep(0.8)
         assert not middle.done(), "what it waits for has a worker again"
         assert await pruned(server, "lost", 1, {0: 9.0, 1: 1.0}) == {1}
         assert set(await middle) == {1}
-        await server.started(next(turn), "high")
+        await server.apply(next(turn), CohortStarted("high"))
         assert await pruned(server, "high", 1, {0: 5.0, 1: 3.0}) == {1}
 
     play(scene())
@@ -172,9 +188,9 @@ def test_who_waits_for_a_cohort_without_a_worker_makes_room_the_highest_first() 
 def test_a_call_that_a_dead_worker_left_behind_makes_no_room_for_anybody() -> None:
     async def scene() -> None:
         server, turn = rung_server(absence=0.5), itertools.count()
-        for place, cohort in enumerate(("lost", "middle", "dead")):
-            await server.expect(next(turn), "one", place, cohort, [0])
-        await server.started(next(turn), "middle")
+        for index, cohort in enumerate(("lost", "middle", "dead")):
+            await server.apply(next(turn), announced("one", index, cohort, 0))
+        await server.apply(next(turn), CohortStarted("middle"))
         middle, dead = await settled(*[server.judge(cohort, 1, {0: 5.0}) for cohort in ("middle", "dead")])
         assert await middle is None and not dead.done()
 
@@ -185,16 +201,50 @@ def test_the_drivers_calls_count_in_their_order_however_they_arrive() -> None:
     async def scene() -> None:
         server = rung_server()
         late = await settled(
-            server.end(2, "low"),
-            server.expect(1, "one", 1, "high", [0, 0]),
+            server.apply(2, CohortEnded("low")),
+            server.apply(1, announced("one", 1, "high", 0, 0)),
             server.judge("high", 1, {0: 5.0, 1: 3.0}),
         )
         assert not any(task.done() for task in late)
-        await server.seed(0, "one", 0, [0, 0], {1: {0: 9.0, 1: 4.0}})
+        await server.apply(0, CohortRestored("one", (0,), NUMBERS[0][:2], [{1: 9.0}, {1: 4.0}]))
         with pytest.raises(KeyError, match="low"):
             await late[0]
-        assert set(await late[2]) == {1}, "compared with what was seeded before"
-        await server.end(3, "high")
+        assert set(await late[2]) == {1}, "compared with what was restored before"
+        await server.apply(3, CohortEnded("high"))
+
+    play(scene())
+
+
+def test_the_parts_of_a_cohort_come_before_the_next_cohort() -> None:
+    async def scene() -> None:
+        server = rung_server()
+        await server.apply(0, announced("one", 0, "whole", 0, 0))
+        await server.apply(1, announced("one", 1, "high", 0))
+        await server.apply(2, CohortSplit("whole", {"first": 1, "second": 1}))
+        (high,) = await settled(server.judge("high", 1, {0: 5.0}))
+        assert await pruned(server, "first", 1, {0: 6.0}) == set() and not high.done()
+        assert await pruned(server, "second", 1, {0: 4.0}) == {0}
+        assert set(await high) == {0}
+
+    play(scene())
+
+
+def test_a_part_with_all_members_that_remain_takes_the_position_of_its_whole() -> None:
+    async def scene() -> None:
+        server = rung_server()
+        await server.apply(0, announced("one", 0, "whole", 0, 0))
+        await server.apply(1, CohortSplit("whole", {"part": 2}))
+        assert await pruned(server, "part", 1, {0: 4.0, 1: 6.0}) == {0}
+
+    play(scene())
+
+
+def test_a_report_of_an_epoch_that_is_no_rung_changes_nothing() -> None:
+    async def scene() -> None:
+        server = rung_server()
+        await server.apply(0, announced("one", 0, "low", 0))
+        await server.apply(1, CohortReported("low", 2, {0: 9.0}))
+        assert await server.judge("low", 1, {0: 5.0}) == {}
 
     play(scene())
 
@@ -202,7 +252,7 @@ def test_the_drivers_calls_count_in_their_order_however_they_arrive() -> None:
 def test_a_cohort_that_the_driver_never_speaks_of_is_refused_in_one_line() -> None:
     async def scene() -> None:
         server = rung_server(announcement_timeout=0.05)
-        await server.expect(0, "one", 0, "low", [0])
+        await server.apply(0, announced("one", 0, "low", 0))
         with pytest.raises(LookupError, match="no cohort 'stray' is expected at any rung; there are: low"):
             await server.judge("stray", 1, {0: 1.0})
         assert await server.rule("low") == RULE

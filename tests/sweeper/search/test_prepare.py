@@ -16,7 +16,7 @@ from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import Sweep
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
-from tests.sweeper.search.wave_feeds import recorded, study, study_run, waves
+from tests.sweeper.search.toy_waves import recorded, study, study_run
 
 FACTS = {"study": str, "study_id": str, "number": int, "wave": int}
 COLUMNS = Columns({"method": str, "seed": int, "x": float, "width": int, **FACTS}, ("auroc",))
@@ -40,7 +40,7 @@ def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
     store.prepare("lost", COLUMNS)
     store.write("lost", "c", rows, COLUMNS)
     sweep = Sweep("about", {"digits": of.search})
-    plan = SearchPlan("lost", "digits", sweep, of.search, waves(ended))
+    plan = SearchPlan("lost", "digits", sweep, of.search, [ended])
     assert plan.trials_left == 0 and finish(plan, store, COLUMNS) == status
     out, err = capsys.readouterr()
     if status:
@@ -52,7 +52,7 @@ def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
 
 def plan() -> SearchPlan:
     of = study(trials=8, wave=8)
-    return SearchPlan("search", "digits", Sweep("about", {"digits": of.search}), of.search, waves(study_run(of)))
+    return SearchPlan("search", "digits", Sweep("about", {"digits": of.search}), of.search, [study_run(of)])
 
 
 def test_the_definition_of_a_study_is_written_once_and_again_if_it_is_damaged(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_the_definition_of_a_study_is_written_once_and_again_if_it_is_damaged(tm
 def test_a_journal_has_the_studies_of_a_local_store(tmp_path: Path) -> None:
     search_plan, store = plan(), Store(tmp_path)
     copy = journal(search_plan, store.files)
-    copy(search_plan.waves.study_runs[0])
+    copy(search_plan.study_runs[0])
     path = tmp_path / JOURNAL.format(search_plan.views)
     names = optuna.get_all_study_names(JournalStorage(JournalFileBackend(str(path))))
     assert names == ["all"]

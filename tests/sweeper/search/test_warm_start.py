@@ -14,7 +14,7 @@ from sweeper.search.warm_start import WarmStart, read_warm_start, warm_start_fro
 from sweeper.storage.io.files import Files
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
-from tests.sweeper.search.wave_feeds import study
+from tests.sweeper.search.toy_waves import study
 
 COLUMNS = Columns({"method": str, "dataset": str, "x": float, "width": int}, ("auroc",))
 CONFIG = {"method": "vje", "dataset": "digits"}

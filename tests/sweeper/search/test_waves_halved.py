@@ -10,53 +10,55 @@ import pytest
 
 from sweeper.execution.retries import RetryQueue
 from sweeper.plan.cohorts import halves
+from sweeper.pruning.rung_events import CohortSplit
 from sweeper.search.study_run import RecordedTrial
 from sweeper.spec.schedulers import Halving, Population
-from tests.sweeper.search.wave_feeds import Heard, given, recorded, rows, study, study_run, waves
+from tests.sweeper.search.toy_waves import Rungs, given, recorded, rows, study, study_run, waves
 
 
-def test_parts_of_a_cohort_that_is_judged_stand_between_it_and_the_next() -> None:
-    of, ladder = study(pruner=Halving(1)), Heard()
-    feed = waves(study_run(of), ladder=ladder)
-    whole = feed.next()
+def test_the_rungs_are_told_of_the_halves_of_a_cohort() -> None:
+    of, rungs = study(pruner=Halving(1)), Rungs()
+    source = waves(study_run(of), rungs=rungs)
+    whole = source.next()
     assert whole is not None and len(whole.trials) == 2
-    first, second = feed.halve(whole)
-    assert first.trials + second.trials == whole.trials and {first.id, second.id} <= set(feed.cohorts)
-    (split,) = (said for said in ladder.said if said[0] == "split")
-    assert ladder.said[0][1] < split[1] < ladder.said[1][1] and split[2] == 1
+    first, second = source.halve(whole)
+    assert first.trials + second.trials == whole.trials and {first.id, second.id} <= set(source.cohorts)
+    assert rungs[-1] == CohortSplit(whole.id, {first.id: 1, second.id: 1})
 
 
 @pytest.mark.parametrize("done", [(), (0,), (1,), (0, 2), (2, 3)])
 def test_a_continued_search_goes_on_with_the_parts_of_its_cohorts_where_they_stood(done: Sequence[int]) -> None:
-    of, ladder, halved = study(pruner=Halving(1), wave=10), Heard(), list[str]()
-    feed = waves(study_run(of), ladder=ladder, record=halved.append)
-    whole = given(feed)
-    first, second = feed.halve(whole)
-    parts = (first, *feed.halve(second), *iter(feed.next, None))
+    of, rungs, halved = study(pruner=Halving(1), wave=10), Rungs(), list[str]()
+    source = waves(study_run(of), rungs=rungs, record=halved.append)
+    whole = given(source)
+    first, second = source.halve(whole)
+    parts = (first, *source.halve(second), *iter(source.next, None))
     assert halved == [whole.id, second.id] and len(parts) > 3
-    later = Heard()
+    later = Rungs()
     trained = [trial for index in done for trial in parts[index].trials]
-    after = waves(study_run(of, recorded(trained, of)), ladder=later, halved=halved)
+    after = waves(study_run(of, recorded(trained, of)), rungs=later, halved=halved)
     left = [part for index, part in enumerate(parts) if index not in done]
-    assert list(iter(after.next, None)) == left and later.standing == ladder.standing
-    assert all(after.before(part.id) == feed.before(part.id) for part in left)
+    assert list(iter(after.next, None)) == left and later.standing == rungs.standing
+    assert all(after.ancestors(part.id) == source.ancestors(part.id) for part in left)
     more = [part for part in left if len(part.trials) > 1 and after.halve(part)]
-    assert len(later.standing) == len(ladder.standing) + len(more)
-    assert sum(later.standing, ()) == sum(ladder.standing, ())
+    assert len(later.standing) == len(rungs.standing) + len(more)
+    assert sum(later.standing, ()) == sum(rungs.standing, ())
 
 
 @pytest.mark.parametrize(("done", "sizes"), [(1, [1, 2]), (2, [2])])
 def test_halves_are_those_of_the_whole_without_who_has_a_result(done: int, sizes: list[int]) -> None:
-    of, ladder = study(pruner=Halving(1), wave=10), Heard()
+    of, rungs = study(pruner=Halving(1), wave=10), Rungs()
     whole = given(waves(study_run(of)))
-    feed = waves(study_run(of, recorded(whole.trials[:done], of)), ladder=ladder)
-    rest = given(feed)
+    source = waves(study_run(of, recorded(whole.trials[:done], of)), rungs=rungs)
+    rest = given(source)
     assert (rest.id, rest.trials) == (whole.id, whole.trials[done:])
-    before = ladder.standing
-    parts = feed.halve(rest)
+    before = rungs.standing
+    parts = source.halve(rest)
     assert [len(part.trials) for part in parts] == sizes and sum((part.trials for part in parts), ()) == rest.trials
-    assert {part.id for part in parts} <= {half.id for half in halves(whole)} & set(ladder.places)
-    assert sum(ladder.standing, ()) == sum(before, ()) and len(ladder.standing) == len(before) + len(parts) - 1
+    split = rungs[-1]
+    assert isinstance(split, CohortSplit) and set(split.parts) == {part.id for part in parts}
+    assert {part.id for part in parts} <= {half.id for half in halves(whole)}
+    assert sum(rungs.standing, ()) == sum(before, ()) and len(rungs.standing) == len(before) + len(parts) - 1
 
 
 def test_whatever_is_halved_and_killed_every_trial_of_a_search_ends_and_only_who_is_poisoned_fails() -> None:
@@ -66,24 +68,27 @@ def test_whatever_is_halved_and_killed_every_trial_of_a_search_ends_and_only_who
         of, halved, failures = study(pruner=Halving(1), wave=drawn.randint(4, 10)), list[str](), Counter[str]()
         poisoned, results = set(drawn.sample(range(10), drawn.randint(1, 3))), dict[int, RecordedTrial]()
         while not (all(number in results for number in range(10)) and drawn.random() < 0.5):
-            ladder = Heard()
-            feed = waves(study_run(of, results), size=8, ladder=ladder, halved=halved, record=halved.append)
-            attempts = RetryQueue(feed, 0)
-            while (one := attempts.next()) and drawn.random() < 0.8:
-                cohort, numbers = one.cohort, {int(str(trial.facts["number"])) for trial in one.cohort.trials}
+            rungs = Rungs()
+            source = waves(study_run(of, results), size=8, rungs=rungs, halved=halved, record=halved.append)
+            attempts = RetryQueue(source, 0)
+            while (attempt := attempts.next()) and drawn.random() < 0.8:
+                cohort = attempt.cohort
+                numbers = {int(str(trial.facts["number"])) for trial in cohort.trials}
                 status = "failed" if numbers & poisoned else "finished"
                 if status == "failed" and attempts.lost(cohort.id, "error").kind == "smaller":
                     failures[cohort.id] += 1
                     continue
                 attempts.reported(cohort.id, 1, True)
-                feed.told(cohort.id, rows(cohort, status), [(trial.id, 1, "auroc", 0.5) for trial in cohort.trials])
+                source.completed(
+                    cohort.id, rows(cohort, status), [(trial.id, 1, "auroc", 0.5) for trial in cohort.trials]
+                )
                 results |= recorded(cohort.trials, of, status)
-            assert ladder.standing
-        assert {number for number, one in results.items() if one.told.status == "failed"} == poisoned
+            assert rungs.standing
+        assert {number for number, trial in results.items() if trial.result.status == "failed"} == poisoned
         assert failures == Counter(halved) == Counter(set(halved))
 
 
 def test_a_population_is_not_halved() -> None:
-    feed = waves(study_run(study(population=Population(1), wave=8, trials=8, axes={})))
-    whole = feed.next()
-    assert whole is not None and list(feed.halve(whole)) == []
+    source = waves(study_run(study(population=Population(1), wave=8, trials=8, axes={})))
+    whole = source.next()
+    assert whole is not None and list(source.halve(whole)) == []

@@ -20,7 +20,6 @@ from trainables.training.checkpoint_slicing import slice_checkpoint
 from trainables.training.cohort import Cohort
 from trainables.training.progress import read_progress
 from trainables.training.train import train
-from trainables.worker.worker import Before, Work
 
 ODD: tuple[Any, ...] = (
     *(None, -1, 3, 0.5, float("nan"), 10**30, True, "", "x", b"x", [], {}, (), [[[]]], {"epoch": 1}, (None,) * 3),
@@ -147,32 +146,6 @@ def test_an_odd_checkpoint_cannot_be_cut_into_parts() -> None:
         odd = _bytes_of(_with(content_of(_saved()), path, lambda _: torch.ones(2)))
         assert slice_checkpoint(odd, three(), None, three()[:1], None, said.append) is None
         assert len(said) == 1 and said[0].startswith("its checkpoint cannot be used: ")
-
-
-class _Unreadable:
-    """Storage in which only the `readable` checkpoints can be read."""
-
-    def __init__(self, **readable: bytes) -> None:
-        self.readable = readable
-
-    def read(self, path: str) -> bytes | None:
-        if path not in self.readable:
-            raise CheckpointError(f"store /s: cannot read '{path}': Input/output error")
-        return self.readable[path]
-
-    def write(self, path: str, data: bytes) -> None: ...
-
-
-def test_a_checkpoint_that_cannot_be_read_counts_as_absent() -> None:
-    said: list[str] = []
-    assert Work(three(), 3, "own").resume(_Unreadable(), said.append) is None
-    assert said == ["its checkpoint cannot be read: store /s: cannot read 'own': Input/output error"]
-    content = content_of(_saved())
-    whole = [Before(three(), 2, "gone"), Before(three(), 3, "whole")]
-    content["identity"][0] = 3
-    said.clear()
-    cut = Work(three()[:1], 1, "own", before=whole).resume(_Unreadable(whole=_bytes_of(content)), said.append)
-    assert cut and unpack(cut, three()[:1], 1) and len(said) == 2
 
 
 def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:

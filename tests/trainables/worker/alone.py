@@ -10,6 +10,7 @@ import faulthandler
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from typing import Any
 import torch
 
 from tests.trainables.small import HERE, config_of, three
-from trainables.contract import OutOfMemory, Report, Stopped, Verdict
+from trainables.config.trial import TrialConfig
+from trainables.contract import Judge, OutOfMemory, Report, Stopped, Verdict
 from trainables.learners.data_parallel import SINGLE_PROCESS
 from trainables.training.cohort import Cohort
-from trainables.worker import worker
 from trainables.worker.memory_limit import limited
+from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message
 from trainables.worker.step_watchdog import StepWatchdog
-from trainables.worker.worker import Work, train_cohort
+from trainables.worker.worker import WorkerSettings, train_cohort
 
 SLOW = 0.05
 """Seconds added to each step."""
@@ -37,18 +39,10 @@ limits: list[float] = []
 
 
 @dataclass(frozen=True)
-class Folder:
-    """A `worker.Keeping` that is its own `worker.Checkpoints`."""
+class FolderCheckpoints:
+    """`worker.Checkpoints` in a folder."""
 
     path: Path
-    run: str = "run"
-    data: str = str(HERE)
-    save_every: float = 1e9
-    patience: float = 600.0
-
-    @property
-    def checkpoints(self) -> Folder:
-        return self
 
     def read(self, path: str) -> bytes | None:
         file = self.path / path
@@ -56,6 +50,28 @@ class Folder:
 
     def write(self, path: str, data: bytes) -> None:
         (self.path / path).write_bytes(data)
+
+
+def settings(folder: Path) -> WorkerSettings:
+    return WorkerSettings("run", str(HERE), FolderCheckpoints(folder), save_every=1e9)
+
+
+def task_of(configs: Sequence[TrialConfig], width: int, checkpoint: str, **options: Any) -> CohortTask:
+    return CohortTask("c0", spec_of(configs, width, checkpoint), **options)
+
+
+def spec_of(configs: Sequence[TrialConfig], width: int, checkpoint: str) -> CohortSpec:
+    return CohortSpec.of([config.flat() for config in configs], width, checkpoint)
+
+
+def train(task: CohortTask, folder: Path, judge: Judge | None = None) -> None:
+    """Train the task in this process, and print a line for each report."""
+
+    def send(message: Message) -> None:
+        if isinstance(message, CohortReport):
+            print("reported", flush=True)
+
+    train_cohort(task, settings(folder), judge, torch.device("cpu"), SINGLE_PROCESS, send)
 
 
 def hang(cohort: Cohort) -> None:
@@ -121,16 +137,13 @@ def _listen() -> None:
     faulthandler.dump_traceback_later = recording_dump_later  # type: ignore[assignment]
 
 
-def overrun(folder: Folder) -> None:
+def overrun(folder: Path) -> None:
     """Train a cohort with too small a memory limit, then one without a limit, then exceed a limit with PyTorch's and
     with Python's allocator."""
     configs = [config_of(width=64, batch_size=120, epochs=1, encoder="convnet", seed=seed) for seed in range(16)]
     for memory in (80 * 2**20, None):
-        work = Work(configs, len(configs), f"c{memory}", memory=memory)
         try:
-            train_cohort(
-                work, folder, torch.device("cpu"), SINGLE_PROCESS, lambda report: print("reported", flush=True)
-            )
+            train(task_of(configs, len(configs), f"c{memory}", memory=memory), folder)
         except OutOfMemory as error:
             print(f"{type(error).__name__}: {error}", flush=True)
     for allocate in (lambda: torch.empty(10**9), lambda: bytearray(4 * 10**9)):
@@ -141,16 +154,15 @@ def overrun(folder: Folder) -> None:
             print("caught", flush=True)
 
 
-def main(case: str, folder: Folder) -> None:
+def main(case: str, folder: Path) -> None:
     if case == "overrun":
         overrun(folder)
         return
     _listen()
     _slow_down({"hang": hang, "hold": hold}.get(case))
-    work = Work(three(), 3, "c", judge={"ponder": ponder, "room": make_room}.get(case))
 
     def run() -> None:
-        train_cohort(work, folder, torch.device("cpu"), SINGLE_PROCESS, lambda report: print("reported", flush=True))
+        train(task_of(three(), 3, "c"), folder, {"ponder": ponder, "room": make_room}.get(case))
         print("over", flush=True)
 
     thread = threading.Thread(target=run)  # Tune trains on a thread, too
@@ -161,5 +173,4 @@ def main(case: str, folder: Folder) -> None:
 
 
 if __name__ == "__main__":
-    assert worker
-    main(sys.argv[1], Folder(Path(sys.argv[2])))
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -12,8 +12,12 @@ import pytest
 
 from tests.trainables.small import HERE, content_of, three
 from tests.trainables.training.judged import without_seconds
-from tests.trainables.worker.alone import Folder
+from tests.trainables.worker.alone import spec_of, task_of
+from trainables.contract import CheckpointError
+from trainables.training.checkpoint import unpack
 from trainables.training.train import train
+from trainables.worker.exit_file import parse_failure
+from trainables.worker.worker import checkpoint_to_resume
 
 GIVEN_UP = 300.0
 """Seconds to wait for a process that should end. The processes sleep for 1,000 s where nothing ends them."""
@@ -32,10 +36,10 @@ def _until(process: subprocess.Popen[str], line: str) -> None:
         assert printed, f"the process ended before it printed '{line}'"
 
 
-def _why(folder: Path) -> str:
-    run, _, reason = (folder / "c.why").read_text().partition(" ")
-    assert run == Folder.run
-    return reason
+def _reason(folder: Path) -> str:
+    failure = parse_failure((folder / "c.why").read_bytes(), "run")
+    assert failure
+    return failure.reason
 
 
 @pytest.mark.parametrize("line", ["step 1 0", "reported"])
@@ -47,7 +51,9 @@ def test_sigterm_leaves_a_checkpoint_and_a_reason_within_a_step(tmp_path: Path, 
     assert asked and afterwards.count("step") <= 1 and "over" not in afterwards
     assert process.returncode == 1
     standing = content_of((tmp_path / "c").read_bytes())["standing"]
-    assert _why(tmp_path) == f"stopped: SIGTERM; checkpoint saved at epoch {standing['epoch']} step {standing['step']}"
+    assert (
+        _reason(tmp_path) == f"stopped: SIGTERM; checkpoint saved at epoch {standing['epoch']} step {standing['step']}"
+    )
     resumed = list(train(three(), HERE, width=3, resume=(tmp_path / "c").read_bytes()))
     assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
 
@@ -58,12 +64,12 @@ def test_sigterm_ends_a_process_that_waits_for_its_judge(tmp_path: Path) -> None
     _until(process, "judging")
     process.send_signal(signal.SIGTERM)
     assert process.communicate(timeout=GIVEN_UP)[0] == "asked\n" and process.returncode == 1
-    assert _why(tmp_path) == "stopped: SIGTERM; checkpoint saved at epoch 1 step 2"
+    assert _reason(tmp_path) == "stopped: SIGTERM; checkpoint saved at epoch 1 step 2"
 
 
 def test_a_judge_that_stops_a_cohort_ends_the_process_with_a_checkpoint(tmp_path: Path) -> None:
     assert _start("room", tmp_path).wait(timeout=GIVEN_UP) == 1
-    assert _why(tmp_path) == "stopped: it makes room at epoch 2; checkpoint saved at epoch 1 step 2"
+    assert _reason(tmp_path) == "stopped: it makes room at epoch 2; checkpoint saved at epoch 1 step 2"
     resumed = list(train(three(), HERE, width=3, resume=(tmp_path / "c").read_bytes()))
     assert without_seconds(resumed) == without_seconds(list(train(three(), HERE, width=3)))
 
@@ -81,7 +87,7 @@ def test_a_process_that_hangs_ends_itself_and_says_where(tmp_path: Path) -> None
     _until(process, "step 1 0")
     process.communicate(timeout=GIVEN_UP)
     assert process.returncode == 1
-    reason = _why(tmp_path)
+    reason = _reason(tmp_path)
     assert reason.startswith("hung: no step was completed within 1.5 s, at worker/alone.py:") and "hang" in reason
     assert "\n" not in reason
 
@@ -101,3 +107,33 @@ def test_exceeding_the_memory_limit_raises_and_the_process_trains_on(tmp_path: P
     first, *rest = out.splitlines()
     assert first.startswith("OutOfMemory: a cohort of 16 in stacks of 16 may use 80 MiB, but needed more; the process ")
     assert rest == ["reported", "caught", "caught"]
+
+
+class _Unreadable:
+    """Storage in which only the `readable` checkpoints can be read."""
+
+    def __init__(self, **readable: bytes) -> None:
+        self.readable = readable
+
+    def read(self, path: str) -> bytes | None:
+        if path not in self.readable:
+            raise CheckpointError(f"store /s: cannot read '{path}': Input/output error")
+        return self.readable[path]
+
+    def write(self, path: str, data: bytes) -> None: ...
+
+
+def test_a_checkpoint_that_cannot_be_read_counts_as_absent() -> None:
+    lines: list[str] = []
+    assert checkpoint_to_resume(task_of(three(), 3, "own"), _Unreadable(), lines.append) is None
+    assert lines == ["its checkpoint cannot be read: store /s: cannot read 'own': Input/output error"]
+
+
+def test_the_checkpoint_of_an_earlier_cohort_is_cut_for_the_part() -> None:
+    saved: list[bytes] = []
+    list(train(three(), HERE, width=3, save=saved.append, save_every=0.0))
+    lines: list[str] = []
+    earlier = (spec_of(three(), 2, "gone"), spec_of(three(), 3, "whole"))
+    task = task_of(three()[:1], 1, "own", earlier=earlier)
+    cut = checkpoint_to_resume(task, _Unreadable(whole=saved[-1]), lines.append)
+    assert cut and unpack(cut, three()[:1], 1) and len(lines) == 2, "neither `own` nor `gone` can be read"

@@ -1,0 +1,119 @@
+"""Waves of trials that cost nothing to train, and a record of what the rungs are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+from sweeper.plan.cohorts import Cohort, Cut, Group
+from sweeper.plan.trials import Trial
+from sweeper.pruning.rung_events import CohortAnnounced, CohortRestored, CohortSplit, Position, RungEvent
+from sweeper.search.study_run import RecordedTrial, StudyRun, result
+from sweeper.search.warm_start import WarmStart
+from sweeper.search.waves import Waves
+from sweeper.spec.metric import Metric
+from sweeper.spec.search import Search, Study
+
+SPACE = {"x": FloatDistribution(0.0, 1.0), "width": CategoricalDistribution([1, 2])}
+
+
+def study(**changes: Any) -> Study:
+    options: dict[str, Any] = {"trials": 10, "wave": 4, "metric": Metric("auroc", "maximize"), "sampler": "random"}
+    (only_study,) = Search(SPACE, {"method": "vje"}, **(options | changes)).studies()
+    return only_study
+
+
+def study_run(of: Study, recorded: Mapping[int, RecordedTrial] | None = None) -> StudyRun:
+    return StudyRun(of, "s0", WarmStart(None), recorded or {}, lambda params: {**params, "seed": 0})
+
+
+class Rungs(list[RungEvent]):
+    """Records the events that the rungs are told of."""
+
+    @property
+    def standing(self) -> list[tuple[int, ...]]:
+        """Numbers of the trials at each position, lowest position first."""
+        positions: dict[Position, tuple[int, ...]] = {}
+        of_cohort: dict[str, Position] = {}
+        for event in self:
+            match event:
+                case CohortSplit(cohort, parts):
+                    position, start = of_cohort[cohort], 0
+                    numbers = positions.pop(position)
+                    for index, (part, size) in enumerate(parts.items()):
+                        of_cohort[part] = (*position, index) if len(parts) > 1 else position
+                        positions[of_cohort[part]] = numbers[start : start + size]
+                        start += size
+                case CohortAnnounced(_, position, cohort, numbers):
+                    assert all(other < position for other in positions)
+                    positions[position], of_cohort[cohort] = tuple(numbers), position
+                case CohortRestored(_, position, numbers):
+                    assert all(other < position for other in positions)
+                    positions[position] = tuple(numbers)
+        return [positions[position] for position in sorted(positions)]
+
+
+def waves(
+    *study_runs: StudyRun,
+    size: int = 4,
+    rungs: Rungs | None = None,
+    halved: Collection[str] = (),
+    record: Callable[[str], None] = lambda cohort: None,
+) -> Waves:
+    def cut(groups: Sequence[Group], whole: bool) -> list[Cut]:
+        return [Cut(100, 100) if whole else Cut(size, size)] * len(groups)
+
+    return Waves(
+        study_runs,
+        lambda trial: trial.config["width"],
+        lambda trial: 0,
+        cut,
+        tell_rungs=(Rungs() if rungs is None else rungs).append,
+        halved=halved,
+        record_halved=record,
+    )
+
+
+def asked(source: Waves) -> tuple[Trial, ...]:
+    """All trials asked so far, study by study."""
+    return tuple(trial for study_run in source.study_runs for trial in study_run.trials)
+
+
+def given(source: Waves) -> Cohort:
+    cohort = source.next()
+    assert cohort is not None
+    return cohort
+
+
+def rows(cohort: Cohort, status: str = "finished") -> list[dict[str, Any]]:
+    return [
+        {
+            "trial_id": trial.id,
+            "number": trial.facts["number"],
+            "status": status,
+            "epochs_run": 1,
+            "auroc": trial.config["x"],
+        }
+        for trial in cohort.trials
+    ]
+
+
+def run(source: Waves, stop_after: int = 1000) -> list[tuple[Trial, ...]]:
+    """Finish at most `stop_after` cohorts of the source, one by one. Returns their trials."""
+    trained: list[tuple[Trial, ...]] = []
+    while (cohort := source.next()) and len(trained) < stop_after:
+        trained.append(cohort.trials)
+        source.completed(cohort.id, rows(cohort), [(trial.id, 1, "auroc", 0.5) for trial in cohort.trials])
+    return trained
+
+
+def recorded(trials: Sequence[Trial], of: Study, status: str = "finished") -> dict[int, RecordedTrial]:
+    recorded_trials = {}
+    for trial in trials:
+        (row,) = rows(Cohort("c", (trial,), 1), status)
+        params = {key: trial.config[key] for key in SPACE}
+        reached = result(of, row, [(trial.id, 1, "auroc", 0.5)])
+        recorded_trials[int(str(trial.facts["number"]))] = RecordedTrial(params, reached)
+    return recorded_trials

@@ -1,0 +1,113 @@
+"""Messages between the driver and the workers: a cohort's task, and the reports and the failure that answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, Self
+
+from trainables.config.trial import TrialConfig, resolve
+from trainables.contract import Heartbeat, Report
+from trainables.training.population import Population
+
+Cause = Literal["error", "machine", "hung", "memory"]
+"""Why a cohort did not end: `error`: it raised an exception or its process died; `machine`: it lost its machine;
+`hung`: it made no step for too long; `memory`: it needs more memory than it may use."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a cohort did not end."""
+
+    cause: Cause
+    reason: str
+    """One line for the user."""
+
+
+@dataclass(frozen=True)
+class CohortSpec:
+    """Members that are trained together. Their configs are sent with shared values only once."""
+
+    shared: Mapping[str, Any]
+    """Config values that all members have."""
+    own: tuple[Mapping[str, Any], ...]
+    """The other config values of each member."""
+    width: int
+    """Members stacked at a time."""
+    checkpoint: str
+    """Path of the cohort's checkpoint."""
+
+    @classmethod
+    def of(cls, configs: Sequence[Mapping[str, Any]], width: int, checkpoint: str) -> Self:
+        """The cohort whose members have the flat `configs`."""
+        shared = {key: value for key, value in configs[0].items() if all(config[key] == value for config in configs)}
+        own = tuple({key: value for key, value in config.items() if key not in shared} for config in configs)
+        return cls(shared, own, width, checkpoint)
+
+    def configs(self) -> list[TrialConfig]:
+        """The members' configs, resolved."""
+        return [resolve({**self.shared, **own}) for own in self.own]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How the members of a cohort are compared while they train. By default they are not."""
+
+    rungs: bool = False
+    """Whether they are compared with those of other cohorts, by `ray_train.Dispatch.judge_factory`."""
+    population: Population | None = None
+    """The rule by which they copy each other."""
+
+
+@dataclass(frozen=True, repr=False)
+class CohortTask:
+    """What a worker needs to train a cohort."""
+
+    cohort: str
+    """Id of the cohort."""
+    spec: CohortSpec
+    earlier: tuple[CohortSpec, ...] = ()
+    """Cohorts that these members belonged to before, or the same cohort in wider stacks, the most recent first. The
+    first usable checkpoint among them is resumed from if the cohort has none of its own."""
+    comparison: Comparison = field(default_factory=Comparison)
+    memory: int | None = None
+    """Memory limit of each process in bytes; None for no limit."""
+
+    def __repr__(self) -> str:
+        """Short, because Tune writes it into the trial's tag."""
+        return f"CohortTask({self.cohort})"
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the same task: Tune copies the configuration of a trial several times."""
+        return self
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The process that reports."""
+
+    device: str
+    """Name of the GPU, or `cpu`."""
+    host: str
+    pid: int
+    started: datetime
+    """When it began with the cohort."""
+
+
+@dataclass(frozen=True)
+class CohortReport:
+    """A report of a cohort."""
+
+    report: Report
+    origin: Origin
+    judged: bool = False
+    """Whether a judge has seen the report in this process. One that repeats an epoch from before a resume has not."""
+    notice: str | None = None
+    """A line for the user: a checkpoint was of no use."""
+
+
+Message = CohortReport | Heartbeat
+"""What a worker sends while it trains."""
+KEY = "message"
+"""Key of the message in the result that Tune gets from the worker."""

@@ -60,7 +60,7 @@ class Progress:
 
 
 def read_progress(plain: object, members: int, epochs: int) -> Progress:
-    """Rebuild a Standing from the plain values that `dataclasses.asdict` made of it.
+    """Rebuild a Progress from the plain values that `dataclasses.asdict` made of it.
 
     The cohort has `members` members and trains for `epochs` epochs. Raises CheckpointError where a value is not of the
     type of its field or contradicts another value.

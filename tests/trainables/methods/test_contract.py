@@ -1,6 +1,6 @@
 """What every method promises (`trainables.contract`), once, over every entry of METHODS: a model and one batch.
 
-What takes training is in `test_methods_fused`. Shapes: B images.
+What takes training is in `test_contract_fused`. Shapes: B images.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.trainables.method_configs import TRAINED, UNTRAINED, B, config_of, images_of_tests, inputs, model_of
+from tests.trainables.methods.method_configs import TRAINED, UNTRAINED, B, config_of, images_of_tests, inputs, model_of
 from trainables.catalog import METHODS
 from trainables.config.trial import fusible_keys, keys
 from trainables.contract import Losses, Method

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainables.method_configs import CPU, EPOCHS, FACTORS, HERE, TRAINED, config_of, members
+from tests.trainables.methods.method_configs import CPU, EPOCHS, FACTORS, HERE, TRAINED, config_of, members
 from trainables.catalog import METHODS
 from trainables.config.trial import TrialConfig, Value
 from trainables.training.cohort import Cohort

@@ -16,6 +16,7 @@ from typing import Any
 
 from sweeper.errors import ClusterError
 from sweeper.execution.scratch import ScratchError, scratch_folder
+from sweeper.packing.cluster import is_local
 
 ANSWER_SECONDS = 5.0
 """Seconds to wait for a connection to a cluster's address."""
@@ -70,7 +71,7 @@ def connected(address: str | None) -> Iterator[str]:
     Ray job is unpacked again when a node that shares it joins. Ray is shut down at the end, and the signal handlers
     stay the caller's. Raises ClusterError if Ray cannot be started or joined.
     """
-    local = address in (None, "local")
+    local = is_local(address)
     defaults = {**QUIET, **LOOPBACK} if local else QUIET
     os.environ.update({name: value for name, value in defaults.items() if name not in os.environ})
     import ray  # Ray reads the environment when it is imported
@@ -179,12 +180,8 @@ def make_token(home: Path, environment: Mapping[str, str]) -> None:
 
 def _init_arguments(address: str | None, scratch: str) -> dict[str, Any]:
     """Return the arguments of `ray.init`. A local cluster has no dashboard; a cluster elsewhere is sent our code."""
-    if address in (None, "local"):
-        return {
-            "address": "local",
-            "include_dashboard": False,
-            "_temp_dir": scratch,
-        }
+    if is_local(address):
+        return {"address": "local", "include_dashboard": False, "_temp_dir": scratch}
     if address == os.environ.get("RAY_ADDRESS"):  # inside a Ray job, whose working directory has our code
         return {"address": address}
     packages = [str(Path(__file__).parents[2] / name) for name in ("sweeper", "trainables", "search_spaces")]

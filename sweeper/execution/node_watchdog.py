@@ -11,7 +11,7 @@ from types import TracebackType
 
 from sweeper.errors import NodeLost
 
-EVERY = 1.0
+INTERVAL = 1.0
 """Seconds between two checks."""
 GRACE = 20.0
 """Seconds within which a driver that has lost its node must end."""
@@ -20,21 +20,22 @@ GRACE = 20.0
 class NodeWatchdog:
     """Context manager that raises NodeLost in the main thread when a Ray process has died.
 
-    `died()` is called every `every` seconds and returns one line about the dead process, or None. On a line, the
-    watchdog sends SIGTERM to this process, whose handler must raise KeyboardInterrupt (see `StopSignal`); leaving the
-    context turns that into NodeLost. If the main thread has not left within `grace` seconds, for example because a call
-    into Ray blocks it, `last_words` is called (for at most `grace` seconds) and the process exits with status 1. Call
-    `close()` before Ray is shut down on purpose.
+    `dead_process()` is called every `interval` seconds and returns one line about the dead process, or None. On a
+    line, the watchdog sends SIGTERM to this process, whose handler must raise KeyboardInterrupt (see `StopSignal`);
+    leaving the context turns that into NodeLost. If the main thread has not left within `grace` seconds, for example
+    because a call into Ray blocks it, `before_exit` is called (for at most `grace` seconds) and the process exits with
+    status 1. Call `close()` before Ray is shut down on purpose.
     """
 
     def __init__(
         self,
-        died: Callable[[], str | None],
-        last_words: Callable[[], object] = lambda: None,
-        every: float = EVERY,
+        dead_process: Callable[[], str | None],
+        before_exit: Callable[[], object] = lambda: None,
+        interval: float = INTERVAL,
         grace: float = GRACE,
     ) -> None:
-        self._died, self._last_words, self._every, self._grace = died, last_words, every, grace
+        self._dead_process, self._before_exit = dead_process, before_exit
+        self._interval, self._grace = interval, grace
         self._closed, self._left = threading.Event(), threading.Event()
         self._acting = threading.Lock()
         self._reason: str | None = None
@@ -56,8 +57,8 @@ class NodeWatchdog:
             pass
 
     def _watch(self) -> None:
-        while not self._closed.wait(self._every):
-            if reason := self._died():
+        while not self._closed.wait(self._interval):
+            if reason := self._dead_process():
                 self._act(reason)
                 return
 
@@ -69,8 +70,8 @@ class NodeWatchdog:
             os.kill(os.getpid(), signal.SIGTERM)
         if not self._left.wait(self._grace):
             print(f"error: {reason}; the same command continues", file=sys.stderr, flush=True)
-            speaking = threading.Thread(target=self._last_words, name="last words", daemon=True)
-            speaking.start()
-            speaking.join(self._grace)
+            thread = threading.Thread(target=self._before_exit, name="before exit", daemon=True)
+            thread.start()
+            thread.join(self._grace)
             sys.stdout.flush()
             os._exit(1)

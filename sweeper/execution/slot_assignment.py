@@ -25,7 +25,7 @@ class SlotAssigner:
         return self._attempts.ended
 
     def next(self, holder: str) -> tuple[Attempt, SlotResources] | None:
-        """Return the next attempt, and the slot that `holder` has until it has `left`; None if there is none now.
+        """Return the next attempt, and the slot that `holder` has until `release`; None if there is none now.
 
         With several kinds of devices, a cohort that fits some of them waits for a free slot there, and later cohorts go
         ahead. If nodes may come it does not wait, and gets a slot on the least busy kind that it fits.
@@ -43,7 +43,7 @@ class SlotAssigner:
                 return attempt, self._slots.by_kind[kind]
         return None
 
-    def left(self, holder: str) -> None:
+    def release(self, holder: str) -> None:
         """Free the holder's slot."""
         self._taken.pop(holder, None)
 

@@ -16,7 +16,7 @@ INTERRUPTED = 130
 ENDING_SECONDS = 20.0
 """Seconds that the sweep has to end in order after the first signal; a later signal ends the process at once."""
 AGAIN = f"stopping; a signal after {ENDING_SECONDS:.0f} s ends this process at once\n"
-LAST_WORDS = "interrupted; the same command continues\n"
+LAST_LINE = "interrupted; the same command continues\n"
 
 
 class StopSignal:
@@ -53,7 +53,7 @@ class StopSignal:
             self.asked, self._asked_at = True, self._clock()
             raise KeyboardInterrupt
         if self._clock() - self._asked_at >= ENDING_SECONDS:
-            _write(LAST_WORDS)
+            _write(LAST_LINE)
             os._exit(INTERRUPTED)
         if not self._repeated:
             self._repeated = True

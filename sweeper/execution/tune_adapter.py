@@ -135,7 +135,7 @@ class CohortSearcher(Searcher):
         }
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        self._slot_assigner.left(trial_id)
+        self._slot_assigner.release(trial_id)
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
         """Save nothing: a sweep is continued from the store."""

@@ -17,16 +17,16 @@ from sweeper.execution.stop_signal import StopSignal
 
 def test_a_node_that_dies_ends_what_waits_for_it() -> None:
     answers = iter([None, None])
-    watchdog = NodeWatchdog(lambda: next(answers, "Ray's head has died"), every=0.05)
+    watchdog = NodeWatchdog(lambda: next(answers, "Ray's head has died"), interval=0.05)
     with pytest.raises(NodeLost, match=r"^Ray's head has died$"), StopSignal().on_signals(), watchdog:
         time.sleep(300)
 
 
 def test_what_ends_in_time_or_by_ctrl_c_is_let_alone() -> None:
     looked = threading.Semaphore(0)
-    with NodeWatchdog(looked.release, every=0.01):
+    with NodeWatchdog(looked.release, interval=0.01):
         assert all(looked.acquire(timeout=60) for _ in range(3))
-    with pytest.raises(KeyboardInterrupt), NodeWatchdog(lambda: None, every=0.01):
+    with pytest.raises(KeyboardInterrupt), NodeWatchdog(lambda: None, interval=0.01):
         raise KeyboardInterrupt
 
 
@@ -38,7 +38,7 @@ def test_a_node_that_is_shut_down_on_purpose_ends_nothing() -> None:
         looking.set()
         return "gone" if gone.wait(60) else None
 
-    with StopSignal().on_signals(), NodeWatchdog(died, every=0.01) as watchdog:
+    with StopSignal().on_signals(), NodeWatchdog(died, interval=0.01) as watchdog:
         with contextlib.closing(watchdog):
             assert looking.wait(60)
         gone.set()
@@ -50,10 +50,10 @@ def test_a_process_that_does_not_end_even_then_is_ended() -> None:
         "import signal, time\n"
         "from sweeper.execution.node_watchdog import NodeWatchdog\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "def last_words():\n"
+        "def before_exit():\n"
         "    print('what there is')\n"
         "    time.sleep(300)\n"
-        "with NodeWatchdog(lambda: 'the node has died', last_words, every=0.05, grace=0.1):\n"
+        "with NodeWatchdog(lambda: 'the node has died', before_exit, interval=0.05, grace=0.1):\n"
         "    time.sleep(300)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)

@@ -32,7 +32,7 @@ def test_where_there_is_one_kind_it_is_given_always() -> None:
 def test_a_kind_with_a_free_share_goes_first_and_then_cohorts_wait() -> None:
     assigner = assigner_of(queue("a", "b", "c", "d"), Slots((LARGE, SMALL), local=True))
     assert assigned(assigner, "1", "2", "3", "4") == [("a", LARGE), ("b", SMALL), ("c", LARGE), None]
-    assigner.left("2")
+    assigner.release("2")
     assert assigned(assigner, "5", "6") == [("d", SMALL), None]
 
 
@@ -41,7 +41,7 @@ def test_a_cohort_waits_for_a_kind_with_room_while_others_go_ahead() -> None:
         queue("a", "b", "c"), Slots((SMALL, SMALL), local=True, fitting_kinds={"a": (1,), "b": (1,)})
     )
     assert assigned(assigner, "1", "2", "3") == [("a", SMALL), None, ("c", SMALL)]
-    assigner.left("1")
+    assigner.release("1")
     assert assigned(assigner, "4") == [("b", SMALL)]
 
 

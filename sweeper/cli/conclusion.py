@@ -10,9 +10,9 @@ from sweeper.errors import StoreError
 from sweeper.plan.plan import Plan
 from sweeper.report import publish
 from sweeper.search.search_plan import SearchPlan
+from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.damaged_files import quarantining
 from sweeper.storage.io.retry import NO_RETRIES
-from sweeper.storage.orphaned_checkpoints import remove_orphans
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 

@@ -12,6 +12,7 @@ from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import registry
 from sweeper.spec.request import Request
 from sweeper.storage import replaced_rows as replaced
+from sweeper.storage.checkpoints import fresh_checkpoints
 from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
@@ -47,7 +48,7 @@ def archive(plan: Plan, store: Store, columns: Columns) -> Checkpoint:
             f"python -m sweeper.run {plan.name} --store {shlex.quote(store.files.display_uri)} --restore {time}",
             flush=True,
         )
-    return replaced.fresh_checkpoints(store.files, plan.name, moved.folder if moved else None)
+    return fresh_checkpoints(store.files, plan.name, moved.folder if moved else None)
 
 
 def restore(request: Request, time: str) -> int:

@@ -12,7 +12,7 @@ from sweeper.errors import ClusterError
 from sweeper.packing.device_kinds import DeviceKind
 from sweeper.plan.trials import content_hash
 from sweeper.storage.io.files import Files
-from sweeper.storage.json_records import number, read_record, text, truth, whole
+from sweeper.storage.io.json_records import number, read_record, text, truth, whole
 from trainables.profiling.measurement import DeviceMemory, Probe
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import content_hash
 from sweeper.storage.io.files import Files
-from sweeper.storage.json_records import number, read_record, whole
+from sweeper.storage.io.json_records import number, read_record, whole
 from trainables.profiling.measurement import Measurement
 
 MAX_MEMBERS = 64

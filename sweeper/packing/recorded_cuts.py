@@ -14,7 +14,7 @@ from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import GridPlan
 from sweeper.storage.io.files import Files
-from sweeper.storage.json_records import read_record, whole
+from sweeper.storage.io.json_records import read_record, whole
 
 
 def recorded_cuts(files: Files, plan: GridPlan) -> list[Cut] | None:

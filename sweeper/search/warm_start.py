@@ -15,7 +15,7 @@ from sweeper.errors import SpecError
 from sweeper.spec.grid import Value
 from sweeper.spec.search import Study, within
 from sweeper.storage.io.files import Files
-from sweeper.storage.json_records import read_record, text
+from sweeper.storage.io.json_records import read_record, text
 from sweeper.storage.store import Store
 
 MATCHED_KEYS = ("method", "dataset", "normal_class", "held_out", "outliers", "validation")
@@ -64,11 +64,11 @@ def warm_start_from_rows(store: Store, sweep: str, study: Study, config: Mapping
     space. All other keys may differ. Raises SpecError if no row can be used.
     """
     rows = store.rows(sweep)
-    if not rows:
+    if rows is None:
         raise SpecError(f"--warm-start needs rows, but store {store.files.display_uri} has none of sweep '{sweep}'")
     names = [metric.name for metric in study.search.objectives]
     results: list[tuple[Mapping[str, Value], tuple[float, ...]]] = []
-    for row in rows:
+    for row in rows.to_pylist():
         fits = row["status"] == "finished" and all(row.get(key) == config.get(key) for key in MATCHED_KEYS)
         params = {key: row.get(key) for key in study.search.space}
         values = [float(row[name]) for name in names if isinstance(row.get(name), int | float)]

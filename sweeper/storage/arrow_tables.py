@@ -1,23 +1,17 @@
-"""Arrow tables of rows and history: built from plain values, merged by trial, and converted to and from Parquet."""
+"""Arrow tables of rows and history: built from plain values, and merged by trial."""
 
-import io
 import math
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from sweeper.errors import DamagedError
-from sweeper.storage.digest import add_digest, has_digest
 from sweeper.storage.schema import HISTORY, STATUSES, Columns, columns_of
 from trainables.validation import nearest
-
-Records = Mapping[str, Iterable[object]] | Iterable[Sequence[object]]
-"""A history: either (trial_id, epoch, metric, value) tuples, or a mapping of these four names to columns."""
 
 
 def table_of(rows: Sequence[Mapping[str, object]], columns: Columns) -> pa.Table:
@@ -37,44 +31,10 @@ def conform(table: pa.Table, columns: Columns) -> pa.Table:
     return pa.table(data, schema=schema)
 
 
-def history_of(records: Records) -> pa.Table:
-    """Convert records to a table. NaN becomes null."""
-    if isinstance(records, Mapping):
-        values = {name: list(records[name]) for name in HISTORY.names}
-    else:
-        rows = list(records)
-        values = {name: [row[index] for row in rows] for index, name in enumerate(HISTORY.names)}
-    return pa.table([_array(values[field.name], field) for field in HISTORY], schema=HISTORY)
-
-
-def table_to_parquet(table: pa.Table) -> bytes:
-    """Return the table as the bytes of a Parquet file. Equal tables give equal bytes.
-
-    Each page carries a checksum, which any reader can verify. The file also carries a digest of all its bytes, which
-    `parquet_to_table` verifies.
-    """
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
-    return add_digest(sink.getvalue())
-
-
-def parquet_to_table(data: bytes, names: list[str] | None = None) -> tuple[pa.Schema, pa.Table]:
-    """Return the schema of a Parquet file and its rows, restricted to the columns `names` (None: all columns).
-
-    Names that the file lacks are ignored. Raises DamagedError if `data` is not a Parquet file, or if its digest or a
-    page's checksum does not match. All columns of a file without a digest are read, even those that are not wanted, so
-    that the page checksums reveal damage anywhere in it.
-    """
-    verified = has_digest(data)
-    try:
-        with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
-            schema = file.schema_arrow
-            present = None if names is None else [name for name in names if name in schema.names]
-            table = file.read(columns=present if verified else None, use_threads=False)
-            return schema, table if present is None else table.select(present)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DamagedError(f"it is not a whole Parquet file ({reason})") from error
+def history_of(records: Iterable[Sequence[object]]) -> pa.Table:
+    """Convert (trial_id, epoch, metric, value) records to a table. NaN becomes null."""
+    columns = list(zip(*records, strict=True)) or [()] * len(HISTORY)
+    return pa.table([_array(values, field) for values, field in zip(columns, HISTORY, strict=True)], schema=HISTORY)
 
 
 def concat_rows(tables: Sequence[pa.Table]) -> pa.Table:
@@ -111,22 +71,16 @@ def one_per_record(history: pa.Table) -> pa.Table:
 
 def merged_rows(tables: Sequence[pa.Table]) -> pa.Table:
     """Merge the rows of several files into one row per trial: the latest that did not fail, or else the latest."""
-    return one_per_trial(sort_by_end(concat_rows(tables)))
-
-
-def sort_by_end(table: pa.Table) -> pa.Table:
-    """Sort the rows by the time they ended. Rows without a time come first."""
-    ended = pc.fill_null(table["ended"].cast(pa.int64()), -(2**63))
-    return table.take(pc.sort_indices(pa.table({"ended": ended}), sort_keys=[("ended", "ascending")]))
+    rows = concat_rows(tables)
+    ended = pc.fill_null(rows["ended"].cast(pa.int64()), -(2**63))  # rows without a time come first
+    return one_per_trial(rows.take(pc.sort_indices(pa.table({"ended": ended}), sort_keys=[("ended", "ascending")])))
 
 
 def rows_of(table: pa.Table, trials: Sequence[str]) -> pa.Table:
-    """Return the rows of these trials."""
     return table.filter(pc.is_in(table["trial_id"], pa.array(trials, pa.string())))
 
 
 def rows_except(table: pa.Table, trials: Sequence[str]) -> pa.Table:
-    """Return the rows of all other trials."""
     return table.filter(pc.invert(pc.is_in(table["trial_id"], pa.array(trials, pa.string()))))
 
 
@@ -145,36 +99,27 @@ def _check_row(row: Mapping[str, object], names: Mapping[str, None]) -> None:
             raise ValueError(f"{name!r} must carry a time zone, but got {value!r}")
 
 
-def _array(values: list[object], field: pa.Field) -> pa.Array:
+def _array(values: Sequence[object], field: pa.Field) -> pa.Array:
     """Convert a column of plain values. Raises ValueError if one of them does not have the field's type."""
+    kind = {pa.float64(): float, pa.int64(): int}.get(field.type)
     try:
-        if field.type == pa.float64():
-            values = [_number(value) for value in values]
-        elif field.type == pa.int64():
-            values = [_whole_number(value) for value in values]
+        if kind:
+            values = [_number(value, kind) for value in values]
         return pa.array(values, field.type, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise ValueError(f"column {field.name!r} must hold {field.type}, but got another value: {error}") from error
 
 
-def _whole_number(value: object) -> int | None:
-    """Return a plain int, or None for None and NaN. Raises TypeError for a fraction, which Arrow would truncate."""
-    if type(value) is int:  # the usual case, ten times as fast as the checks below
-        return value
+def _number(value: Any, kind: type[float]) -> float | None:
+    """Convert a number, NumPy's included, to `kind`, and NaN to None.
+
+    Raises TypeError for anything else, such as a fraction for an int, which Arrow would truncate.
+    """
+    if type(value) is kind:  # the usual case, ten times as fast as the checks below
+        return None if value != value else value
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral if kind is int else numbers.Real):
         raise TypeError(repr(value))
-    return int(value)
-
-
-def _number(value: object) -> float | None:
-    """Return a plain float, or None for None and NaN. Accepts NumPy numbers. Raises TypeError for anything else."""
-    if type(value) is float:
-        return None if math.isnan(value) else value
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(repr(value))
-    number = float(value)
+    number = kind(value)
     return None if math.isnan(number) else number

@@ -1,21 +1,19 @@
-"""Compaction: merges the many small files of a running sweep into larger ones.
+"""Merge the many small files of a running sweep into larger ones, in levels, as in a log-structured merge tree.
 
-Files are merged in levels, as in a log-structured merge tree. A row is therefore rewritten once per level, not once for
-every file that is written.
+A row is therefore rewritten once per level, not once for every file that is written.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 import pyarrow as pa
 
-from sweeper.storage.damaged_files import quarantining
+from sweeper.storage.damaged_files import read_intact
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import SUFFIX
-from sweeper.storage.parquet_folder import Tables, parse, read_all, replace
+from sweeper.storage.parquet_folder import replace
 
 MANY = 256
 """Number of files of one level that are merged into one file of the next.
@@ -30,10 +28,10 @@ Merge = Callable[[Sequence[pa.Table]], pa.Table]
 
 
 class Compactor:
-    """Merges the files that one writer has put into one folder.
+    """Merges the files that one writer has put into one folder, so several writers can share a folder.
 
-    Files are grouped in levels by how often their rows have been merged. A writer merges only its own files, so several
-    writers can share a folder. See `parquet_folder.replace` for why no row is lost.
+    Files are grouped in levels by how often their rows have been merged. See `parquet_folder.replace` for why no row is
+    lost.
     """
 
     def __init__(self, files: Files, folder: str, merge: Merge) -> None:
@@ -56,7 +54,7 @@ class Compactor:
                 return
             names = list(level)
             level.clear()
-            contents, tables = quarantining(self._files, partial(self._read, names))
+            contents, tables = read_intact(self._files, self._folder, names)
             if len(contents) < 2:  # the others were merged by another writer, or set aside as damaged
                 level |= dict.fromkeys(contents)
                 return
@@ -66,8 +64,3 @@ class Compactor:
             yield name, merged
             if size > LARGEST:
                 return
-
-    def _read(self, names: Sequence[str]) -> tuple[dict[str, bytes], Tables]:
-        """Return the files that still exist, as bytes and as tables. Raises DamagedFiles."""
-        contents = read_all(self._files, self._folder, names)
-        return contents, parse(self._files, self._folder, contents)

@@ -2,23 +2,20 @@
 
 Nothing is deleted: `trials/sweep=NAME/FILE` becomes `_damaged/trials/sweep=NAME/TIME-FILE`. A trial whose row was only
 in that file no longer has a row, so it is trained again. A trial whose history was only in such a file still has its
-row; `trials_without_history` finds it, and `StoreReader` counts it as a trial to run.
+row; `StoreReader.trials_without_history` finds it, and it counts as a trial to run.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
-
-import pyarrow.compute as pc
 
 from sweeper.errors import DAMAGED, DamagedError, DamagedFiles
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES, Result
-from sweeper.storage.parquet_folder import Tables, map_parallel, names_in, parse_file
-from sweeper.storage.schema import columns_of
+from sweeper.storage.layout import timestamp
+from sweeper.storage.parquet_folder import Tables, contents_of, map_parallel, names_in, parse, parse_file, read_all
 
 _ATTEMPTS = 20
 """Number of times that `quarantining` quarantines files before it gives up."""
@@ -34,6 +31,16 @@ def quarantining(files: Files, operation: Callable[[], Result]) -> Result:
     return operation()
 
 
+def read_intact(files: Files, folder: str, names: Sequence[str] | None = None) -> tuple[dict[str, bytes], Tables]:
+    """Return the bytes and the tables of those of the named files (None: all) that exist. Quarantines damaged files."""
+
+    def read() -> tuple[dict[str, bytes], Tables]:
+        contents = contents_of(files, folder) if names is None else read_all(files, folder, names)
+        return contents, parse(files, folder, contents)
+
+    return quarantining(files, read)
+
+
 def quarantine(files: Files, reasons: Mapping[str, str]) -> None:
     """Move damaged files to `_damaged` and report each in one line. `reasons` maps a file's path to what is wrong.
 
@@ -42,8 +49,8 @@ def quarantine(files: Files, reasons: Mapping[str, str]) -> None:
     """
     for path, reason in reasons.items():
         source = PurePosixPath(path)
-        folder, now = str(source.parent), f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-        target = f"{DAMAGED}/{folder}/{now}-{source.name}"
+        folder = str(source.parent)
+        target = f"{DAMAGED}/{folder}/{timestamp()}-{source.name}"
         if not files.move(path, target):
             continue
         if _damage(folder, files.read(target)) is None:
@@ -61,21 +68,6 @@ def find_damaged(files: Files, folder: str) -> dict[str, str]:
     paths = [f"{folder}/{name}" for name in names_in(files, folder)]
     reasons = files.retry("read", folder, lambda: map_parallel(lambda path: _damage(folder, once.read(path)), paths))
     return {path: reason for path, reason in zip(paths, reasons, strict=True) if reason}
-
-
-def trials_without_history(rows: Tables, history: Tables) -> set[str]:
-    """Return the trials whose row did not fail and has a metric, but which have no history.
-
-    Every metric of a row was also reported at its last epoch, so the history of such a trial has been lost.
-    """
-    reported = {trial for _, table in history.values() for trial in pc.unique(table["trial_id"]).to_pylist()}
-    measured: set[str] = set()
-    for schema, table in rows.values():
-        metrics = columns_of(schema).metrics
-        valid = zip(*(table[name].is_valid().to_pylist() for name in metrics), strict=True)
-        columns = (table["trial_id"].to_pylist(), table["status"].to_pylist(), valid)
-        measured |= {trial for trial, status, known in zip(*columns, strict=True) if status != "failed" and any(known)}
-    return measured - reported
 
 
 def _damage(folder: str, data: bytes | None) -> str | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 SUFFIX = ".parquet"
-_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
+ARCHIVES = "_replaced"
+"""Folder of the store below which results that `--fresh` replaces get a folder of their own, named by the time."""
 
 
 def check_name(name: str) -> str:
     """Return `name` if it is valid as the name of a sweep or a cohort in the store. Raises ValueError otherwise."""
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name, re.ASCII):
         raise ValueError(
             "a name in the store must consist of letters, digits, '_', '-', '+' and '.' and begin with a letter or a "
             f"digit, but got {name!r}"
@@ -19,30 +21,40 @@ def check_name(name: str) -> str:
 
 
 def trials_folder(sweep: str) -> str:
-    """Return the folder of the sweep's rows."""
+    """The folder of the sweep's rows."""
     return f"trials/sweep={check_name(sweep)}"
 
 
 def history_folder(sweep: str) -> str:
-    """Return the folder of the sweep's history."""
+    """The folder of the sweep's history."""
     return f"history/sweep={check_name(sweep)}"
 
 
 def checkpoints_folder(sweep: str) -> str:
-    """Return the folder of the checkpoints of the sweep's cohorts."""
+    """The folder of the checkpoints of the sweep's cohorts."""
     return f"checkpoints/sweep={check_name(sweep)}"
 
 
 def checkpoint_path(sweep: str, cohort: str) -> str:
-    """Return the path of a cohort's checkpoint, which exists until the cohort's rows are written."""
+    """The path of a cohort's checkpoint, which exists until the cohort's rows are written."""
     return f"{checkpoints_folder(sweep)}/{check_name(cohort)}.pt"
 
 
 def whole_folders(sweep: str) -> tuple[str, ...]:
-    """Return the folders of the sweep whose files and subfolders each belong to one request, unlike rows and history.
+    """The folders of the sweep whose files and subfolders each belong to one request, unlike rows and history.
 
     The last one lies in the second one.
     """
     cuts = f"cuts/sweep={check_name(sweep)}"
     views = (f"{kind}/{sweep}" for kind in ("heatmaps", "tables", "trajectories", "studies"))
     return checkpoints_folder(sweep), cuts, *views, f"{cuts}/halved"
+
+
+def new_archive() -> str:
+    """A new folder in `ARCHIVES`."""
+    return f"{ARCHIVES}/{timestamp()}"
+
+
+def timestamp() -> str:
+    """The time now, in UTC, as part of a file's or a folder's name."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"

@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeper.errors import StoreError
-from sweeper.storage.arrow_tables import merged_rows, one_per_record
+from sweeper.storage.arrow_tables import one_per_record
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import check_name
-from sweeper.storage.parquet_folder import Tables, read_tables
+from sweeper.storage.layout import history_folder
+from sweeper.storage.parquet_folder import read_tables
 from sweeper.storage.store_reader import StoreReader
 
 
@@ -30,9 +30,9 @@ def load(
     files = store if isinstance(store, Files) else Files(store)
     tables = []
     for sweep in [name] if isinstance(name, str) else name:
-        stored = _read_sweep(files, "trials", sweep)
-        StoreReader(files).stored_columns(sweep, stored)
-        rows = merged_rows([table for _, table in stored.values()])
+        rows = StoreReader(files).rows(sweep)
+        if rows is None:
+            raise _absent(files, "trials", sweep)
         tables.append(rows.append_column("sweep", pa.array([sweep] * len(rows), pa.string())))
     try:
         rows = pa.concat_tables(tables, promote_options="permissive").to_pandas()
@@ -45,8 +45,10 @@ def load(
 def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:
     """Return every (trial_id, epoch, metric, value) that a sweep reported, sorted by trial, metric and epoch."""
     files = store if isinstance(store, Files) else Files(store)
-    tables = [table for _, table in _read_sweep(files, "history", name).values()]
-    return one_per_record(pa.concat_tables(tables)).to_pandas()
+    tables = read_tables(files, history_folder(name))
+    if not tables:
+        raise _absent(files, "history", name)
+    return one_per_record(pa.concat_tables(table for _, table in tables.values())).to_pandas()
 
 
 def _select(files: Files, rows: pd.DataFrame, column: str, value: str) -> pd.DataFrame:
@@ -57,15 +59,9 @@ def _select(files: Files, rows: pd.DataFrame, column: str, value: str) -> pd.Dat
     return rows[rows[column] == value].reset_index(drop=True)
 
 
-def _read_sweep(files: Files, kind: str, sweep: str) -> Tables:
-    """Return the sweep's files of a kind, `trials` or `history`.
-
-    Raises StoreError, which lists the sweeps that have such files, if there are none.
-    """
-    tables = read_tables(files, f"{kind}/sweep={check_name(sweep)}")
-    if not tables:
-        names = [name.removeprefix("sweep=") for name in files.list(kind) if name.startswith("sweep=")]
-        raise StoreError(
-            f"store {files.display_uri}: no {kind} of sweep {sweep!r}; there are: {', '.join(names) or 'none'}"
-        )
-    return tables
+def _absent(files: Files, kind: str, sweep: str) -> StoreError:
+    """The error for a sweep without files of a kind, `trials` or `history`. It lists the sweeps that have some."""
+    names = [name.removeprefix("sweep=") for name in files.list(kind) if name.startswith("sweep=")]
+    return StoreError(
+        f"store {files.display_uri}: no {kind} of sweep {sweep!r}; there are: {', '.join(names) or 'none'}"
+    )

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 
 from sweeper.errors import DamagedError, DamagedFiles, StoreError
-from sweeper.storage.arrow_tables import parquet_to_table, table_to_parquet
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES, Result
 from sweeper.storage.layout import SUFFIX
+from sweeper.storage.parquet_file import parquet_to_table, table_to_parquet
 from sweeper.storage.schema import HISTORY
 
 THREADS = 8
@@ -25,10 +25,7 @@ Tables = dict[str, tuple[pa.Schema, pa.Table]]
 
 
 def read_tables(files: Files, folder: str, columns: list[str] | None = None) -> Tables:
-    """Return the schema and the rows of every Parquet file in the folder. Raises DamagedFiles.
-
-    Reads as `contents_of` does, so no row is missed while writers move rows between files.
-    """
+    """Read every Parquet file in the folder as `contents_of` does, so without missing a row. Raises DamagedFiles."""
     return parse(files, folder, contents_of(files, folder), columns)
 
 
@@ -54,12 +51,11 @@ def contents_of(files: Files, folder: str) -> dict[str, bytes]:
 
 
 def names_in(files: Files, folder: str) -> list[str]:
-    """Return the names of the folder's Parquet files."""
     return [name for name in files.list(folder) if name.endswith(SUFFIX)]
 
 
 def parse(files: Files, folder: str, contents: Mapping[str, bytes], columns: list[str] | None = None) -> Tables:
-    """Return the schema and the rows of each file. Raises DamagedFiles if any of them cannot be read."""
+    """Parse the bytes of each file. Raises DamagedFiles if any of them is damaged."""
     tables, reasons = parse_intact(folder, contents, columns)
     if reasons:
         raise DamagedFiles(files.display_uri, reasons)
@@ -69,7 +65,7 @@ def parse(files: Files, folder: str, contents: Mapping[str, bytes], columns: lis
 def parse_intact(
     folder: str, contents: Mapping[str, bytes], columns: list[str] | None = None
 ) -> tuple[Tables, dict[str, str]]:
-    """Return the schema and the rows of each readable file, and for each damaged one its path and the reason."""
+    """Parse the bytes of each file. Returns the intact files, and the path of each damaged one with the reason."""
 
     def parse_or_reason(name: str) -> tuple[pa.Schema, pa.Table] | str:
         try:
@@ -83,10 +79,7 @@ def parse_intact(
 
 
 def parse_file(folder: str, data: bytes, columns: list[str] | None = None) -> tuple[pa.Schema, pa.Table]:
-    """Return the schema and the rows of one file of the folder. Raises DamagedError.
-
-    The folder matters because files below `history/` must have exactly the columns of a history.
-    """
+    """As `parquet_to_table`, but files below `history/` must also have exactly the columns of a history."""
     schema, table = parquet_to_table(data, columns)
     if folder.startswith("history/") and not schema.equals(HISTORY):
         raise DamagedError(f"its columns are {', '.join(schema.names)}, not {', '.join(HISTORY.names)}")

@@ -13,29 +13,19 @@ nothing:
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeper.errors import DamagedError, SchemaError, StoreError
-from sweeper.storage.arrow_tables import parquet_to_table, rows_except, rows_of, table_to_parquet
+from sweeper.storage.arrow_tables import rows_except, rows_of
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import (
-    SUFFIX,
-    checkpoint_path,
-    checkpoints_folder,
-    history_folder,
-    trials_folder,
-    whole_folders,
-)
+from sweeper.storage.layout import ARCHIVES, SUFFIX, history_folder, new_archive, trials_folder, whole_folders
+from sweeper.storage.parquet_file import parquet_to_table, table_to_parquet
 from sweeper.storage.parquet_folder import contents_of, replace
 from sweeper.storage.schema import Columns, columns_of
-
-ARCHIVES = "_replaced"
-"""Folder of the store below which each `archive` makes a folder of its own, named by the time."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +33,6 @@ class TrialSelection:
     """The trials that a request trains again, and the files that belong to them alone."""
 
     trials: Collection[str]
-    """Ids of trials."""
     studies: Collection[str] = ()
     """Ids of studies. All their trials are selected, because later proposals of a study depend on earlier results."""
     paths: Sequence[str] = ()
@@ -64,7 +53,6 @@ class ArchiveSummary:
     folder: str
     """Folder of the store that holds it, or held it before it was brought back; empty if nothing has moved."""
     rows: int
-    """Number of rows."""
     files: int
     """Number of files of rows and history that the rows come from, in whole or in part."""
     unusable: int
@@ -104,12 +92,9 @@ def archive(
     Files that are damaged, or whose columns cannot be combined with `columns`, move as a whole, because a run could not
     use them. Files whose names begin with the prefix `keep_prefix` stay.
     """
-    folder = f"{ARCHIVES}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    parts = [
-        part
-        for part in _parts(files, sweep, selection, columns)
-        if not (keep_prefix and part.name.startswith(keep_prefix))
-    ]
+    folder = new_archive()
+    parts = _parts(files, sweep, selection, columns)
+    parts = [part for part in parts if not (keep_prefix and part.name.startswith(keep_prefix))]
     for part in parts:
         data = part.data if part.moved is None else table_to_parquet(part.moved)
         files.write(f"{folder}/{part.folder}/{part.name}", data)
@@ -162,26 +147,6 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
     if len(parts) == len(candidates):
         files.delete_folder(source)
     return _summary(source, parts)
-
-
-def fresh_checkpoints(files: Files, sweep: str, folder: str | None) -> Callable[[str], str]:
-    """Return a function from a cohort's id to the path of its checkpoint, for a run that begins anew.
-
-    The first call for a cohort moves the checkpoint that an earlier run left there to `folder` (None: a new
-    `_replaced/TIME`). This happens cohort by cohort because cohorts are known only once they are dispatched, and the
-    cohorts of other requests must keep their checkpoints.
-    """
-    leftovers = set(files.list(checkpoints_folder(sweep)))
-    target = folder or f"{ARCHIVES}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-
-    def path_of(cohort: str) -> str:
-        path = checkpoint_path(sweep, cohort)
-        if (name := path.rsplit("/", 1)[1]) in leftovers:
-            leftovers.discard(name)
-            files.move(path, f"{target}/{path}")
-        return path
-
-    return path_of
 
 
 def _parts(

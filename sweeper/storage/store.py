@@ -7,31 +7,20 @@ store fail.
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 import pyarrow as pa
 
 from sweeper.errors import SchemaError
-from sweeper.storage.arrow_tables import (
-    Records,
-    concat_rows,
-    conform,
-    history_of,
-    merged_rows,
-    one_per_record,
-    one_per_trial,
-    rows_except,
-    rows_of,
-    table_of,
-    table_to_parquet,
-)
+from sweeper.storage import arrow_tables as tables
 from sweeper.storage.compaction import Compactor, Merge
-from sweeper.storage.damaged_files import quarantine, quarantining
+from sweeper.storage.damaged_files import quarantine, quarantining, read_intact
 from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import SUFFIX, check_name, history_folder, trials_folder
-from sweeper.storage.parquet_folder import Tables, contents_of, parse, read_all, read_tables, replace
+from sweeper.storage.parquet_file import table_to_parquet
+from sweeper.storage.parquet_folder import Tables, read_tables, replace
 from sweeper.storage.schema import Columns
 from sweeper.storage.store_reader import StoreReader
 
@@ -62,16 +51,16 @@ class Store(StoreReader):
         self.files.pin_folder()
         self.files.clean_up()
         self.quarantine(self.damaged)
-        tables, stored_columns = self._scan(sweep)
+        stored, stored_columns = self._scan(sweep)
         try:
             united = reduce(Columns.union, [*stored_columns, columns])
         except SchemaError as error:
             raise self.schema_error(sweep, str(error)) from error
-        for name, (schema, _) in tables.items():
+        for name, (schema, _) in stored.items():
             if set(schema.names) != set(united.schema.names):
                 for table in self._rows(folder, name):
-                    self.files.write(f"{folder}/{name}", table_to_parquet(conform(table, united)))
-        self._index[sweep] = _files_by_trial(tables)
+                    self.files.write(f"{folder}/{name}", table_to_parquet(tables.conform(table, united)))
+        self._index[sweep] = _files_by_trial(stored)
         if any(len(names) > 1 for names in self._index[sweep].values()):
             self.compact(sweep)
         return united
@@ -89,7 +78,7 @@ class Store(StoreReader):
         `read_parquet` at that moment may see it twice or not at all.
         """
         name, folder = check_name(cohort) + SUFFIX, trials_folder(sweep)
-        new = table_of(rows, columns)
+        new = tables.table_of(rows, columns)
         trials = new["trial_id"].to_pylist()
         if sweep not in self._index:
             self._index[sweep] = _files_by_trial(self._scan(sweep)[0])
@@ -97,31 +86,32 @@ class Store(StoreReader):
         known = {file for trial in trials for file in index.get(trial, ())}
         others = {other: self._rows(folder, other) for other in sorted(known - {name})}
         own = self._rows(folder, name)
-        merged = one_per_trial(
-            concat_rows([*own, *(rows_of(table, trials) for old in others.values() for table in old), new])
-        )
+        moved = (tables.rows_of(table, trials) for old in others.values() for table in old)
+        merged = tables.one_per_trial(tables.concat_rows([*own, *moved, new]))
         if not own or not merged.equals(own[0]):
             self.files.write(f"{folder}/{name}", table_to_parquet(merged))
         for other, old in others.items():  # after the new file, so that a crash in between duplicates a row, at worst
             for table in old:
-                self.files.write(f"{folder}/{other}", table_to_parquet(rows_except(table, trials)))
+                self.files.write(f"{folder}/{other}", table_to_parquet(tables.rows_except(table, trials)))
         index.update(dict.fromkeys(trials, (name,)))
         if "failed" not in merged["status"].to_pylist():  # a file with failed rows will be written again
-            for segment, table in self._compactor(folder, merged_rows).add(name):
+            for segment, table in self._compactor(folder, tables.merged_rows).add(name):
                 index.update(dict.fromkeys(table["trial_id"].to_pylist(), (segment,)))
 
-    def write_history(self, sweep: str, cohort: str, records: Records, *, ended: bool = True) -> None:
-        """Merge (trial_id, epoch, metric, value) records, as tuples or as four columns, into the cohort's file.
+    def write_history(
+        self, sweep: str, cohort: str, records: Iterable[Sequence[object]], *, ended: bool = True
+    ) -> None:
+        """Merge (trial_id, epoch, metric, value) records into the cohort's file.
 
         The file is not merged with those of other cohorts before the cohort has `ended`.
         """
         name, folder = check_name(cohort) + SUFFIX, history_folder(sweep)
-        old, new = self._rows(folder, name), history_of(records)
-        merged = one_per_record(pa.concat_tables([*old, new]))
+        old = self._rows(folder, name)
+        merged = _merged_history([*old, tables.history_of(records)])
         if not old or not merged.equals(old[0]):
             self.files.write(f"{folder}/{name}", table_to_parquet(merged))
         if ended:
-            for _ in self._compactor(folder, lambda tables: one_per_record(pa.concat_tables(tables))).add(name):
+            for _ in self._compactor(folder, _merged_history).add(name):
                 pass
 
     def delete_history(self, sweep: str, cohort: str) -> None:
@@ -135,47 +125,39 @@ class Store(StoreReader):
         or fail on a missing file, and should be repeated; `load` repeats it by itself.
         """
         folder = trials_folder(sweep)
-
-        def read() -> tuple[dict[str, bytes], Tables]:
-            contents = contents_of(self.files, folder)
-            return contents, parse(self.files, folder, contents)
-
-        contents, parsed = quarantining(self.files, read)
+        contents, parsed = read_intact(self.files, folder)
         if not contents:
             return None
-        tables = [table for _, table in parsed.values()]
-        rows = merged_rows(tables)
+        stored = [table for _, table in parsed.values()]
+        rows = tables.merged_rows(stored)
         name = next(iter(contents))
-        if len(contents) > 1 or not rows.equals(tables[0]):
+        if len(contents) > 1 or not rows.equals(stored[0]):
             name = f"compact-{uuid.uuid4().hex[:16]}{SUFFIX}"
             replace(self.files, folder, contents, name, rows)
         self._index[sweep] = dict.fromkeys(rows["trial_id"].to_pylist(), (name,))
         return name
 
     def _scan(self, sweep: str) -> tuple[Tables, list[Columns]]:
-        """Return the trials and statuses of every file of rows, and the distinct sets of columns among these files.
-
-        Damaged files are set aside.
-        """
-        tables = quarantining(self.files, lambda: read_tables(self.files, trials_folder(sweep), ["trial_id", "status"]))
-        return tables, self.stored_columns(sweep, tables)
+        """Return the trials and statuses of every intact file of rows, and the distinct sets of columns among them."""
+        stored = quarantining(self.files, lambda: read_tables(self.files, trials_folder(sweep), ["trial_id", "status"]))
+        return stored, self.stored_columns(sweep, stored)
 
     def _compactor(self, folder: str, merge: Merge) -> Compactor:
         return self._compactors.setdefault(folder, Compactor(self.files, folder, merge))
 
     def _rows(self, folder: str, name: str) -> list[pa.Table]:
         """Return the table of a file in a list, which is empty if the file is missing, or damaged and so set aside."""
-
-        def read() -> Tables:
-            return parse(self.files, folder, read_all(self.files, folder, [name]))
-
-        return [table for _, table in quarantining(self.files, read).values()]
+        return [table for _, table in read_intact(self.files, folder, [name])[1].values()]
 
 
-def _files_by_trial(tables: Tables) -> dict[str, tuple[str, ...]]:
+def _merged_history(histories: Sequence[pa.Table]) -> pa.Table:
+    return tables.one_per_record(pa.concat_tables(histories))
+
+
+def _files_by_trial(stored: Tables) -> dict[str, tuple[str, ...]]:
     """Return trial_id -> names of the files that hold a row of that trial."""
     index: dict[str, tuple[str, ...]] = {}
-    for name, (_, table) in tables.items():
+    for name, (_, table) in stored.items():
         for trial in table["trial_id"].to_pylist():
             index[trial] = (*index.get(trial, ()), name)
     return index

@@ -10,10 +10,11 @@ import os
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sweeper.errors import DAMAGED, SchemaError, StoreError
 from sweeper.storage.arrow_tables import merged_rows, one_per_record
-from sweeper.storage.damaged_files import find_damaged, trials_without_history
+from sweeper.storage.damaged_files import find_damaged
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import history_folder, trials_folder
 from sweeper.storage.parquet_folder import Tables, contents_of, parse_intact, read_tables
@@ -63,24 +64,29 @@ class StoreReader:
             [tuple(record.values()) for record in history],
         )
 
-    def rows(self, sweep: str) -> list[dict[str, Any]]:
-        """Return all rows of the sweep as dicts; the list may be empty. Raises DamagedFiles."""
+    def rows(self, sweep: str) -> pa.Table | None:
+        """Return all rows of the sweep, or None if there are none. Raises DamagedFiles."""
         tables = read_tables(self.files, trials_folder(sweep))
         self.stored_columns(sweep, tables)
-        return merged_rows([table for _, table in tables.values()]).to_pylist() if tables else []
+        return merged_rows([table for _, table in tables.values()]) if tables else None
 
     def trials_without_history(self, sweep: str) -> set[str]:
-        """Return the trials that have a row, but lost their history in a damaged file.
+        """Return the trials whose row did not fail and has a metric, but which lost their history in a damaged file.
 
-        Files of the history are not searched for damage here: without one in `damaged` or below `_damaged`, the result
-        is empty.
+        Every metric of a row was also reported at its last epoch, so such a trial had a history. Files of the history
+        are not searched for damage here: without one in `damaged` or below `_damaged`, the result is empty.
         """
         folder = history_folder(sweep)
         known = any(path.startswith(f"{folder}/") for path in self.damaged)
         if not known and not self.files.list(f"{DAMAGED}/{folder}"):
             return set()
-        rows, history = self._read_intact(trials_folder(sweep)), self._read_intact(folder, ["trial_id"])
-        return trials_without_history(rows, history)
+        measured: set[str] = set()
+        for schema, table in self._read_intact(trials_folder(sweep)).values():
+            metrics = (table[name].is_valid().to_pylist() for name in columns_of(schema).metrics)
+            rows = (table["trial_id"].to_pylist(), table["status"].to_pylist(), zip(*metrics, strict=True))
+            measured |= {trial for trial, status, known in zip(*rows, strict=True) if status != "failed" and any(known)}
+        histories = self._read_intact(folder, ["trial_id"]).values()
+        return measured.difference(*(pc.unique(table["trial_id"]).to_pylist() for _, table in histories))
 
     def _read_intact(self, folder: str, columns: list[str] | None = None) -> Tables:
         """Return the intact files of the folder, and add the others to `damaged`."""
@@ -89,10 +95,7 @@ class StoreReader:
         return tables
 
     def stored_columns(self, sweep: str, tables: Tables) -> list[Columns]:
-        """Return the distinct sets of columns among these files of rows.
-
-        Raises StoreError if a file does not have this package's format.
-        """
+        """Return the distinct sets of columns among these files of rows. Raises StoreError for a foreign format."""
         schemas = {schema.serialize().to_pybytes(): (name, schema) for name, (schema, _) in tables.items()}
         columns = []
         for name, schema in schemas.values():
@@ -103,7 +106,7 @@ class StoreReader:
         return columns
 
     def schema_error(self, sweep: str, reason: str) -> StoreError:
-        """Return the error for rows that this version of the code cannot use. It says why and what to do."""
+        """The error for rows that this version of the code cannot use."""
         return StoreError(
             f"store {self.files.display_uri} holds rows of sweep {sweep!r} in another schema: {reason}; move such "
             f"files out of '{trials_folder(sweep)}', use another --store, or use --fresh to set all rows aside"

@@ -16,9 +16,7 @@ PLAIN_OPTIONS = frozenset(
     }
 )
 """URI options that hold no secret, so their values are shown."""
-HIDDEN_VALUE = "***"
-"""Replaces the value of every other option."""
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]*):"
 
 
 class AddressError(ValueError):
@@ -33,7 +31,7 @@ def parse_address(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise AddressError(f"a store's name must be valid UTF-8, but got {text!r}") from None
-    match = _SCHEME.match(text)
+    match = re.match(_SCHEME, text)
     if not match:
         return os.path.abspath(os.path.expanduser(text))
     scheme = match[1]
@@ -48,43 +46,34 @@ def parse_address(text: str) -> str:
 
 
 def without_secrets(address: str) -> str:
-    """Return the address without secrets. A folder is returned unchanged.
+    """Return a URI without the user, the password and the values of options not in `PLAIN_OPTIONS`; a folder unchanged.
 
-    The user and the password are removed from a URI. Options other than `PLAIN_OPTIONS` are shown without their values.
+    A password that is not percent-encoded may contain a slash. So everything before the last @ is also removed if the
+    part before the first slash is not a valid `host` or `host:port`.
     """
     if not is_uri(address):
         return address
     base, question_mark, options = address.partition("?")
-    return f"{_without_user(base)}{question_mark}{'&'.join(map(_shown_option, options.split('&')))}"
+    scheme, _, rest = base.partition("://")
+    host = rest.partition("/")[0]
+    if "@" in host or ("@" in rest and not re.fullmatch(r"[^:]*(:\d*)?", host)):
+        rest = rest.rpartition("@")[2]
+    return f"{scheme}://{rest}{question_mark}{'&'.join(map(_shown_option, options.split('&')))}"
 
 
 def join_address(address: str, path: str) -> str:
-    """Return the address of `path` in the store at `address`. The options of a URI stay at the end."""
+    """Return the address of `path` in the store. The options of a URI stay at the end."""
     base, question_mark, options = address.partition("?") if is_uri(address) else (address, "", "")
     return f"{base.rstrip('/')}/{path}{question_mark}{options}"
 
 
 def is_uri(address: str) -> bool:
-    """Return whether the address is a URI, as opposed to the path of a folder."""
-    return bool(re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", address))
-
-
-def _without_user(base: str) -> str:
-    """Remove `user:password@` from a URI without options.
-
-    A password that is not percent-encoded may contain a slash. So everything before the last @ is also removed if the
-    part before the first slash is not a valid `host` or `host:port`.
-    """
-    scheme, _, rest = base.partition("://")
-    host = rest.partition("/")[0]
-    if "@" in host or ("@" in rest and not re.fullmatch(r"[^:]*(:\d*)?", host)):
-        rest = rest.rpartition("@")[2]
-    return f"{scheme}://{rest}"
+    """Whether the address is a URI, as opposed to the path of a folder."""
+    return bool(re.match(f"{_SCHEME}//", address))
 
 
 def _shown_option(option: str) -> str:
-    """Return `name=value` if the option holds no secret, and `name=***` otherwise."""
     name, _, value = option.partition("=")
     if name.lower() in PLAIN_OPTIONS and "@" not in value and "%40" not in value:
         return option
-    return f"{name}={HIDDEN_VALUE}" if value else option
+    return f"{name}=***" if value else option

@@ -27,10 +27,9 @@ Log = Callable[[str], None]
 class Files:
     """The files under one folder: a local path, or a URI that pyarrow.fs opens (s3://, gs://, file://).
 
-    Every `path` is relative to that folder and cannot leave it. Transient failures are retried according to
-    `retry_policy`, and `log` is called with a line about them. Failures raise StoreError. After `pin_folder()`, a local
-    folder that is missing or was replaced is a transient failure, too. Picklable: a copy opens its own connection and
-    has no `log`.
+    Every `path` is relative to that folder and cannot leave it. Transient failures are retried by `retry_policy`, and
+    `log` is called with a line about them; lasting ones raise StoreError. After `pin_folder()`, a local folder that is
+    missing or was replaced is a transient failure, too. Picklable: a copy opens its own connection and has no `log`.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class Files:
         return f"Files({self.display_uri!r})"
 
     def with_retries(self, retry_policy: RetryPolicy, log: Log | None = None) -> Files:
-        """Return the same files with another retry policy and another `log`."""
         files = Files(self.uri, retry_policy, log)
         files._opened, files._identity = self._opened, self._identity
         return files
@@ -64,7 +62,6 @@ class Files:
 
     @property
     def pinned(self) -> bool:
-        """Whether `pin_folder` has identified a local folder."""
         return self._identity is not None
 
     @property
@@ -73,11 +70,10 @@ class Files:
         return without_secrets(self.uri)
 
     def display_uri_of(self, path: str) -> str:
-        """Return the address of `path` without secrets."""
         return join_address(self.display_uri, path)
 
     def uri_of(self, path: str) -> str:
-        """Return the URI or the absolute path of `path`, including any secrets, for code that opens it by itself."""
+        """Return the address of `path`, including any secrets, for code that opens it by itself."""
         self._resolve(path)
         return join_address(self.uri, path)
 
@@ -88,7 +84,7 @@ class Files:
         return Path(root) if isinstance(filesystem, fs.LocalFileSystem) else None
 
     def log(self, line: str) -> None:
-        """Pass a line to the `log` of the constructor. Without one, issue a warning."""
+        """Call the constructor's `log`. Without one, issue a warning."""
         if self._log:
             self._log(line)
         else:
@@ -150,10 +146,7 @@ class Files:
         self.retry("delete", path, lambda: _ignore_missing(lambda: filesystem.delete_dir(target)))
 
     def list(self, folder: str = "") -> list[str]:
-        """Return the sorted names of the files and folders in `folder`, without hidden ones.
-
-        The list is empty if there is no such folder.
-        """
+        """Return the sorted names in `folder` that are not hidden; empty if there is no such folder."""
         filesystem, target = self._resolve(folder)
 
         def operation() -> list[fs.FileInfo]:
@@ -172,19 +165,13 @@ class Files:
         return self.retry("move", source, lambda: move(filesystem, old, new))
 
     def clean_up(self) -> None:
-        """Clean up what killed writers left (local only): see `local_disk.clean_up`.
-
-        Files younger than an hour are not touched, because a running writer may be using them.
-        """
+        """Clean up what killed writers left more than an hour ago (local only): see `local_disk.clean_up`."""
         folder = self.local_folder
         if folder is not None:
             self.retry("tidy", "", lambda: local_disk.clean_up(folder))
 
     def retry(self, verb: str, path: str, operation: Callable[[], Result]) -> Result:
-        """Call `operation` with retries and return its result. A lasting failure raises StoreError.
-
-        The error's line is `store STORE: cannot VERB 'PATH': REASON`. `path` is only used in that line.
-        """
+        """Call `operation` with retries. A lasting failure raises StoreError: `cannot VERB 'PATH': REASON`."""
 
         def guarded() -> Result:
             folder = self.local_folder if self._identity else None
@@ -208,7 +195,7 @@ class Files:
             raise StoreError(message(error)) from error
 
     def _open(self) -> tuple[fs.FileSystem, str]:
-        """Return the filesystem and the store's root in it, opened once. Raises StoreError if that fails."""
+        """Return the filesystem and the store's root in it. Raises StoreError if the first call fails to open them."""
         if self._opened is None:
             try:
                 filesystem, root = open_filesystem(self.uri)
@@ -235,7 +222,7 @@ def _ignore_missing(operation: Callable[[], None]) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the error's text in one line, without the user and the password of a URI."""
+    """The error's text in one line, without the user and the password of a URI."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     if isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError) and error.filename:
         text = f"{text}: {error.filename}"

@@ -12,16 +12,12 @@ from sweeper.storage.io.address import is_uri
 
 
 def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the filesystem, and the path of the store's root in it.
-
-    S3 URIs get the option `allow_delayed_open`, without which writing a small file takes three requests.
-    """
+    """Return the filesystem, and the path of the store's root in it."""
     if not is_uri(uri):
         return fs.LocalFileSystem(), uri
-    delay_open = uri.startswith("s3://") and "allow_delayed_open" not in uri
-    filesystem, root = fs.FileSystem.from_uri(
-        f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true" if delay_open else uri
-    )
+    if uri.startswith("s3://") and "allow_delayed_open" not in uri:
+        uri += f"{'&' if '?' in uri else '?'}allow_delayed_open=true"  # else a small file takes three requests
+    filesystem, root = fs.FileSystem.from_uri(uri)
     return filesystem, root
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 STALE_SECONDS = 3600.0
 """Age in seconds from which a temporary file is considered left behind by a killed writer."""
 TEMPORARY, MOVED = ".tmp", ".aside"
-"""Suffixes of hidden files: one that is being written, and one that `delete_if_unchanged`
-compares before it deletes it."""
+"""Suffixes of hidden files: one that is being written, and one that `delete_if_unchanged` compares and deletes."""
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -47,23 +46,17 @@ def delete_if_unchanged(path: Path, data: bytes) -> None:
 
 
 def clean_up(folder: Path) -> None:
-    """Clean up after killed writers, in the folder and below it.
-
-    Stale temporary files are deleted. Stale files that `delete_if_unchanged` had renamed come back under new, unique
-    names.
-    """
+    """Delete stale temporary files in the folder and below it, and restore what `delete_if_unchanged` had renamed."""
     for path in folder.rglob(".*"):
         with contextlib.suppress(FileNotFoundError):
             if path.suffix == TEMPORARY and time.time() - path.stat().st_mtime > STALE_SECONDS:
                 path.unlink()
-            elif (
-                path.suffix == MOVED and time.time() - path.stat().st_ctime > STALE_SECONDS
-            ):  # ctime: time of the rename
+            elif path.suffix == MOVED and time.time() - path.stat().st_ctime > STALE_SECONDS:  # ctime: of the rename
                 _restore(path)
 
 
 def _hidden(path: Path, suffix: str) -> Path:
-    """Return a new hidden name `.NAME.UNIQUE.SUFFIX` beside the file."""
+    """A new hidden name `.NAME.UNIQUE.SUFFIX` beside the file."""
     return path.with_name(f".{path.name[:80]}.{uuid.uuid4().hex}{suffix}")
 
 

@@ -36,7 +36,7 @@ class StoreIdentity:
 
     @classmethod
     def of(cls, root: Path) -> StoreIdentity:
-        """Return the identity of the folder `root`. Creates its marker if it has none."""
+        """Identify the folder `root`. Creates its marker if it has none."""
         for _ in range(_ATTEMPTS):  # if two runs begin at once, both use the marker that is linked first
             with contextlib.suppress(FileNotFoundError):
                 if marker := (root / MARKER).read_text(errors="replace"):
@@ -72,7 +72,6 @@ class StoreIdentity:
             os.close(folder)
 
     def _check_marker(self, root: Path) -> None:
-        """Raise OSError (ENOTCONN) unless the folder has this store's marker."""
         try:
             marker = (root / MARKER).read_text(errors="replace")
         except (FileNotFoundError, NotADirectoryError) as error:
@@ -82,7 +81,7 @@ class StoreIdentity:
 
 
 def _make_marker(path: Path) -> None:
-    """Create the marker with a new id. An existing marker is kept if the file system has hard links."""
+    """Create the marker. An existing one is kept if the file system has hard links."""
     temporary = path.with_name(f"{MARKER}.{uuid.uuid4().hex}.tmp")
     try:
         temporary.write_text(uuid.uuid4().hex)
@@ -97,7 +96,7 @@ def _make_marker(path: Path) -> None:
 
 
 def _is_at(root: Path, numbers: tuple[int, int]) -> bool:
-    """Return whether the folder with this device and inode is at `root`."""
+    """Whether the folder with this device and inode is at `root`."""
     try:
         return _numbers(os.stat(root)) == numbers
     except OSError:
@@ -105,7 +104,6 @@ def _is_at(root: Path, numbers: tuple[int, int]) -> bool:
 
 
 def _numbers(status: os.stat_result) -> tuple[int, int]:
-    """Return the device and the inode."""
     return status.st_dev, status.st_ino
 
 

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 from sweeper.storage import compaction
-from sweeper.storage.arrow_tables import table_of, table_to_parquet
+from sweeper.storage.arrow_tables import table_of
 from sweeper.storage.io.files import Files
 from sweeper.storage.load import load, load_history
+from sweeper.storage.parquet_file import table_to_parquet
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
 

@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.arrow_tables import table_of, table_to_parquet
+from sweeper.storage.arrow_tables import table_of
 from sweeper.storage.load import load, load_history
+from sweeper.storage.parquet_file import table_to_parquet
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, folder, row
@@ -69,15 +70,6 @@ def test_load_takes_one_row_a_trial_results_first_then_the_latest(store):
 
 def test_history_overlays_by_trial_metric_and_epoch(store):
     store.write_history("grid", "c0", [("a", 1, "auroc", 0.1), ("a", 2, "auroc", math.nan)])
-    store.write_history(
-        "grid",
-        "c0",
-        {
-            "trial_id": np.array(["a", "a"]),
-            "epoch": np.array([2, 10]),
-            "metric": ["auroc"] * 2,
-            "value": np.array([0.2, 0.3]),
-        },
-    )
+    store.write_history("grid", "c0", [("a", np.int64(2), "auroc", np.float32(0.25)), ("a", 10, "auroc", 0.3)])
     history = load_history("grid", store.files)
-    assert history["epoch"].tolist() == [1, 2, 10] and history["value"].tolist() == [0.1, 0.2, 0.3]
+    assert history["epoch"].tolist() == [1, 2, 10] and history["value"].tolist() == [0.1, 0.25, 0.3]

@@ -10,9 +10,8 @@ import pytest
 
 from sweeper.errors import StoreError
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load, load_history
-from sweeper.storage.replaced_rows import TrialSelection, archive, fresh_checkpoints, preview_archive, restore
+from sweeper.storage.replaced_rows import TrialSelection, archive, preview_archive, restore
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 
@@ -173,14 +172,3 @@ def test_files_that_no_run_can_use_move_whole(store: Store) -> None:
     moved = archive(store.files, "grid", TrialSelection(["x"]), other)
     assert moved and moved.unusable == 2 and store.statuses("grid") == {}
     Store(store.files).prepare("grid", other)
-
-
-def test_a_stale_checkpoint_is_set_aside_when_its_cohort_is_asked_for(store: Store) -> None:
-    files = store.files
-    for cohort in ("mine", "others"):
-        files.write(checkpoint_path("grid", cohort), b"stale")
-    path_of = fresh_checkpoints(files, "grid", "_replaced/now")
-    assert path_of("mine") == checkpoint_path("grid", "mine") and files.read(path_of("mine")) is None
-    files.write(path_of("mine"), b"fresh")
-    assert files.read(path_of("mine")) == b"fresh" and files.read(checkpoint_path("grid", "others")) == b"stale"
-    assert files.read(f"_replaced/now/{checkpoint_path('grid', 'mine')}") == b"stale"

@@ -1,6 +1,6 @@
 """Small JSON files that a store keeps beside the rows, such as cuts and measurements. A damaged file counts as absent.
 
-The functions `whole`, `number`, `text` and `truth` check a value that was read and raise ValueError if it is invalid.
+The functions `whole`, `number`, `text` and `truth` return a value that was read, or raise ValueError if it is invalid.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def read_record(files: Files, path: str, parse: Callable[[Any], Record]) -> Reco
 
 
 def whole(value: object, least: int = 0) -> int:
-    """Return `value` if it is an int, at least `least` and below 2**63."""
+    """An int, at least `least` and below 2**63."""
     if type(value) is not int or not least <= value < 2**63:
         raise ValueError(f"must be a whole number of at least {least}, but is {value!r:.40}")
     return value
 
 
 def number(value: object, positive: bool = False) -> float:
-    """Return `value` as a float if it is a number in [0, `LARGEST`], or in (0, `LARGEST`] if `positive`."""
+    """A number in [0, `LARGEST`], or in (0, `LARGEST`] if `positive`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"must be a number, but is {value!r:.40}")
     if not (value > 0 if positive else value >= 0) or value > LARGEST:
@@ -53,14 +53,12 @@ def number(value: object, positive: bool = False) -> float:
 
 
 def text(value: object) -> str:
-    """Return `value` if it is a str."""
     if type(value) is not str:
         raise ValueError(f"must be text, but is {value!r:.40}")
     return value
 
 
 def truth(value: object) -> bool:
-    """Return `value` if it is a bool."""
     if type(value) is not bool:
         raise ValueError(f"must be true or false, but is {value!r:.40}")
     return value
@@ -68,8 +66,5 @@ def truth(value: object) -> bool:
 
 @functools.cache
 def _say_once(line: str) -> None:
-    """Print the line to stderr once per process, since a run reads the same file several times.
-
-    Stdout is reserved for the plan that `--json` prints.
-    """
+    """Print to stderr (stdout is for `--json`), once per process, since a run reads the same file several times."""
     print(line, file=sys.stderr)

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sweeper.errors import DamagedError
-from sweeper.storage.arrow_tables import history_of, parquet_to_table, table_of, table_to_parquet
-from sweeper.storage.digest import MARK, has_digest
+from sweeper.storage.arrow_tables import history_of, table_of
+from sweeper.storage.parquet_file import MARK, has_digest, parquet_to_table, table_to_parquet
 from sweeper.storage.schema import Columns
 
 FLIPS = 300

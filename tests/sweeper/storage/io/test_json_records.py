@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sweeper.storage.io.files import Files
-from sweeper.storage.json_records import number, read_record, text, truth, whole
+from sweeper.storage.io.json_records import number, read_record, text, truth, whole
 
 
 @pytest.mark.parametrize(

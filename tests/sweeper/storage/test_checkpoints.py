@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.storage.checkpoints import fresh_checkpoints, remove_orphans
 from sweeper.storage.layout import checkpoint_path
-from sweeper.storage.orphaned_checkpoints import remove_orphans
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
 
@@ -50,5 +50,16 @@ def test_another_sweeps_checkpoints_are_let_alone(store: Store) -> None:
 
 def test_without_checkpoints_no_row_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     store.files.delete_folder("checkpoints/sweep=grid")
-    monkeypatch.setattr("sweeper.storage.orphaned_checkpoints.read_tables", None)
+    monkeypatch.setattr("sweeper.storage.checkpoints.read_tables", None)
     assert remove_orphans(store, "grid") == []
+
+
+def test_a_stale_checkpoint_is_set_aside_when_its_cohort_is_asked_for(store: Store) -> None:
+    files = store.files
+    for cohort in ("mine", "others"):
+        files.write(checkpoint_path("grid", cohort), b"stale")
+    path_of = fresh_checkpoints(files, "grid", "_replaced/now")
+    assert path_of("mine") == checkpoint_path("grid", "mine") and files.read(path_of("mine")) is None
+    files.write(path_of("mine"), b"fresh")
+    assert files.read(path_of("mine")) == b"fresh" and files.read(checkpoint_path("grid", "others")) == b"stale"
+    assert files.read(f"_replaced/now/{checkpoint_path('grid', 'mine')}") == b"stale"

@@ -7,13 +7,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, error_line, parse
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, error_line, list_sweeps, parse
 from sweeper.cli.conclusion import finish, print_how_to_continue
-from sweeper.cli.fresh import Checkpoint, archive, preview_archive, restore
-from sweeper.cli.list_sweeps import list_sweeps
+from sweeper.cli.fresh import CheckpointPath, archive, preview_archive, restore
 from sweeper.cli.option_values import store_retries
 from sweeper.cli.progress import Progress
 from sweeper.errors import ClusterError, NodeLost, StoreError
@@ -70,9 +69,8 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
         check_free_space(store.files)
         damaged, store = store.damaged, Store(store.files.with_retries(store_retries(), _print_line))
         store.quarantine(damaged)
-        checkpoint = archive(plan, store, columns) if request.fresh else partial(checkpoint_path, plan.name)
-        columns = store.prepare(plan.name, columns)
-        return _run(request, plan, store, columns, stopping, checkpoint)
+        path = archive(plan, store, columns) if request.fresh else partial(checkpoint_path, plan.name)
+        return _Run(request, plan, store, store.prepare(plan.name, columns), stopping, path).execute()
     except (SpecError, ClusterError, StoreError) as error:
         print(error_line(error), file=sys.stderr)
         return EXIT_WRONG
@@ -84,73 +82,70 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
         return EXIT_FAILED
 
 
-def _run(
-    request: Request, plan: Plan, store: Store, columns: Columns, stopping: StopSignal, checkpoint: Checkpoint
-) -> int:
-    """Train what is left of the plan and show the results. If interrupted, print how to continue."""
-    try:
-        if plan.trials_left:
-            _train(request, plan, store, columns, stopping, checkpoint)
-        return finish(plan, store, columns)
-    except KeyboardInterrupt:
-        print_how_to_continue(plan, store)
-        return EXIT_INTERRUPTED
-    except (StoreError, NodeLost) as error:
-        print(error_line(error), file=sys.stderr)
-        print_how_to_continue(plan, store)
-        return EXIT_FAILED
+@dataclass(frozen=True)
+class _Run:
+    """A run of a plan."""
 
+    request: Request
+    plan: Plan
+    store: Store
+    columns: Columns
+    stopping: StopSignal
+    checkpoint_path: CheckpointPath
 
-def _train(
-    request: Request, plan: Plan, store: Store, columns: Columns, stopping: StopSignal, checkpoint: Checkpoint
-) -> None:
-    """Train every trial that is left and write its row. `checkpoint` maps a cohort's id to its checkpoint's path."""
-    address = _address(request)
-    print(
-        f"{plan.trials_left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray",
-        flush=True,
-    )
-    with (
-        NodeWatchdog(NodeHealth(), partial(print_how_to_continue, plan, store)) as watchdog,
-        connected(address) as scratch,
-        contextlib.closing(watchdog),
-    ):
-        # Imported here because `connected` sets Ray's environment.
-        from sweeper.cli.recorder import Recorder
-        from sweeper.execution.executor import Limits, dispatch
-        from sweeper.execution.remote_profiler import ray_cluster
-        from sweeper.execution.stages import stages
+    def execute(self) -> int:
+        """Train what is left of the plan and show the results. If interrupted, print how to continue."""
+        try:
+            if self.plan.trials_left:
+                self._train()
+            return finish(self.plan, self.store, self.columns)
+        except KeyboardInterrupt:
+            print_how_to_continue(self.plan, self.store)
+            return EXIT_INTERRUPTED
+        except (StoreError, NodeLost) as error:
+            print(error_line(error), file=sys.stderr)
+            print_how_to_continue(self.plan, self.store)
+            return EXIT_FAILED
 
-        plan_stages = stages(request, plan, store, ray_cluster(address, request.data, stopping, _print_line))
-        progress = Progress(
-            total=plan.total,
-            before=plan.counts,
-            metric=plan.headline.name,
-            direction=plan.headline.ranking_direction,
-            label=f"{plan.name} ({plan.label})",
-            where=list(dict.fromkeys(plan.identifying_columns)),
-            cohorts=sum(len(stage.source.cohorts) for stage in plan_stages) if isinstance(plan, GridPlan) else None,
+    def _train(self) -> None:
+        """Train every trial that is left and write its row."""
+        request, plan, store, address = self.request, self.plan, self.store, _address(self.request)
+        _print_line(
+            f"{plan.trials_left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray"
         )
-        with progress:
-            if plan.trials_left < plan.total:
-                rows = publish.rows_of(store.files, plan.name, plan.ids)
-                columns_of_best = ("trial_id", "status", plan.headline.name, *plan.identifying_columns)
-                progress.rank(rows[[name for name in rows if name in columns_of_best]].to_dict("records"))
-            for stage in plan_stages:
-                stopping.check()
-                dispatch(
-                    stage.source,
-                    data=request.data,
-                    checkpoints=store.files.with_retries(SHORT_RETRIES),
-                    checkpoint_path=checkpoint,
-                    slots=stage.slots,
-                    limits=Limits(request.retries, request.save_every, request.patience),
-                    scratch=scratch,
-                    stopping=stopping,
-                    listener=Recorder(store, plan.name, columns, stage.source, progress, code_version()),
-                    comparison=stage.comparison,
-                    judge_factory=stage.judge_factory,
-                )
+        with (
+            NodeWatchdog(NodeHealth(), partial(print_how_to_continue, plan, store)) as watchdog,
+            connected(address) as scratch,
+            contextlib.closing(watchdog),
+        ):
+            # Imported here because `connected` sets Ray's environment.
+            from sweeper.cli.recorder import Recorder
+            from sweeper.execution.executor import Limits, dispatch
+            from sweeper.execution.remote_profiler import ray_cluster
+            from sweeper.execution.stages import stages
+
+            plan_stages = stages(request, plan, store, ray_cluster(address, request.data, self.stopping, _print_line))
+            total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
+            with Progress(plan, total_cohorts if isinstance(plan, GridPlan) else None) as progress:
+                if plan.trials_left < plan.total:
+                    rows = publish.rows_of(store.files, plan.name, plan.ids)
+                    columns_of_best = ("trial_id", "status", plan.headline.name, *plan.identifying_columns)
+                    progress.rank(rows[[name for name in rows if name in columns_of_best]].to_dict("records"))
+                for stage in plan_stages:
+                    self.stopping.check()
+                    dispatch(
+                        stage.source,
+                        data=request.data,
+                        checkpoints=store.files.with_retries(SHORT_RETRIES),
+                        checkpoint_path=self.checkpoint_path,
+                        slots=stage.slots,
+                        limits=Limits(request.retries, request.save_every, request.patience),
+                        scratch=scratch,
+                        stopping=self.stopping,
+                        listener=Recorder(store, plan.name, self.columns, stage.source, progress, code_version()),
+                        comparison=stage.comparison,
+                        judge_factory=stage.judge_factory,
+                    )
 
 
 def _address(request: Request) -> str | None:

@@ -17,12 +17,12 @@ from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 
-Checkpoint = Callable[[str], str]
+CheckpointPath = Callable[[str], str]
 """A cohort's id -> path of its checkpoint in the store."""
 
 
 def preview_archive(plan: Plan, store: Store, columns: Columns) -> replaced.ArchiveSummary:
-    """Return what a fresh run of the plan would set aside, without changing anything."""
+    """What a fresh run of the plan would set aside."""
     return replaced.preview_archive(store.files, plan.name, _selection(plan, store), columns)
 
 
@@ -38,7 +38,7 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
     )
 
 
-def archive(plan: Plan, store: Store, columns: Columns) -> Checkpoint:
+def archive(plan: Plan, store: Store, columns: Columns) -> CheckpointPath:
     """Set aside what a fresh run replaces, and print what was moved. Returns the path of each cohort's checkpoint."""
     moved = replaced.archive(store.files, plan.name, _selection(plan, store), columns)
     if moved:

@@ -16,9 +16,9 @@ STORE_TIMEOUT = "SWEEPER_PATIENCE"
 """Environment variable: how many seconds to wait for a store that has stopped working."""
 
 
-def auto(option: str, text: str) -> int | None:
-    """Whole number >= 1, or None for `auto`."""
-    return None if text == "auto" else whole(option, text, 1)
+def auto(text: str) -> int | None:
+    """Size of a cohort, or None for `auto`."""
+    return None if text == "auto" else whole("--cohort", 1, text)
 
 
 def _shown(text: str) -> str:
@@ -26,7 +26,7 @@ def _shown(text: str) -> str:
     return text if text.strip() else repr(text)
 
 
-def whole(option: str, text: str, least: int) -> int:
+def whole(option: str, least: int, text: str) -> int:
     """Whole number from `least` to `LARGEST_INTEGER`."""
     try:
         value = int(text) if text.removeprefix("-").isdecimal() else None
@@ -37,11 +37,6 @@ def whole(option: str, text: str, least: int) -> int:
     if value > LARGEST_INTEGER:
         raise SpecError(f"{option} must be at most {LARGEST_INTEGER}, but got {text}")
     return value
-
-
-def whole_or_none(option: str, text: str | None, least: int) -> int | None:
-    """As `whole`, or None if the option was not given."""
-    return None if text is None else whole(option, text, least)
 
 
 def fraction(text: str) -> float | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sweeper.cli.preset_keys import explained
 from sweeper.plan import changes, cohorts
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.trials import Trial, enumerate_trials
@@ -41,7 +41,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
     try:
         return _prepared(request, store, sweep.for_preset(preset), preset, preset_space)
     except SpecError as error:
-        raise SpecError(explained(str(error), request, preset, preset_space)) from error.__cause__ or error
+        raise SpecError(explain_preset_keys(str(error), request, preset, preset_space)) from error.__cause__ or error
 
 
 def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_space: Space) -> tuple[Plan, Columns]:
@@ -153,3 +153,27 @@ def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys:
         for axis in (heatmap.rows, heatmap.columns):
             if axis not in keys:
                 raise SpecError(f"a heatmap of {heatmap.metric.name} needs the axis {axis}, which these trials lack")
+
+
+def explain_preset_keys(error: str, request: Request, preset: str, space: Space) -> str:
+    """Add ` (KEY is set by preset 'NAME')` to an error, for the keys it names that the preset alone sets.
+
+    Only the part before the first semicolon counts, because a list of choices may follow it.
+    """
+    head, semicolon, rest = error.partition("; ")
+    statement = re.sub(r"\(did you mean [^)]*\)", "", head)
+    words = {part for word in statement.split() if "/" not in word for part in re.findall(r"\w+", word)}  # no paths
+    keys = sorted((words & _preset_keys(space)) - {"method"} - set(request.fixed) - set(request.axes))
+    if not keys:
+        return error
+    verb = "are" if len(keys) > 1 else "is"
+    return f"{head} ({' and '.join(keys)} {verb} set by preset '{preset}'){semicolon}{rest}"
+
+
+def _preset_keys(space: Space) -> set[str]:
+    """All keys that the preset fixes, varies or searches."""
+    if isinstance(space, Grids):
+        return {key for grid in space.grids for key in _preset_keys(grid)}
+    if isinstance(space, Searches):
+        return {key for search in space.searches for key in _preset_keys(search)}
+    return {*space.fixed, *space.axes, *(space.space if isinstance(space, Search) else ())}

@@ -5,14 +5,15 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
-from typing import Literal, Self
+from datetime import timedelta
+from typing import Self
 
+import rich.progress
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from sweeper.cli.progress_bar import ProgressBar
 from sweeper.cli.running_cohorts import RunningCohort, RunningCohorts
+from sweeper.plan.plan import Plan
 
 MIN_INTERVAL, MAX_INTERVAL = 5.0, 60.0
 """Shortest and longest time between two plain lines, in seconds."""
@@ -27,26 +28,19 @@ class Progress:
 
     def __init__(
         self,
-        total: int,
-        before: Mapping[str, int],
-        metric: str,
-        direction: Literal["maximize", "minimize"],
-        label: str,
-        *,
-        where: Sequence[str] = (),
+        plan: Plan,
         cohorts: int | None = None,
+        *,
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`total` is the number of trials of the sweep, and `cohorts` that of cohorts in this run, None if unknown.
-
-        `before` counts the trials that the store had before this run, by status; failed ones are trained again.
-        `where` names the columns that identify the trial with the best value.
-        """
-        self.total, self.metric, self.label = total, metric, label
-        self._best_of: Callable[[Iterable[float]], float] = max if direction == "maximize" else min
-        self._before = Counter({status: before.get(status, 0) for status in DONE})
-        self.where, self.cohorts = tuple(where), cohorts
+        """`cohorts` is the number of cohorts in this run; None if unknown."""
+        self.total, self.metric, self.label = plan.total, plan.headline.name, f"{plan.name} ({plan.label})"
+        self._best_of: Callable[[Iterable[float]], float] = (
+            max if plan.headline.ranking_direction == "maximize" else min
+        )
+        self._before = Counter({status: plan.counts[status] for status in DONE})
+        self._identifying_columns, self.cohorts = tuple(dict.fromkeys(plan.identifying_columns)), cohorts
         self._console = console or Console(file=sys.stdout, highlight=False)
         self._clock, self._printed_at = clock, -math.inf
         self._status: dict[str, str] = {}
@@ -54,42 +48,34 @@ class Progress:
         self._best: tuple[float, str] | None = None
         self.running_cohorts = RunningCohorts()
         """Cohorts that are training and have reported their progress."""
-        self._bar = ProgressBar(total, self.done, self._console, clock, self._view)
+        self._bar = ProgressBar(plan.total, self.done, self._console, clock, self._view)
 
     def __enter__(self) -> Self:
         self._bar.begin()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._running = 0
         if self._console.is_terminal:
             self._bar.stop()
         else:
-            self._print_line(last=True)
+            self._print_state(last=True)
 
     def started(self, trials: int) -> None:
         """Count `trials` more running trials."""
         self._running += trials
         self._update()
 
-    def advanced(
-        self, cohort: str, trials: int, epoch: float, epochs: int | None, loss: float | None, values: Sequence[object]
-    ) -> None:
-        """Show that a cohort of `trials` members has reached `epoch`.
-
-        `values` holds the metric that each member reported at this epoch, None for a member without one.
-        """
-        finite = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+    def advanced(self, cohort: str, state: RunningCohort) -> None:
+        """Show how far a cohort has come."""
         continued = cohort not in self.running_cohorts
-        best = self._best_of(finite) if finite else None
-        self.running_cohorts.advance(cohort, RunningCohort(trials, epoch, epochs, loss, best))
+        self.running_cohorts.advance(cohort, state)
         self._update(trained_before=continued)
 
-    def left(self, cohort: str) -> None:
-        """Remove a cohort that has ended or lost its worker from the live view."""
-        self.running_cohorts.end(cohort)
+    def best(self, values: Iterable[object]) -> float | None:
+        """Return the best finite number among values of the headline metric; None without one."""
+        finite = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+        return self._best_of(finite) if finite else None
 
     def stopped(self, trials: int, cohorts: int = 0) -> None:
         """Count `trials` fewer running trials: their worker was lost, and they will start again.
@@ -116,14 +102,14 @@ class Progress:
         Pruned trials are not considered, because their metrics are from an earlier epoch.
         """
         for row in rows:
-            value = row.get(self.metric)
-            if row.get("status") == "pruned" or not isinstance(value, int | float) or not math.isfinite(value):
+            value = self.best([row.get(self.metric)])
+            if value is None or row.get("status") == "pruned":
                 continue
-            if self._best is None or self._best_of((float(value), self._best[0])) != self._best[0]:
-                names = [name for name in self.where if _known(row.get(name))] or ["trial_id"]
-                self._best = float(value), ", ".join(f"{name}={_short(row.get(name))}" for name in names)
+            if self._best is None or self._best_of((value, self._best[0])) != self._best[0]:
+                names = [name for name in self._identifying_columns if _known(row.get(name))] or ["trial_id"]
+                self._best = value, ", ".join(f"{name}={_short(row.get(name))}" for name in names)
 
-    def line(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print a message, above the live view if there is one."""
         self._console.print(Text(text), soft_wrap=True)
 
@@ -144,7 +130,7 @@ class Progress:
         wait = min(MAX_INTERVAL, max(MIN_INTERVAL, INTERVAL_SHARE * self._bar.time_elapsed.total_seconds()))
         if not self._console.is_terminal and self._clock() - self._printed_at >= wait:
             self._printed_at = self._clock()
-            self._print_line()
+            self._print_state()
 
     def _facts(self) -> dict[str, str]:
         """Name -> value of what is shown beside the number of trials done and the time."""
@@ -171,20 +157,20 @@ class Progress:
         yield from (Text(line, style="dim") for line in self.running_cohorts.lines(self.metric))
         yield from (Text(line, style="green") for line in self._best_text())
 
-    def _print_line(self, last: bool = False) -> None:
+    def _print_state(self, last: bool = False) -> None:
         """Print the state as one line. In a file rich draws nothing but the end, so this text is ours."""
         facts = self._facts() | {"elapsed": str(self._bar.time_elapsed)}
         training = []
         if last:
             del facts["running"]
         else:
-            if left := self._bar.time_left:
-                facts["left"] = f"about {left}"
+            if time_left := self._bar.time_left:
+                facts["left"] = f"about {time_left}"
             training = [text] if (text := self.running_cohorts.summary()) else []
             if values := self.running_cohorts.values:
                 training.append(f"{self.metric} so far {_short(self._best_of(values))}")
         state = [f"{self.label}: {self.done} of {self.total} trials", *(" ".join(fact) for fact in facts.items())]
-        self.line(", ".join([*state, *training, *self._best_text()]))
+        self.print_line(", ".join([*state, *training, *self._best_text()]))
 
 
 def _known(value: object) -> bool:
@@ -194,3 +180,65 @@ def _known(value: object) -> bool:
 
 def _short(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+class ProgressBar(rich.progress.Progress):
+    """Bar over all trials of a sweep, which moves with every epoch, and lines above and below it.
+
+    The time left follows from the speed of this run: work that the store had before does not count.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        done: int,
+        console: Console,
+        clock: Callable[[], float],
+        lines: Callable[[RenderableType], Iterable[RenderableType]],
+    ) -> None:
+        """`done` of `total` trials had a result before. `lines` puts the whole view around the bar."""
+        self._lines = lines  # first, because rich draws once when it is set up
+        super().__init__(
+            rich.progress.BarColumn(28, complete_style="cyan"),
+            rich.progress.TextColumn("{task.fields[done]:,} of {task.total:,} trials", style="bold"),
+            rich.progress.TaskProgressColumn(),
+            rich.progress.TextColumn("elapsed", style="dim"),
+            rich.progress.TimeElapsedColumn(),
+            rich.progress.TextColumn("left", style="dim"),
+            rich.progress.TimeRemainingColumn(),
+            console=console,
+            get_time=clock,
+            refresh_per_second=2,
+            speed_estimate_period=math.inf,
+        )
+        self._task_id = self.add_task("trials", start=False, total=total, completed=done, done=done)
+
+    def begin(self) -> None:
+        """Start the clock, and the live view in a terminal."""
+        self.start_task(self._task_id)
+        self.advance(self._task_id, 0)  # the speed counts from here
+        if self.console.is_terminal:
+            self.start()
+
+    def move(self, position: float, done: int, trained_before: bool = False) -> None:
+        """Set the position and the number of trials that have a result, which the text shows.
+
+        With `trained_before` the way there does not count for the speed: it comes from a checkpoint.
+        """
+        if trained_before:
+            self.tasks[0].completed = position
+        self.update(self._task_id, completed=position, done=done)
+
+    @property
+    def time_elapsed(self) -> timedelta:
+        """Time since `begin`, in whole seconds."""
+        return timedelta(seconds=int(self.tasks[0].elapsed or 0))
+
+    @property
+    def time_left(self) -> timedelta | None:
+        """Estimated time to the end, in whole seconds; None while nothing has been trained."""
+        seconds = self.tasks[0].time_remaining
+        return None if seconds is None else timedelta(seconds=int(seconds))
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from self._lines(self.make_tasks_table(self.tasks))

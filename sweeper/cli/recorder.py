@@ -1,4 +1,4 @@
-"""Write the reports of cohorts to the store, as rows and history, and pass them on to the live view."""
+"""Write the reports of cohorts to the store, as rows and history, and show them in the live view."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from sweeper.cli.progress import Progress
+from sweeper.cli.running_cohorts import RunningCohort
 from sweeper.execution.listener import CohortListener
 from sweeper.plan.cohort_source import CohortSource, Record
 from sweeper.plan.cohorts import Cohort
-from sweeper.plan.trials import Trial
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
@@ -23,7 +23,7 @@ HISTORY_SECONDS = 1.0
 
 
 class Recorder(CohortListener):
-    """Writes what a dispatch tells to the store.
+    """Writes the reports of a dispatch to the store.
 
     No result can be lost or counted twice:
 
@@ -46,17 +46,16 @@ class Recorder(CohortListener):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._sweep, self._columns, self._source = store, sweep, columns, source
+        self._progress, self._code, self._clock = progress, code, clock
         self._history: dict[str, list[Record]] = {}
         self._unwritten: dict[str, int] = {}
         """Training cohort -> index of the first record of its history that is not in the store yet."""
         self._written_at: dict[str, float] = {}
         """Training cohort -> clock reading, in seconds, at the last write of its history."""
-        self._clock = clock
         self._begun: dict[str, datetime] = {}
         """Cohort -> time of its first start in this run."""
         self._ended: set[str] = set()
         """Cohorts that have a result, including those whose parts all have one."""
-        self._progress, self._code = progress, code
 
     def started(self, cohort: str) -> None:
         self._history[cohort], self._unwritten[cohort] = [], 0
@@ -67,7 +66,7 @@ class Recorder(CohortListener):
     def reported(self, cohort: str, message: CohortReport) -> None:
         report = message.report
         if message.notice:
-            self._progress.line(f"cohort {cohort}: {message.notice}")
+            self._progress.print_line(f"cohort {cohort}: {message.notice}")
         self._source.reported(cohort, message)
         trials = self._source.cohorts[cohort].trials
         self._history[cohort] += [
@@ -83,20 +82,22 @@ class Recorder(CohortListener):
             self._delete_checkpoints(cohort)
             return
         self._write_due_history()
-        values = [member.metrics.get(self._progress.metric) for member in report.members]
-        self._progress.advanced(cohort, len(trials), report.epoch, _epochs(trials), None, values)
+        epochs = trials[0].config.get("epochs")  # a hyperparameter that the members of a cohort share, if there is one
+        value = self._progress.best(member.metrics.get(self._progress.metric) for member in report.members)
+        epochs = epochs if isinstance(epochs, int) else None
+        self._progress.advanced(cohort, RunningCohort(len(trials), report.epoch, epochs, value=value))
 
     def advanced(self, cohort: str, heartbeat: Heartbeat) -> None:
         self._write_due_history()
         count = len(self._source.cohorts[cohort].trials)
-        self._progress.advanced(cohort, count, heartbeat.epoch, heartbeat.epochs, heartbeat.loss, values=())
+        self._progress.advanced(cohort, RunningCohort(count, heartbeat.epoch, heartbeat.epochs, heartbeat.loss))
 
     def interrupted(self, cohort: str, failure: Failure) -> None:
         count = len(self._source.cohorts[cohort].trials)
         self._forget(cohort)
         self._progress.stopped(count)
         self._source.stopped(cohort)
-        self._progress.line(
+        self._progress.print_line(
             f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {failure.reason}"
         )
 
@@ -108,12 +109,12 @@ class Recorder(CohortListener):
         form = f"{len(parts)} halves" if len(parts) > 1 else f"stacks of {parts[0].width}"
         self._progress.stopped(count, cohorts=len(parts) - 1)
         self._source.stopped(cohort)
-        self._progress.line(f"cohort {cohort} ({count} trials) goes on in {form}: {failure.reason}")
+        self._progress.print_line(f"cohort {cohort} ({count} trials) goes on in {form}: {failure.reason}")
 
     def failed(self, cohort: str, failure: Failure) -> None:
         count = len(self._source.cohorts[cohort].trials)
         self._forget(cohort)
-        self._progress.line(f"cohort {cohort} ({count} trials) failed for good: {failure.reason}")
+        self._progress.print_line(f"cohort {cohort} ({count} trials) failed for good: {failure.reason}")
         self._write_rows(cohort, [Member("failed", 0, {}, failure.reason)] * count, None)
 
     def _write_due_history(self) -> None:
@@ -129,22 +130,18 @@ class Recorder(CohortListener):
         """Stop tracking a cohort that no longer trains."""
         self._unwritten.pop(cohort, None)
         self._written_at.pop(cohort, None)
-        self._progress.left(cohort)
+        self._progress.running_cohorts.end(cohort)
 
     def _delete_checkpoints(self, cohort: str) -> None:
         """Delete the checkpoint of a cohort that has ended, and of each cohort whose parts have now all ended."""
         self._store.files.delete(checkpoint_path(self._sweep, cohort))
         self._ended.add(cohort)
         for whole in self._source.ancestors(cohort):
-            if self._parts_of(whole.id) <= self._ended:
+            ancestors = {part: self._source.ancestors(part) for part in self._source.cohorts}
+            parts = {part for part, wholes in ancestors.items() if whole.id in (cohort.id for cohort in wholes)}
+            if parts <= self._ended:
                 self._store.files.delete(checkpoint_path(self._sweep, whole.id))
                 self._ended.add(whole.id)
-
-    def _parts_of(self, whole: str) -> set[str]:
-        """Ids of all cohorts that `whole` was split into, directly or in several steps."""
-        return {
-            part for part in self._source.cohorts if whole in {ancestor.id for ancestor in self._source.ancestors(part)}
-        }
 
     def _write_rows(self, cohort: str, members: Sequence[Member], origin: Origin | None) -> None:
         """Write one row per member. `origin` is the process that trained the cohort; None if it failed."""
@@ -176,9 +173,3 @@ class Recorder(CohortListener):
         self._store.write(self._sweep, cohort, rows, self._columns)
         self._progress.finished(rows)
         self._source.completed(cohort, rows, self._history.pop(cohort, []))
-
-
-def _epochs(trials: Sequence[Trial]) -> int | None:
-    """Number of epochs, which the members of a cohort share; None if it is not a hyperparameter."""
-    epochs = trials[0].config.get("epochs")
-    return epochs if isinstance(epochs, int) else None

@@ -88,7 +88,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     class Meter(Recorder):
         """A recorder that says at each tenth how it goes."""
 
-        def told(self, total: int) -> Meter:
+        def expecting(self, total: int) -> Meter:
             self._total, self._done, self._tenth, self._since = total, 0, 0, time.perf_counter()
             return self
 
@@ -124,8 +124,8 @@ def service(options: argparse.Namespace, store: str) -> float:
     with connected(None) as scratch, Path(os.devnull).open("w") as nothing:
         from rich.console import Console
 
-        progress = Progress(plan.total, {}, "auroc_joint", "maximize", "scale", console=Console(file=nothing))
-        listener = Meter(store_of, plan.name, columns, source, progress, code_version()).told(plan.total)
+        progress = Progress(plan, console=Console(file=nothing))
+        listener = Meter(store_of, plan.name, columns, source, progress, code_version()).expecting(plan.total)
         begun = time.perf_counter()
         executor.dispatch(
             source,

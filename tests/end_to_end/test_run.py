@@ -186,10 +186,10 @@ def test_a_store_that_is_gone_for_good_is_an_error_in_one_line_and_how_to_go_on(
         raise StoreError("store gone: cannot write 'x'")
 
     request = parse(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *SMALL])
-    made, columns = prepare(request, Store(tmp_path))
-    monkeypatch.setattr(run, "_train", gone)
+    plan, columns = prepare(request, Store(tmp_path))
+    monkeypatch.setattr(run._Run, "_train", gone)
     monkeypatch.setattr(Files, "list", gone)
-    assert run._run(request, made, Store(tmp_path), columns, StopSignal(), str) == EXIT_FAILED
+    assert run._Run(request, plan, Store(tmp_path), columns, StopSignal(), str).execute() == EXIT_FAILED
     out, error = capsys.readouterr()
     assert error == "error: store gone: cannot write 'x'\n"
     assert out == f"stopped: what is in {tmp_path} cannot be read now; the same command continues\n"

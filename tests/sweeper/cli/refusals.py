@@ -18,7 +18,7 @@ class Refused(NamedTuple):
     out: str
 
 
-class Bench:
+class CommandLine:
     """Command line that runs in this process, with its own store."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -40,8 +40,8 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"}
 
 
-def bench_of(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """Create a `Bench` on which starting Ray fails the test."""
+def command_line_of(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """Create a `CommandLine` on which starting Ray fails the test."""
 
     def start(*_: object) -> Never:
         raise AssertionError("Ray must not be started for a request that is wrong")
@@ -49,4 +49,4 @@ def bench_of(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(run, "connected", start)
     monkeypatch.setattr(cluster, "ANSWER_SECONDS", 1.0)
-    return Bench(folder, capsys)
+    return CommandLine(folder, capsys)

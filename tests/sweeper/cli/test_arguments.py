@@ -1,7 +1,7 @@
 import pytest
 
-from sweeper.cli.arguments import parse
-from sweeper.spec import SpecError
+from sweeper.cli.arguments import list_sweeps, parse
+from sweeper.spec import SpecError, registry
 
 
 def test_a_name_alone_asks_for_the_defaults() -> None:
@@ -22,13 +22,13 @@ def test_words_are_taken_as_typed() -> None:
 
 
 def test_help_says_every_default(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as exited:
         parse(["--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert left.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert exited.value.code == 0
     for default in ("results", "data", "auto", "3", "30", "600", "the preset's", "all N"):
-        assert f"default: {default})" in said, default
-    assert "default: None" not in said and "default: False" not in said and "default: [])" not in said
+        assert f"default: {default})" in text, default
+    assert "default: None" not in text and "default: False" not in text and "default: [])" not in text
 
 
 def test_a_value_may_hold_an_equals_sign() -> None:
@@ -75,3 +75,21 @@ def test_words_that_make_no_request_are_refused(words: list[str], law: str) -> N
     with pytest.raises(SpecError, match=law) as refused:
         parse(words)
     assert "\n" not in str(refused.value)
+
+
+def test_a_sweep_that_cannot_be_read_is_one_line_and_the_others_are_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find = registry.find
+
+    def find_unless_broken(name: str) -> object:
+        if name == "broken":
+            raise SpecError("sweep 'broken' has no SWEEP")
+        return find(name)
+
+    monkeypatch.setattr(registry, "names", lambda: ["broken", "anomaly_grid"])
+    monkeypatch.setattr(registry, "find", find_unless_broken)
+    assert list_sweeps() == 0
+    printed = capsys.readouterr()
+    assert printed.err == "error: sweep 'broken' has no SWEEP\n"
+    assert printed.out.startswith("anomaly_grid: ") and "digits (560 trials)" in printed.out

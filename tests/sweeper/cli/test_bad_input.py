@@ -20,12 +20,12 @@ from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from tests.cifar_files import write_cifar10
 from tests.folder_files import write_imagenet
-from tests.sweeper.cli.refusals import Bench, bench_of
+from tests.sweeper.cli.refusals import CommandLine, command_line_of
 
 
 @pytest.fixture
-def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return bench_of(tmp_path, capsys, monkeypatch)
+def command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    return command_line_of(tmp_path, capsys, monkeypatch)
 
 
 @pytest.fixture
@@ -43,12 +43,14 @@ def closed_port() -> Iterator[int]:
         yield bound.getsockname()[1]
 
 
-def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
-    assert bench.refuse(name="anomaly_gird").error.startswith(
+def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
+    assert command_line.refuse(name="anomaly_gird").error.startswith(
         "no sweep 'anomaly_gird' (did you mean 'anomaly_grid'?); there are: "
     )
     presets = "paper, digits, digits_long"
-    assert bench.refuse(preset="digit").error == f"no preset 'digit' (did you mean 'digits'?); there are: {presets}"
+    assert (
+        command_line.refuse(preset="digit").error == f"no preset 'digit' (did you mean 'digits'?); there are: {presets}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,13 +115,13 @@ def test_an_unknown_sweep_or_preset(bench: Bench) -> None:
         ("--address host:port", "--address must be host:port, ray://host:port, auto or local, but got 'host:port'"),
     ],
 )
-def test_a_wrong_word(bench: Bench, words: str, law: str) -> None:
+def test_a_wrong_word(command_line: CommandLine, words: str, law: str) -> None:
     name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split()
-    assert bench.refuse(*more, name=name).error.startswith(law)
+    assert command_line.refuse(*more, name=name).error.startswith(law)
 
 
-def test_a_wrong_value_is_refused_in_a_plan_too(bench: Bench) -> None:
-    assert bench.refuse("--plan", "--set", "nu=-1") == ("`nu > 0` must hold, but got nu=-1.0", "")
+def test_a_wrong_value_is_refused_in_a_plan_too(command_line: CommandLine) -> None:
+    assert command_line.refuse("--plan", "--set", "nu=-1") == ("`nu > 0` must hold, but got nu=-1.0", "")
 
 
 def test_no_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,18 +129,20 @@ def test_no_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "error: the name of a sweep is required; --list shows all sweeps\n")
 
 
-def test_an_address_that_nobody_answers_at(bench: Bench, closed_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_nobody_answers_at(
+    command_line: CommandLine, closed_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = f"127.0.0.1:{closed_port}"
     expected = f"no Ray cluster answers at {address}: [Errno 111] Connection refused"
-    assert bench.refuse("--address", address).error == expected
+    assert command_line.refuse("--address", address).error == expected
     monkeypatch.setenv("RAY_ADDRESS", address)
-    assert bench.refuse().error == expected
+    assert command_line.refuse().error == expected
 
 
 @pytest.mark.usefixtures("offline")
-def test_data_that_are_missing(bench: Bench) -> None:
-    error = bench.refuse("--data", str(bench.folder / "data"), preset="paper").error
-    assert error.startswith(f"cifar10 is absent from {bench.folder / 'data'} and its download failed (")
+def test_data_that_are_missing(command_line: CommandLine) -> None:
+    error = command_line.refuse("--data", str(command_line.folder / "data"), preset="paper").error
+    assert error.startswith(f"cifar10 is absent from {command_line.folder / 'data'} and its download failed (")
     assert error.endswith(
         "put cifar-10-python.tar.gz there, from https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
     )
@@ -154,32 +158,33 @@ def test_data_that_are_missing(bench: Bench) -> None:
         ("nu_ablation --axis dataset=stl10 --set knn=5001", "knn must not exceed the 5000 labelled training images of"),
     ],
 )
-def test_a_wrong_value_is_refused_before_data_are_looked_for(bench: Bench, words: str, law: str) -> None:
+def test_a_wrong_value_is_refused_before_data_are_looked_for(command_line: CommandLine, words: str, law: str) -> None:
     name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split()
-    assert bench.refuse(*more, "--data", "/nowhere", name=name, preset="paper").error.startswith(law)
+    assert command_line.refuse(*more, "--data", "/nowhere", name=name, preset="paper").error.startswith(law)
 
 
 @pytest.mark.usefixtures("offline")
-def test_data_that_are_truncated(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = write_cifar10(bench.folder / "data", 80, monkeypatch)
+def test_data_that_are_truncated(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_cifar10(command_line.folder / "data", 80, monkeypatch)
     file = folder / "data_batch_3"
     file.write_bytes(file.read_bytes()[:-1])
-    error = bench.refuse("--data", str(bench.folder / "data"), preset="paper").error
+    error = command_line.refuse("--data", str(command_line.folder / "data"), preset="paper").error
     assert error == (
         f"cifar10 is corrupt: {file} does not have its published checksum; remove {folder} to have it downloaded again"
     )
     file.unlink()
-    assert "data_batch_3 is missing" in bench.refuse("--data", str(bench.folder / "data"), preset="paper").error
+    error = command_line.refuse("--data", str(command_line.folder / "data"), preset="paper").error
+    assert "data_batch_3 is missing" in error
 
 
-def test_images_in_folders_that_are_missing_or_broken(bench: Bench) -> None:
-    data, folder = str(bench.folder / "data"), bench.folder / "data/imagenet"
+def test_images_in_folders_that_are_missing_or_broken(command_line: CommandLine) -> None:
+    data, folder = str(command_line.folder / "data"), command_line.folder / "data/imagenet"
 
     def error() -> str:
-        return bench.refuse("--data", data, name="imagenet_linear", preset="paper").error
+        return command_line.refuse("--data", data, name="imagenet_linear", preset="paper").error
 
     assert error().startswith(f"imagenet is absent from {data} and not to be downloaded; put its images into {folder}/")
-    write_imagenet(bench.folder / "data")
+    write_imagenet(command_line.folder / "data")
     (broken := folder / "train/n01440764/n01440764_0.JPEG").write_bytes(b"\xff\xd8\xff")
     message = f"1 of 18 images of imagenet cannot be read, the first is {broken} (not an image); remove or replace them"
     assert error() == message
@@ -187,44 +192,46 @@ def test_images_in_folders_that_are_missing_or_broken(bench: Bench) -> None:
     assert error().startswith(f"imagenet is without the split 'val': there is no folder {folder / 'val'}; ")
 
 
-def test_a_class_smaller_than_the_batch(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_cifar10(bench.folder / "data", 10, monkeypatch)
-    error = bench.refuse("--data", str(bench.folder / "data"), preset="paper").error
+def test_a_class_smaller_than_the_batch(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_cifar10(command_line.folder / "data", 10, monkeypatch)
+    error = command_line.refuse("--data", str(command_line.folder / "data"), preset="paper").error
     assert error == (
         "batch_size must not exceed the 10 training images of cifar10 with normal_class=0, but got batch_size=64 "
         "(batch_size and normal_class are set by preset 'paper')"
     )
 
 
-def test_a_store_with_rows_of_another_schema(bench: Bench) -> None:
+def test_a_store_with_rows_of_another_schema(command_line: CommandLine) -> None:
     columns = Columns({"method": str, "dataset": str, "nu": str}, ("auroc_joint",))
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     fixed = {"status": "finished", "cohort": "c", "cohort_size": 1, "epochs_run": 1, "started": moment, "ended": moment}
-    store = Store(bench.store)
+    store = Store(command_line.store)
     store.prepare("anomaly_grid", columns)
     store.write("anomaly_grid", "c", [{"trial_id": "t", "nu": "3", **fixed}], columns)
-    error = bench.refuse().error
-    assert f"store {bench.store} holds rows of sweep 'anomaly_grid' in another schema: column 'nu'" in error
+    error = command_line.refuse().error
+    assert f"store {command_line.store} holds rows of sweep 'anomaly_grid' in another schema: column 'nu'" in error
     assert error.endswith("use another --store, or use --fresh to set all rows aside")
 
 
-def test_a_file_where_the_store_should_be(bench: Bench) -> None:
-    bench.store.write_text("in the way")
-    assert bench.refuse().error.startswith(f"store {bench.store}: cannot write")
-    assert bench.refuse("--fresh").error.startswith(f"store {bench.store}: cannot")
+def test_a_file_where_the_store_should_be(command_line: CommandLine) -> None:
+    command_line.store.write_text("in the way")
+    assert command_line.refuse().error.startswith(f"store {command_line.store}: cannot write")
+    assert command_line.refuse("--fresh").error.startswith(f"store {command_line.store}: cannot")
 
 
 @pytest.mark.parametrize("uri", ["s3://", "nfs://host/x", "s3://bucket/x?nonsense=1", "s3:/typo", "s3:x", "a\0b"])
-def test_a_store_that_is_no_place(bench: Bench, uri: str) -> None:
-    assert "cannot be opened" in bench.refuse("--store", uri).error
+def test_a_store_that_is_no_place(command_line: CommandLine, uri: str) -> None:
+    assert "cannot be opened" in command_line.refuse("--store", uri).error
 
 
-def test_an_empty_store_is_not_the_working_folder(bench: Bench) -> None:
-    assert bench.refuse("--store", "").error == "--store must name a folder, but got ''"
+def test_an_empty_store_is_not_the_working_folder(command_line: CommandLine) -> None:
+    assert command_line.refuse("--store", "").error == "--store must name a folder, but got ''"
 
 
 @pytest.mark.parametrize("where", ["tables", "trajectories", "correlations"])
-def test_a_metric_that_no_method_reports(where: str, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_metric_that_no_method_reports(
+    where: str, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sweep, metrics = registry.find("anomaly_grid"), (Metric("auroc_joint", "maximize"), Metric("posterior_entrop"))
     views: dict[str, Any] = {
         "tables": (Table("t", ("nu",), metrics),),
@@ -233,12 +240,12 @@ def test_a_metric_that_no_method_reports(where: str, bench: Bench, monkeypatch: 
     }
     monkeypatch.setattr(registry, "find", lambda name: replace(sweep, **{where: views[where]}))
     message = "no method reports posterior_entrop (did you mean 'posterior_entropy'?); these trials report: loss, "
-    assert bench.refuse().error.startswith(message)
+    assert command_line.refuse().error.startswith(message)
 
 
-def test_an_axis_of_the_heatmap_may_be_one_value(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["anomaly_grid", "--preset", "digits", "--store", str(bench.store), "--plan"]
+def test_an_axis_of_the_heatmap_may_be_one_value(command_line: CommandLine, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["anomaly_grid", "--preset", "digits", "--store", str(command_line.store), "--plan"]
     assert run.main([*words, "--set", "nu=3", "--set", "beta=1"]) == 0
     out, err = capsys.readouterr()
     assert "10: 0 finished" in out and err == ""
-    assert not bench.store.exists()
+    assert not command_line.store.exists()

@@ -12,7 +12,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from sweeper.spec import Halving, Heatmap, Metric, Population, Search, SpecError, Sweep, Value, registry
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
-from tests.sweeper.cli.refusals import Bench, bench_of
+from tests.sweeper.cli.refusals import CommandLine, command_line_of
 
 FIXED: dict[str, Value] = {"method": "vje", "dataset": "digits", "epochs": 4, "report_every": 1, "normal_class": 8}
 AUROC = Metric("auroc_joint", "maximize")
@@ -20,12 +20,12 @@ Refuse = Callable[..., str]
 
 
 @pytest.fixture
-def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return bench_of(tmp_path, capsys, monkeypatch)
+def command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    return command_line_of(tmp_path, capsys, monkeypatch)
 
 
 @pytest.fixture
-def refuse(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Refuse:
+def refuse(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Refuse:
     """Returns the error line of a search over beta with the given changes and command-line arguments."""
 
     def line(*words: str, fixed: dict[str, Any] | None = None, **changes: Any) -> str:
@@ -34,7 +34,7 @@ def refuse(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Refuse:
         kept = {key: value for key, value in options["fixed"].items() if key not in options["space"]}
         search = Search(**(options | {"fixed": kept}))
         monkeypatch.setattr(registry, "find", lambda name: Sweep("about", {"digits": search}))
-        return bench.refuse(*words, name="a_search").error
+        return command_line.refuse(*words, name="a_search").error
 
     return line
 
@@ -127,14 +127,14 @@ def test_words_that_do_not_fit_a_search(refuse: Refuse, words: list[str], said: 
 
 
 @pytest.mark.parametrize("words", [["--trials", "8"], ["--wave", "2"], ["--warm-start", "anomaly_grid"]])
-def test_words_of_a_search_do_not_go_with_a_grid(bench: Bench, words: list[str]) -> None:
-    assert bench.refuse(*words).error == "anomaly_grid (digits) is a grid, and takes no options of searches"
+def test_words_of_a_search_do_not_go_with_a_grid(command_line: CommandLine, words: list[str]) -> None:
+    assert command_line.refuse(*words).error == "anomaly_grid (digits) is a grid, and takes no options of searches"
 
 
-def test_rows_that_say_nothing_to_a_search(bench: Bench, refuse: Refuse) -> None:
+def test_rows_that_say_nothing_to_a_search(command_line: CommandLine, refuse: Refuse) -> None:
     row = {"trial_id": "t", "status": "finished", "method": "vje", "dataset": "cifar10", "beta": 1.0}
     columns = Columns({"method": str, "dataset": str, "beta": float}, ("auroc_joint",))
-    Store(bench.store).write("other", "c", [row | {"auroc_joint": 0.9}], columns)
+    Store(command_line.store).write("other", "c", [row | {"auroc_joint": 0.9}], columns)
     assert refuse("--warm-start", "other").startswith("no finished row of sweep 'other' fits study 'all': a row")
 
 

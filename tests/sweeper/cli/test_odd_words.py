@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweeper.cli.refusals import Bench, bench_of
+from tests.sweeper.cli.refusals import CommandLine, command_line_of
 
 
 @pytest.fixture
-def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Bench:
-    return bench_of(tmp_path, capsys, monkeypatch)
+def command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    return command_line_of(tmp_path, capsys, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -40,32 +40,32 @@ def bench(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
         (f"--address host:{'9' * 5000}", "no Ray cluster answers at host:999"),
     ],
 )
-def test_an_odd_word(bench: Bench, words: str, law: str) -> None:
+def test_an_odd_word(command_line: CommandLine, words: str, law: str) -> None:
     name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split(" ")
-    assert bench.refuse(*more, name=name).error.startswith(law)
+    assert command_line.refuse(*more, name=name).error.startswith(law)
 
 
 @pytest.mark.parametrize("option", ["--trials", "--wave", "--stack", "--address", "--warm-start", "--search-seed"])
-def test_an_option_without_a_value_is_not_an_option_that_is_not_given(bench: Bench, option: str) -> None:
+def test_an_option_without_a_value_is_not_an_option_that_is_not_given(command_line: CommandLine, option: str) -> None:
     """An empty argument is what an unset shell variable leaves."""
-    assert bench.refuse(option, "").error.endswith("but got ''")
+    assert command_line.refuse(option, "").error.endswith("but got ''")
 
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "soon", "9" * 400])
-def test_a_patience_that_is_none(bench: Bench, seconds: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_patience_that_is_none(command_line: CommandLine, seconds: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEPER_PATIENCE", seconds)
     law = "SWEEPER_PATIENCE must be a number of seconds from 0 to 1e+09, but got SWEEPER_PATIENCE="
-    assert bench.refuse("--set", "nu=3").error.startswith(law)
+    assert command_line.refuse("--set", "nu=3").error.startswith(law)
 
 
-def test_an_error_is_one_line_however_odd_the_words(bench: Bench) -> None:
-    error = bench.refuse(name="a\nb\u202e\udcff" + "x" * 5000).error
+def test_an_error_is_one_line_however_odd_the_words(command_line: CommandLine) -> None:
+    error = command_line.refuse(name="a\nb\u202e\udcff" + "x" * 5000).error
     assert error.startswith("no sweep 'a\\nb\\u202e\\udcff") and "... (50" in error and error.isprintable()
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_a_store_in_a_place_that_cannot_be_read(bench: Bench, loop: bool) -> None:
-    (bench.folder / "file").write_text("no folder")
-    (bench.folder / "loop").symlink_to("loop")
-    place = bench.folder / ("loop" if loop else "file") / "store"
-    assert bench.refuse("--store", str(place)).error.startswith(f"store {place}: cannot ")
+def test_a_store_in_a_place_that_cannot_be_read(command_line: CommandLine, loop: bool) -> None:
+    (command_line.folder / "file").write_text("no folder")
+    (command_line.folder / "loop").symlink_to("loop")
+    place = command_line.folder / ("loop" if loop else "file") / "store"
+    assert command_line.refuse("--store", str(place)).error.startswith(f"store {place}: cannot ")

@@ -1,14 +1,13 @@
 import pytest
 
-from sweeper.cli.option_values import LARGEST_INTEGER, amount, auto, fraction, store_retries, whole, whole_or_none
+from sweeper.cli.option_values import LARGEST_INTEGER, amount, auto, fraction, store_retries, whole
 from sweeper.errors import SpecError
 from sweeper.storage.io.retry import LONG_RETRIES, RetryPolicy
 
 
 def test_numbers_within_their_range() -> None:
-    assert whole("--n", "3", 3) == 3 and whole("--n", str(LARGEST_INTEGER), 0) == LARGEST_INTEGER
-    assert auto("--cohort", "auto") is None and auto("--cohort", "8") == 8
-    assert whole_or_none("--wave", None, 1) is None and whole_or_none("--wave", "1", 1) == 1
+    assert whole("--n", 3, "3") == 3 and whole("--n", 0, str(LARGEST_INTEGER)) == LARGEST_INTEGER
+    assert auto("auto") is None and auto("8") == 8
     assert fraction("auto") is None and fraction("0.25") == 0.25
     assert amount("--s", "0") == 0.0 and amount("--s", "1e9", positive=True) == 1e9
 
@@ -16,7 +15,7 @@ def test_numbers_within_their_range() -> None:
 @pytest.mark.parametrize("text", ["2", "-1", "1.5", "x", "", "9" * 5000, str(LARGEST_INTEGER + 1)])
 def test_a_whole_number_outside_its_range_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match="--n must be "):
-        whole("--n", text, 3)
+        whole("--n", 3, text)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "2e9", "x"])

@@ -1,12 +1,20 @@
 import io
 import math
+from collections.abc import Sequence
+from datetime import timedelta
 
 import pandas as pd
 import pytest
 from rich.console import Console
 from rich.text import Text
 
-from sweeper.cli.progress import MIN_INTERVAL, Progress
+from sweeper.cli.progress import MIN_INTERVAL, Progress, ProgressBar
+from sweeper.cli.running_cohorts import RunningCohort
+from sweeper.plan.plan import GridPlan
+from sweeper.plan.trials import Trial
+from sweeper.spec import Grid, Metric, Sweep
+from sweeper.spec.metric import Direction
+from sweeper.spec.views import Table
 
 
 class Clock:
@@ -16,26 +24,33 @@ class Clock:
         return self.now
 
 
-def make(terminal: bool = False, **more) -> tuple[Progress, io.StringIO, Clock]:
+def plan_of(
+    total: int,
+    before: Sequence[str] = (),
+    metric: str = "score",
+    direction: Direction = "maximize",
+    columns: Sequence[str] = ("trial",),
+) -> GridPlan:
+    """A plan whose first trials have the statuses `before`, and whose best trial is identified by `columns`."""
+    trials = tuple(Trial(f"p{index}", {}) for index in range(total))
+    statuses = {trial.id: status for trial, status in zip(trials, before, strict=False)}
+    table = Table("table", tuple(columns), (Metric(metric, direction),))
+    return GridPlan("grid", "paper", Sweep("about", {"paper": Grid({}, {})}, tables=(table,)), trials, [], [], statuses)
+
+
+def make(terminal: bool = False, cohorts: int | None = None, total: int = 10, **more):
     out, clock = io.StringIO(), Clock()
     console = Console(file=out, force_terminal=terminal, width=110, highlight=False)
-    settings = {
-        "total": 10,
-        "before": {"finished": 2},
-        "metric": "auroc",
-        "direction": "maximize",
-        "label": "grid",
-        **more,
-    }
-    return Progress(**settings, console=console, clock=clock), out, clock
+    plan = plan_of(total, **{"before": ("finished",) * 2, **more})
+    return Progress(plan, cohorts, console=console, clock=clock), out, clock
 
 
 def rows(*values: float | None, status: str = "finished", start: int = 0) -> list[dict[str, object]]:
-    return [{"trial_id": f"t{start + i}", "status": status, "auroc": v, "nu": math.inf} for i, v in enumerate(values)]
+    return [{"trial_id": f"t{start + i}", "status": status, "score": v, "nu": math.inf} for i, v in enumerate(values)]
 
 
 def test_plain_lines_are_few_and_the_last_says_all():
-    progress, out, clock = make(where=("nu",))
+    progress, out, clock = make(columns=("nu",))
     with progress:
         for start in range(8):
             progress.started(1)
@@ -43,18 +58,18 @@ def test_plain_lines_are_few_and_the_last_says_all():
             progress.finished(rows(start / 10, start=start))
     lines = out.getvalue().splitlines()
     assert 2 <= len(lines) <= 4
-    assert "10 of 10 trials" in lines[-1] and "best auroc 0.7 at nu=inf" in lines[-1] and "running" not in lines[-1]
+    assert "10 of 10 trials" in lines[-1] and "best score 0.7 at nu=inf" in lines[-1] and "running" not in lines[-1]
 
 
 def test_a_plain_line_says_where_the_training_is():
     progress, out, clock = make(total=2)
     with progress:
         progress.started(2)
-        progress.advanced("c0", 2, 11.5, 800, 0.25, [])
+        progress.advanced("c0", RunningCohort(2, 11.5, 800, 0.25))
         clock.now += MIN_INTERVAL
-        progress.advanced("c0", 2, 12.0, 800, None, [0.5, 0.75, None])
+        progress.advanced("c0", RunningCohort(2, 12.0, 800, value=progress.best([0.5, 0.75, None])))
     lines = out.getvalue().splitlines()
-    assert "epoch 12 of 800, loss 0.25, auroc so far 0.75" in lines[-2]
+    assert "epoch 12 of 800, loss 0.25, score so far 0.75" in lines[-2]
     assert "epoch" not in lines[-1]
 
 
@@ -63,7 +78,7 @@ def test_plain_lines_grow_rarer_in_a_long_run():
     with progress:
         for _ in range(3600):
             clock.now += 1
-            progress.advanced("c0", 2, 1.0, 800, None, [])
+            progress.advanced("c0", RunningCohort(2, 1.0, 800))
     assert 60 < len(out.getvalue().splitlines()) < 120  # of an hour: every 5 s at first, every minute at last
 
 
@@ -83,12 +98,12 @@ def test_best_follows_the_direction_and_skips_what_is_no_number(direction, expec
     with progress:
         progress.rank(rows(0.9, start=50))
         progress.finished(rows(None, math.nan, math.inf, -math.inf, 0.2))
-    assert f"best auroc {expected} at trial_id=" in out.getvalue().splitlines()[-1]
+    assert f"best score {expected} at trial_id=" in out.getvalue().splitlines()[-1]
 
 
 def test_counts_are_those_of_all_rows_as_in_the_summary() -> None:
     """Trials from before count by their status. Failed ones are trained again and count by their new row only."""
-    before = {"finished": 3, "pruned": 2, "diverged": 1, "failed": 1, "to run": 3}
+    before = ("finished",) * 3 + ("pruned",) * 2 + ("diverged", "failed")
     progress, out, _ = make(before=before)
     with progress:
         progress.finished(rows(0.5, start=0) + rows(None, status="diverged", start=1))
@@ -99,12 +114,12 @@ def test_counts_are_those_of_all_rows_as_in_the_summary() -> None:
 
 def test_a_key_that_the_method_lacks_is_not_where_the_best_is() -> None:
     """In a table of several methods, the missing value is NaN or pandas' null."""
-    table = pd.DataFrame({"trial_id": ["a", "b"], "auroc": [0.9, 0.5], "ema": [None, 0.99], "tau": [0.2, None]})
+    table = pd.DataFrame({"trial_id": ["a", "b"], "score": [0.9, 0.5], "ema": [None, 0.99], "tau": [0.2, None]})
     table["queue"] = pd.array([None, 512], dtype="Int64")
-    progress, out, _ = make(where=("ema", "tau", "queue"))
+    progress, out, _ = make(columns=("ema", "tau", "queue"))
     with progress:
         progress.rank(table.to_dict("records"))
-    assert out.getvalue().splitlines()[-1].endswith("best auroc 0.9 at tau=0.2")
+    assert out.getvalue().splitlines()[-1].endswith("best score 0.9 at tau=0.2")
 
 
 def test_running_never_falls_below_none():
@@ -122,9 +137,9 @@ def test_the_live_view_shows_counts_best_and_messages():
     with progress:
         clock.now += 60
         progress.started(3)
-        progress.advanced("c0", 3, 12.5, 800, 0.25, [])
+        progress.advanced("c0", RunningCohort(3, 12.5, 800, 0.25))
         progress.finished(rows(0.5, status="diverged"))
-        progress.line("cohort 1: worker lost, trying again")
+        progress.print_line("cohort 1: worker lost, trying again")
     view = " ".join(Text.from_ansi(out.getvalue()).plain.split())
     for part in (
         "3 of 10 trials",
@@ -133,7 +148,7 @@ def test_the_live_view_shows_counts_best_and_messages():
         "1 of 4",
         "elapsed 0:01:00",
         "left 0:06:58",
-        "best auroc",
+        "best score",
         "cohort c0 3 trials epoch 12.5 of 800 loss 0.25",
     ):
         assert part in view
@@ -148,7 +163,38 @@ def test_an_error_leaves_the_terminal_and_passes_on():
 
 
 def test_nothing_to_do_is_all_done():
-    progress, out, _ = make(total=0, before={}, terminal=True)
+    progress, out, _ = make(total=0, before=(), terminal=True)
     with progress:
         pass
     assert "0 of 0 trials" in Text.from_ansi(out.getvalue()).plain
+
+
+def begun(total: int, done: int) -> tuple[ProgressBar, Clock]:
+    clock = Clock()
+    bar = ProgressBar(total, done, Console(file=io.StringIO()), clock, lambda bar: [bar])
+    bar.begin()
+    return bar, clock
+
+
+def test_time_left_is_from_the_speed_of_this_run() -> None:
+    bar, clock = begun(total=10, done=6)
+    assert bar.time_left is None
+    clock.now += 30
+    bar.move(7, done=7)
+    assert bar.time_left == timedelta(seconds=90) and bar.time_elapsed == timedelta(seconds=30)
+
+
+def test_time_left_counts_the_epochs_of_trials_without_a_result() -> None:
+    bar, clock = begun(total=10, done=0)
+    for position in (1, 2):  # 2 of 10 trials' worth in 30 s
+        clock.now += 15
+        bar.move(position, done=0)
+    assert bar.time_left == timedelta(seconds=120)
+
+
+def test_work_of_a_checkpoint_is_not_taken_for_speed() -> None:
+    bar, clock = begun(total=4, done=0)
+    bar.move(2, done=0, trained_before=True)
+    clock.now += 30
+    bar.move(3, done=0)  # 1 of 4 trials' worth in 30 s, and 1 is left
+    assert bar.time_left == timedelta(seconds=30)

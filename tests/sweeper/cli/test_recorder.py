@@ -16,6 +16,7 @@ from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load, load_history
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
+from tests.sweeper.cli.test_progress import plan_of
 from trainables.contract import Heartbeat, Member, Report, Status
 from trainables.worker.messages import CohortReport, Failure, Origin
 
@@ -46,13 +47,13 @@ def error(reason: str) -> Failure:
     return Failure("error", reason)
 
 
-class Bench:
+class Harness:
     """A `Recorder` on a store in a folder, with its printed output and a clock."""
 
     def __init__(self, folder: Path) -> None:
         self.store, self.out = Store(folder), io.StringIO()
         console = Console(file=self.out, highlight=False, width=200)
-        self.progress = Progress(3, {}, "auroc", "maximize", "grid", console=console)
+        self.progress = Progress(plan_of(3, metric="auroc"), console=console)
         self.store.prepare("grid", COLUMNS)
         self.source = CohortQueue(COHORTS)
         self.now = 0.0
@@ -60,10 +61,10 @@ class Bench:
             self.store, "grid", COLUMNS, self.source, self.progress, "0.1.0+abc", clock=lambda: self.now
         )
 
-    def tell(self, cohort: str, *messages: CohortReport) -> None:
+    def report(self, cohort: str, *messages: CohortReport) -> None:
         self.recorder.started(cohort)
-        for report in messages:
-            self.recorder.reported(cohort, report)
+        for message in messages:
+            self.recorder.reported(cohort, message)
 
     def rows(self) -> pd.DataFrame:
         return load("grid", self.store.files).set_index("trial_id").sort_index()
@@ -79,13 +80,13 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
 
 
-def test_a_finished_cohort_becomes_a_row_a_trial(bench: Bench) -> None:
-    bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
-    rows = bench.rows()
+def test_a_finished_cohort_becomes_a_row_a_trial(harness: Harness) -> None:
+    harness.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
+    rows = harness.rows()
     assert rows["auroc"].to_dict() == {"a0": 0.7, "a1": 0.8} and rows["nu"].to_dict() == {"a0": 0.0, "a1": 1.0}
     assert rows["loss"].isna().all() and rows["error"].isna().all()
     assert set(rows["status"]) == {"finished"} and set(rows["epochs_run"]) == {2} and set(rows["cohort"]) == {"c0"}
@@ -93,155 +94,155 @@ def test_a_finished_cohort_becomes_a_row_a_trial(bench: Bench) -> None:
         set(rows["code_version"]) == {"0.1.0+abc"} and set(rows["host"]) == {"here"} and set(rows["device"]) == {"cpu"}
     )
     assert (rows["started"] == pd.Timestamp(STARTED)).all() and (rows["ended"] > rows["started"]).all()
-    assert bench.progress.done == 2
+    assert harness.progress.done == 2
 
 
-def test_a_trial_is_charged_its_share_of_the_cohorts_seconds(bench: Bench) -> None:
-    bench.tell("c0", message(2, [0.7, 0.8], done=True))
-    assert bench.rows()["seconds"].tolist() == [3.0, 3.0] and set(bench.rows()["cohort_size"]) == {2}
+def test_a_trial_is_charged_its_share_of_the_cohorts_seconds(harness: Harness) -> None:
+    harness.report("c0", message(2, [0.7, 0.8], done=True))
+    assert harness.rows()["seconds"].tolist() == [3.0, 3.0] and set(harness.rows()["cohort_size"]) == {2}
 
 
-def test_every_report_is_history(bench: Bench) -> None:
-    bench.tell("c0", message(1, [0.5, None]), message(2, [0.7, 0.8], done=True))
-    assert bench.history() == [("a0", 1, "auroc", 0.5), ("a0", 2, "auroc", 0.7), ("a1", 2, "auroc", 0.8)]
+def test_every_report_is_history(harness: Harness) -> None:
+    harness.report("c0", message(1, [0.5, None]), message(2, [0.7, 0.8], done=True))
+    assert harness.history() == [("a0", 1, "auroc", 0.5), ("a0", 2, "auroc", 0.7), ("a1", 2, "auroc", 0.8)]
 
 
-def test_a_report_is_in_the_history_while_the_cohort_trains(bench: Bench) -> None:
-    bench.tell("c0", message(1, [0.5, 0.6]))
-    assert bench.history() == [("a0", 1, "auroc", 0.5), ("a1", 1, "auroc", 0.6)]
-    assert bench.store.statuses("grid") == {}, "a row means that the trial has ended"
+def test_a_report_is_in_the_history_while_the_cohort_trains(harness: Harness) -> None:
+    harness.report("c0", message(1, [0.5, 0.6]))
+    assert harness.history() == [("a0", 1, "auroc", 0.5), ("a1", 1, "auroc", 0.6)]
+    assert harness.store.statuses("grid") == {}, "a row means that the trial has ended"
 
 
-def test_reports_that_come_fast_are_written_together_with_the_next_sign_of_life(bench: Bench) -> None:
-    bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8]))
-    assert len(bench.history()) == 2
-    bench.now += HISTORY_SECONDS
-    bench.recorder.started("c1")
-    bench.recorder.advanced("c1", Heartbeat(0.5, 4, 1.0))
-    assert len(bench.history()) == 4
+def test_reports_that_come_fast_are_written_together_with_the_next_sign_of_life(harness: Harness) -> None:
+    harness.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8]))
+    assert len(harness.history()) == 2
+    harness.now += HISTORY_SECONDS
+    harness.recorder.started("c1")
+    harness.recorder.advanced("c1", Heartbeat(0.5, 4, 1.0))
+    assert len(harness.history()) == 4
 
 
-def test_the_history_of_a_cohort_that_trains_is_not_folded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_history_of_a_cohort_that_trains_is_not_folded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeper.storage.compaction.MANY", 2)
-    bench.tell("c1", message(1, [0.9], done=True))
-    bench.tell("c0", message(1, [0.5, 0.6]))
-    names = {Path(path).name for path in bench.files() if "history" in path}
+    harness.report("c1", message(1, [0.9], done=True))
+    harness.report("c0", message(1, [0.5, 0.6]))
+    names = {Path(path).name for path in harness.files() if "history" in path}
     assert names == {"c0.parquet", "c1.parquet"}
 
 
-def test_halves_report_in_the_place_of_their_whole(bench: Bench) -> None:
-    assert bench.source.next() is not None
-    bench.tell("c0", message(1, [0.5, 0.6]))
-    parts = bench.source.halve(COHORTS[0])
-    bench.recorder.split("c0", parts, error("out of memory"))
-    bench.tell(parts[0].id, message(1, [0.55], done=True))
-    assert bench.history() == [("a0", 1, "auroc", 0.55)]
+def test_halves_report_in_the_place_of_their_whole(harness: Harness) -> None:
+    assert harness.source.next() is not None
+    harness.report("c0", message(1, [0.5, 0.6]))
+    parts = harness.source.halve(COHORTS[0])
+    harness.recorder.split("c0", parts, error("out of memory"))
+    harness.report(parts[0].id, message(1, [0.55], done=True))
+    assert harness.history() == [("a0", 1, "auroc", 0.55)]
 
 
-def test_the_epoch_and_the_last_metric_of_what_runs_are_shown(bench: Bench) -> None:
-    view = bench.progress.running_cohorts
-    bench.tell("c0", message(1, [0.5, 0.6]))
-    bench.recorder.advanced("c0", Heartbeat(1.5, 4, 2.25))
+def test_the_epoch_and_the_last_metric_of_what_runs_are_shown(harness: Harness) -> None:
+    view = harness.progress.running_cohorts
+    harness.report("c0", message(1, [0.5, 0.6]))
+    harness.recorder.advanced("c0", Heartbeat(1.5, 4, 2.25))
     assert view.lines("auroc") == ["cohort c0  2 trials  epoch 1.5 of 4  loss 2.25  auroc 0.6"]
-    bench.recorder.interrupted("c0", error("the worker died"))
+    harness.recorder.interrupted("c0", error("the worker died"))
     assert view.lines("auroc") == []
-    bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
+    harness.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
     assert view.lines("auroc") == []
 
 
-def test_a_cohort_that_starts_again_is_not_in_the_history_twice(bench: Bench) -> None:
-    bench.tell("c0", message(1, [0.5, 0.6]))
-    bench.recorder.interrupted("c0", error("the worker died"))
-    bench.tell("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
-    assert len(bench.history()) == 4
-    assert "cohort c0 (2 trials)" in bench.out.getvalue() and "the worker died" in bench.out.getvalue()
+def test_a_cohort_that_starts_again_is_not_in_the_history_twice(harness: Harness) -> None:
+    harness.report("c0", message(1, [0.5, 0.6]))
+    harness.recorder.interrupted("c0", error("the worker died"))
+    harness.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))
+    assert len(harness.history()) == 4
+    assert "cohort c0 (2 trials)" in harness.out.getvalue() and "the worker died" in harness.out.getvalue()
 
 
-def test_a_replay_changes_no_result(bench: Bench, tmp_path: Path) -> None:
+def test_a_replay_changes_no_result(harness: Harness, tmp_path: Path) -> None:
     messages = message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True)
-    bench.tell("c0", *messages)
-    before, history = bench.rows(), bench.history()
-    again = Bench(tmp_path)
-    again.tell("c0", *messages)
-    pd.testing.assert_frame_equal(again.rows().drop(columns="ended"), before.drop(columns="ended"))
-    assert again.history() == history and len(again.files()) == 2
+    harness.report("c0", *messages)
+    before, history = harness.rows(), harness.history()
+    restarted = Harness(tmp_path)
+    restarted.report("c0", *messages)
+    pd.testing.assert_frame_equal(restarted.rows().drop(columns="ended"), before.drop(columns="ended"))
+    assert restarted.history() == history and len(restarted.files()) == 2
 
 
-def test_a_diverged_member_is_a_result_with_its_epoch_and_no_numbers(bench: Bench) -> None:
+def test_a_diverged_member_is_a_result_with_its_epoch_and_no_numbers(harness: Harness) -> None:
     first = diverged(message(1, [0.5, 0.6]), member=1, epoch=1)
-    bench.tell("c0", first, diverged(message(2, [0.7, 0.8], done=True), member=1, epoch=1))
-    rows = bench.rows()
+    harness.report("c0", first, diverged(message(2, [0.7, 0.8], done=True), member=1, epoch=1))
+    rows = harness.rows()
     assert rows["status"].to_dict() == {"a0": "finished", "a1": "diverged"}
     assert rows["epochs_run"].to_dict() == {"a0": 2, "a1": 1}
     assert rows.loc["a1", "error"] == "not finite in 1" and pd.isna(rows.loc["a1", "auroc"])
-    assert {trial for trial, *_ in bench.history()} == {"a0"}
+    assert {trial for trial, *_ in harness.history()} == {"a0"}
 
 
-def test_the_checkpoint_of_a_whole_stays_until_its_last_part_has_a_result(bench: Bench) -> None:
-    files, source = bench.store.files, bench.source
+def test_the_checkpoint_of_a_whole_stays_until_its_last_part_has_a_result(harness: Harness) -> None:
+    files, source = harness.store.files, harness.source
     assert source.next() is not None
     parts = source.halve(COHORTS[0])
     paths = [checkpoint_path("grid", cohort.id) for cohort in (COHORTS[0], *parts)]
     for path in paths:
         files.write(path, b"standing")
-    bench.recorder.split("c0", parts, error("out of memory"))
-    assert "goes on in 2 halves: out of memory" in bench.out.getvalue()
+    harness.recorder.split("c0", parts, error("out of memory"))
+    assert "goes on in 2 halves: out of memory" in harness.out.getvalue()
     for part, left in zip(parts, ([True, False, True], [False] * 3), strict=True):
-        bench.tell(part.id, message(1, [0.5], done=True))
+        harness.report(part.id, message(1, [0.5], done=True))
         assert [files.read(path) is not None for path in paths] == left
-    assert set(bench.rows().index) == {"a0", "a1"}
+    assert set(harness.rows().index) == {"a0", "a1"}
 
 
-def test_a_cohort_that_failed_has_rows_that_say_why(bench: Bench) -> None:
-    bench.recorder.started("c0")
-    bench.recorder.failed("c0", error("RuntimeError: out of luck"))
-    rows = bench.rows()
+def test_a_cohort_that_failed_has_rows_that_say_why(harness: Harness) -> None:
+    harness.recorder.started("c0")
+    harness.recorder.failed("c0", error("RuntimeError: out of luck"))
+    rows = harness.rows()
     assert set(rows["status"]) == {"failed"} and set(rows["error"]) == {"RuntimeError: out of luck"}
     assert set(rows["epochs_run"]) == {0} and rows["auroc"].isna().all()
-    assert bench.progress.done == 0 and "out of luck" in bench.out.getvalue()
+    assert harness.progress.done == 0 and "out of luck" in harness.out.getvalue()
 
 
-def test_a_cohort_that_failed_before_it_started_has_rows_too(bench: Bench) -> None:
-    bench.recorder.failed("c0", error("no room in the cluster"))
-    assert set(bench.rows()["status"]) == {"failed"} and bench.rows()["started"].notna().all()
+def test_a_cohort_that_failed_before_it_started_has_rows_too(harness: Harness) -> None:
+    harness.recorder.failed("c0", error("no room in the cluster"))
+    assert set(harness.rows()["status"]) == {"failed"} and harness.rows()["started"].notna().all()
 
 
-def test_a_later_success_replaces_a_failure(bench: Bench) -> None:
-    bench.recorder.started("c0")
-    bench.recorder.failed("c0", error("lost"))
-    bench.tell("c0", message(2, [0.7, 0.8], done=True))
-    rows = bench.rows()
+def test_a_later_success_replaces_a_failure(harness: Harness) -> None:
+    harness.recorder.started("c0")
+    harness.recorder.failed("c0", error("lost"))
+    harness.report("c0", message(2, [0.7, 0.8], done=True))
+    rows = harness.rows()
     assert set(rows["status"]) == {"finished"} and rows["error"].isna().all() and len(rows) == 2
 
 
-def test_the_checkpoint_goes_once_the_rows_are_there(bench: Bench) -> None:
+def test_the_checkpoint_goes_once_the_rows_are_there(harness: Harness) -> None:
     path = checkpoint_path("grid", "c0")
-    bench.store.files.write(path, b"state")
-    bench.tell("c0", message(1, [0.5, 0.6]))
-    assert bench.store.files.read(path) == b"state"
-    bench.tell("c0", message(2, [0.7, 0.8], done=True))
-    assert bench.store.files.read(path) is None
+    harness.store.files.write(path, b"state")
+    harness.report("c0", message(1, [0.5, 0.6]))
+    assert harness.store.files.read(path) == b"state"
+    harness.report("c0", message(2, [0.7, 0.8], done=True))
+    assert harness.store.files.read(path) is None
 
 
-def test_a_cohort_that_is_cut_off_or_fails_keeps_its_checkpoint(bench: Bench) -> None:
+def test_a_cohort_that_is_cut_off_or_fails_keeps_its_checkpoint(harness: Harness) -> None:
     path = checkpoint_path("grid", "c0")
-    bench.store.files.write(path, b"state")
-    bench.tell("c0", message(1, [0.5, 0.6]))
-    bench.recorder.interrupted("c0", error("killed"))
-    assert bench.store.files.read(path) == b"state"
-    bench.recorder.failed("c0", error("killed"))
-    assert bench.store.files.read(path) == b"state"
+    harness.store.files.write(path, b"state")
+    harness.report("c0", message(1, [0.5, 0.6]))
+    harness.recorder.interrupted("c0", error("killed"))
+    assert harness.store.files.read(path) == b"state"
+    harness.recorder.failed("c0", error("killed"))
+    assert harness.store.files.read(path) == b"state"
 
 
-def test_cohorts_that_overlap_in_time_do_not_mix(bench: Bench) -> None:
-    bench.recorder.started("c0")
-    bench.recorder.started("c1")
+def test_cohorts_that_overlap_in_time_do_not_mix(harness: Harness) -> None:
+    harness.recorder.started("c0")
+    harness.recorder.started("c1")
     for cohort, report in [
         ("c0", message(1, [0.1, 0.2])),
         ("c1", message(1, [0.9])),
         ("c1", message(2, [0.95], done=True)),
         ("c0", message(2, [0.3, 0.4], done=True)),
     ]:
-        bench.recorder.reported(cohort, report)
-    assert bench.rows()["auroc"].to_dict() == {"a0": 0.3, "a1": 0.4, "b0": 0.95}
-    assert len(bench.history()) == 6
+        harness.recorder.reported(cohort, report)
+    assert harness.rows()["auroc"].to_dict() == {"a0": 0.3, "a1": 0.4, "b0": 0.95}
+    assert len(harness.history()) == 6

@@ -8,7 +8,7 @@ import pytest
 from optuna.distributions import FloatDistribution
 
 from sweeper.cli.arguments import parse
-from sweeper.cli.preset_keys import explained
+from sweeper.cli.prepare import explain_preset_keys
 from sweeper.spec import Grid, Grids, Metric, Search, Searches
 
 GRID = Grid({"method": "vje", "bottleneck": 64, "epochs": 5}, {"nu": (1.0, 2.0)})
@@ -20,8 +20,8 @@ SEARCH = Search(
 @pytest.mark.parametrize("space", [GRID, Grids((GRID,)), SEARCH, Searches((SEARCH,))])
 def test_a_key_that_the_preset_alone_sets_is_named_before_what_there_is(space: Any) -> None:
     request = parse(["x", "--set", "method=simclr"])
-    said = explained("no key 'bottleneck'; simclr has: tau, nu, lr", request, "digits", space)
-    assert said == "no key 'bottleneck' (bottleneck is set by preset 'digits'); simclr has: tau, nu, lr"
+    explained = explain_preset_keys("no key 'bottleneck'; simclr has: tau, nu, lr", request, "digits", space)
+    assert explained == "no key 'bottleneck' (bottleneck is set by preset 'digits'); simclr has: tau, nu, lr"
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def test_a_key_that_the_preset_alone_sets_is_named_before_what_there_is(space: A
     ],
 )
 def test_an_error_about_nothing_that_the_preset_sets_stays(words: str, error: str) -> None:
-    assert explained(error, parse(["x", *words.split()]), "digits", GRID) == error
+    assert explain_preset_keys(error, parse(["x", *words.split()]), "digits", GRID) == error
 
 
 def test_of_two_keys_the_one_that_the_user_did_not_set_is_named() -> None:
     error = "nu must not exceed epochs, but got nu=9.0, epochs=5"
-    assert (
-        explained(error, parse(["x", "--set", "nu=9"]), "digits", GRID) == f"{error} (epochs is set by preset 'digits')"
-    )
-    assert explained(error, parse(["x"]), "paper", GRID) == f"{error} (epochs and nu are set by preset 'paper')"
+    request = parse(["x", "--set", "nu=9"])
+    assert explain_preset_keys(error, request, "digits", GRID) == f"{error} (epochs is set by preset 'digits')"
+    expected = f"{error} (epochs and nu are set by preset 'paper')"
+    assert explain_preset_keys(error, parse(["x"]), "paper", GRID) == expected

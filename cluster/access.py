@@ -9,23 +9,23 @@ from urllib.parse import urlsplit
 
 from sweeper.errors import ClusterError
 
-HERE = "http://127.0.0.1:8265"
-"""Default address of Ray's dashboard, which takes jobs: on the head itself, or with its port forwarded here."""
+LOCAL_DASHBOARD = "http://127.0.0.1:8265"
+"""Address of Ray's dashboard, which takes jobs: on the head itself, or with its port forwarded to this machine."""
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 """Ray's environment variables for token authentication."""
 
 
-def address(asked: str | None, environment: Mapping[str, str]) -> str:
-    """Address to send the job to: `asked`, else that of Ray's environment variables, else `HERE`.
+def address(requested: str | None, environment: Mapping[str, str]) -> str:
+    """Address to send the job to: `requested`, else that of Ray's environment variables, else `LOCAL_DASHBOARD`.
 
     Raises ClusterError if it is not a URL of the form `http://host:port`.
     """
     name, text = next(
         (name, text)
         for name, text in [
-            ("--address", asked),
+            ("--address", requested),
             *((name, environment.get(name)) for name in ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")),
-            ("--address", HERE),
+            ("--address", LOCAL_DASHBOARD),
         ]
         if text is not None
     )
@@ -47,7 +47,7 @@ def check_token(environment: Mapping[str, str], home: Path) -> None:
 
     It is on unless `RAY_AUTH_MODE` says otherwise. `home` is the home folder, where Ray keeps a token by default.
     """
-    if not with_token(environment) or environment.get(TOKEN, "").strip():
+    if not token_enabled(environment) or environment.get(TOKEN, "").strip():
         return
     path = Path(environment.get(TOKEN_PATH) or home / ".ray/auth_token")
     try:
@@ -62,12 +62,11 @@ def check_token(environment: Mapping[str, str], home: Path) -> None:
     )
 
 
-def with_token(environment: Mapping[str, str]) -> bool:
-    """Whether requests carry a token."""
+def token_enabled(environment: Mapping[str, str]) -> bool:
     return environment.get(MODE, "token").lower() == "token"
 
 
-def in_clear(url: str) -> bool:
+def is_unencrypted(url: str) -> bool:
     """Whether requests to `url` travel unencrypted to another machine."""
     parts = urlsplit(url)
     try:

@@ -16,8 +16,12 @@ from sweeper.spec import SpecError
 from sweeper.spec.request import Request
 from sweeper.storage.store import Store
 
-NOWHERE = f"{os.devnull}/absent"
+ABSENT_FOLDER = f"{os.devnull}/absent"
 """A folder that cannot exist, so that nothing is downloaded into it."""
+CREDENTIALS_NOTE = (
+    "the credentials in --store {} can be read by all who see the cluster's jobs; better give the machines a role, or "
+    "set the credentials in the cluster's environment"
+)
 
 
 def check(request: Request) -> list[str]:
@@ -33,7 +37,7 @@ def check(request: Request) -> list[str]:
             f"job runs in a temporary copy of the working directory, but got {request.store!r}"
         )
     store = Store(request.store)
-    notes = [_credentials_note(store)] if store.files.uri != store.files.display_uri else []
+    notes = [CREDENTIALS_NOTE.format(store.files.display_uri)] if store.files.uri != store.files.display_uri else []
     if not _is_visible(store):
         notes.append(
             f"store {store.files.display_uri} does not exist yet or is not visible from here; the job checks its rows"
@@ -45,7 +49,7 @@ def check(request: Request) -> list[str]:
 
 def _check_data(request: Request, store: Store) -> list[str]:
     """Check a request without its data first, so that nothing is downloaded here, then with it if it is visible."""
-    if _is_fully_checked(replace(request, data=NOWHERE), store):
+    if _is_fully_checked(replace(request, data=ABSENT_FOLDER), store):
         return []
     if not os.path.isabs(request.data):
         raise SpecError(
@@ -83,10 +87,3 @@ def _is_visible(store: Store) -> bool:
         if isinstance(error.__cause__, OSError):  # no network or no permission; the cluster's machines may have both
             return False
         raise
-
-
-def _credentials_note(store: Store) -> str:
-    return (
-        f"the credentials in --store {store.files.display_uri} can be read by all who see the cluster's jobs; better "
-        "give the machines a role, or set the credentials in the cluster's environment"
-    )

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import logging
 import os
+import shlex
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,13 @@ from sweeper.execution.connection import first_line
 
 STOP_SECONDS = 60
 """Seconds that a stopped driver has to save its results before it is killed. Ray's own default is 3."""
-PATIENCE = 60.0
+ANSWER_SECONDS = 60.0
 """Seconds without an answer after which the cluster counts as lost."""
-PAUSE = 1.0
+POLL_SECONDS = 1.0
 """Seconds between two requests."""
-SILENT = "it does not say why"
+HAS_RAY = "import importlib.util, sys; sys.exit(importlib.util.find_spec('ray') is None)"
+"""Python program that exits with status 0 if Ray is installed."""
+NO_REASON = "it does not say why"
 """Stands for the reason of an error that gives none."""
 
 
@@ -33,7 +37,7 @@ class End:
 
     status: int
     """Exit status of its command; 130 if the job was stopped, 1 if the cluster ended it."""
-    what: str
+    text: str
     """Text such as `has succeeded` or `ended with status 1`."""
 
 
@@ -45,39 +49,38 @@ class Jobs:
         self._shown: dict[str, int] = {}
         """Job -> number of characters of its log that have been printed."""
 
-    def send(self, job: str, command: str, package: Path, about: Mapping[str, str]) -> None:
+    def send(self, job: str, command: str, package: Path, metadata: Mapping[str, str]) -> None:
         """Start a job with the id `job`.
 
-        `command` is a shell command, run in a copy of the packed working directory. `about` is stored with the job.
+        `command` is a shell command, run in a copy of the packed working directory. `metadata` is stored with the job.
         """
         environment = {"working_dir": str(package), "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS)}}
-        with _plain_errors(self.address):
+        with _cluster_errors(self.address):
             self._client.submit_job(
-                entrypoint=command, submission_id=job, runtime_env=environment, metadata=dict(about)
+                entrypoint=command, submission_id=job, runtime_env=environment, metadata=dict(metadata)
             )
 
-    def running(self, about: Mapping[str, str]) -> str | None:
-        """Id of a job that was sent with the same `about` and has not ended; None if there is none."""
-        with _plain_errors(self.address):
+    def running(self, metadata: Mapping[str, str]) -> str | None:
+        """Id of a job that was sent with the same `metadata` and has not ended; None if there is none."""
+        with _cluster_errors(self.address):
             jobs = self._client.list_jobs()
-        same = (job for job in jobs if job.metadata and about.items() <= job.metadata.items())
+        same = (job for job in jobs if job.metadata and metadata.items() <= job.metadata.items())
         return next((job.submission_id for job in same if not job.status.is_terminal()), None)
 
     def end(self, job: str) -> End | None:
         """How the job has ended; None while it runs."""
-        with _plain_errors(self.address):
+        with _cluster_errors(self.address):
             details = self._client.get_job_info(job)
         return _end(details) if details.status.is_terminal() else None
 
     def stop(self, job: str) -> None:
-        """Stop the job with SIGTERM, and with SIGKILL after `STOP_SECONDS`."""
-        with _plain_errors(self.address):
+        """Send the job SIGTERM, and SIGKILL after `STOP_SECONDS`."""
+        with _cluster_errors(self.address):
             self._client.stop_job(job)
 
     def wait(self, job: str) -> End:
-        """Wait until the job has ended."""
         while not (end := self._end_if_any(job)):
-            time.sleep(PAUSE)
+            time.sleep(POLL_SECONDS)
         return end
 
     def follow(self, job: str, check: Callable[[], None] = lambda: None) -> End:
@@ -91,18 +94,18 @@ class Jobs:
             check()
             if end := self._end_if_any(job):
                 return end
-            time.sleep(PAUSE)
+            time.sleep(POLL_SECONDS)
 
     def _end_if_any(self, job: str) -> End | None:
-        """As `end`, but repeats the request for up to `PATIENCE` seconds while the cluster does not answer."""
-        deadline = time.monotonic() + PATIENCE
+        """As `end`, but repeats the request for up to `ANSWER_SECONDS` seconds while the cluster does not answer."""
+        deadline = time.monotonic() + ANSWER_SECONDS
         while True:
             try:
                 return self.end(job)
             except JobLost as error:
                 if time.monotonic() > deadline:
                     raise JobLost(f"{error}; job {job} may go on, and --logs {job} follows it") from error
-                time.sleep(PAUSE)
+                time.sleep(POLL_SECONDS)
 
     async def _print(self, job: str) -> None:
         """Print the log until it or the connection ends. The cluster sends it from its beginning each time."""
@@ -121,6 +124,27 @@ class Jobs:
                 self._shown[job] = received
 
 
+def entrypoint(arguments: Sequence[str], python: str = sys.executable) -> str:
+    """Shell command that replaces its shell by `sweeper.run ARGUMENTS`.
+
+    It tries two interpreters and takes the first that has Ray:
+
+    1. `python`, the interpreter that submits the job. A head started on this machine needs no PATH for it.
+    2. The `python` on the head's PATH, for a head on another machine.
+
+    If neither has Ray, the command prints one line and exits with status 2.
+    """
+    no_python = (
+        f"error: the cluster's head has no Python with Ray: tried {python}, and python on its PATH; start the head "
+        "with its environment on PATH: PATH=VENV/bin:$PATH ray start ..."
+    )
+    return (
+        f"for python in {shlex.quote(python)} python; do "
+        f'"$python" -c {shlex.quote(HAS_RAY)} 2> /dev/null && exec "$python" -m sweeper.run {shlex.join(arguments)}; '
+        f"done; echo {shlex.quote(no_python)} >&2; exit 2"
+    )
+
+
 def connect(address: str) -> Jobs:
     """Connect to the cluster whose dashboard is at `address`, with a token unless `RAY_AUTH_MODE` says otherwise."""
     os.environ.setdefault(MODE, "token")
@@ -130,7 +154,7 @@ def connect(address: str) -> Jobs:
     for name in ("ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk"):
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
-        with _plain_errors(address):
+        with _cluster_errors(address):
             return Jobs(address, JobSubmissionClient(address))
     except JobLost as error:
         raise ClusterError(
@@ -140,7 +164,7 @@ def connect(address: str) -> Jobs:
 
 
 @contextlib.contextmanager
-def _plain_errors(address: str) -> Iterator[None]:
+def _cluster_errors(address: str) -> Iterator[None]:
     """Convert errors of Ray's client to ClusterError with one line; JobLost if the cluster does not answer."""
     try:
         yield
@@ -151,13 +175,15 @@ def _plain_errors(address: str) -> Iterator[None]:
             raise ClusterError(
                 "sending jobs requires ray[default]; install it with `pip install -e '.[cluster]'`"
             ) from error
-        raise ClusterError(f"the Ray cluster at {address} refuses the request: {first_line(error, SILENT)}") from error
+        raise ClusterError(
+            f"the Ray cluster at {address} refuses the request: {first_line(error, NO_REASON)}"
+        ) from error
     except Exception as error:
         from ray.exceptions import AuthenticationError
 
         if not isinstance(error, AuthenticationError):
             raise
-        raise ClusterError(f"the Ray cluster at {address} refuses access: {first_line(error, SILENT)}") from error
+        raise ClusterError(f"the Ray cluster at {address} refuses access: {first_line(error, NO_REASON)}") from error
 
 
 def _end(details: Any) -> End:
@@ -168,5 +194,5 @@ def _end(details: Any) -> End:
     if details.status == "STOPPED":
         return End(EXIT_INTERRUPTED, "was stopped")
     if code is None:
-        return End(EXIT_FAILED, f"was ended by the cluster: {first_line(details.message, SILENT)}")
+        return End(EXIT_FAILED, f"was ended by the cluster: {first_line(details.message, NO_REASON)}")
     return End(128 - code, f"was killed by signal {-code}") if code < 0 else End(code, f"ended with status {code}")

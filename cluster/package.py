@@ -13,24 +13,24 @@ from sweeper.spec import SpecError
 
 LIMIT = 100 << 20
 """Largest working directory, in bytes, that Ray's job server takes."""
-MARKS = ("pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
+MARKER_FILES = ("pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
 """Names of entries that mark a folder as an environment or a cache."""
-EPOCH = (1980, 1, 1, 0, 0, 0)
+MODIFIED = (1980, 1, 1, 0, 0, 0)
 """Modification time of every packed file. With one fixed time, equal files make equal packages, which are sent once."""
-NAMED = 3
+LARGEST_FOLDERS = 3
 """Number of the largest folders that an error names."""
 
 
-def contents(folder: Path, left_out: Collection[Path] = ()) -> dict[str, int]:
+def contents(folder: Path, excluded: Collection[Path] = ()) -> dict[str, int]:
     """Files that a job needs: path relative to `folder` -> size in bytes.
 
-    Hidden files and folders, linked folders and the folders in `left_out` (absolute paths) are not among them.
+    Hidden files and folders, linked folders and the folders in `excluded` (absolute paths) are not among them.
     """
     sizes: dict[str, int] = {}
     for root, folders, files in os.walk(folder):
         parent = Path(root)
         folders[:] = sorted(
-            name for name in folders if _is_source(parent / name) and (parent / name).resolve() not in left_out
+            name for name in folders if _is_source(parent / name) and (parent / name).resolve() not in excluded
         )
         for name in sorted(files):
             path = parent / name
@@ -48,7 +48,7 @@ def check_size(folder: Path, files: Mapping[str, int]) -> None:
     folder_sizes = Counter[str]()
     for path, size in files.items():
         folder_sizes[_folder_of(PurePosixPath(path))] += size
-    largest = ", ".join(f"{name} ({_mib(size)})" for name, size in folder_sizes.most_common(NAMED))
+    largest = ", ".join(f"{name} ({_mib(size)})" for name, size in folder_sizes.most_common(LARGEST_FOLDERS))
     raise SpecError(
         f"the working directory must not exceed {_mib(LIMIT)}, but {folder} has {_mib(total)}, most of it in "
         f"{largest}; have git ignore what the job does not need, or give another --working-dir"
@@ -60,13 +60,11 @@ def pack(folder: Path, files: Iterable[str], target: Path) -> None:
     with ZipFile(target, "w") as archive:
         for path in files:
             try:
-                info, data = (
-                    ZipInfo.from_file(folder / path, path, strict_timestamps=False),
-                    (folder / path).read_bytes(),
-                )
+                info = ZipInfo.from_file(folder / path, path, strict_timestamps=False)
+                data = (folder / path).read_bytes()
             except OSError as error:
                 raise SpecError(f"the job's code cannot be read: {folder / path}: {error.strerror}") from error
-            info.date_time = EPOCH
+            info.date_time = MODIFIED
             archive.writestr(info, data, ZIP_DEFLATED)
 
 
@@ -82,7 +80,7 @@ def _is_source(folder: Path) -> bool:
         name.startswith(".")
         or name == "__pycache__"
         or name.endswith(".egg-info")
-        or any((folder / mark).exists() for mark in MARKS)
+        or any((folder / mark).exists() for mark in MARKER_FILES)
         or any((folder / "trials").glob("sweep=*"))  # a store
     )
 

@@ -32,14 +32,14 @@ GRACE_SECONDS = {"aws": 110.0, "gcp": 25.0}
 
 def noticed_by_aws(metadata: str = METADATA) -> bool:
     """Whether AWS is about to stop or terminate the machine. The metadata page does not exist before."""
-    token = _ask(f"{metadata}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, method="PUT")
+    token = _fetch(f"{metadata}/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, method="PUT")
     page = f"{metadata}/latest/meta-data/spot/instance-action"
-    return bool(token) and _ask(page, {"X-aws-ec2-metadata-token": token}) != ""
+    return bool(token) and _fetch(page, {"X-aws-ec2-metadata-token": token}) != ""
 
 
 def noticed_by_gcp(metadata: str = METADATA) -> bool:
     """Whether Google Cloud is preempting the machine."""
-    return _ask(f"{metadata}/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"}) == "TRUE"
+    return _fetch(f"{metadata}/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"}) == "TRUE"
 
 
 CLOUDS: Mapping[str, Callable[[], bool]] = {"aws": noticed_by_aws, "gcp": noticed_by_gcp}
@@ -59,15 +59,15 @@ class Node:
 
 def nodes(processes: Iterable[psutil.Process]) -> list[Node]:
     """Ray nodes of the raylets among the processes, from their command lines."""
-    found = []
+    ray_nodes = []
     for process in processes:
         try:
             if process.name() == "raylet":
                 options = dict(word.removeprefix("--").split("=", 1) for word in process.cmdline()[1:] if "=" in word)
-                found.append(Node(process, options["node_id"], options["gcs-address"]))
+                ray_nodes.append(Node(process, options["node_id"], options["gcs-address"]))
         except (psutil.Error, KeyError):
             continue
-    return found
+    return ray_nodes
 
 
 def trainers(node: Node) -> list[psutil.Process]:
@@ -134,12 +134,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     drain(candidates[0], grace)
-    left = stop(trainers(candidates[0]), max(0.0, end - time.monotonic()))
-    print(f"spot notice: {left} processes still ran after {grace:g} s", flush=True)
+    running = stop(trainers(candidates[0]), max(0.0, end - time.monotonic()))
+    print(f"spot notice: {running} processes still ran after {grace:g} s", flush=True)
     return 0
 
 
-def _ask(url: str, headers: Mapping[str, str], method: str = "GET") -> str:
+def _fetch(url: str, headers: Mapping[str, str], method: str = "GET") -> str:
     """Text of a metadata page; empty if there is no such page or no answer. Proxies are not used."""
     try:
         with build_opener(ProxyHandler({})).open(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import sys
@@ -13,10 +14,8 @@ from pathlib import Path
 
 from cluster import access, package
 from cluster.checks import check
-from cluster.command import Asked, parse
-from cluster.entrypoint import entrypoint
-from cluster.jobs import STOP_SECONDS, End, Jobs, connect
-from sweeper.cli import arguments as command
+from cluster.jobs import STOP_SECONDS, End, Jobs, connect, entrypoint
+from sweeper.cli import arguments as run_arguments
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
 from sweeper.errors import ClusterError, JobLost, StoreError
 from sweeper.execution.stop_signal import StopSignal
@@ -24,7 +23,11 @@ from sweeper.spec import SpecError
 from sweeper.spec.request import Request
 from sweeper.storage.io.files import Files
 
-SECOND_THOUGHTS = 5
+ABOUT = (
+    "Run a sweep on a Ray cluster, as a job. NAME and all other arguments are those of `python -m sweeper.run`. The "
+    "job goes on without this terminal; when it has ended, the same command continues the sweep."
+)
+STOP_WINDOW_SECONDS = 5
 """Seconds after Ctrl-C during which another Ctrl-C stops the job."""
 CODE = "sweeper/run.py"
 """File by which a folder of the code is recognised."""
@@ -37,71 +40,101 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Standard output is the job's; messages of this process go to standard error.
     """
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        asked = parse(sys.argv[1:] if arguments is None else arguments)
-        address = access.address(asked.address, os.environ)
+        options, run_words = parse(arguments)
+        address = access.address(options.address, os.environ)
         access.check_token(os.environ, Path.home())
-        if asked.stop:
-            return _stop(connect(address), asked.stop)
-        if asked.logs:
-            return _follow(connect(address), asked.logs)
-        return _submit(asked, address)
+        if options.stop:
+            return _stop(connect(address), options.stop)
+        if options.logs:
+            return _follow(connect(address), options.logs)
+        rerun = [word for word in arguments if word not in ("--fresh", "--no-wait")]
+        return _submit(options, run_words, address, rerun)
     except (SpecError, ClusterError, StoreError) as error:
-        _say(f"error: {error}")
+        _print_message(f"error: {error}")
         return EXIT_FAILED if isinstance(error, JobLost) else EXIT_WRONG
     except KeyboardInterrupt:
-        _say("interrupted")
+        _print_message("interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output (`| head`) has exited; the job goes on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
 
 
-def _submit(asked: Asked, address: str) -> int:
-    """Check the request, send it as a job, and follow the job. Returns the exit status."""
-    request = command.parse(asked.words)
-    folder = asked.working_dir.resolve()
+def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options of this command, and all other arguments, which are those of `sweeper.run`.
+
+    Raises SpecError for wrong arguments; `--help` prints and exits.
+    """
+    parser = run_arguments.Parser(
+        prog="python -m cluster.submit",
+        usage="%(prog)s NAME [arguments of sweeper.run] [options]",
+        description=ABOUT,
+        epilog=f"Exit status: that of the sweep. {run_arguments.EXITS}",
+    )
+    parser.add_argument("--address", metavar="URL", help=f"the cluster's dashboard (default: {access.LOCAL_DASHBOARD})")
+    parser.add_argument("--working-dir", default=".", metavar="DIR", help="folder of the code to send (default: .)")
+    parser.add_argument("--no-wait", action="store_true", help="print the job's id and exit")
+    parser.add_argument("--stop", metavar="ID", help="stop a job; its sweep saves what it has")
+    parser.add_argument("--logs", metavar="ID", help="follow a job from its beginning")
+    options, run_words = parser.parse_known_args(arguments)
+    names_job = options.stop is not None or options.logs is not None
+    if names_job and (run_words or options.no_wait or (options.stop is not None and options.logs is not None)):
+        raise SpecError("--stop ID and --logs ID can be combined with --address only, but got more")
+    if "" in (options.stop, options.logs):  # an unset shell variable
+        raise SpecError("--stop and --logs must name a job, but got ''")
+    return options, run_words
+
+
+def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str, rerun: Sequence[str]) -> int:
+    """Check the request, send it as a job, and follow the job. Returns the exit status.
+
+    `rerun` are the arguments of this command that continue the sweep after its job has ended.
+    """
+    request = run_arguments.parse(run_words)
+    folder = Path(options.working_dir).resolve()
     if not (folder / CODE).is_file():
         raise SpecError(f"--working-dir must be the folder of the code, with {CODE} in it, but got {folder}")
     notes = check(request)
-    files = package.contents(folder, _folders_left_out(request, folder))
+    files = package.contents(folder, _excluded_folders(request, folder))
     package.check_size(folder, files)
-    if access.in_clear(address) and access.with_token(os.environ):
+    if access.is_unencrypted(address) and access.token_enabled(os.environ):
         notes.append(f"the token goes to {address} unencrypted; better forward its port to this machine, or use https")
     for note in notes:
-        _say(f"note: {note}")
+        _print_message(f"note: {note}")
     jobs = connect(address)
-    about = {} if request.plan else {"sweep": str(request.name), "store": Files(request.store).display_uri}
-    _check_not_running(jobs, about)
+    metadata = {} if request.plan else {"sweep": str(request.name), "store": Files(request.store).display_uri}
+    _check_not_running(jobs, metadata)
     job = f"{request.name}-{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory() as scratch:
         package.pack(folder, files, packed := Path(scratch, "code.zip"))
-        jobs.send(job, entrypoint(asked.words), packed, about)
-    if not asked.wait:
+        jobs.send(job, entrypoint(run_words), packed, metadata)
+    if options.no_wait:
         print(job)
-        _say_how_to_go_on(jobs, job, asked.again)
+        _print_commands(jobs, job, rerun)
         return EXIT_OK
-    _say(f"job {job} is sent to {address}")
-    return _follow(jobs, job, asked.again)
+    _print_message(f"job {job} is sent to {address}")
+    return _follow(jobs, job, rerun)
 
 
-def _folders_left_out(request: Request, folder: Path) -> list[Path]:
+def _excluded_folders(request: Request, folder: Path) -> list[Path]:
     """Absolute paths of the folders that hold stores and data, which are not sent."""
     requested = [Path(request.data), *([] if "://" in request.store else [Path(Files(request.store).uri)])]
     return [path.resolve() for path in (*requested, *(folder / name for name in DEFAULTS))]
 
 
-def _check_not_running(jobs: Jobs, about: Mapping[str, str]) -> None:
+def _check_not_running(jobs: Jobs, metadata: Mapping[str, str]) -> None:
     """Raise ClusterError if a job already runs the sweep into the store: two jobs would train everything twice."""
-    other = jobs.running(about) if about else None
+    other = jobs.running(metadata) if metadata else None
     if other:
         raise ClusterError(
-            f"only one job at a time can run a sweep into a store, but {other} runs {about['sweep']} into "
-            f"{about['store']}; --logs {other} follows it, --stop {other} stops it"
+            f"only one job at a time can run a sweep into a store, but {other} runs {metadata['sweep']} into "
+            f"{metadata['store']}; --logs {other} follows it, --stop {other} stops it"
         )
 
 
-def _follow(jobs: Jobs, job: str, again: Sequence[str] = ()) -> int:
+def _follow(jobs: Jobs, job: str, rerun: Sequence[str] = ()) -> int:
     """Follow the job to its end and return its exit status. Ctrl-C detaches from it; a second Ctrl-C stops it."""
     stopping = StopSignal()
     try:
@@ -109,13 +142,13 @@ def _follow(jobs: Jobs, job: str, again: Sequence[str] = ()) -> int:
             jobs.end(job)  # raises at once if there is no such job
             return _report_end(job, jobs.follow(job, stopping.check))
     except KeyboardInterrupt:
-        _say(f"\njob {job} goes on; Ctrl-C again within {SECOND_THOUGHTS} s stops it")
-        _say_how_to_go_on(jobs, job, again)
+        _print_message(f"\njob {job} goes on; Ctrl-C again within {STOP_WINDOW_SECONDS} s stops it")
+        _print_commands(jobs, job, rerun)
     try:
-        time.sleep(SECOND_THOUGHTS)
+        time.sleep(STOP_WINDOW_SECONDS)
         return EXIT_INTERRUPTED
     except KeyboardInterrupt:
-        _say(f"\nstopping job {job}; it has {STOP_SECONDS} s to save its results")
+        _print_message(f"\nstopping job {job}; it has {STOP_SECONDS} s to save its results")
     jobs.stop(job)
     return _report_end(job, jobs.follow(job))
 
@@ -132,20 +165,20 @@ def _stop(jobs: Jobs, job: str) -> int:
 
 def _report_end(job: str, end: End) -> int:
     """Print how the job has ended and return its exit status."""
-    _say(f"job {job} {end.what}")
+    _print_message(f"job {job} {end.text}")
     return end.status
 
 
-def _say_how_to_go_on(jobs: Jobs, job: str, again: Sequence[str]) -> None:
+def _print_commands(jobs: Jobs, job: str, rerun: Sequence[str]) -> None:
     """Print the commands that follow the job, stop it, and continue its sweep."""
-    address = [] if jobs.address == access.HERE else ["--address", jobs.address]
-    commands = {"follow": ["--logs", job, *address], "stop": ["--stop", job, *address], "continue": again}
+    address = [] if jobs.address == access.LOCAL_DASHBOARD else ["--address", jobs.address]
+    commands = {"follow": ["--logs", job, *address], "stop": ["--stop", job, *address], "continue": rerun}
     for verb, words in commands.items():
         if words:
-            _say(f"  {verb:<9} python -m cluster.submit {shlex.join(words)}")
+            _print_message(f"  {verb:<9} python -m cluster.submit {shlex.join(words)}")
 
 
-def _say(line: str) -> None:
+def _print_message(line: str) -> None:
     """Print a line to standard error."""
     print(line, file=sys.stderr, flush=True)
 

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.access import address, check_token, in_clear
+from cluster.access import address, check_token, is_unencrypted
 from sweeper.errors import ClusterError
 
 
 @pytest.mark.parametrize(
-    ("asked", "environment", "expected"),
+    ("requested", "environment", "expected"),
     [
         (None, {}, "http://127.0.0.1:8265"),
         ("https://ray.example.org:443/", {}, "https://ray.example.org:443"),
@@ -19,9 +19,9 @@ from sweeper.errors import ClusterError
     ],
 )
 def test_the_address_is_what_is_asked_before_what_rays_variables_say(
-    asked: str | None, environment: Mapping[str, str], expected: str
+    requested: str | None, environment: Mapping[str, str], expected: str
 ) -> None:
-    assert address(asked, environment) == expected
+    assert address(requested, environment) == expected
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_no_token_is_asked_for_where_they_are_off(tmp_path: Path) -> None:
     ],
 )
 def test_only_this_machine_and_tls_keep_a_token(url: str, clear: bool) -> None:
-    assert in_clear(url) == clear
+    assert is_unencrypted(url) == clear

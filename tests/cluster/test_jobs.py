@@ -1,19 +1,21 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from cluster import jobs, package
-from cluster.jobs import End, Jobs
+from cluster.jobs import HAS_RAY, End, Jobs, entrypoint
 from sweeper.errors import ClusterError, JobLost
 from tests.cluster.fake_client import FakeClient, details
 
-AT = "http://127.0.0.1:8265"
+ADDRESS = "http://127.0.0.1:8265"
 
 
 @pytest.fixture(autouse=True)
-def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "PAUSE", 0.01)
-    monkeypatch.setattr(jobs, "PATIENCE", 0.1)
+def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(jobs, "ANSWER_SECONDS", 0.1)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_jobs_end_is_the_exit_status_of_its_command(
     status: str, code: int | None, message: str | None, end: End | None
 ) -> None:
-    assert Jobs(AT, FakeClient(details(status, code, message))).end("j") == end
+    assert Jobs(ADDRESS, FakeClient(details(status, code, message))).end("j") == end
 
 
 def test_the_log_is_printed_once_however_often_the_connection_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,61 +44,109 @@ def test_the_log_is_printed_once_however_often_the_connection_is_cut(capsys: pyt
     logs: list[list[str | BaseException]]
     logs = [["one\n", "two\nth", RuntimeError("closed")], [], ["one\ntwo\n", OSError("x")], ["one\ntwo\nthr", "ee\n"]]
     client = FakeClient(*[details("RUNNING")] * 3, details("FAILED", 1), logs=logs)
-    assert Jobs(AT, client).follow("j") == End(1, "ended with status 1")
+    assert Jobs(ADDRESS, client).follow("j") == End(1, "ended with status 1")
     assert capsys.readouterr().out == "one\ntwo\nthree\n"
 
 
 def test_a_log_that_was_cut_off_by_ctrl_c_goes_on_where_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     client = FakeClient(details("STOPPED"), logs=[["one\n", KeyboardInterrupt()], ["one\n", "two\n"]])
-    mine = Jobs(AT, client)
+    log_jobs = Jobs(ADDRESS, client)
     with pytest.raises(KeyboardInterrupt):
-        mine.follow("j")
+        log_jobs.follow("j")
     assert capsys.readouterr().out == "one\n"
-    assert mine.follow("j").status == 130
+    assert log_jobs.follow("j").status == 130
     assert capsys.readouterr().out == "two\n"
 
 
 def test_a_cluster_that_answers_again_in_time_is_not_lost() -> None:
     client = FakeClient(details("RUNNING"), ConnectionError(), ConnectionError(), details("SUCCEEDED", 0))
-    assert Jobs(AT, client).follow("j").status == 0
+    assert Jobs(ADDRESS, client).follow("j").status == 0
 
 
 def test_a_cluster_that_answers_no_more_is_given_up_and_the_job_named() -> None:
     for wait in ("follow", "wait"):
         client = FakeClient(details("RUNNING"), ConnectionError("Failed\nto connect"))
         with pytest.raises(JobLost) as lost:
-            getattr(Jobs(AT, client), wait)("j-1")
-        expected = f"no Ray cluster answers at {AT}; job j-1 may go on, and --logs j-1 follows it"
+            getattr(Jobs(ADDRESS, client), wait)("j-1")
+        expected = f"no Ray cluster answers at {ADDRESS}; job j-1 may go on, and --logs j-1 follows it"
         assert str(lost.value) == expected
 
 
 def test_what_the_cluster_refuses_is_said_in_one_line() -> None:
     client = FakeClient(RuntimeError("Request failed with status code 404: Job j does not exist.\nTraceback"))
     with pytest.raises(ClusterError) as refused:
-        Jobs(AT, client).end("j")
+        Jobs(ADDRESS, client).end("j")
     assert str(refused.value) == (
-        f"the Ray cluster at {AT} refuses the request: Request failed with status code 404: Job j does not exist."
+        f"the Ray cluster at {ADDRESS} refuses the request: Request failed with status code 404: Job j does not exist."
     )
     assert not isinstance(refused.value, JobLost)
 
 
 def test_a_job_that_goes_on_is_found_by_what_it_does() -> None:
-    about = {"sweep": "grid", "store": "/s"}
+    metadata = {"sweep": "grid", "store": "/s"}
     client = FakeClient()
     client.others = [
         details("RUNNING", metadata=None, submission_id=None),
-        details("FAILED", metadata=about, submission_id="ended"),
-        details("RUNNING", metadata={**about, "store": "/t"}, submission_id="elsewhere"),
-        details("PENDING", metadata={**about, "job_name": "x"}, submission_id="same"),
+        details("FAILED", metadata=metadata, submission_id="ended"),
+        details("RUNNING", metadata={**metadata, "store": "/t"}, submission_id="elsewhere"),
+        details("PENDING", metadata={**metadata, "job_name": "x"}, submission_id="same"),
     ]
-    assert Jobs(AT, client).running(about) == "same"
-    assert Jobs(AT, client).running({**about, "sweep": "other"}) is None
+    assert Jobs(ADDRESS, client).running(metadata) == "same"
+    assert Jobs(ADDRESS, client).running({**metadata, "sweep": "other"}) is None
 
 
 def test_a_driver_has_longer_than_rays_three_seconds_to_write_what_it_has(tmp_path: Path) -> None:
     client = FakeClient()
     package.pack(tmp_path, [], packed := tmp_path / "code.zip")
-    Jobs(AT, client).send("j", "true", packed, {"sweep": "grid"})
+    Jobs(ADDRESS, client).send("j", "true", packed, {"sweep": "grid"})
     (sent,) = client.sent
     assert int(sent["runtime_env"]["env_vars"]["RAY_JOB_STOP_WAIT_TIME_S"]) >= 30
     assert (sent["entrypoint"], sent["submission_id"], sent["metadata"]) == ("true", "j", {"sweep": "grid"})
+
+
+WORDS = ["anomaly_grid", "--store", "/a b;$(rm) 'c'"]
+
+
+def interpreter(folder: Path, has_ray: bool) -> Path:
+    """Create a fake `python` in the folder that prints its own path and its arguments."""
+    folder.mkdir()
+    path = folder / "python"
+    path.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exit {int(not has_ray)}\nprintf "%s\\n" "$0" "$@"\nexit 7\n')
+    path.chmod(0o755)
+    return path
+
+
+def run_on_head(line: str, path: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command as on a head whose PATH is this one folder."""
+    return subprocess.run(["/bin/sh", "-c", line], env={"PATH": str(path)}, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("mine", "heads", "taken"),
+    [(True, None, "mine"), (True, True, "mine"), (None, True, "heads"), (False, True, "heads"), (True, False, "mine")],
+)
+def test_the_first_python_that_has_ray_becomes_the_sweep(
+    mine: bool | None, heads: bool | None, taken: str, tmp_path: Path
+) -> None:
+    """`mine` is the submitter's interpreter, `heads` the one on the head's PATH: None if absent, False without Ray."""
+    for name, has_ray in (("mine", mine), ("heads", heads)):
+        if has_ray is not None:
+            interpreter(tmp_path / name, has_ray)
+    done = run_on_head(entrypoint(WORDS, str(tmp_path / "mine/python")), tmp_path / "heads")
+    assert done.returncode == 7 and done.stderr == "", done
+    assert done.stdout.splitlines() == [str(tmp_path / taken / "python"), "-m", "sweeper.run", *WORDS]
+
+
+def test_where_no_python_has_ray_one_line_says_what_to_do(tmp_path: Path) -> None:
+    path = interpreter(tmp_path / "heads", has_ray=False).parent
+    done = run_on_head(entrypoint(WORDS, f"{tmp_path}/it's/python"), path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"error: the cluster's head has no Python with Ray: tried {tmp_path}/it's/python, and python on its PATH; "
+        "start the head with its environment on PATH: PATH=VENV/bin:$PATH ray start ...\n"
+    )
+
+
+def test_it_is_seen_whether_a_python_has_ray() -> None:
+    assert subprocess.run([sys.executable, "-c", HAS_RAY]).returncode == 0
+    assert subprocess.run([sys.executable, "-I", "-S", "-c", HAS_RAY]).returncode == 1

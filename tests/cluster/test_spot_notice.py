@@ -141,31 +141,31 @@ def test_ray_is_told_of_the_node_before_its_training_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told: list[tuple[str, str, float, bool]] = []
+    drained: list[tuple[str, str, float, bool]] = []
     answers = iter([False, False, True])
-    here = [raylet(7, work["quick"]), work["other"], *([raylet(8, work["slow"])] if "--raylet" in words else [])]
+    processes = [raylet(7, work["quick"]), work["other"], *([raylet(8, work["slow"])] if "--raylet" in words else [])]
     monkeypatch.setitem(spot_notice.CLOUDS, "aws", lambda: next(answers))
     monkeypatch.setattr(spot_notice, "BETWEEN_SECONDS", 0.0)
     monkeypatch.setattr(
         spot_notice,
         "drain",
-        lambda node, seconds: told.append((node.id, node.cluster, seconds, work["quick"].is_running())),
+        lambda node, seconds: drained.append((node.id, node.cluster, seconds, work["quick"].is_running())),
     )
-    monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter(here))
+    monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter(processes))
     assert main([*words, "--grace", "60"]) == 0
-    assert told == [("7abc", "127.0.0.1:6379", 60.0, True)]
+    assert drained == [("7abc", "127.0.0.1:6379", 60.0, True)]
     assert "0 processes still ran after 60 s" in capsys.readouterr().out
     assert work["other"].is_running() and work["slow"].is_running() and not work["quick"].is_running()
 
 
-@pytest.mark.parametrize(("pids", "told"), [([], "none"), ([7, 8], "7, 8")])
+@pytest.mark.parametrize(("pids", "found"), [([], "none"), ([7, 8], "7, 8")])
 def test_no_node_or_several_are_not_stopped_as_one(
-    pids: list[int], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pids: list[int], found: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter(map(raylet, pids)))
     monkeypatch.setattr(spot_notice, "drain", lambda *_: pytest.fail("Ray was told"))
     assert main(["--now"]) == 2
     err = capsys.readouterr().err
     assert err == (
-        f"exactly one raylet must run here, or --raylet PID must name one of several; raylets found: {told}\n"
+        f"exactly one raylet must run here, or --raylet PID must name one of several; raylets found: {found}\n"
     )

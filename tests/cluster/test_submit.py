@@ -12,8 +12,9 @@ from typing import Never
 import pytest
 
 from cluster import jobs, submit
-from cluster.entrypoint import entrypoint
-from cluster.jobs import Jobs
+from cluster.jobs import Jobs, entrypoint
+from sweeper.cli import arguments as run_arguments
+from sweeper.spec import SpecError
 from tests.cluster.fake_client import FakeClient, details
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeClient:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN", "abc")
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(jobs, "PAUSE", 0.01)
+    monkeypatch.setattr(jobs, "POLL_SECONDS", 0.01)
     fake = FakeClient(details("RUNNING"), details("SUCCEEDED", 0), logs=[["trained\n"]])
     monkeypatch.setattr(submit, "connect", lambda address: Jobs(address, fake))
     return fake
@@ -168,7 +169,7 @@ def test_ctrl_c_leaves_the_job_to_itself_and_says_how_to_go_on(
     client.logs = [["trained\n", KeyboardInterrupt()]]
     keys = Keys(monkeypatch, at_sleeps=set())
     assert submit.main([*words, "--fresh"]) == 130
-    assert keys.slept == [submit.SECOND_THOUGHTS] and client.stopped == []
+    assert keys.slept == [submit.STOP_WINDOW_SECONDS] and client.stopped == []
     out, err = capsys.readouterr()
     job = client.sent[0]["submission_id"]
     assert out == "trained\n"
@@ -219,3 +220,38 @@ def test_asking_imports_neither_ray_nor_torch() -> None:
     """Ray's environment is set when a cluster is asked, which is too late once it has been imported."""
     code = "import sys, cluster.submit; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+def test_what_is_not_ours_is_sweeper_runs_in_its_order() -> None:
+    words = ["anomaly_grid", "--preset", "digits", "--store", "s3://b/r", "--set", "nu=-1", "--axis", "beta=0,1"]
+    more = ["--working-dir", "/code", "--no-wait"]
+    options, run_words = submit.parse([*words[:3], "--address", "http://h:1", *words[3:], *more])
+    assert run_words == words and run_arguments.parse(run_words).store == "s3://b/r"
+    assert (options.address, options.working_dir, options.no_wait) == ("http://h:1", "/code", True)
+    assert (options.stop, options.logs) == (None, None)
+
+
+def test_a_job_is_named_to_stop_or_to_follow() -> None:
+    assert submit.parse(["--stop", "a-1"])[0].stop == "a-1"
+    assert submit.parse(["--logs", "a-1", "--address", "http://h:1"])[0].logs == "a-1"
+
+
+@pytest.mark.parametrize(
+    ("words", "law"),
+    [
+        (["--stop", "a-1", "grid"], "--stop ID and --logs ID can be combined with --address only"),
+        (["--stop", "a-1", "--logs", "a-1"], "--stop ID and --logs ID can be combined with --address only"),
+        (["--logs", "a-1", "--no-wait"], "--stop ID and --logs ID can be combined with --address only"),
+        (["--stop", ""], "--stop and --logs must name a job, but got ''"),
+        (["--stop"], "argument --stop: expected one argument; --help shows all options"),
+    ],
+)
+def test_words_that_make_no_request_are_refused(words: list[str], law: str) -> None:
+    with pytest.raises(SpecError, match=law) as refused:
+        submit.parse(words)
+    assert "\n" not in str(refused.value)
+
+
+def test_our_options_are_not_abbreviated() -> None:
+    words = ["grid", "--log", "x", "--addr", "y"]
+    assert submit.parse(words)[1] == words

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from sweeper.cli.outline import describe, text
+from sweeper.cli.outline import outline_plan, outline_text
 from sweeper.errors import DAMAGED, ClusterError
 from sweeper.execution.connection import check_address, connected
 from sweeper.execution.stop_signal import StopSignal
@@ -36,23 +36,21 @@ def show(
     workers = sorted({cohorts.worker_count(group) for group in groups})
     per = "a cohort" if workers == [1] else f"for each of {' or '.join(map(str, workers))} workers a cohort"
     resources = f"{share} GPU (without GPUs: CPU core) {per}"
+    set_aside: dict[str, Any] = {}
+    if archived:
+        set_aside["set_aside"] = {"rows": archived.rows, "files": archived.files, "text": archived.text}
     if not isinstance(plan, GridPlan):
         if request.probe:
             raise SpecError(
                 f"--probe requires a grid, but {plan.name} ({plan.preset}) is a search, which needs no measurement"
             )
-        plain = describe(plan, None, resources) | _archived(archived)
-        return json.dumps(plain) if request.json else text(plain)
+        outline = outline_plan(plan, None, resources) | set_aside
+        return json.dumps(outline) if request.json else outline_text(outline)
     allocate_on = _on_measured_devices if request.probe else _on_recorded_devices
     allocation = None if plan.unsized else allocate_on(request, plan, store, address)
-    plain = describe(plan, allocation.cuts if allocation else settled_cuts(request, plan, store), resources)
-    plain |= _archived(archived)
-    plain |= expectation(allocation, plan, request.node_price)
-    return json.dumps(plain) if request.json else "\n".join([text(plain), *_lines(plain)])
-
-
-def _archived(archived: ArchiveSummary | None) -> dict[str, Any]:
-    return {"set_aside": {"rows": archived.rows, "files": archived.files, "text": archived.text}} if archived else {}
+    outline = outline_plan(plan, allocation.cuts if allocation else settled_cuts(request, plan, store), resources)
+    outline |= set_aside | expectation(allocation, plan, request.node_price)
+    return json.dumps(outline) if request.json else "\n".join([outline_text(outline), *_expectation_lines(outline)])
 
 
 def print_damaged(store: Store) -> None:
@@ -89,20 +87,17 @@ def expectation(allocation: Allocation | None, plan: GridPlan, price: float | No
     }  # fmt: skip
 
 
-def _lines(plain: Mapping[str, Any]) -> list[str]:
-    """Format the result of `expectation` as lines of text."""
+def _expectation_lines(plain: Mapping[str, Any]) -> list[str]:
     unknown = "  expected   not measured yet; --plan --probe measures now"
     if not plain["places"]:
         return [unknown]
     lines = [
         f"  place      {_share(slot['resources'])} of {device}, {slot['at_a_time']} at a time"
-        + f", {slot['memory'] / 2**30:.1f} GiB each"
+        f", {slot['memory'] / 2**30:.1f} GiB each"
         for slot, device in zip(plain["places"], plain["devices"], strict=True)
     ]
-    if plain["devices_counted_upon"] and sum(plain["devices_counted_upon"]) > plain["at_a_time"]:
-        lines.append(
-            f"  nodes      come when cohorts wait; {sum(plain['devices_counted_upon'])} devices are counted upon"
-        )
+    if (devices := sum(plain["devices_counted_upon"] or ())) > plain["at_a_time"]:
+        lines.append(f"  nodes      come when cohorts wait; {devices} devices are counted upon")
     lines.append(f"  cut        {' or '.join(plain['cuts'])}")
     if plain["hours"] is None:
         return [*lines, unknown]
@@ -111,7 +106,7 @@ def _lines(plain: Mapping[str, Any]) -> list[str]:
 
 
 def _share(resources: Mapping[str, float]) -> str:
-    """Share of a device as text: `one GPU`, `1/4 GPU` or `2 core`."""
+    """Text such as `one GPU`, `1/4 GPU` or `2 core`."""
     gpu = resources.get("GPU")
     if gpu is None:
         return f"{resources['CPU']:g} core"
@@ -142,12 +137,10 @@ def _on_measured_devices(request: Request, plan: GridPlan, store: Store, address
     check_writable(store.files)
     stopping = StopSignal()
     with stopping.on_signals(), connected(address):
-        from sweeper.execution.remote_profiler import (
-            ray_cluster,  # here: it imports Ray, whose environment `connected` sets
-        )
+        from sweeper.execution import remote_profiler  # here: it imports Ray, whose environment `connected` sets
 
-        say = partial(print, file=sys.stderr, flush=True)
-        cluster = ray_cluster(address, request.data, stopping, say)
+        log = partial(print, file=sys.stderr, flush=True)
+        cluster = remote_profiler.ray_cluster(address, request.data, stopping, log)
         devices = profile_devices(cluster)
         write_devices(store.files, address, devices)
         return allocate(request, plan, store, devices, local=cluster.local, measure=cluster.measure)

@@ -8,7 +8,14 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from sweeper.cli.outline import describe, distribution, distribution_text, lines, outline, text
+from sweeper.cli.outline import (
+    distribution_text,
+    outline_distribution,
+    outline_plan,
+    outline_space,
+    outline_text,
+    space_lines,
+)
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut
 from sweeper.spec import Grid, Grids
@@ -22,10 +29,13 @@ def strict(plain: object) -> Any:
 
 def test_a_grid_has_its_axes_what_is_fixed_and_what_was_changed() -> None:
     grid = Grid({"method": "vje", "epochs": 5}, {"nu": (0.5, math.inf), "seed": (0, 1)})
-    found = strict(outline(grid, Changes("digits", {"epochs": Change((5,), (50,)), "lr": Change((0.1,), ())})))
-    assert found["axes"] == {"nu": [0.5, "inf"], "seed": [0, 1]} and found["fixed"] == {"method": "vje", "epochs": 5}
-    assert found["changed"]["epochs"] == {"values": [5], "preset": [50]} and found["parts"] == []
-    assert [line.split(maxsplit=1) for line in lines(found)] == [
+    outline = strict(outline_space(grid, Changes("digits", {"epochs": Change((5,), (50,)), "lr": Change((0.1,), ())})))
+    assert outline["axes"] == {"nu": [0.5, "inf"], "seed": [0, 1]} and outline["fixed"] == {
+        "method": "vje",
+        "epochs": 5,
+    }
+    assert outline["changed"]["epochs"] == {"values": [5], "preset": [50]} and outline["parts"] == []
+    assert [line.split(maxsplit=1) for line in space_lines(outline)] == [
         ["axes", "nu: 0.5, inf"], ["seed:", "0, 1"], ["fixed", "method=vje epochs=5"],
         ["changed", "epochs: 5 (preset: 50)"], ["lr:", "0.1"],
     ]  # fmt: skip
@@ -35,21 +45,21 @@ def test_several_grids_have_what_they_share_and_what_is_their_own() -> None:
     grids = Grids(
         (Grid({"method": "a", "lr": 0.1}, {"seed": (0, 1)}), Grid({"method": "b", "lr": 0.1}, {"seed": (0,)}))
     )
-    found = strict(outline(grids, Changes("paper", {})))
-    assert found["fixed"] == {"lr": 0.1} and found["axes"] == {} and found["changed"] == {}
-    assert found["parts"] == [
+    outline = strict(outline_space(grids, Changes("paper", {})))
+    assert outline["fixed"] == {"lr": 0.1} and outline["axes"] == {} and outline["changed"] == {}
+    assert outline["parts"] == [
         {"fixed": {"method": "a"}, "axes": {"seed": [0, 1]}, "trials": 2},
         {"fixed": {"method": "b"}, "axes": {"seed": [0]}, "trials": 1},
     ]
-    assert lines(found)[-2].split() == ["each", "of", "method=a", "seed=0,1"]
+    assert space_lines(outline)[-2].split() == ["each", "of", "method=a", "seed=0,1"]
 
 
 def test_distributions_are_objects_and_read_as_ranges() -> None:
-    made = [
+    distributions = [
         FloatDistribution(0.03, 3, log=True), FloatDistribution(0, 1, step=0.25), IntDistribution(8, 64, log=True),
         CategoricalDistribution((32, None, math.inf)),
     ]  # fmt: skip
-    plain = strict([distribution(one) for one in made])
+    plain = strict(list(map(outline_distribution, distributions)))
     assert plain[0] == {"name": "FloatDistribution", "low": 0.03, "high": 3.0, "log": True, "step": None}
     assert plain[3] == {"name": "CategoricalDistribution", "choices": [32, None, "inf"]}
     expected = ["0.03 to 3, log", "0 to 1, in steps of 0.25", "8 to 64, log", "one of 32, none, inf"]
@@ -57,16 +67,16 @@ def test_distributions_are_objects_and_read_as_ranges() -> None:
 
 
 def test_a_description_is_plain_and_says_what_would_run() -> None:
-    made = make(statuses={"t0": "finished", "t2": "finished", "t4": "failed"})
-    plain = describe(made, [Cut(2, 2)] * 2, "one core")
+    plan = make(statuses={"t0": "finished", "t2": "finished", "t4": "failed"})
+    plain = outline_plan(plan, [Cut(2, 2)] * 2, "one core")
     assert json.loads(json.dumps(plain)) == plain
     expected = {"trials": 6, "finished": 2, "failed": 1, "to run": 3, "groups": 2, "cohorts": 4, "cohorts_to_run": 3}
     assert plain | expected == plain and plain["cohort_sizes"] == [1, 2]
-    written = text(plain)
+    written = outline_text(plain)
     assert "6: 2 finished, 0 diverged, 1 failed, 3 to run" in written and "4 of 1 or 2 trials, 3 to run" in written
 
 
 def test_a_plan_that_is_not_yet_cut_says_so() -> None:
-    plain = describe(make(), None, "one core")
+    plain = outline_plan(make(), None, "one core")
     assert plain["cohorts"] is None and plain["cohort_sizes"] is None
-    assert "cut by measurement when the run begins" in text(plain)
+    assert "cut by measurement when the run begins" in outline_text(plain)

@@ -6,25 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.poisons import DIES, EATS, HANGS, POISON, RAISES
-from tests.end_to_end.sweeps import Sweeps, rows
+from tests.end_to_end.poisons import DIES, EATS, HANGS, RAISES
+from tests.end_to_end.shared_ray import SharedRay
+from tests.end_to_end.sweeps import rows
 
 pytestmark = pytest.mark.slow
 
-NUS = (3, 20, RAISES, 5, HANGS, DIES, EATS, 7)
+NUS = (3, RAISES, HANGS, DIES, EATS, 20)
+"""In three cohorts, two with a trial that is not poisoned."""
 WORDS = [
-    *("--set", "normal_class=0", "--axis", "beta=1", "--axis", f"nu={','.join(map(str, NUS))}", "--set", "epochs=20"),
-    *("--cohort", "8", "--retries", "0", "--patience", "2"),
+    *("--set", "normal_class=0", "--axis", "beta=1", "--axis", f"nu={','.join(map(str, NUS))}", "--set", "epochs=5"),
+    *("--cohort", "2", "--retries", "0", "--patience", "2"),
 ]
 
 
-def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(
-    sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", POISON)
-    outcome = sweeps.run(tmp_path, *WORDS, cores=1)
+def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(shared_ray: SharedRay, tmp_path: Path) -> None:
+    outcome = shared_ray.run(tmp_path, *WORDS)
     found = rows(tmp_path).set_index("nu")
-    assert outcome.status == 1 and "4 finished, 4 failed of 8 trials" in outcome.out, outcome
+    assert outcome.status == 1 and "4 failed, 2 finished of 6 trials" in outcome.out, found["error"].to_dict()
     errors = found["error"].dropna()
     assert errors.map(lambda said: "\n" not in said).all() and set(errors.index) == {RAISES, HANGS, EATS, DIES}, errors
     assert "a poisoned trial" in errors[RAISES] and "died" in errors[DIES], errors

@@ -1,9 +1,12 @@
-"""Searches through the command line: what they leave in the store, killed and continued, begun with another's rows."""
+"""Searches through the command line: what they leave in the store, stopped and continued, begun with another's rows."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import signal
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pandas as pd
@@ -15,24 +18,24 @@ from sweeper.run import main
 from sweeper.storage.load import load_history
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
-from tests.end_to_end.poisons import BETA, POISON
-from tests.end_to_end.sweeps import VOLATILE, Sweeps, rows
+from tests.end_to_end.shared_ray import SharedRay
+from tests.end_to_end.sweeps import VOLATILE, rows
 
 pytestmark = pytest.mark.slow
 
 NAME = "vje_search"
-SMALL = ["--trials", "24", "--wave", "8", "--set", "epochs=40"]
-"""Three waves, in cohorts of one width each, pruned at 10 and 20 epochs."""
+SMALL = ["--trials", "16", "--wave", "8", "--set", "epochs=40"]
+"""Two waves, in cohorts of one width each, pruned at 10 and 20 epochs."""
 FOLDER = "digits, epochs=40 wave=8"
 
 
 @pytest.fixture(scope="module")
-def undisturbed(sweeps: Sweeps, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(shared_ray: SharedRay, tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = tmp_path_factory.mktemp("undisturbed")
-    outcome = sweeps.run(store, *SMALL, name=NAME)
+    outcome = shared_ray.run(store, *SMALL, name=NAME)
     assert outcome.status == 0, outcome
     assert "best trials by val_auroc_joint, and what they are worth on test images" in outcome.out, outcome
-    assert "24 trials: " in outcome.out and "best val_auroc_joint 0." in outcome.out, outcome
+    assert "16 trials: " in outcome.out and "best val_auroc_joint 0." in outcome.out, outcome
     return store
 
 
@@ -42,7 +45,7 @@ def results(store: Path) -> pd.DataFrame:
 
 def test_every_trial_has_a_row_with_its_study_number_and_wave(undisturbed: Path) -> None:
     found = results(undisturbed)
-    assert list(found["number"]) == list(range(24)) and list(found["wave"]) == [0] * 8 + [1] * 8 + [2] * 8
+    assert list(found["number"]) == list(range(16)) and list(found["wave"]) == [0] * 8 + [1] * 8
     assert set(found["study"]) == {"all"} and found["study_id"].nunique() == 1 and found["schedule"].isna().all()
     assert set(found["status"]) == {"finished", "pruned"}
     assert set(found["preset"]) == {"digits"} and set(found["changes"]) == {"epochs=40 wave=8"}
@@ -69,35 +72,37 @@ def test_who_was_pruned_was_beaten_at_that_rung_by_those_who_went_on(undisturbed
     assert found.loc[best_first_rung, "epochs_run"] > 10
 
 
-def test_a_killed_search_goes_on_is_made_longer_and_ends_as_one_that_was_neither(
-    sweeps: Sweeps, undisturbed: Path, tmp_path: Path
+def test_a_stopped_search_goes_on_is_made_longer_and_ends_as_one_that_was_neither(
+    shared_ray: SharedRay, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep = sweeps.start(tmp_path, "--trials", "16", *SMALL[2:], name=NAME)
-    files = tmp_path / f"trials/sweep={NAME}"
-    sweep.wait_until(lambda: len(list(files.glob("[!._]*.parquet"))) >= 2, "two cohorts")
-    sweep.kill()
+    write, cohorts = Store.write, itertools.count(1)
+
+    def interrupted(*words: Any) -> None:
+        write(*words)
+        if next(cohorts) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "write", interrupted)
+        outcome = shared_ray.run(tmp_path, "--trials", "12", *SMALL[2:], name=NAME)
     before = len(rows(tmp_path, NAME))
-    assert before < 16
-    outcome = sweeps.run(tmp_path, *SMALL, name=NAME)
-    assert outcome.status == 0 and f"{24 - before} of 24 trials to run" in outcome.out, outcome
+    assert outcome.status == 130 and 0 < before < 12, outcome
+    outcome = shared_ray.run(tmp_path, *SMALL, name=NAME)
+    assert outcome.status == 0 and f"{16 - before} of 16 trials to run" in outcome.out, outcome
     pd.testing.assert_frame_equal(results(tmp_path), results(undisturbed), check_exact=True)
 
 
-def test_what_fails_for_good_never_stalls_a_search_and_is_tried_again(
-    sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fails_for_good_never_stalls_a_search_and_is_tried_again(shared_ray: SharedRay, tmp_path: Path) -> None:
     """It fails alone, whatever its cohort is compared with."""
     words = ["--trials", "8", "--wave", "4", "--set", "epochs=20", "--cohort", "2"]
-    monkeypatch.setenv("PYTHONPATH", POISON)
-    monkeypatch.setenv(BETA, "1.2")
-    outcome = sweeps.run(tmp_path, *words, "--retries", "0", name=NAME)
+    with shared_ray.poison_above(1.2):
+        outcome = shared_ray.run(tmp_path, *words, "--retries", "0", name=NAME)
     found = results(tmp_path)
     assert outcome.status == 1 and len(found) == 8 and "failed for good: " in outcome.out, outcome
     failed = found["status"] == "failed"
     assert failed.equals(found["beta"] > 1.2) and failed.any(), found[["beta", "status", "error"]]
     assert found[failed]["auroc_joint"].isna().all() and found[failed]["error"].str.contains("a poisoned trial").all()
-    monkeypatch.delenv("PYTHONPATH")
-    outcome = sweeps.run(tmp_path, *words, name=NAME, cores=1)
+    outcome = shared_ray.run(tmp_path, *words, name=NAME)
     assert outcome.status == 0 and f"{failed.sum()} of 8 trials to run" in outcome.out, outcome
     again = results(tmp_path)
     assert set(again["status"]) == {"finished", "pruned"} and list(again["beta"]) == list(found["beta"])
@@ -123,7 +128,7 @@ def test_the_study_is_shown_beside_its_data(undisturbed: Path) -> None:
 
 
 def test_a_search_can_begin_with_the_rows_of_a_grid(
-    sweeps: Sweeps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shared_ray: SharedRay, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keys = {"method": str, "dataset": str, "normal_class": int, "beta": float, "nu": float, "lr": float}
     columns = Columns(
@@ -137,7 +142,7 @@ def test_a_search_can_begin_with_the_rows_of_a_grid(
     others += [grid[0] | {"trial_id": "u2", "validation": 0.1}]
     Store(tmp_path).write("a_grid", "c", [*grid, *others], columns)
     words = ["--trials", "4", "--wave", "4", "--set", "epochs=2", "--set", "width=128", "--pruner", "none"]
-    outcome = sweeps.run(tmp_path, *words, "--warm-start", "a_grid", name=NAME, cores=1)
+    outcome = shared_ray.run(tmp_path, *words, "--warm-start", "a_grid", name=NAME)
     assert outcome.status == 0 and "7 trials (3 earlier): 7 complete" in outcome.out, outcome
     (kept,) = (tmp_path / f"studies/{NAME}").glob("*.json")
     assert [params["beta"] for params, _ in json.loads(kept.read_text())["results"]] == [0.1, 1.0, 2.0]
@@ -145,9 +150,9 @@ def test_a_search_can_begin_with_the_rows_of_a_grid(
     assert "4 to run" in capsys.readouterr().out, "a study without a warm start is another one"
 
 
-def test_a_population_keeps_the_whole_schedule_of_each_member(sweeps: Sweeps, tmp_path: Path) -> None:
+def test_a_population_keeps_the_whole_schedule_of_each_member(shared_ray: SharedRay, tmp_path: Path) -> None:
     words = ["--trials", "8", "--wave", "8", "--set", "epochs=20"]
-    outcome = sweeps.run(tmp_path, *words, name=NAME, preset="digits_population", cores=1)
+    outcome = shared_ray.run(tmp_path, *words, name=NAME, preset="digits_population")
     assert outcome.status == 0, outcome
     found = results(tmp_path).set_index("number")
     assert set(found["status"]) <= {"finished", "diverged"} and found["cohort"].nunique() == 1

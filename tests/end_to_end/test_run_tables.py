@@ -12,6 +12,7 @@ from sweeper.cli.arguments import parse
 from sweeper.cli.prepare import prepare
 from sweeper.storage.load import load_history
 from sweeper.storage.store import Store
+from tests.end_to_end.shared_ray import SharedRay
 from tests.end_to_end.sweeps import Sweeps, rows, title
 from tests.folder_files import write_imagenet
 from trainables.catalog import METHODS
@@ -26,19 +27,18 @@ GROUP += ["--set", "batch_size=12", "--set", "warmup_epochs=1", "--set", "report
 GROUP += ["--axis", "seed=0", "--save-every", "0.1", "--set", f"epochs={EPOCHS}"]
 
 
-def test_every_method_in_one_sweep(sweeps: Sweeps, tmp_path: Path) -> None:
-    words = ["--set", "epochs=2", "--set", "report_every=1", "--set", "probe_epochs=2", "--axis", "seed=0,1"]
-    words += ["--cohort", "2"]
-    whole = sweeps.run(tmp_path, *words, name="ssl_cifar10", cores=1)
+def test_every_method_in_one_sweep(shared_ray: SharedRay, tmp_path: Path) -> None:
+    words = ["--set", "epochs=1", "--set", "report_every=1", "--set", "probe_epochs=1", "--axis", "seed=0,1"]
+    whole = shared_ray.run(tmp_path, *words, "--cohort", "2", name="ssl_cifar10")
     assert whole.status == 0 and "21 finished of 21 trials" in whole.out, str(whole)
     frame = rows(tmp_path, "ssl_cifar10")
     assert set(frame["method"]) == set(METHODS) and (frame["status"] == "finished").all() and len(frame) == 21
     untrained = frame["method"].isin(["pixels", "random"])
-    assert (frame["epochs_run"] == np.where(untrained, 0, 2)).all() and frame["loss"].isna().eq(untrained).all()
+    assert (frame["epochs_run"] == np.where(untrained, 0, 1)).all() and frame["loss"].isna().eq(untrained).all()
     assert frame[["knn_z", "knn_weighted_z", "probe_z", "probe_top5_z"]].notna().all(axis=None)
     assert frame["probe_mu"].notna().eq(frame["method"] == "vje").all()
     (views,) = Store(tmp_path).files.list("tables/ssl_cifar10")
-    assert views == "digits, epochs=2 probe_epochs=2 report_every=1 seed=0,1"
+    assert views == "digits, epochs=1 probe_epochs=1 report_every=1 seed=0,1"
     table = pd.read_parquet(tmp_path / f"tables/ssl_cifar10/{views}/accuracy.parquet")
     for cell in table[table["metric"] == "probe_z"].to_dict("records"):
         width = frame["projector_width"]
@@ -48,7 +48,7 @@ def test_every_method_in_one_sweep(sweeps: Sweeps, tmp_path: Path) -> None:
         assert cell["mean"] == pytest.approx(trials["probe_z"].mean())
     assert (tmp_path / f"tables/ssl_cifar10/{views}/accuracy.md").read_text().count("\n| ") == 1 + 11
     points = pd.read_parquet(tmp_path / f"trajectories/ssl_cifar10/{views}/knn.parquet")
-    assert set(points["epoch"]) == {0, 1, 2} and (tmp_path / f"trajectories/ssl_cifar10/{views}/knn.png").exists()
+    assert set(points["epoch"]) == {0, 1} and (tmp_path / f"trajectories/ssl_cifar10/{views}/knn.png").exists()
 
 
 def test_a_group_of_workers_on_files(sweeps: Sweeps, tmp_path: Path) -> None:
@@ -71,15 +71,3 @@ def test_a_group_of_workers_on_files(sweeps: Sweeps, tmp_path: Path) -> None:
     (file,) = store.glob("tables/imagenet_linear/*/accuracy.parquet")
     table = pd.read_parquet(file)
     assert table["published"].notna().sum() == 7 and table["mean"].notna().sum() == 1
-
-
-def test_a_file_that_cannot_be_decoded_is_named(sweeps: Sweeps, tmp_path: Path) -> None:
-    """Its ends are those of a JPEG, so it shows in training alone: the trial fails, and its row says which it is."""
-    (folder,) = (write_imagenet(tmp_path / "data", train=8, val=2) / "train").glob("n01440764")
-    hollow = folder / "n01440764_0.JPEG"
-    hollow.write_bytes(hollow.read_bytes()[:200] + bytes(300) + b"\xff\xd9")
-    words = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=1", "--retries", "0"]
-    outcome = sweeps.run(tmp_path, *words, name="imagenet_linear", preset="paper", cores=1)
-    (row,) = rows(tmp_path, "imagenet_linear").to_dict("records")
-    assert outcome.status == 1 and row["status"] == "failed", str(outcome)
-    assert hollow.name in row["error"] and "cannot be decoded" in row["error"]

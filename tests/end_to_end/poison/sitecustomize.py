@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +18,8 @@ from tests.end_to_end.poisons import BETA, DIES, EATS, HANGS, RAISES
 
 def _poisoned(options: Sequence[Any]) -> None:
     nus = [getattr(one, "nu", None) for one in options]
-    if RAISES in nus or any(one.beta > float(os.environ[BETA]) for one in options if BETA in os.environ):
+    limit = Path(os.environ[BETA])
+    if RAISES in nus or (limit.exists() and any(one.beta > float(limit.read_text()) for one in options)):
         raise ArithmeticError("a poisoned trial")
     if DIES in nus:
         os._exit(7)
@@ -60,4 +62,3 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 sys.meta_path.insert(0, _Finder())
-os.cpu_count = lambda: int(os.environ["CORES"])  # as cores/sitecustomize.py: only one module of this name is imported

@@ -1,0 +1,55 @@
+"""One Ray for all sweeps of a module that only have to run: they run in this process, which stays connected to it.
+
+A sweep in a process of its own imports PyTorch and Ray and starts a cluster, which takes longer than its training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeper import run
+from sweeper.execution import connection
+from tests.end_to_end.poisons import BETA, POISON
+from tests.end_to_end.sweeps import Outcome
+
+
+class SharedRay:
+    """Runs sweeps. Those of `tests.end_to_end.poisons` are poisoned, and those with a beta above `poison_above`."""
+
+    def __init__(self, poison_file: Path) -> None:
+        self._poison_file = poison_file
+
+    def run(self, store: Path | str, *words: str, name: str = "anomaly_grid", preset: str = "digits") -> Outcome:
+        """Run `python -m sweeper.run NAME --preset PRESET --store STORE WORDS`, without a new process."""
+        begun, out, err = time.monotonic(), io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = run.main([name, "--preset", preset, "--store", str(store), *words])
+        return Outcome(status, out.getvalue(), err.getvalue(), time.monotonic() - begun)
+
+    @contextlib.contextmanager
+    def poison_above(self, beta: float) -> Iterator[None]:
+        self._poison_file.write_text(str(beta))
+        try:
+            yield
+        finally:
+            self._poison_file.unlink()
+
+
+@contextlib.contextmanager
+def shared_ray(folder: Path, cores: int = 1) -> Iterator[SharedRay]:
+    """Connect this process to a local Ray with so many cores. `folder` is empty."""
+    arguments, poison = connection._init_arguments, folder / "poison"
+    with pytest.MonkeyPatch.context() as patched, contextlib.ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as started:  # what Ray's processes inherit, and no others
+            started.setattr(connection, "_init_arguments", lambda *asked: arguments(*asked) | {"num_cpus": cores})
+            for name, value in {"PYTHONPATH": POISON, BETA: str(poison), "OMP_NUM_THREADS": "1"}.items():
+                started.setenv(name, value)
+            scratch = stack.enter_context(connection.connected(None))
+        patched.setattr(run, "connected", lambda _: contextlib.nullcontext(scratch))
+        yield SharedRay(poison)

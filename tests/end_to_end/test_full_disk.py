@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.run import main
+from tests.end_to_end.shared_ray import SharedRay
 from tests.end_to_end.sweeps import Sweeps, row_files, rows, survivors
 from tests.end_to_end.undisturbed import GRID, TRIALS, assert_whole
 
@@ -39,12 +39,12 @@ def fill(path: Path) -> None:
 
 
 def test_a_disk_that_is_full_for_a_while_and_then_for_good(
-    sweeps: Sweeps, small_disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sweeps: Sweeps, shared_ray: SharedRay, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SWEEPER_PATIENCE", "10")
+    monkeypatch.setenv("SWEEPER_PATIENCE", "5")
     store, filler = small_disk / "store", small_disk / "filler"
-    waits = "No space left on device; trying again for 10 s"
-    sweep = sweeps.start(store, *GRID)
+    waits = "No space left on device; trying again for 5 s"
+    sweep = sweeps.start(store, *GRID, cores=1)
     sweep.wait_until(lambda: row_files(store), "a cohort")
 
     def waiting() -> bool:
@@ -64,9 +64,9 @@ def test_a_disk_that_is_full_for_a_while_and_then_for_good(
     assert line.startswith(f"error: store {store}: cannot write") and "No space left on device" in line, outcome
     assert "the same command continues" in outcome.out and "Traceback" not in outcome.out, outcome
     assert 0 < len(kept) < TRIALS and set(kept["status"]) == {"finished"} and survivors(sweep) == []
-    assert main(["anomaly_grid", "--preset", "digits", "--store", str(store), *GRID]) == 2
-    assert "must have 64 MiB free" in capsys.readouterr().err
+    refused = shared_ray.run(store, *GRID)
+    assert refused.status == 2 and "must have 64 MiB free" in refused.err, refused
     filler.unlink()
-    outcome = sweeps.run(store, *GRID)
+    outcome = shared_ray.run(store, *GRID)
     assert outcome.status == 0, outcome
     assert_whole(store)

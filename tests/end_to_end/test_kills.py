@@ -7,7 +7,7 @@ import os
 import signal
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -19,6 +19,11 @@ from tests.other_user import below, open_parents, reached_by_nobody
 from tests.trainables.small import content_of
 
 pytestmark = pytest.mark.slow
+
+DIED = {"raylet": "error: Ray's node on this machine", "gcs_server": "error: Ray's head (gcs_server)"}
+"""Process of Ray -> how the sweep's error begins once it has died."""
+IDLE = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
+"""Ray's own processes, which give up after a minute."""
 
 
 @contextlib.contextmanager
@@ -83,52 +88,70 @@ def kill_training(sweep: Sweep, store: Path) -> None:
     assert "stopped: SIGTERM; checkpoint saved at epoch" in sweep.printed
 
 
-def suspended_after(sweep: Sweep, store: Path, done: int) -> list[psutil.Process]:
-    """The training processes once more than `done` cohorts have ended and another is trained: suspended, or they might
-    train all the rest before the blow falls. A process between two cohorts has another title, and would be missed."""
+def suspended_once(sweep: Sweep, ready: Callable[[], bool]) -> list[psutil.Process]:
+    """The training processes once `ready()` and a cohort is trained: suspended, or they might train all the rest before
+    the blow falls. A process between two cohorts has another title, and would be missed."""
     held: list[psutil.Process] = []
 
     def caught() -> bool:
-        held[:] = sweep.suspend() if len(row_files(store)) > done else []
+        held[:] = sweep.suspend() if ready() else []
         return bool(held)
 
-    sweep.wait_until(caught, "another cohort")
+    sweep.wait_until(caught, "a cohort")
     return held
 
 
-def test_a_sweep_that_is_stopped_and_killed(sweeps: Sweeps, tmp_path: Path) -> None:
-    """Its training processes, by kill -9 and SIGTERM; then all of it: by Ctrl-C as a terminal sends it, to the whole
-    group, and then SIGTERM again and again; by kill -9 of Ray's node, of its head, and of the driver. The command
-    after the last goes on where it ended."""
-    died = {"raylet": "error: Ray's node on this machine", "gcs_server": "error: Ray's head (gcs_server)"}
+def assert_ended(sweep: Sweep, status: int, said: str) -> None:
+    """The one line on stderr is ours, none of Ray's; the sweep has left no process, and has said how to go on."""
+    outcome = sweep.outcome()
+    assert outcome.status == status and outcome.err.startswith(said) and len(outcome.err.splitlines()) == 1, outcome
+    assert f"of {TRIALS} trials are in {sweep.store}; the same command continues" in outcome.out, outcome
+    assert survivors(sweep, but=IDLE) == []
+
+
+def stop_by_ctrl_c(sweep: Sweep, store: Path, home: Path) -> None:
+    """As a terminal sends it, to the whole group; then SIGTERM again and again."""
+    kill_training(sweep, store)
+    trainers = suspended_once(sweep, lambda: bool(row_files(store)))
+    assert_closed_to_others(home)
+    sweep.send(signal.SIGINT, whole_group=True)
+    for _ in range(8):
+        sweep.send(signal.SIGTERM)
+    resume(trainers)  # they save
+    assert_ended(sweep, 130, "stopping;")
+    assert 0 < len(row_files(store)) < COHORTS
+
+
+def kill_process_of_ray(name: str, sweep: Sweep) -> None:
+    trainers = suspended_once(sweep, lambda: True)
+    sweep.process(name).kill()
+    assert_ended(sweep, 1, DIED[name])
+    resume(trainers)
+    sweep.clean_up()
+
+
+def kill_driver(sweep: Sweep) -> None:
+    trainers = suspended_once(sweep, lambda: True)
+    sweep.kill()
+    resume(trainers)
+    assert sweep.outcome().err == "" and survivors(sweep, but=IDLE) == []
+    sweep.clean_up()
+
+
+def test_a_sweep_that_is_stopped_and_killed_again_and_again(sweeps: Sweeps, tmp_path: Path) -> None:
+    """Its training processes, by kill -9 and SIGTERM; then all of it: by Ctrl-C, by kill -9 of Ray's node, of its head,
+    and of the driver. Each time the same command goes on; the last time it is given twice at once."""
     with temporary_home() as home:
-        for what, status in [("Ctrl-C", 130), ("raylet", 1), ("gcs_server", 1), ("driver", -signal.SIGKILL)]:
-            store = tmp_path / what
-            sweep = sweeps.start(store, *GRID, cores=2 if what == "Ctrl-C" else 1)
-            if what == "Ctrl-C":
-                kill_training(sweep, store)
-            trainers = suspended_after(sweep, store, 0)
-            if what == "Ctrl-C":
-                assert_closed_to_others(home)
-                sweep.send(signal.SIGINT, whole_group=True)
-                for _ in range(8):
-                    sweep.send(signal.SIGTERM)
-            else:
-                sweep.process(what).kill() if what in died else sweep.kill()
-            if what == "Ctrl-C":  # in order: they save
-                resume(trainers)
-            outcome = sweep.outcome()
-            resume(trainers)
-            assert outcome.status == status, outcome
-            said = f"of {TRIALS} trials are in {store}; the same command continues" in outcome.out
-            assert said != (what == "driver"), outcome
-            assert len(outcome.err.splitlines()) == (status != -signal.SIGKILL), outcome  # ours alone, none of Ray's
-            assert outcome.err.startswith(died.get(what, "stopping;" if what == "Ctrl-C" else "")), outcome
-            idle = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")  # Ray's own, which give up after a minute
-            assert survivors(sweep, but=idle) == []
-            assert 0 < len(row_files(store)) < COHORTS
-        sweep.clean_up()
+        stop_by_ctrl_c(sweeps.start(tmp_path, *GRID, cores=2), tmp_path, home)
+        for name in DIED:
+            kill_process_of_ray(name, sweeps.start(tmp_path, *GRID, cores=1))
+        kill_driver(sweeps.start(tmp_path, *GRID, cores=1))
         (left,) = home.glob("sweep-*")
-        outcome = sweeps.run(store, *GRID)
-        assert outcome.status == 0 and not left.exists(), outcome
-    assert_whole(store)
+        before = {path: path.stat().st_mtime_ns for path in row_files(tmp_path)}
+        assert 0 < len(before) < COHORTS
+        outcomes = [sweep.outcome() for sweep in [sweeps.start(tmp_path, *GRID, cores=1) for _ in range(2)]]
+        assert [outcome.status for outcome in outcomes] == [0, 0] and not left.exists(), outcomes
+    assert {path: path.stat().st_mtime_ns for path in before} == before  # what was there was not trained again
+    for path in tmp_path.glob("checkpoints/*/*.pt"):  # of the driver that came second; the next run deletes it
+        path.unlink()
+    assert_whole(tmp_path)

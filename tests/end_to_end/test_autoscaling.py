@@ -10,25 +10,28 @@ import pytest
 from sweeper.execution.connection import LOOPBACK
 from tests.cluster.files import FOLDER
 from tests.cluster.ports import listening, tells_metrics
-from tests.end_to_end.heads import Submission, head, wait_until
-from tests.end_to_end.sweeps import resume, rows
+from tests.end_to_end.heads import head, wait_until
+from tests.end_to_end.sweeps import Sweeps, resume, rows
 
 pytestmark = pytest.mark.slow
 
-SWEEP = (
-    *("anomaly_grid", "--preset", "digits", "--axis", "beta=0.5,1", "--axis", "nu=0.5,3"),
-    *("--set", "normal_class=0", "--set", "epochs=200", "--cohort", "1", "--gpu-fraction", "0.5"),
+WORDS = (
+    *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3"),
+    *("--set", "normal_class=0", "--set", "epochs=20", "--cohort", "1", "--gpu-fraction", "0.5"),
 )
 """Four cohorts, two for each GPU."""
 
 
-def test_nodes_come_for_pending_cohorts_are_shared_and_go_when_idle(tmp_path: Path) -> None:
+def test_nodes_come_for_pending_cohorts_are_shared_and_go_when_idle(
+    sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All of it on the loopback."""
-    pytest.importorskip("aiohttp_cors", reason="jobs are taken by ray[default]")
-    with head(cores=0, scaling=FOLDER / "local.yaml", more=LOOPBACK) as cluster:
+    with head(cores=0, jobs=False, scaling=FOLDER / "local.yaml", more=LOOPBACK) as cluster:
+        for name, value in (LOOPBACK | cluster.key()).items():
+            monkeypatch.setenv(name, value)
         [begun] = cluster.started
         assert len(begun.raylets()) == 1  # the head's own, which has no cores
-        sent = Submission(cluster, *SWEEP, "--store", str(tmp_path))
+        sweep = sweeps.start(tmp_path, *WORDS, "--address", cluster.gcs)
         nodes, sharing = 1, 0
         held = list[psutil.Process]()
 
@@ -40,13 +43,13 @@ def test_nodes_come_for_pending_cohorts_are_shared_and_go_when_idle(tmp_path: Pa
             sharing = max(sharing, begun.together())
             return nodes >= 3 and sharing == 2  # the head's own among them
 
-        wait_until(both_seen, "two nodes, and two cohorts that share one", sent)
+        sweep.wait_until(both_seen, "two nodes, and two cohorts that share one")
         resume(held)
         ports = listening(begun.processes())
         assert {one.address for one in ports} == {"127.0.0.1"}
         assert [one for one in ports if tells_metrics(one.port)] == []
-        status, out, err = sent.outcome()
-        assert status == 0 and "4 finished of 4 trials" in out, (out, err)
+        outcome = sweep.outcome()
+        assert outcome.status == 0 and "4 finished of 4 trials" in outcome.out, outcome
         found = rows(tmp_path)
         assert set(found["status"]) == {"finished"} and found["cohort"].nunique() == 4
         wait_until(lambda: len(begun.raylets()) == 1, "end of the idle nodes")

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sweeper.errors import StoreError
@@ -19,11 +20,11 @@ from sweeper.storage import load
 from sweeper.storage.io.disk_checks import check_free_space, check_writable
 from sweeper.storage.io.files import Files
 from tests.cluster.ports import listening, tells_metrics
-from tests.end_to_end.sweeps import Sweeps
+from tests.end_to_end.sweeps import Sweeps, resume
 
 SMALL = [
-    *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3", "--set", "normal_class=0", "--set", "epochs=100"),
-    *("--cohort", "2", "--save-every", "0.2"),
+    *("--axis", "beta=0.5,1", "--axis", "nu=0.5,3", "--set", "normal_class=0", "--set", "epochs=40"),
+    *("--cohort", "2", "--save-every", "0.05"),
 ]
 """4 trials in 2 cohorts."""
 
@@ -62,7 +63,7 @@ def ask(address: str, **mine: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-def test_a_sweep_into_s3_that_is_continued_and_read(
+def test_a_sweep_into_s3_that_goes_on_from_its_checkpoint_and_is_read(
     sweeps: Sweeps,
     bucket: str,
     tmp_path: Path,
@@ -72,8 +73,17 @@ def test_a_sweep_into_s3_that_is_continued_and_read(
     monkeypatch.setenv("HOME", str(tmp_path))  # where Ray makes a token
     files = Files(bucket)
     sweep = sweeps.start(bucket, *SMALL, cores=1)
-    sweep.wait_until(lambda: files.list("checkpoints/sweep=anomaly_grid"), "a checkpoint in the bucket")
-    sweep.suspend()  # no cohort ends while the head is asked
+    trainers = list[psutil.Process]()
+
+    def caught() -> bool:
+        """No cohort ends while the head is asked."""
+        trainers[:] = sweep.suspend()
+        if trainers and files.list("checkpoints/sweep=anomaly_grid"):
+            return True
+        resume(trainers)
+        return False
+
+    sweep.wait_until(caught, "a checkpoint in the bucket")
     ports = listening(sweep.processes())
     tell_everybody = [one for one in ports if tells_metrics(one.port)]
     [gcs] = [f"{one.address}:{one.port}" for one in ports if one.process == "gcs_server"]
@@ -83,16 +93,17 @@ def test_a_sweep_into_s3_that_is_continued_and_read(
         ask(gcs, RAY_AUTH_MODE="disabled"),
     ]
     told = [one.communicate()[0] for one in asked]
-    sweep.kill()
+    trainers[0].kill()
+    outcome = sweep.outcome()
 
     assert {one.address for one in ports} == {"127.0.0.1"} and tell_everybody == [], ports
     assert [one.returncode == 0 for one in asked] == [True, False, False], told
     assert stat.S_IMODE((tmp_path / ".ray/auth_token").stat().st_mode) == 0o600
 
     assert main(["anomaly_grid", "--preset", "digits", "--store", bucket, *SMALL, "--plan", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["to run"] == 4
-    outcome = sweeps.run(bucket, *SMALL, cores=1)
+    assert json.loads(capsys.readouterr().out)["to run"] == 0
     assert outcome.status == 0 and "4 finished of 4 trials" in outcome.out, outcome
+    assert "goes on from its checkpoint" in outcome.out, outcome
     assert (
         "HUSH" not in outcome.out
         and "rows: s3://bucket1/results/trials/sweep=anomaly_grid?endpoint_override=" in outcome.out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,7 @@ import pandas as pd
 import pytest
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 
-from search_spaces.vje_search import POPULATION
-from sweeper.run import main
 from sweeper.storage.load import load_history
-from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from tests.end_to_end.shared_ray import SharedRay
 from tests.end_to_end.sweeps import VOLATILE, rows
@@ -92,7 +88,7 @@ def test_a_stopped_search_goes_on_is_made_longer_and_ends_as_one_that_was_neithe
     pd.testing.assert_frame_equal(results(tmp_path), results(undisturbed), check_exact=True)
 
 
-def test_what_fails_for_good_never_stalls_a_search_and_is_tried_again(shared_ray: SharedRay, tmp_path: Path) -> None:
+def test_what_fails_for_good_never_stalls_a_search(shared_ray: SharedRay, tmp_path: Path) -> None:
     """It fails alone, whatever its cohort is compared with."""
     words = ["--trials", "8", "--wave", "4", "--set", "epochs=20", "--cohort", "2"]
     with shared_ray.poison_above(1.2):
@@ -102,10 +98,6 @@ def test_what_fails_for_good_never_stalls_a_search_and_is_tried_again(shared_ray
     failed = found["status"] == "failed"
     assert failed.equals(found["beta"] > 1.2) and failed.any(), found[["beta", "status", "error"]]
     assert found[failed]["auroc_joint"].isna().all() and found[failed]["error"].str.contains("a poisoned trial").all()
-    outcome = shared_ray.run(tmp_path, *words, name=NAME)
-    assert outcome.status == 0 and f"{failed.sum()} of 8 trials to run" in outcome.out, outcome
-    again = results(tmp_path)
-    assert set(again["status"]) == {"finished", "pruned"} and list(again["beta"]) == list(found["beta"])
 
 
 def test_optuna_reads_the_studys_journal(undisturbed: Path) -> None:
@@ -125,44 +117,3 @@ def test_the_study_is_shown_beside_its_data(undisturbed: Path) -> None:
     best = pd.read_parquet(folder / "front.parquet")
     found = results(undisturbed).set_index("number")
     assert best["val_auroc_joint"].iloc[0] == found.loc[found["status"] == "finished", "val_auroc_joint"].max()
-
-
-def test_a_search_can_begin_with_the_rows_of_a_grid(
-    shared_ray: SharedRay, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    keys = {"method": str, "dataset": str, "normal_class": int, "beta": float, "nu": float, "lr": float}
-    columns = Columns(
-        {**keys, "weight_decay": float, "held_out": str, "outliers": str, "validation": float}, ("val_auroc_joint",)
-    )
-    common = {"status": "finished", "method": "vje", "dataset": "digits", "normal_class": 1, "nu": 1.0, "lr": 0.01}
-    common |= {"weight_decay": 1e-4, "held_out": "", "outliers": "", "validation": 0.2, "val_auroc_joint": 0.9}
-    betas = (0.1, 1.0, 2.0, 5.0)
-    grid = [common | {"trial_id": f"t{i}", "beta": beta} for i, beta in enumerate(betas)]
-    others = [grid[0] | {"trial_id": "u0", "status": "failed"}, grid[0] | {"trial_id": "u1", "normal_class": 2}]
-    others += [grid[0] | {"trial_id": "u2", "validation": 0.1}]
-    Store(tmp_path).write("a_grid", "c", [*grid, *others], columns)
-    words = ["--trials", "4", "--wave", "4", "--set", "epochs=2", "--set", "width=128", "--pruner", "none"]
-    outcome = shared_ray.run(tmp_path, *words, "--warm-start", "a_grid", name=NAME)
-    assert outcome.status == 0 and "7 trials (3 earlier): 7 complete" in outcome.out, outcome
-    (kept,) = (tmp_path / f"studies/{NAME}").glob("*.json")
-    assert [params["beta"] for params, _ in json.loads(kept.read_text())["results"]] == [0.1, 1.0, 2.0]
-    assert main([NAME, "--preset", "digits", "--store", str(tmp_path), *words, "--plan"]) == 0
-    assert "4 to run" in capsys.readouterr().out, "a study without a warm start is another one"
-
-
-def test_a_population_keeps_the_whole_schedule_of_each_member(shared_ray: SharedRay, tmp_path: Path) -> None:
-    words = ["--trials", "8", "--wave", "8", "--set", "epochs=20"]
-    outcome = shared_ray.run(tmp_path, *words, name=NAME, preset="digits_population")
-    assert outcome.status == 0, outcome
-    found = results(tmp_path).set_index("number")
-    assert set(found["status"]) <= {"finished", "diverged"} and found["cohort"].nunique() == 1
-    assert POPULATION.population
-    moved = found["schedule"].dropna().map(json.loads)
-    assert len(moved) >= 1
-    for number, entries in moved.items():
-        for entry in entries:
-            assert (
-                entry["epoch"] % POPULATION.population.every == 0
-                and entry["from"] != number
-                and set(entry) >= {"beta", "nu", "lr", "weight_decay"}
-            )

@@ -9,7 +9,6 @@ import pytest
 
 from sweeper import run
 from sweeper.errors import DamagedFiles, StoreError
-from sweeper.plan.plan import Plan
 from sweeper.search.warm_start import warm_start_from_rows
 from sweeper.spec.grid import Value
 from sweeper.storage import compaction
@@ -19,7 +18,6 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.load import load, load_history
 from sweeper.storage.parquet_file import table_to_parquet
-from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
 
@@ -40,12 +38,12 @@ def flipped(files: Files, path: str, how: str = "bit flipped") -> bytes:
     return DAMAGES[how](data)
 
 
-class Bench:
-    """A store with two trials in two cohorts. `said` has the lines that it printed."""
+class Harness:
+    """A store with two trials in two cohorts. `log` has the lines that it printed."""
 
     def __init__(self, folder: Path) -> None:
-        self.said: list[str] = []
-        self.store = Store(Files(folder, NO_RETRIES, self.said.append))
+        self.log: list[str] = []
+        self.store = Store(Files(folder, NO_RETRIES, self.log.append))
         self.store.prepare("grid", COLUMNS)
         for trial in "ab":
             self.train(self.store, trial)
@@ -54,7 +52,7 @@ class Bench:
         store.write_history("grid", f"c{trial}", [(trial, 1, "auroc", 0.5), (trial, 2, "auroc", 0.9)])
         store.write("grid", f"c{trial}", [row(trial)], COLUMNS)
 
-    def again(self) -> Store:
+    def reopened(self) -> Store:
         """Open the store as the next run does."""
         return Store(self.store.files)
 
@@ -64,123 +62,125 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", DAMAGES)
-def test_the_trials_of_a_damaged_file_are_to_run_and_it_is_kept_aside(bench: Bench, kind: str, how: str) -> None:
+def test_the_trials_of_a_damaged_file_are_to_run_and_it_is_kept_aside(harness: Harness, kind: str, how: str) -> None:
     path = f"{kind}/sweep=grid/ca.parquet"
-    content = flipped(bench.store.files, path, how)
-    plan = bench.again()
+    content = flipped(harness.store.files, path, how)
+    plan = harness.reopened()
     assert plan.statuses("grid") == {"b": "finished"} and list(plan.damaged) == [path]
-    assert bench.said == [] and bench.quarantined(kind) == [], "a plan writes nothing"
-    begun = bench.again()
+    assert harness.log == [] and harness.quarantined(kind) == [], "a plan writes nothing"
+    begun = harness.reopened()
     begun.quarantine(plan.damaged)
     begun.prepare("grid", COLUMNS)
-    assert bench.quarantined(kind) == [content]
-    assert [path in line and "moved to '_damaged/" in line for line in bench.said] == [True], bench.said
-    assert bench.again().statuses("grid") == {"b": "finished"}, "as long as it has not been trained again"
-    bench.train(begun, "a")
-    assert bench.again().statuses("grid") == {"a": "finished", "b": "finished"}
-    assert len(load("grid", bench.store.files)) == 2 and len(load_history("grid", bench.store.files)) == 4
-    assert len(bench.said) == 1
+    assert harness.quarantined(kind) == [content]
+    assert [path in line and "moved to '_damaged/" in line for line in harness.log] == [True], harness.log
+    assert harness.reopened().statuses("grid") == {"b": "finished"}, "as long as it has not been trained again"
+    harness.train(begun, "a")
+    assert harness.reopened().statuses("grid") == {"a": "finished", "b": "finished"}
+    assert len(load("grid", harness.store.files)) == 2 and len(load_history("grid", harness.store.files)) == 4
+    assert len(harness.log) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_reader_is_told_the_file_and_the_way_out_and_moves_nothing(bench: Bench, kind: str) -> None:
-    flipped(bench.store.files, f"{kind}/sweep=grid/ca.parquet")
+def test_a_reader_is_told_the_file_and_the_way_out_and_moves_nothing(harness: Harness, kind: str) -> None:
+    flipped(harness.store.files, f"{kind}/sweep=grid/ca.parquet")
     with pytest.raises(StoreError, match=rf"'{kind}/sweep=grid/ca\.parquet' is damaged: .*; run the sweep again, "):
-        (load if kind == "trials" else load_history)("grid", bench.store.files)
-    assert bench.quarantined(kind) == []
+        (load if kind == "trials" else load_history)("grid", harness.store.files)
+    assert harness.quarantined(kind) == []
 
 
-def test_a_history_of_other_columns_is_damaged(bench: Bench) -> None:
+def test_a_history_of_other_columns_is_damaged(harness: Harness) -> None:
     path = "history/sweep=grid/ca.parquet"
-    bench.store.files.write(path, table_to_parquet(table_of([row("a")], COLUMNS)))
-    plan = bench.again()
+    harness.store.files.write(path, table_to_parquet(table_of([row("a")], COLUMNS)))
+    plan = harness.reopened()
     assert plan.statuses("grid") == {"b": "finished"} and "its columns are trial_id, method, " in plan.damaged[path]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_cohort_writes_over_its_own_damaged_file(bench: Bench, kind: str) -> None:
-    content = flipped(bench.store.files, f"{kind}/sweep=grid/ca.parquet")
-    bench.train(bench.store, "a")
-    assert bench.quarantined(kind) == [content] and len(bench.said) == 1
-    assert bench.again().statuses("grid") == {"a": "finished", "b": "finished"}
-    assert len(load_history("grid", bench.store.files)) == 4
+def test_a_cohort_writes_over_its_own_damaged_file(harness: Harness, kind: str) -> None:
+    content = flipped(harness.store.files, f"{kind}/sweep=grid/ca.parquet")
+    harness.train(harness.store, "a")
+    assert harness.quarantined(kind) == [content] and len(harness.log) == 1
+    assert harness.reopened().statuses("grid") == {"a": "finished", "b": "finished"}
+    assert len(load_history("grid", harness.store.files)) == 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_merging_goes_on_without_a_damaged_file(bench: Bench, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merging_goes_on_without_a_damaged_file(harness: Harness, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "MANY", 4)
-    bench.train(bench.store, "c")
-    content = flipped(bench.store.files, f"{kind}/sweep=grid/ca.parquet")
-    bench.train(bench.store, "d")
-    assert bench.quarantined(kind) == [content] and len(bench.said) == 1
-    assert len(bench.store.files.list(f"{kind}/sweep=grid")) == 1
-    assert bench.again().statuses("grid") == dict.fromkeys("bcd", "finished")
+    harness.train(harness.store, "c")
+    content = flipped(harness.store.files, f"{kind}/sweep=grid/ca.parquet")
+    harness.train(harness.store, "d")
+    assert harness.quarantined(kind) == [content] and len(harness.log) == 1
+    assert len(harness.store.files.list(f"{kind}/sweep=grid")) == 1
+    assert harness.reopened().statuses("grid") == dict.fromkeys("bcd", "finished")
 
 
-def test_compaction_goes_on_without_a_damaged_file(bench: Bench) -> None:
-    content = flipped(bench.store.files, "trials/sweep=grid/ca.parquet")
-    bench.store.compact("grid")
-    assert bench.quarantined("trials") == [content] and load("grid", bench.store.files)["trial_id"].tolist() == ["b"]
+def test_compaction_goes_on_without_a_damaged_file(harness: Harness) -> None:
+    content = flipped(harness.store.files, "trials/sweep=grid/ca.parquet")
+    harness.store.compact("grid")
+    assert harness.quarantined("trials") == [content] and load("grid", harness.store.files)["trial_id"].tolist() == [
+        "b"
+    ]
 
 
-def test_a_result_without_any_metric_needs_no_history(bench: Bench) -> None:
+def test_a_result_without_any_metric_needs_no_history(harness: Harness) -> None:
     """A trial that diverged before its first report has no history, and must not be trained again forever."""
-    bench.store.write("grid", "cx", [row("x", "diverged", auroc=None), row("y", "failed")], COLUMNS)
-    flipped(bench.store.files, "history/sweep=grid/ca.parquet")
-    assert bench.again().statuses("grid") == {"b": "finished", "x": "diverged", "y": "failed"}
+    harness.store.write("grid", "cx", [row("x", "diverged", auroc=None), row("y", "failed")], COLUMNS)
+    flipped(harness.store.files, "history/sweep=grid/ca.parquet")
+    assert harness.reopened().statuses("grid") == {"b": "finished", "x": "diverged", "y": "failed"}
 
 
-def test_without_damage_no_history_is_asked_for(bench: Bench) -> None:
-    bench.store.files.delete_folder("history")
-    assert bench.again().statuses("grid") == {"a": "finished", "b": "finished"}
+def test_without_damage_no_history_is_asked_for(harness: Harness) -> None:
+    harness.store.files.delete_folder("history")
+    assert harness.reopened().statuses("grid") == {"a": "finished", "b": "finished"}
 
 
-def test_a_search_trains_a_row_again_that_has_lost_its_history(bench: Bench) -> None:
-    flipped(bench.store.files, "history/sweep=grid/ca.parquet")
-    plan = bench.again()
+def test_a_search_trains_a_row_again_that_has_lost_its_history(harness: Harness) -> None:
+    flipped(harness.store.files, "history/sweep=grid/ca.parquet")
+    plan = harness.reopened()
     rows, history = plan.records("grid")
     assert [(row["trial_id"], row["status"]) for row in rows] == [("a", "failed"), ("b", "finished")]
     assert {record[0] for record in history} == {"b"} and len(plan.damaged) == 1
 
 
-def test_a_warm_start_does_not_do_with_less_than_there_was(bench: Bench) -> None:
-    flipped(bench.store.files, "trials/sweep=grid/ca.parquet")
+def test_a_warm_start_does_not_do_with_less_than_there_was(harness: Harness) -> None:
+    flipped(harness.store.files, "trials/sweep=grid/ca.parquet")
     nothing: dict[str, Value] = {}
     with pytest.raises(DamagedFiles, match=r"ca\.parquet"):
-        warm_start_from_rows(bench.again(), "grid", None, nothing)  # type: ignore[arg-type]
+        warm_start_from_rows(harness.reopened(), "grid", None, nothing)  # type: ignore[arg-type]
 
 
-def test_a_file_that_is_intact_after_all_comes_back(bench: Bench) -> None:
+def test_a_file_that_is_intact_after_all_comes_back(harness: Harness) -> None:
     """It was misread, or another writer has replaced it meanwhile."""
     path = "trials/sweep=grid/ca.parquet"
-    quarantine(bench.store.files, {path: "misread", "trials/sweep=grid/gone.parquet": "misread"})
-    assert bench.said == [] and bench.quarantined("trials") == []
-    assert bench.store.files.read(path) is None and len(load("grid", bench.store.files)) == 2
+    quarantine(harness.store.files, {path: "misread", "trials/sweep=grid/gone.parquet": "misread"})
+    assert harness.log == [] and harness.quarantined("trials") == []
+    assert harness.store.files.read(path) is None and len(load("grid", harness.store.files)) == 2
 
 
-def test_many_damaged_files_are_named_at_once_and_go_in_one_round(bench: Bench) -> None:
+def test_many_damaged_files_are_named_at_once_and_go_in_one_round(harness: Harness) -> None:
     for trial in "ab":
-        flipped(bench.store.files, f"history/sweep=grid/c{trial}.parquet")
+        flipped(harness.store.files, f"history/sweep=grid/c{trial}.parquet")
     rounds: list[int] = []
 
     def read() -> int:
         rounds.append(1)
-        return len(load_history("grid", bench.store.files))
+        return len(load_history("grid", harness.store.files))
 
-    bench.train(bench.store, "c")
+    harness.train(harness.store, "c")
     with pytest.raises(DamagedFiles, match=r"\(and 1 more\)"):
         read()
-    assert quarantining(bench.store.files, read) == 2 and len(rounds) == 3 and len(bench.said) == 2
+    assert quarantining(harness.store.files, read) == 2 and len(rounds) == 3 and len(harness.log) == 2
 
 
-def test_without_a_say_a_warning_is_issued(bench: Bench, tmp_path: Path) -> None:
-    flipped(bench.store.files, "trials/sweep=grid/ca.parquet")
+def test_without_a_say_a_warning_is_issued(harness: Harness, tmp_path: Path) -> None:
+    flipped(harness.store.files, "trials/sweep=grid/ca.parquet")
     with pytest.warns(UserWarning, match=r"ca\.parquet' is damaged"):
         Store(tmp_path).prepare("grid", COLUMNS)
 
@@ -195,7 +195,7 @@ class Command:
         self.folder, self._capsys, self.trained = folder, capsys, list[str]()
         self.store = Store(folder)
         self.meanwhile: Callable[[], object] = lambda: None
-        monkeypatch.setattr(run, "_train", self._train)
+        monkeypatch.setattr(run._Run, "_train", lambda training: self._train(training))
         monkeypatch.setattr(run.publish, "write", self._write)
 
     def __call__(self, *words: str) -> tuple[int, str, str]:
@@ -204,13 +204,14 @@ class Command:
         status = run.main(["anomaly_grid", "--preset", "digits", "--store", str(self.folder), *SMALL, *words])
         return (status, *self._capsys.readouterr())
 
-    def _train(self, request: object, plan: Plan, store: Store, columns: Columns, *_: object) -> None:
+    def _train(self, training: run._Run) -> None:
+        plan, store = training.plan, training.store
         for trial in plan.trials:
             if plan.statuses.get(trial.id, "failed") == "failed":
                 self.trained.append(trial.id)
                 store.write_history(plan.name, f"c{trial.id}", [(trial.id, 2, "auroc_joint", 0.5)])
                 fixed = {"trial_id": trial.id, "status": "finished", "auroc_joint": 0.5}
-                store.write(plan.name, f"c{trial.id}", [{**trial.config, **fixed}], columns)
+                store.write(plan.name, f"c{trial.id}", [{**trial.config, **fixed}], training.columns)
         self.meanwhile()
 
     def _write(self, files: Files, name: str, *_: object) -> str:

@@ -100,8 +100,8 @@ SOON = RetryPolicy(5.0, first_wait=0.001)
 
 
 def test_what_fails_for_a_while_is_waited_for_and_said_once(tmp_path, monkeypatch):
-    said, left = list[str](), [errno.ENOSPC, errno.EIO, errno.ESTALE]
-    files, sync = Files(tmp_path).with_retries(SOON, said.append), os.fsync
+    lines, left = list[str](), [errno.ENOSPC, errno.EIO, errno.ESTALE]
+    files, sync = Files(tmp_path).with_retries(SOON, lines.append), os.fsync
 
     def full(number: int) -> None:
         if left:
@@ -111,7 +111,7 @@ def test_what_fails_for_a_while_is_waited_for_and_said_once(tmp_path, monkeypatc
     monkeypatch.setattr(os, "fsync", full)
     files.write("x", b"new")
     assert files.read("x") == b"new" and os.listdir(tmp_path) == ["x"] and not left
-    waits, goes_on = said
+    waits, goes_on = lines
     assert waits.endswith("cannot write 'x': No space left on device; trying again for 5 s")
     assert goes_on == f"store {tmp_path} works again, after 0 s"
 
@@ -139,11 +139,11 @@ def test_an_interrupt_ends_the_wait_at_once(tmp_path, monkeypatch, act):
 
 
 def test_what_cannot_pass_is_an_error_at_once(tmp_path):
-    said = list[str]()
+    lines = list[str]()
     (tmp_path / "a").write_text("no folder")
     with pytest.raises(StoreError, match=r"File exists|Not a directory"):
-        Files(tmp_path).with_retries(RetryPolicy(60.0), said.append).write("a/b", b"")
-    assert said == []
+        Files(tmp_path).with_retries(RetryPolicy(60.0), lines.append).write("a/b", b"")
+    assert lines == []
 
 
 def test_patience_goes_to_a_worker_and_what_listens_stays(tmp_path):

@@ -16,7 +16,7 @@ class FlakyOperation:
 
     def __init__(self, failures: float, error: Exception | None = None) -> None:
         self.failures, self.error = failures, error or OSError(errno.ETIMEDOUT, "timed out")
-        self.now, self.slept, self.said = 0.0, list[float](), list[str]()
+        self.now, self.slept, self.callbacks = 0.0, list[float](), list[str]()
 
     def act(self) -> str:
         if len(self.slept) < self.failures:
@@ -31,8 +31,8 @@ class FlakyOperation:
         return call_with_retries(
             self.act,
             policy,
-            lambda error: self.said.append(str(error)),
-            lambda seconds: self.said.append(f"after {seconds:g}"),
+            lambda error: self.callbacks.append(str(error)),
+            lambda seconds: self.callbacks.append(f"after {seconds:g}"),
             clock=lambda: self.now,
             sleep=self.sleep,
             draw=lambda: draw,
@@ -43,7 +43,7 @@ def test_waits_double_up_to_the_longest():
     operation = FlakyOperation(7)
     assert operation.call(RetryPolicy(60.0, first_wait=0.5, longest_wait=4.0)) == "done"
     assert operation.slept == [0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0]
-    assert operation.said == ["[Errno 110] timed out", "after 19.5"]
+    assert operation.callbacks == ["[Errno 110] timed out", "after 19.5"]
     swift = FlakyOperation(3)
     swift.call(RetryPolicy(60.0, first_wait=0.5), draw=1.0)
     assert swift.slept == [0.25, 0.5, 1.0], "up to half of a wait is subtracted at random"
@@ -53,12 +53,12 @@ def test_retries_end_when_the_time_of_the_policy_is_over():
     operation = FlakyOperation(float("inf"))
     with pytest.raises(TimeoutError):
         operation.call(LONG_RETRIES)
-    assert operation.now == LONG_RETRIES.seconds and len(operation.said) == 1
+    assert operation.now == LONG_RETRIES.seconds and len(operation.callbacks) == 1
 
 
 def test_success_at_once_calls_no_callback():
     operation = FlakyOperation(0)
-    assert operation.call(LONG_RETRIES) == "done" and operation.said == operation.slept == []
+    assert operation.call(LONG_RETRIES) == "done" and operation.callbacks == operation.slept == []
 
 
 @pytest.mark.parametrize(("policy", "error"), [(NO_RETRIES, None), (LONG_RETRIES, PermissionError(errno.EACCES, "no"))])
@@ -66,7 +66,7 @@ def test_one_attempt_is_all_without_patience_and_without_hope(policy, error):
     operation = FlakyOperation(1, error)
     with pytest.raises(OSError):
         operation.call(policy)
-    assert operation.slept == operation.said == []
+    assert operation.slept == operation.callbacks == []
 
 
 def test_an_interrupt_ends_the_wait():

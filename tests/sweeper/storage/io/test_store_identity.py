@@ -62,21 +62,21 @@ def test_another_store_in_its_place_is_not_it(store: Store, tmp_path: Path) -> N
 
 def test_it_goes_on_when_the_folder_is_back(tmp_path: Path) -> None:
     """The folder comes back as a copy: it has another inode, as after mounting again, but the same marker."""
-    said: list[str] = []
+    lines: list[str] = []
     away = tmp_path / "away"
 
-    def say(line: str) -> None:
-        said.append(line)
+    def log(line: str) -> None:
+        lines.append(line)
         if "trying again" in line:
             subprocess.run(["cp", "-r", away, tmp_path / "store"], check=True)
 
-    store = Store(Files(tmp_path / "store", RetryPolicy(30.0, first_wait=0.001), say))
+    store = Store(Files(tmp_path / "store", RetryPolicy(30.0, first_wait=0.001), log))
     store.prepare("grid", COLUMNS)
     store.write("grid", "c0", [row("a")], COLUMNS)
     (tmp_path / "store").rename(away)
     store.write("grid", "c1", [row("b")], COLUMNS)
     assert Store(tmp_path / "store").statuses("grid") == {"a": "finished", "b": "finished"}
-    assert "its folder is gone" in said[0] and "works again" in said[1] and len(said) == 2
+    assert "its folder is gone" in lines[0] and "works again" in lines[1] and len(lines) == 2
 
 
 def test_what_was_done_in_another_folder_is_done_again(tmp_path: Path) -> None:
@@ -164,12 +164,12 @@ def test_a_read_only_store_is_refused_at_once_and_waited_for_later(
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Path]:
-    """A tmpfs, mounted for the test. Skips the test where mounting is not permitted."""
+    """A tmpfs, mounted for the test. Skips the test where that is not permitted."""
     folder = tmp_path / "mount"
     folder.mkdir()
-    said = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], capture_output=True, text=True)
-    if said.returncode:
-        pytest.skip(f"a tmpfs cannot be mounted here: {said.stderr.strip()}")
+    mount = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], capture_output=True, text=True)
+    if mount.returncode:
+        pytest.skip(f"only root can mount a tmpfs: {mount.stderr.strip()}")
     yield folder
     subprocess.run(["umount", folder], capture_output=True)
 
@@ -186,12 +186,12 @@ def test_an_unmounted_store_leaves_the_disk_beneath_alone(mounted: Path, deeper:
 
 
 def test_a_store_that_is_remounted_read_only_is_waited_for(mounted: Path) -> None:
-    def say(line: str) -> None:
+    def log(line: str) -> None:
         if "trying again" in line:
             assert "Read-only file system" in line
             subprocess.run(["mount", "-o", "remount,rw", mounted], check=True)
 
-    store = Store(Files(mounted, RetryPolicy(30.0, first_wait=0.001), say))
+    store = Store(Files(mounted, RetryPolicy(30.0, first_wait=0.001), log))
     store.prepare("grid", COLUMNS)
     subprocess.run(["mount", "-o", "remount,ro", mounted], check=True)
     store.write("grid", "c0", [row("a")], COLUMNS)

@@ -1,0 +1,63 @@
+"""The end of a run: its exit status, and what it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
+from sweeper.cli.conclusion import finish, print_how_to_continue
+from sweeper.plan.plan import GridPlan
+from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.schema import Columns
+from sweeper.storage.store import Store
+from tests.sweeper.plan.test_plan import make
+
+COLUMNS = Columns({"beta": int, "nu": int}, ("auroc",))
+
+
+def store_of(folder: Path, plan: GridPlan, statuses: Mapping[str, str]) -> Store:
+    """A store with the rows of the trials in `statuses`, in one cohort."""
+    store = Store(folder)
+    store.prepare("grid", COLUMNS)
+    rows = [
+        {"trial_id": trial.id, **trial.config, "auroc": 0.5, "status": statuses[trial.id], "cohort": "c0"}
+        | {"cohort_size": len(statuses), "preset": "paper", "changes": ""}
+        for trial in plan.trials
+        if trial.id in statuses
+    ]
+    store.write("grid", "c0", rows, COLUMNS)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("last", "status", "counts"),
+    [("diverged", EXIT_OK, "3 finished, 1 diverged"), ("failed", EXIT_FAILED, "3 finished, 1 failed")],
+)
+def test_a_run_ends_well_if_every_trial_has_a_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], last: str, status: int, counts: str
+) -> None:
+    plan = make(4)
+    store = store_of(tmp_path, plan, {"t0": "finished", "t1": "finished", "t2": "finished", "t3": last})
+    store.files.write(checkpoint_path("grid", "c0"), b"weights")
+    assert finish(plan, store, COLUMNS) == status
+    out = capsys.readouterr().out
+    assert (
+        f"\n{counts} of 4 trials\nrows: {tmp_path}/trials/sweep=grid\nheatmaps: {tmp_path}/heatmaps/grid/paper" in out
+    )
+    assert (tmp_path / "heatmaps/grid/paper/auroc.png").exists()
+    assert store.files.list("checkpoints/sweep=grid") == ([] if status == EXIT_OK else ["c0.pt"])
+
+
+def test_a_run_without_all_rows_has_failed(tmp_path: Path) -> None:
+    plan = make(4)
+    assert finish(plan, store_of(tmp_path, plan, {"t0": "finished", "t1": "finished"}), COLUMNS) == EXIT_FAILED
+
+
+def test_an_interrupted_run_prints_how_much_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = make(4)
+    store = store_of(tmp_path, plan, {"t0": "finished", "t1": "diverged", "t2": "failed"})
+    print_how_to_continue(plan, store)
+    assert capsys.readouterr().out == f"stopped: 2 of 4 trials are in {tmp_path}; the same command continues\n"

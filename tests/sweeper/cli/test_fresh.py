@@ -1,0 +1,51 @@
+"""`--fresh` sets the rows of a plan aside, and the command that it prints brings them back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweeper.cli.arguments import EXIT_OK, parse
+from sweeper.cli.fresh import archive, preview_archive, restore
+from sweeper.spec import SpecError, registry
+from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.load import load
+from sweeper.storage.store import Store
+from tests.sweeper.cli.test_conclusion import COLUMNS, store_of
+from tests.sweeper.plan.test_plan import SWEEP, make
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return store_of(tmp_path, make(3), {"t0": "finished", "t1": "finished", "t2": "finished"})
+
+
+def test_what_a_fresh_run_replaces_comes_back(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "find", lambda name: SWEEP)
+    plan = make(2)  # of the three trials that have rows
+    before = load("grid", store.files)
+    assert preview_archive(plan, store, COLUMNS).rows == 2
+    archive(plan, store, COLUMNS)
+    out = capsys.readouterr().out
+    assert out.startswith("set aside: 2 rows, from 1 files of rows and history, in ")
+    assert load("grid", store.files)["trial_id"].tolist() == ["t2"]
+    request = parse(out.split("python -m sweeper.run ")[1].split())
+    assert request.restore and restore(request, request.restore) == EXIT_OK
+    assert load("grid", store.files).equals(before)
+    assert capsys.readouterr().out.startswith("brought back: 2 rows")
+
+
+def test_a_stale_checkpoint_is_out_of_the_way_when_its_cohort_starts(store: Store) -> None:
+    path = checkpoint_path("grid", "c0")
+    store.files.write(path, b"stale")
+    path_of = archive(make(3), store, COLUMNS)
+    assert store.files.read(path) == b"stale"
+    assert path_of("c0") == path and store.files.read(path) is None
+
+
+def test_only_a_known_sweep_is_restored(store: Store) -> None:
+    with pytest.raises(SpecError, match="no sweep 'grid'"):
+        restore(parse(["grid", "--store", store.files.uri, "--restore", "x"]), "x")

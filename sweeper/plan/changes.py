@@ -32,8 +32,7 @@ class Change:
     values: tuple[Value, ...]
     """Values of the request, sorted."""
     preset: tuple[Value, ...]
-    """Values of the preset, sorted: one if the key is fixed or a default, several if it is an axis or the parts of the
-    preset differ, none if it is searched."""
+    """Values of the preset, sorted; none if the key is searched."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Changes:
 
     preset: str
     keys: Mapping[str, Change]
-    """Name of a hyperparameter, or of an option of a search (`sampler`, `wave`, ...) -> its change; sorted by name."""
+    """Hyperparameter or option of a search (`sampler`, `wave`, ...) -> its change; sorted by name."""
 
     @property
     def label(self) -> str:
@@ -62,9 +61,8 @@ class Changes:
 def request_changes(request: Request, preset: str, before: Space, after: Space, defaults: Defaults) -> Changes:
     """Return what a request changes in a preset, whose space is `before` without the request and `after` with it."""
     requested = {key: (value,) for key, value in request.fixed.items()} | dict(request.axes)
-    keys = {key: _key_change(key, before, after, defaults) for key in requested} | _option_changes(
-        request, before, after
-    )
+    keys = {key: _key_change(key, before, after, defaults) for key in requested}
+    keys |= _option_changes(request, before, after)
     return Changes(preset, {key: change for key, change in sorted(keys.items()) if change})
 
 
@@ -95,12 +93,9 @@ def study_changes(request: Request, before: Search | Searches, study: Study, def
     search on which its proposals depend.
     """
     method, searches = str(study.fixed["method"]), subspaces(before)
-    method_defaults = defaults(method)
-    own_search = next((search for search in searches if _method(search) == method), searches[0])
-    changed = {
-        key: value for key, value in study.fixed.items() if value not in _values_of(key, own_search, method_defaults)
-    }
-    changed |= {key: change.values[0] for key, change in _option_changes(request, own_search, study.search).items()}
+    own = next((search for search in searches if _method(search) == method), searches[0])
+    changed = {key: value for key, value in study.fixed.items() if value not in _values_of(key, own, defaults(method))}
+    changed |= {key: change.values[0] for key, change in _option_changes(request, own, study.search).items()}
     return _text(changed)
 
 
@@ -147,16 +142,13 @@ def _key_change(key: str, before: Space, after: Space, defaults: Defaults) -> Ch
 
 
 def _option_changes(request: Request, before: Space, after: Space) -> dict[str, Change]:
-    """Return the changed options of a search on which its proposals depend. The number of trials is not among them."""
+    """Return the changed options of a search on which its proposals depend, which the number of trials is not."""
     old, new = subspaces(before)[0], subspaces(after)[0]
     if not isinstance(old, Search) or not isinstance(new, Search):
         return {}
     changed: dict[str, Change] = {}
-    for name, old_value, new_value in (
-        ("wave", old.wave, new.wave),
-        ("sampler", old.sampler, new.sampler),
-        ("search-seed", old.seed, new.seed),
-    ):
+    for name, field in (("wave", "wave"), ("sampler", "sampler"), ("search-seed", "seed")):
+        old_value, new_value = getattr(old, field), getattr(new, field)
         if old_value != new_value:
             changed[name] = Change((new_value,), (old_value,))
     if old.pruner != new.pruner:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sweeper.plan.cohorts import Cohort, halves, remaining
 
@@ -14,28 +14,37 @@ Record = tuple[str, int, str, float]
 """trial_id, epoch, metric, value."""
 
 
-class CohortSource(Protocol):
+class CohortSource:
     """Gives cohorts to train and is told of their progress, on which the next cohorts may depend.
 
     Methods that take a string `cohort` take the id of a cohort.
     """
 
-    @property
-    def cohorts(self) -> Mapping[str, Cohort]:
+    def __init__(self, record_halved: Callable[[str], None]) -> None:
+        """`record_halved` is called with the id of every cohort that is halved."""
+        self.cohorts: dict[str, Cohort] = {}
         """Cohorts by id; all that were given so far are among them."""
+        self._whole: dict[str, Cohort] = {}
+        """Cohorts by id, including the trials that had a result before."""
+        self._ancestors: dict[str, Sequence[Cohort]] = {}
+        self._record_halved = record_halved
 
     @property
     def exhausted(self) -> bool:
         """True if no cohort will follow."""
+        raise NotImplementedError
 
     def next(self) -> Cohort | None:
         """Return the cohort to train next; None if there is none at the moment."""
-
-    def ancestors(self, cohort: str) -> Sequence[Cohort]:
-        """Return the cohorts that this one was part of before they were halved, smallest first."""
+        raise NotImplementedError
 
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
         """Replace a cohort by its halves, half as wide, and return them; return nothing if it must stay whole."""
+        raise NotImplementedError
+
+    def ancestors(self, cohort: str) -> Sequence[Cohort]:
+        """Return the cohorts that this one was part of before they were halved, smallest first."""
+        return self._ancestors.get(cohort, ())
 
     def started(self, cohort: str) -> None:
         """Record that a worker has started the cohort."""
@@ -49,8 +58,21 @@ class CohortSource(Protocol):
     def completed(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
         """Take the rows and the history of a cohort that has ended; they are in the store already."""
 
+    def _replace_by_halves(self, cohort: Cohort, statuses: Mapping[str, str]) -> list[Cohort]:
+        """Return what remains of a cohort's halves, without the trials that have a result by their `statuses`.
 
-class CohortQueue:
+        The whole cohort is halved, finished trials included, so that its halves are the same in every run.
+        """
+        parts = halves(self._whole[cohort.id])
+        self._record_halved(cohort.id)
+        self._ancestors |= dict.fromkeys((part.id for part in parts), (cohort, *self.ancestors(cohort.id)))
+        self._whole |= {part.id: part for part in parts}
+        left = remaining(parts, statuses)
+        self.cohorts |= {part.id: part for part in left}
+        return left
+
+
+class CohortQueue(CohortSource):
     """A source of cohorts that are all known from the start."""
 
     def __init__(
@@ -58,19 +80,19 @@ class CohortQueue:
         whole: Sequence[Cohort],
         statuses: Mapping[str, str] | None = None,
         ancestors: Mapping[str, Sequence[Cohort]] | None = None,
-        record: Callable[[str], None] = lambda cohort: None,
+        record_halved: Callable[[str], None] = lambda cohort: None,
     ) -> None:
         """Queue what remains of the `whole` cohorts.
 
         `statuses` maps the ids of trials that have a row to their status. `ancestors` maps the id of a cohort that is a
-        part to the cohorts that it was part of (see `cohorts.lineage`). `record` is called with the id of every cohort
-        that is halved.
+        part to the cohorts that it was part of (see `cohorts.lineage`).
         """
-        self._ancestors = dict(ancestors or {})
-        self._whole = {cohort.id: cohort for cohort in whole}
-        self._statuses, self._record = dict(statuses or {}), record
+        super().__init__(record_halved)
+        self._ancestors |= ancestors or {}
+        self._whole |= {cohort.id: cohort for cohort in whole}
+        self._statuses = statuses or {}
         left = remaining(whole, self._statuses)
-        self.cohorts = {cohort.id: cohort for cohort in left}
+        self.cohorts |= {cohort.id: cohort for cohort in left}
         self._left = list(reversed(left))
 
     @property
@@ -80,30 +102,5 @@ class CohortQueue:
     def next(self) -> Cohort | None:
         return self._left.pop() if self._left else None
 
-    def ancestors(self, cohort: str) -> Sequence[Cohort]:
-        return self._ancestors.get(cohort, ())
-
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
-        """Replace a cohort by what remains of its halves.
-
-        The whole cohort is halved, finished trials included, so that its halves are the same in every run.
-        """
-        parts = halves(self._whole[cohort.id])
-        self._record(cohort.id)
-        self._ancestors |= dict.fromkeys((part.id for part in parts), (cohort, *self.ancestors(cohort.id)))
-        self._whole |= {part.id: part for part in parts}
-        left = remaining(parts, self._statuses)
-        self.cohorts |= {part.id: part for part in left}
-        return left
-
-    def started(self, cohort: str) -> None:
-        pass
-
-    def stopped(self, cohort: str) -> None:
-        pass
-
-    def reported(self, cohort: str, message: CohortReport) -> None:
-        pass
-
-    def completed(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
-        pass
+        return self._replace_by_halves(cohort, self._statuses)

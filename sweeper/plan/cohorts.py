@@ -58,25 +58,16 @@ def cut(groups: Sequence[Group], cuts: Sequence[Cut]) -> tuple[Cohort, ...]:
 
 def parts(streams: Group, size: int) -> list[list[Trial]]:
     """Return the members of each cohort of a group that is cut to a size."""
-    return _join([part for stream in streams for part in _split_evenly(stream, size)], size)
-
-
-def _split_evenly(trials: Sequence[Trial], size: int) -> list[Sequence[Trial]]:
-    """Split trials into as few parts of at most `size` as possible, as equal as possible."""
-    count = math.ceil(len(trials) / size)
-    edges = [round(i * len(trials) / count) for i in range(count + 1)]
-    return [trials[start:stop] for start, stop in itertools.pairwise(edges)]
-
-
-def _join(parts: Sequence[Sequence[Trial]], size: int) -> list[list[Trial]]:
-    """Join neighbouring parts while they fit into `size`."""
-    joined: list[list[Trial]] = []
-    for part in parts:
-        if joined and len(joined[-1]) + len(part) <= size:
-            joined[-1] += part
-        else:
-            joined.append(list(part))
-    return joined
+    cohorts: list[list[Trial]] = []
+    for trials in streams:
+        count = math.ceil(len(trials) / size)
+        edges = [round(i * len(trials) / count) for i in range(count + 1)]
+        for start, stop in itertools.pairwise(edges):
+            if cohorts and len(cohorts[-1]) + stop - start <= size:
+                cohorts[-1] += trials[start:stop]
+            else:
+                cohorts.append(list(trials[start:stop]))
+    return cohorts
 
 
 def _cohort(trials: Sequence[Trial], width: int) -> Cohort:

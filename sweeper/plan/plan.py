@@ -47,7 +47,6 @@ class Plan:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Ids of the known trials, in order."""
         return tuple(trial.id for trial in self.trials)
 
     @property
@@ -57,15 +56,11 @@ class Plan:
 
     @property
     def views(self) -> str:
-        """Path of this request's views below the folder of each kind of view, e.g. `anomaly_grid/digits, epochs=5`.
-
-        Every preset, and every change of one, has a folder of its own.
-        """
+        """Path of this request's views below the folder of each kind of view, e.g. `anomaly_grid/digits, epochs=5`."""
         return f"{self.name}/{self.changes.folder or self.preset}"
 
     @property
     def headline(self) -> Metric:
-        """The metric by which the best trial is chosen."""
         return self.sweep.headline(self.preset)
 
     @property
@@ -88,7 +83,6 @@ class GridPlan(Plan):
 
     trials: tuple[Trial, ...]
     groups: Sequence[Group]
-    """Each group has the trials that may share a cohort."""
     steps: Sequence[int]
     """Training steps of one trial of each group, from beginning to end."""
     statuses: Mapping[str, str]

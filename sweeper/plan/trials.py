@@ -30,11 +30,10 @@ def enumerate_trials(
     complete: Callable[[Mapping[str, Value]], Mapping[str, Value]],
     facts: Callable[[Mapping[str, Value]], Mapping[str, Value]] = lambda config: {},
 ) -> tuple[Trial, ...]:
-    """Return the trials of all combinations.
+    """Return the trials of all combinations. Raises SpecError for an illegal value or two equal trials.
 
     `complete` adds the defaults to a combination and raises ValueError if a value is illegal. `facts` maps a complete
-    config to the further columns of its row. Raises SpecError for an illegal value, or if two combinations give the
-    same trial.
+    config to the further columns of its row.
     """
     trials: dict[str, Trial] = {}
     for combination in combinations:

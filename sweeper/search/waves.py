@@ -11,28 +11,18 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from sweeper.plan import cohorts
-from sweeper.plan.cohort_source import Record
+from sweeper.plan.cohort_source import CohortSource, Record
 from sweeper.plan.cohorts import Cohort, Cut, Group
 from sweeper.plan.trials import Trial
-from sweeper.pruning.rung_events import (
-    CohortAnnounced,
-    CohortEnded,
-    CohortReported,
-    CohortRestored,
-    CohortSplit,
-    CohortStarted,
-    CohortStopped,
-    Position,
-    RungEvent,
-)
+from sweeper.pruning import rung_events as events
 from sweeper.search.study_run import StudyRun, result
 
 if TYPE_CHECKING:  # it imports torch
     from trainables.worker.messages import CohortReport
 
 
-class Waves:
-    """`CohortSource` of the cohorts of all studies of a search."""
+class Waves(CohortSource):
+    """The cohorts of all studies of a search."""
 
     def __init__(
         self,
@@ -41,7 +31,7 @@ class Waves:
         stream: Callable[[Trial], Hashable],
         cut: Callable[[Sequence[Group], bool], list[Cut]],
         *,
-        tell_rungs: Callable[[RungEvent], None] = lambda event: None,
+        tell_rungs: Callable[[events.RungEvent], None] = lambda event: None,
         wave_ended: Callable[[StudyRun], None] = lambda study_run: None,
         halved: Collection[str] = (),
         record_halved: Callable[[str], None] = lambda cohort: None,
@@ -53,21 +43,12 @@ class Waves:
         is called with each study at first and after each of its waves. `halved` has the ids of the cohorts that were
         halved in earlier runs, and `record_halved` is called with the id of every cohort that is halved now.
         """
+        super().__init__(record_halved)
         self.study_runs = study_runs
         self._shape, self._stream, self._cut = shape, stream, cut
-        self._tell_rungs, self._wave_ended, self._halved, self._record_halved = (
-            tell_rungs,
-            wave_ended,
-            halved,
-            record_halved,
-        )
-        self.cohorts: dict[str, Cohort] = {}
-        self._whole: dict[str, Cohort] = {}
-        """Cohort by id, including the trials that had a result before it was opened."""
+        self._tell_rungs, self._wave_ended, self._halved = tell_rungs, wave_ended, halved
         self._ready: deque[Cohort] = deque()
         self._study_run_of: dict[str, StudyRun] = {}
-        self._ancestors: dict[str, Sequence[Cohort]] = {}
-        """Id of a part -> the cohorts that it was halved from, nearest first."""
         for study_run in study_runs:
             self._wave_ended(study_run)
             for number, wave in enumerate(study_run.waves[:-1]):
@@ -82,29 +63,21 @@ class Waves:
     def next(self) -> Cohort | None:
         return self._ready.popleft() if self._ready else None
 
-    def ancestors(self, cohort: str) -> Sequence[Cohort]:
-        return self._ancestors.get(cohort, ())
-
     def halve(self, cohort: Cohort) -> Sequence[Cohort]:
-        """As `CohortQueue.halve`, but returns nothing for a cohort of a population, whose members copy each other."""
+        """Replace a cohort by its halves; but a cohort of a population stays whole, as its members copy each other."""
         study_run = self._study_run_of[cohort.id]
         if study_run.study.search.population:
             return ()
-        halves = cohorts.halves(self._whole[cohort.id])
-        self._record_halved(cohort.id)
-        parts = cohorts.remaining(halves, study_run.statuses)
-        self._whole |= {half.id: half for half in halves}
-        for part in parts:
-            self.cohorts[part.id], self._study_run_of[part.id] = part, study_run
-            self._ancestors[part.id] = (cohort, *self.ancestors(cohort.id))
-        self._tell(study_run, CohortSplit(cohort.id, {part.id: len(part.trials) for part in parts}))
+        parts = self._replace_by_halves(cohort, study_run.statuses)
+        self._study_run_of |= dict.fromkeys((part.id for part in parts), study_run)
+        self._tell(study_run, events.CohortSplit(cohort.id, {part.id: len(part.trials) for part in parts}))
         return parts
 
     def started(self, cohort: str) -> None:
-        self._tell(self._study_run_of[cohort], CohortStarted(cohort))
+        self._tell(self._study_run_of[cohort], events.CohortStarted(cohort))
 
     def stopped(self, cohort: str) -> None:
-        self._tell(self._study_run_of[cohort], CohortStopped(cohort))
+        self._tell(self._study_run_of[cohort], events.CohortStopped(cohort))
 
     def reported(self, cohort: str, message: CohortReport) -> None:
         study_run, epoch = self._study_run_of[cohort], message.report.epoch
@@ -115,11 +88,11 @@ class Waves:
                 for index, member in enumerate(message.report.members)
                 if member.status == "running" or (member.status, member.epochs_run) == ("pruned", epoch)
             }
-            self._tell(study_run, CohortReported(cohort, epoch, values))
+            self._tell(study_run, events.CohortReported(cohort, epoch, values))
 
     def completed(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
         study_run = self._study_run_of[cohort]
-        self._tell(study_run, CohortEnded(cohort))
+        self._tell(study_run, events.CohortEnded(cohort))
         if study_run.add_results({str(row["trial_id"]): result(study_run.study, row, history) for row in rows}):
             self._wave_ended(study_run)
             if not study_run.ended:
@@ -140,7 +113,7 @@ class Waves:
             for part_index, part in enumerate(cohorts.halved([cohort], self._halved)):
                 self._open_part(study_run, (wave_number, cohort_index, part_index), part)
 
-    def _open_part(self, study_run: StudyRun, position: Position, part: Cohort) -> None:
+    def _open_part(self, study_run: StudyRun, position: events.Position, part: Cohort) -> None:
         """Restore the trials of a cohort, or a part of one, that have a result, and make the remaining ones ready."""
         statuses = study_run.statuses
         if ended_trials := [trial for trial in part.trials if trial.id in statuses]:
@@ -148,20 +121,19 @@ class Waves:
         for cohort in cohorts.remaining([part], statuses):
             self._whole[part.id] = part
             self.cohorts[cohort.id], self._study_run_of[cohort.id] = cohort, study_run
-            self._tell(study_run, CohortAnnounced(study_run.id, (*position, 1), cohort.id, _numbers(cohort.trials)))
+            numbers = _numbers(cohort.trials)
+            self._tell(study_run, events.CohortAnnounced(study_run.id, (*position, 1), cohort.id, numbers))
             self._ready.append(cohort)
 
-    def _restore(self, study_run: StudyRun, position: Position, trials: Sequence[Trial]) -> None:
+    def _restore(self, study_run: StudyRun, position: events.Position, trials: Sequence[Trial]) -> None:
         """Tell the rungs what these trials reached in earlier runs."""
         values = [study_run.reached(trial) for trial in trials]
-        self._tell(study_run, CohortRestored(study_run.id, position, _numbers(trials), values))
+        self._tell(study_run, events.CohortRestored(study_run.id, position, _numbers(trials), values))
 
-    def _tell(self, study_run: StudyRun, event: RungEvent) -> None:
-        """Tell the rungs of an event, if the study prunes."""
+    def _tell(self, study_run: StudyRun, event: events.RungEvent) -> None:
         if study_run.study.search.pruner:
             self._tell_rungs(event)
 
 
 def _numbers(trials: Sequence[Trial]) -> list[int]:
-    """Numbers of the trials in their study."""
     return [cast(int, trial.facts["number"]) for trial in trials]

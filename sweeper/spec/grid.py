@@ -7,13 +7,24 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sweeper.errors import SpecError
 from trainables.validation import nearest
 
+if TYPE_CHECKING:
+    from sweeper.spec.search import Search
+
 Value = bool | int | float | str | None
 """The value of a hyperparameter."""
+Fixed = Mapping[str, Value]
+"""Key -> the value that every trial has."""
+Axes = Mapping[str, tuple[Value, ...]]
+"""Key -> its values."""
+KeysOf = Callable[[str], Collection[str]]
+"""Name of a method -> the keys that its trials have."""
+P = TypeVar("P", "Grid", "Search")
+"""One of several grids, or one of several searches."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +34,8 @@ class Grid:
     Example: `Grid({"method": "vje"}, {"beta": (0.5, 1.0), "seed": (0, 1, 2)})` has six trials.
     """
 
-    fixed: Mapping[str, Value]
-    """Key -> the value that every trial has."""
-    axes: Mapping[str, tuple[Value, ...]]
+    fixed: Fixed
+    axes: Axes
     """Key -> its values, in the order of the paper. The last axis varies fastest."""
     pinned: frozenset[str] = frozenset()
     """Keys that `change_each` leaves unchanged, e.g. the epochs of a method that does not train."""
@@ -40,8 +50,8 @@ class Grid:
             if key in self.fixed:
                 raise SpecError(f"{key} must be either fixed or an axis, but it is both")
 
-    def changed(self, fixed: Mapping[str, Value], axes: Mapping[str, tuple[Value, ...]]) -> Grid:
-        """Return this grid with the keys in `fixed` fixed and those in `axes` varied. Other keys stay as they are."""
+    def changed(self, fixed: Fixed, axes: Axes) -> Grid:
+        """Return this grid with the keys in `fixed` fixed and those in `axes` varied."""
         for key in fixed:
             if key in axes:
                 raise SpecError(f"{key} must be either set or an axis, but it is asked to be both")
@@ -76,54 +86,24 @@ class Grids:
         if any("method" not in grid.fixed for grid in self.grids):
             raise SpecError("each of several grids must fix its method")
 
-    def changed(
-        self,
-        fixed: Mapping[str, Value],
-        axes: Mapping[str, tuple[Value, ...]],
-        keys: Callable[[str], Collection[str]],
-    ) -> Grids:
-        """Return the grids with keys fixed or varied; see `change_each`."""
+    def changed(self, fixed: Fixed, axes: Axes, keys: KeysOf) -> Grids:
         return Grids(change_each(self.grids, fixed, axes, keys))
 
     @property
     def count(self) -> int:
-        """Number of trials of all grids."""
         return sum(grid.count for grid in self.grids)
 
     def combinations(self) -> Iterator[dict[str, Value]]:
-        """Yield the hyperparameters of each trial, key -> value."""
         for grid in self.grids:
             yield from grid.combinations()
 
 
-class Part(Protocol):
-    """A grid or a search, as one of several."""
-
-    @property
-    def fixed(self) -> Mapping[str, Value]: ...
-    @property
-    def axes(self) -> Mapping[str, tuple[Value, ...]]: ...
-    @property
-    def pinned(self) -> frozenset[str]: ...
-    def values(self, key: str) -> tuple[Value, ...]: ...
-    def changed(self, fixed: Mapping[str, Value], axes: Mapping[str, tuple[Value, ...]]) -> Self: ...
-
-
-P = TypeVar("P", bound=Part)
-V = TypeVar("V")
-
-
-def change_each(
-    parts: Sequence[P],
-    fixed: Mapping[str, Value],
-    axes: Mapping[str, tuple[Value, ...]],
-    keys: Callable[[str], Collection[str]],
-) -> tuple[P, ...]:
+def change_each(parts: Sequence[P], fixed: Fixed, axes: Axes, keys: KeysOf) -> tuple[P, ...]:
     """Return the parts with the keys in `fixed` fixed and those in `axes` varied.
 
-    A key is changed only in the parts whose method has it; `keys(method)` returns the keys of a method. The key
-    `method` selects the parts with one of the wanted methods instead. So does `dataset` if the parts differ in it.
-    Raises SpecError for a method or data set that no part has, and for a key that none of their methods has.
+    A key is changed only in the parts whose method has it. The key `method` selects the parts with one of the wanted
+    methods instead. So does `dataset` if the parts differ in it. Raises SpecError for a method or data set that no part
+    has, and for a key that none of their methods has.
     """
     requested = Grid({}, {}).changed(fixed, axes)  # raises SpecError for what is invalid in any part
     selected, selecting = tuple(parts), set[str]()
@@ -137,21 +117,13 @@ def change_each(
         if key not in selecting.union(*changeable):
             raise SpecError(f"no method of these trials has the key '{key}' to change")
     return tuple(
-        part.changed(_only(fixed, part_keys), _only(axes, part_keys))
-        for part, part_keys in zip(selected, changeable, strict=True)
+        part.changed({key: fixed[key] for key in fixed if key in own}, {key: axes[key] for key in axes if key in own})
+        for part, own in zip(selected, changeable, strict=True)
     )
 
 
-def _only(values: Mapping[str, V], keys: Collection[str]) -> dict[str, V]:
-    """Return the items whose key is one of `keys`."""
-    return {key: value for key, value in values.items() if key in keys}
-
-
 def _select(parts: Sequence[P], key: str, wanted: Sequence[Value]) -> tuple[P, ...]:
-    """Return the parts that have any of the wanted values, and reduce an axis to these values.
-
-    Raises SpecError for a value that no part has.
-    """
+    """Return the parts that have any of the wanted values, their axis reduced to these. Each must be in some part."""
     choices = dict.fromkeys(value for part in parts for value in part.values(key))
     for value in wanted:
         if value not in choices:

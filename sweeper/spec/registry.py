@@ -31,10 +31,9 @@ def find(name: str) -> Sweep:
         raise SpecError(f"sweep '{name}' cannot be read: {_reason(error)}") from error
     sweep = getattr(module, "SWEEP", None)
     if not isinstance(sweep, Sweep):
-        defined = f"defines SWEEP of type {type(sweep).__name__}" if hasattr(module, "SWEEP") else "defines none"
         raise SpecError(
             f"sweep '{name}' cannot be read: search_spaces/{name}.py must define SWEEP, a sweeper.spec.Sweep, but "
-            f"{defined}"
+            + (f"defines SWEEP of type {type(sweep).__name__}" if hasattr(module, "SWEEP") else "defines none")
         )
     return sweep
 
@@ -44,12 +43,9 @@ def _reason(error: BaseException) -> str:
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):
         frames.append((error.filename or "", error.lineno))
-    inside = [(Path(file), line) for file, line in frames if Path(file).parent in _folders()]
+    folders = [Path(folder) for folder in importlib.import_module("search_spaces").__path__]
+    inside = [(Path(file), line) for file, line in frames if Path(file).parent in folders]
     location = f"search_spaces/{inside[-1][0].name}, line {inside[-1][1]}: " if inside else ""
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     error_type = "" if isinstance(error, SpecError) else f"{type(error).__name__}: "
     return f"{location}{error_type}{' '.join(text.split())}"[:MAX_REASON]
-
-
-def _folders() -> list[Path]:
-    return [Path(folder) for folder in importlib.import_module("search_spaces").__path__]

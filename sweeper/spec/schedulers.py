@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 from sweeper.errors import SpecError
@@ -17,16 +18,11 @@ class Halving:
     factor: int = 3
     """Reduction factor (eta)."""
     brackets: int = 1
-    """Number of brackets; more than one is Hyperband. Bracket b skips the first b rungs, which gives trials that
-    improve late a chance."""
+    """More than one is Hyperband. Bracket b skips the first b rungs, which gives trials that improve late a chance."""
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("first", self.first, 1),
-            ("factor", self.factor, 2),
-            ("brackets", self.brackets, 1),
-        ):
-            if value < least:
+        for name, least in (("first", 1), ("factor", 2), ("brackets", 1)):
+            if (value := getattr(self, name)) < least:
                 raise SpecError(f"`{name} >= {least}` must hold for a pruner, but got {name}={value}")
 
     def ladders(self, epochs: int, report_every: int) -> tuple[tuple[int, ...], ...]:
@@ -35,11 +31,9 @@ class Halving:
         A rung is at a report, so its epoch is rounded up to a multiple of `report_every`. It is before the last epoch.
         Example: `Halving(first=4, factor=3).ladders(epochs=45, report_every=10)` is `((10, 20, 40),)`.
         """
-        targets = itertools.takewhile(
-            lambda epoch: epoch < epochs, (self.first * self.factor**k for k in itertools.count())
-        )
-        rungs = tuple(dict.fromkeys(-(-epoch // report_every) * report_every for epoch in targets))
-        rungs = tuple(epoch for epoch in rungs if epoch < epochs)
+        targets = (self.first * self.factor**k for k in itertools.count())
+        reports = (math.ceil(epoch / report_every) * report_every for epoch in targets)
+        rungs = tuple(dict.fromkeys(itertools.takewhile(lambda epoch: epoch < epochs, reports)))
         if len(rungs) < self.brackets:
             raise SpecError(
                 f"a pruner needs a report before the last epoch for each of its {self.brackets} brackets, but with "

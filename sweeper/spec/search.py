@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from sweeper.errors import SpecError
-from sweeper.spec.grid import Grid, Value, change_each, unknown
+from sweeper.spec.grid import Axes, Fixed, Grid, KeysOf, Value, change_each, unknown
 from sweeper.spec.metric import Metric
 from sweeper.spec.schedulers import Halving, Population
 
@@ -30,8 +30,7 @@ class Search:
 
     space: Mapping[str, BaseDistribution]
     """Key -> Optuna distribution."""
-    fixed: Mapping[str, Value]
-    """Key -> the value that every trial has."""
+    fixed: Fixed
     trials: int
     """Number of trials of each study."""
     metric: Metric | tuple[Metric, ...]
@@ -41,10 +40,12 @@ class Search:
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "qmc", "random"] = "tpe"
     pruner: Halving | None = None
     population: Population | None = None
-    axes: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    """Key -> its values. Each combination is a study of its own."""
+    axes: Axes = field(default_factory=dict)
+    """Each combination of their values is a study of its own."""
     seed: int = 0
     """Seed of the sampler."""
+    pinned: ClassVar[frozenset[str]] = frozenset()
+    """Keys that `change_each` leaves unchanged."""
 
     def __post_init__(self) -> None:
         Grid(self.fixed, self.axes)  # raises SpecError for invalid axes
@@ -69,17 +70,16 @@ class Search:
             raise SpecError("a search must have an objective, but it has none")
         for metric in self.objectives:
             _ = metric.ranking_direction
-            directions = {other.direction for other in self.objectives if other.name == metric.name}
-            if len(directions) > 1:
+            if len({other.direction for other in self.objectives if other.name == metric.name}) > 1:
                 raise SpecError(
                     f"an objective has one direction, but {metric.name} is to be both maximized and minimized"
                 )
             if names.count(metric.name) > 1:
                 raise SpecError(f"objectives must differ, but {metric.name} is there twice")
         if len(names) > 1 and self.sampler not in SEVERAL_OBJECTIVES:
-            choices = ", ".join(SEVERAL_OBJECTIVES)
             raise SpecError(
-                f"{self.sampler} takes one objective, but got {', '.join(names)}; samplers that take several: {choices}"
+                f"{self.sampler} takes one objective, but got {', '.join(names)}; samplers that take several: "
+                f"{', '.join(SEVERAL_OBJECTIVES)}"
             )
         if len(names) > 1 and (self.pruner or self.population):
             raise SpecError(f"a pruner or a population ranks by one objective, but the search has {', '.join(names)}")
@@ -109,16 +109,11 @@ class Search:
         """The objectives as a tuple, also if there is only one."""
         return (self.metric,) if isinstance(self.metric, Metric) else self.metric
 
-    def changed(self, fixed: Mapping[str, Value], axes: Mapping[str, tuple[Value, ...]]) -> Search:
+    def changed(self, fixed: Fixed, axes: Axes) -> Search:
         """Return this search with the keys in `fixed` fixed and those in `axes` varied, which are then not searched."""
         grid = Grid(self.fixed, self.axes).changed(fixed, axes)
         space = {key: dist for key, dist in self.space.items() if key not in grid.fixed and key not in grid.axes}
         return replace(self, space=space, fixed=grid.fixed, axes=grid.axes)
-
-    @property
-    def pinned(self) -> frozenset[str]:
-        """Keys that `change_each` leaves unchanged: none."""
-        return frozenset()
 
     def values(self, key: str) -> tuple[Value, ...]:
         """Return the values of the key in `fixed` or `axes`; empty if it is searched or not mentioned."""
@@ -152,23 +147,15 @@ class Searches:
         if len(set(methods)) < len(methods):
             raise SpecError(f"each of several searches must have a method of its own, but got {methods}")
 
-    def changed(
-        self,
-        fixed: Mapping[str, Value],
-        axes: Mapping[str, tuple[Value, ...]],
-        keys: Callable[[str], Collection[str]],
-    ) -> Searches:
-        """Return the searches with keys fixed or as axes; see `grid.change_each`."""
+    def changed(self, fixed: Fixed, axes: Axes, keys: KeysOf) -> Searches:
         return Searches(change_each(self.searches, fixed, axes, keys))
 
     @property
     def objectives(self) -> tuple[Metric, ...]:
-        """The objectives, which all searches share."""
         return self.searches[0].objectives
 
     @property
     def count(self) -> int:
-        """Number of trials of all searches."""
         return sum(search.count for search in self.searches)
 
     def studies(self) -> Iterator[Study]:
@@ -184,14 +171,13 @@ class Study:
 
     name: str
     """Name of its folder in the store: the values of the axes, joined by `+`."""
-    fixed: Mapping[str, Value]
-    """Key -> the value that every trial has, including the values of the cell."""
+    fixed: Fixed
+    """Includes the values of the cell."""
     search: Search
 
     @property
     def identity(self) -> dict[str, object]:
-        """Everything that the proposed parameters depend on. The number of trials is excluded, so that a study can be
-        made longer."""
+        """Everything that the proposals depend on, without the number of trials: a study can be made longer."""
         search = self.search
         return {
             "fixed": dict(self.fixed),

@@ -17,10 +17,7 @@ Space = Grid | Grids | Search | Searches
 
 @dataclass(frozen=True)
 class Sweep:
-    """A named experiment: what to train, and how to show the results.
-
-    A sweep with a grid needs at least one heatmap or table; see `headline`.
-    """
+    """A named experiment: what to train, and how to show the results."""
 
     about: str
     """One line that says what the sweep is."""
@@ -41,8 +38,9 @@ class Sweep:
     def __post_init__(self) -> None:
         for name, space in self.presets.items():
             if not isinstance(space, Space):
-                kind = type(space).__name__
-                raise SpecError(f"preset {name!r} must be a Grid, Grids, Search or Searches, but is of type {kind}")
+                raise SpecError(
+                    f"preset {name!r} must be a Grid, Grids, Search or Searches, but is of type {type(space).__name__}"
+                )
         grids = any(isinstance(space, Grid | Grids) for space in self.presets.values())
         if not self.presets or (grids and not (self.heatmaps or self.tables)):
             raise SpecError("a sweep must have at least one preset, and for grids one heatmap or table")
@@ -50,8 +48,7 @@ class Sweep:
             raise SpecError("a breakdown or correlations need a heatmap, but the sweep has none")
         for metric in self._ranked:
             _ = metric.ranking_direction
-            directions = {other.direction for other in self._ranked if other.name == metric.name}
-            if len(directions) > 1:
+            if len({other.direction for other in self._ranked if other.name == metric.name}) > 1:
                 raise SpecError(f"a metric has one direction, but {metric.name} is both maximized and minimized")
         for kind, views in (("table", self.tables), ("trajectory", self.trajectories)):
             names = [view.name for view in views]
@@ -99,7 +96,7 @@ class Sweep:
         ]
         axes_by_metric: dict[str, tuple[str, ...]] = {}
         for metric, axes in shown:
-            axes_by_metric[metric.name] = (*axes_by_metric.get(metric.name, ()), *axes)
+            axes_by_metric[metric.name] = axes_by_metric.get(metric.name, ()) + axes
         return axes_by_metric
 
     def preset(self, name: str | None) -> tuple[str, Space]:

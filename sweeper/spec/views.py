@@ -24,7 +24,6 @@ class Heatmap:
 
     @property
     def axes(self) -> tuple[str, str]:
-        """The two hyperparameters."""
         return self.rows, self.columns
 
 
@@ -61,9 +60,9 @@ class Table:
                     )
                 for metric in figures:
                     if metric not in metrics:
-                        choices = ", ".join(metrics)
                         raise SpecError(
-                            f"table {self.name} has a published {metric} for {cell!r}, but its metrics are: {choices}"
+                            f"table {self.name} has a published {metric} for {cell!r}, but its metrics are: "
+                            f"{', '.join(metrics)}"
                         )
 
     @property

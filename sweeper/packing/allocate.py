@@ -1,8 +1,6 @@
 """Decides how a grid is cut into cohorts and on which slots they run: as requested, as the sweep was begun, or as is
 fastest by measurement."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

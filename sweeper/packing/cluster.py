@@ -1,7 +1,5 @@
 """The cluster on which a sweep runs: where it is, its devices, and how to measure on them."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable, Mapping, Sequence

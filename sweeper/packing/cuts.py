@@ -1,7 +1,5 @@
 """Cuts that need no measurement: as requested, as recorded, or of the wave of a search."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

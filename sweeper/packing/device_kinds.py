@@ -1,7 +1,5 @@
 """The kinds of devices that a cluster has: its GPUs by accelerator type, or its CPU cores if it has no GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +25,6 @@ class DeviceKind:
 
     @property
     def count(self) -> int:
-        """Devices that are there now."""
         return sum(self.nodes)
 
     @property

@@ -6,8 +6,6 @@ Without one, n processes on a device are assumed to take n times as long. CPU co
 own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ All cohorts on one kind of device take the same part of it, 1/n. The numbers n a
 together for the shortest makespan that fits into the devices' memory.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence
@@ -37,7 +35,6 @@ class Packing:
 
     @property
     def hours(self) -> float:
-        """Expected hours until all cohorts have ended."""
         return self.seconds / 3600
 
     def cost(self, devices: Sequence[Devices]) -> float | None:

@@ -1,7 +1,5 @@
 """Turns measurements into a packing and its slots: on shared GPUs of one kind or several, or on CPU cores."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Profiles of groups of trials, kept in the store by shape, device, threads and code version."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass

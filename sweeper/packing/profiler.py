@@ -1,7 +1,5 @@
 """Profiles of a grid's groups on the devices of a cluster: read from the store, or measured if they are missing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 

@@ -3,8 +3,6 @@
 They give a continued sweep the same cohorts as it had before.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict

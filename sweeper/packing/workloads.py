@@ -1,7 +1,5 @@
 """The ways to cut a measured group of trials into cohorts, with the time and the memory of the largest cohort."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +32,6 @@ class Workload:
 
     @property
     def member_count(self) -> int:
-        """Number of members."""
         return sum(map(len, self.group))
 
 

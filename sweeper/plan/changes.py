@@ -4,8 +4,6 @@ A trial's changes depend on its preset and on its own values alone. So its row i
 A request that narrows an axis changes no trial, because all its trials are trials of the preset.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import re

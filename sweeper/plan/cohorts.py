@@ -1,7 +1,5 @@
 """Cohorts: trials that are equal but for fusible hyperparameters, cut from the whole plan to a size."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence

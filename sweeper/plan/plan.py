@@ -101,5 +101,4 @@ class GridPlan(Plan):
 
     @property
     def id(self) -> str:
-        """A hash of the trials' ids."""
         return content_hash(sorted(self.ids))

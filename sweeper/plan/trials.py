@@ -1,7 +1,5 @@
 """Trials, enumerated from a grid: completed with defaults, checked before anything starts, and hashed by content."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping

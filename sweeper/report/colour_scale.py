@@ -1,7 +1,5 @@
 """The range of values that a heatmap's colours span, wide enough that differences due to noise look alike."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -116,7 +116,6 @@ def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> Figur
 
 
 def _add_panels(figure: Figure, layout: _Layout, trajectory: Trajectory) -> list[Axes]:
-    """Add an empty panel for each metric."""
     width, height = figure.get_size_inches()
     panels: list[Axes] = []
     for index, metric in enumerate(trajectory.metrics):
@@ -129,7 +128,6 @@ def _add_panels(figure: Figure, layout: _Layout, trajectory: Trajectory) -> list
 
 
 def _have_similar_ranges(points: pd.DataFrame) -> bool:
-    """Return whether one shared axis shows all metrics well."""
     ranges = points.groupby("metric")["mean"].agg(["min", "max"])
     narrowest = (ranges["max"] - ranges["min"]).min()
     return bool(narrowest * MAX_RANGE_RATIO >= ranges["max"].max() - ranges["min"].min())
@@ -146,7 +144,6 @@ def _caption(points: pd.DataFrame, trajectory: Trajectory, bars: str) -> str:
 
 
 def _draw_title(figure: Figure, axis: Axes, lines: tuple[str, str, str]) -> None:
-    """Write three lines above the panels."""
     box, height = axis.get_position(), figure.get_size_inches()[1]
     styles = ((12.5, "bold", 0.98), (10, "normal", 0.72), (10, "normal", 0.48))
     for text, (size, weight, above) in zip(lines, styles, strict=True):

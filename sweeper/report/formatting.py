@@ -1,7 +1,5 @@
 """Hyperparameters, metrics and tables as text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -99,7 +99,6 @@ def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: 
 
 
 def _label_bar(bar: Axes, metric: Metric, visible: bool) -> None:
-    """Label the colour bar; hide it unless `visible`."""
     bar.set_ylabel(
         f"{metric.label}\n({BETTER[metric.ranking_direction]} is better)",
         color=INK,
@@ -113,7 +112,6 @@ def _label_bar(bar: Axes, metric: Metric, visible: bool) -> None:
 
 
 def _style_axes(axis: Axes, rows: list[object], columns: list[object], names: tuple[str, str]) -> None:
-    """Draw the labels of the axes and the lines between the cells."""
     axis.set_yticks(range(len(rows)), [format_value(value) for value in rows])
     axis.set_xticks(range(len(columns)), [format_value(value) for value in columns])
     longest = max((len(format_value(value)) for value in columns), default=0)

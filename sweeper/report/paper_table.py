@@ -112,17 +112,14 @@ def caption(cells: pd.DataFrame) -> str:
 
 
 def _published(table: Table, preset: str) -> dict[tuple[Any, ...], dict[str, float]]:
-    """Return the paper's figures for the preset, with plain values in the keys."""
     return {tuple(map(_plain, key)): dict(figures) for key, figures in table.published.get(preset, {}).items()}
 
 
 def _parts(keys: Sequence[tuple[Any, ...]], split: int) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Split each key into that of a row and that of a column."""
     return [key[:split] for key in keys], [key[split:] for key in keys]
 
 
 def _measure(values: np.ndarray) -> tuple[float, float, int, int]:
-    """Return mean, std, count and missing."""
     known = values[~np.isnan(values)]
     with np.errstate(invalid="ignore"):  # infinite values have a std of NaN
         mean = float(known.mean()) if known.size else math.nan
@@ -202,5 +199,4 @@ def _cell_text(cell: dict[Any, Any], metric: Metric) -> str:
 
 
 def _escaped(cell: str) -> str:
-    """Escape Markdown, and remove line breaks."""
     return re.sub(r"([\\|*`<])", r"\\\1", " ".join(cell.split()))

@@ -1,7 +1,5 @@
 """Writes the heatmaps, tables and trajectories of a sweep into the store, and returns them as text for the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd
@@ -81,7 +79,6 @@ def _write_heatmaps(files: Files, folder: str, sweep: Sweep, preset: str, rows: 
 
 
 def _needed(sweep: Sweep) -> list[str]:
-    """Return every column that a view reads, possibly with repetitions."""
     shown = [column for metric, axes in sweep.axes_by_metric.items() for column in (metric, *axes)]
     paired = [metric for pair in sweep.correlations for metric in pair]
     return [*shown, *paired, *([sweep.breakdown] if sweep.breakdown else [])]
@@ -95,7 +92,6 @@ def _history(files: Files, name: str) -> pd.DataFrame:
 
 
 def _about(name: str, label: str, rows: pd.DataFrame) -> str:
-    """Return the line of a figure that names the sweep, its preset and the data sets."""
     datasets = list(dict.fromkeys(rows["dataset"].dropna())) if "dataset" in rows else []
     suffix = f", data set{'s' if len(datasets) > 1 else ''} {', '.join(datasets)}" if datasets else ""
     return f"{name} ({label}){suffix}"

@@ -51,6 +51,5 @@ def write(
 
 
 def _joined(values: pd.DataFrame) -> list[str]:
-    """Join the values of each row as text, without nulls."""
     columns = [format_values(values[name]) for name in values]
     return [", ".join(text for text in texts if text != DASH) for texts in zip(*columns, strict=True)]

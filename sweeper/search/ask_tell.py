@@ -5,8 +5,6 @@ with the recorded parameters and tell the recorded results. The proposals that f
 study, trial by trial.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
@@ -159,7 +157,6 @@ class AskTellStudy:
             self._optuna.tell(trial, state=state)
 
     def _worst(self) -> list[float]:
-        """Worst value of each objective among the finished trials."""
         columns = zip(*self._known_values, strict=True)
         return [
             max(column) if metric.ranking_direction == "minimize" else min(column)
@@ -167,7 +164,6 @@ class AskTellStudy:
         ]
 
     def _empty(self, sampler: NumberedSampler | None) -> optuna.Study:
-        """Optuna study without trials."""
         study = optuna.create_study(
             study_name=self._name,
             directions=[metric.ranking_direction for metric in self._search.objectives],

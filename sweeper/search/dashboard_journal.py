@@ -1,7 +1,5 @@
 """Copy of the studies in Optuna's journal file, for `optuna-dashboard`. The rows in the store remain the truth."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -86,7 +84,6 @@ class DashboardJournal:
 
 
 def _finish(storage: JournalStorage, trial_id: int, trial: FrozenTrial) -> None:
-    """Write the result of a trial that the storage holds as running."""
     for key, distribution in trial.distributions.items():
         storage.set_trial_param(trial_id, key, distribution.to_internal_repr(trial.params[key]), distribution)
     for step, value in trial.intermediate_values.items():

@@ -1,7 +1,5 @@
 """Turn a search request into a `SearchPlan`: check its studies before anything starts, and rebuild them from rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from sweeper.errors import SpecError
@@ -160,5 +158,4 @@ def _complete(params: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def _path(sweep: str, identity: str) -> str:
-    """Path in the store of a study's definition."""
     return f"studies/{sweep}/{identity}.json"

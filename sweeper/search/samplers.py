@@ -3,8 +3,6 @@
 A proposal therefore depends only on the results told so far and on the trial's number, not on the history of a process.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -144,5 +142,4 @@ def _source_trials(search: Search, warm: Sequence[FrozenTrial]) -> list[FrozenTr
 
 
 def _seed(*content: int) -> int:
-    """Seed of 32 bits, a hash of `content`."""
     return int(content_hash(content)[:8], 16)

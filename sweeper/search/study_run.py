@@ -1,7 +1,5 @@
 """One study of a search in progress: its trials so far, wave by wave, and their results."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,12 +50,10 @@ class StudyRun:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """All trials asked so far."""
         return tuple(trial for wave in self.waves for trial in wave)
 
     @property
     def ended(self) -> bool:
-        """Whether every trial of the study has a result."""
         return len(self.trials) == self.study.search.trials and not self._open
 
     @property
@@ -138,5 +134,4 @@ def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> T
 
 
 def _number(value: Any) -> float | None:
-    """Value as a float; None if it is missing or not finite."""
     return None if value is None or not math.isfinite(value) else float(value)

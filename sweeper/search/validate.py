@@ -1,7 +1,5 @@
 """Checks of a study before anything starts: its trials must be legal and report the metrics it is judged by."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from sweeper.errors import SpecError
@@ -76,7 +74,6 @@ def _check_population(study: Study, population: Population, training: Training) 
 
 
 def _corners(search: Search) -> Iterator[dict[str, Value]]:
-    """Parameters of the trials that `corners` resolves."""
     extremes = {key: bounds(distribution) for key, distribution in search.space.items()}
     lowest = {key: values[0] for key, values in extremes.items()}
     yield lowest

@@ -3,8 +3,6 @@
 They are written beside the study, so that a continued study begins with the same results.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

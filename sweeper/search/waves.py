@@ -126,7 +126,6 @@ class Waves(CohortSource):
             self._ready.append(cohort)
 
     def _restore(self, study_run: StudyRun, position: events.Position, trials: Sequence[Trial]) -> None:
-        """Tell the rungs what these trials reached in earlier runs."""
         values = [study_run.reached(trial) for trial in trials]
         self._tell(study_run, events.CohortRestored(study_run.id, position, _numbers(trials), values))
 

@@ -65,7 +65,6 @@ class Grid:
 
     @property
     def count(self) -> int:
-        """Number of trials."""
         return math.prod(map(len, self.axes.values()))
 
     def combinations(self) -> Iterator[dict[str, Value]]:

@@ -1,7 +1,5 @@
 """A number that a trial reports, and whether higher or lower is better."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 

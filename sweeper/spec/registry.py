@@ -1,7 +1,5 @@
 """The available sweeps, found by name: each is a module of `search_spaces`."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import traceback

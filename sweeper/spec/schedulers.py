@@ -1,7 +1,5 @@
 """Schedulers of a study's trials while they train: successive halving prunes them, a population adapts them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

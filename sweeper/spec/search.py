@@ -106,7 +106,6 @@ class Search:
 
     @property
     def objectives(self) -> tuple[Metric, ...]:
-        """The objectives as a tuple, also if there is only one."""
         return (self.metric,) if isinstance(self.metric, Metric) else self.metric
 
     def changed(self, fixed: Fixed, axes: Axes) -> Search:
@@ -121,7 +120,6 @@ class Search:
 
     @property
     def count(self) -> int:
-        """Number of trials of all studies."""
         return self.trials * Grid({}, self.axes).count
 
     def studies(self) -> Iterator[Study]:

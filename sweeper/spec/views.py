@@ -1,7 +1,5 @@
 """Views of a sweep's rows: heatmaps, tables, and trajectories over the epochs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

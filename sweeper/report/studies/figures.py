@@ -198,7 +198,6 @@ class _KnownImportance(optuna.importance.BaseImportanceEvaluator):
 
 
 def _values(study: optuna.Study, key: str) -> list[Any]:
-    """Return the values of a parameter in all complete trials that have it."""
     return [trial.params[key] for trial in complete_trials(study) if key in trial.params]
 
 

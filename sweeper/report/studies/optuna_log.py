@@ -1,7 +1,5 @@
 """Optuna's log and warnings, silenced."""
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from collections.abc import Iterator

@@ -143,7 +143,6 @@ def _figures_of_objective(
 
 
 def _importance_table(shares: Importances) -> pd.DataFrame:
-    """Return a row for each objective and parameter."""
     rows = [(name, key, share) for name, parameters in shares.items() for key, share in parameters.items()]
     table = pd.DataFrame(rows, columns=["objective", "parameter", "importance"])
     return table.astype({"objective": "str", "parameter": "str", "importance": "float64"})
@@ -172,7 +171,6 @@ def _best_lines(
 
 
 def _importance_lines(shares: Importances) -> list[str]:
-    """Return one line with all importances, or no line if there are none."""
     texts = {
         name: ", ".join(f"{key} {100 * share:.0f}%" for key, share in parameters.items())
         for name, parameters in shares.items()
@@ -183,7 +181,6 @@ def _importance_lines(shares: Importances) -> list[str]:
 
 
 def _too_few_lines(single: Mapping[Metric, optuna.Study]) -> list[str]:
-    """Return a line if there are complete trials, but too few for importances and contours."""
     counts = [len(complete_trials(study)) for study in single.values()]
     if not 0 < min(counts) < MIN_TRIALS:
         return []

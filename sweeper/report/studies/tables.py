@@ -1,7 +1,5 @@
 """A study as data: a table of its trials, its Pareto front, and the importance of each parameter."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -136,7 +134,6 @@ def pareto_front(study: optuna.Study) -> list[int]:
 
 
 def complete_trials(study: optuna.Study) -> list[FrozenTrial]:
-    """Return the complete trials."""
     return study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
 
 

@@ -21,12 +21,12 @@ from sweeper.execution.node_health import NodeHealth
 from sweeper.execution.node_watchdog import NodeWatchdog
 from sweeper.execution.stop_signal import StopSignal, ignore_signals
 from sweeper.plan.plan import GridPlan, Plan
-from sweeper.report import publish
 from sweeper.spec import SpecError
 from sweeper.spec.request import Request
 from sweeper.storage.io.disk_checks import check_free_space
 from sweeper.storage.io.retry import SHORT_RETRIES
 from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.load import load_trials
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from sweeper.version import code_version
@@ -128,7 +128,7 @@ class _Run:
             total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
             with Progress(plan, total_cohorts if isinstance(plan, GridPlan) else None) as progress:
                 if plan.trials_left < plan.total:
-                    rows = publish.rows_of(store.files, plan.name, plan.ids)
+                    rows = load_trials(store.files, plan.name, plan.ids)
                     columns_of_best = ("trial_id", "status", plan.headline.name, *plan.identifying_columns)
                     progress.rank(rows[[name for name in rows if name in columns_of_best]].to_dict("records"))
                 for stage in plan_stages:

@@ -83,7 +83,7 @@ TABLE: Mapping[str, Rule] = {
         may=("ray", "trainables.contract", "sweeper.pruning"), never=("pandas", "optuna")
     ),
     "sweeper.report": Rule(
-        may=("pandas", "numpy", "matplotlib", "tabulate", "sweeper.spec", "sweeper.storage"),
+        may=("pandas", "numpy", "matplotlib", "sklearn", "tabulate", "sweeper.spec", "sweeper.storage"),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
     "sweeper.report.studies": Rule(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
 from sweeper.errors import StoreError
 from sweeper.plan.plan import Plan
-from sweeper.report import publish
 from sweeper.search.search_plan import SearchPlan
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.damaged_files import quarantining
 from sweeper.storage.io.retry import NO_RETRIES
+from sweeper.storage.load import load_trials
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 
@@ -30,8 +30,10 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
         store.compact(plan.name)
     remove_orphans(store, plan.name)
 
+    from sweeper.report import publish  # here: it imports Matplotlib
+
     def show() -> tuple[pd.DataFrame, str]:
-        rows = publish.rows_of(store.files, plan.name, plan.ids)
+        rows = load_trials(store.files, plan.name, plan.ids)
         comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
         text = publish.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)
         return rows, text
@@ -39,10 +41,10 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
     rows, text = quarantining(store.files, show)
     texts, diverged = [text], list[str]()
     if isinstance(plan, SearchPlan):
-        from sweeper.search import prepare as studies  # here: it imports Optuna
+        from sweeper.search import publish as studies  # here: it imports Optuna
 
-        texts.append(studies.show(plan, store.files))
-        diverged = studies.all_diverged(plan)
+        texts.append(studies.write(plan, store.files))
+        diverged = plan.diverged_studies
     print("\n\n".join(filter(None, texts)))
     counts = rows["status"].value_counts().to_dict()
     print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")

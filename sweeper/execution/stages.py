@@ -20,7 +20,7 @@ from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.trials import Trial
 from sweeper.pruning.rung_client import RungClient
 from sweeper.pruning.rung_server import Rule
-from sweeper.search import prepare as studies
+from sweeper.search.dashboard_journal import begin_journal
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import StudyRun
 from sweeper.search.waves import Waves
@@ -77,7 +77,8 @@ def _of_grid(
 
 
 def _of_search(request: Request, plan: SearchPlan, store: Store, device_slots: Slots) -> Stage:
-    studies.record(plan, store)
+    for study_run in plan.study_runs:
+        study_run.write_definition(store.files, plan.name)
     search = plan.study_runs[0].study.search
     slots = device_slots.for_workers(cohorts.worker_count([plan.trials]))
     rules = _rules(plan.study_runs)
@@ -88,7 +89,7 @@ def _of_search(request: Request, plan: SearchPlan, store: Store, device_slots: S
         lambda trial: stream_key(resolve(trial.config)),
         wave_cut(request, slots.count, len(plan.study_runs)),
         tell_rungs=rung_client.tell if rung_client else lambda event: None,
-        wave_ended=studies.journal(plan, store.files),
+        wave_ended=begin_journal(store.files, plan.views),
         halved=recorded_halves(store.files, plan.name),
         record_halved=partial(record_halved, store.files, plan.name),
     )

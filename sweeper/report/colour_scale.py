@@ -33,13 +33,10 @@ def colour_scale(cells: pd.DataFrame, bounds: tuple[float, float] | None = None)
 
     A widened range stays within `bounds`, the lowest and the highest possible value of the metric.
     """
-    means, stds = cells["mean"].to_numpy("float64"), cells["std"].to_numpy("float64")
-    finite = means[np.isfinite(means)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
-    known = np.isfinite(stds)
-    errors = stds[known] / np.sqrt(cells["count"].to_numpy("float64")[known])
-    std, error = (float(np.median(values)) if known.any() else np.nan for values in (stds[known], errors))
-    smallest_range = STANDARD_ERRORS * error if known.any() else 0.0
+    means, spread = cells["mean"][np.isfinite(cells["mean"])], cells[np.isfinite(cells["std"])]
+    low, high = (float(means.min()), float(means.max())) if len(means) else (0.0, 1.0)
+    std, error = float(spread["std"].median()), float((spread["std"] / np.sqrt(spread["count"])).median())
+    smallest_range = STANDARD_ERRORS * error if len(spread) else 0.0
     if high - low < smallest_range:
         middle = (low + high) / 2
         limits = _within(middle - smallest_range / 2, middle + smallest_range / 2, bounds)

@@ -1,19 +1,17 @@
 """A panel of a figure of curves: its axes, its lines, and their standard deviations."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from sweeper.report.style import INK, MUTED, PALE
 from sweeper.spec.metric import BETTER, Metric
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """The Okabe-Ito palette, safe for colour-blind readers, without its yellow, which is too light for a line."""
@@ -34,31 +32,19 @@ def draw_lines(
     Standard deviations are bands if `banded`, otherwise bars, which `place_bars` moves beside the panel. The lines of a
     single epoch are points, which are drawn `side_by_side`.
     """
-    for index, ((value, name), style) in enumerate(zip(names.items(), _styles(len(names)), strict=True)):
+    for index, (value, name) in enumerate(names.items()):
         line = points[points[by].isna() if pd.isna(value) else points[by] == value].sort_values("epoch")
         if side_by_side:
             line = line.assign(epoch=line["epoch"] + 0.8 * ((index + 0.5) / len(names) - 0.5))
         if len(line):
-            _draw_line(axis, line, name, style)
-            _draw_spread(axis, line, style, banded)
-
-
-def _styles(count: int) -> list[dict[str, Any]]:
-    """Return a colour, dashes and a marker for each line. The dashes change when the colours repeat."""
-    return [
-        {
-            "color": OKABE_ITO[index % len(OKABE_ITO)],
-            "linestyle": DASHES[index // len(OKABE_ITO) % len(DASHES)],
-            "marker": MARKERS[index % len(MARKERS)],
-        }
-        for index in range(count)
-    ]
+            color = OKABE_ITO[index % len(OKABE_ITO)]
+            dashes = DASHES[index // len(OKABE_ITO) % len(DASHES)]  # they change when the colours repeat
+            _draw_line(axis, line, label=name, color=color, linestyle=dashes, marker=MARKERS[index % len(MARKERS)])
+            _draw_spread(axis, line, color, banded)
 
 
 def style_panel(axis: Axes, metric: Metric, first: bool) -> None:
     """Draw the axes and the heading of a panel. Only the first of panels with a shared axis has its tick labels."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
     for side in ("top", "right", "left"):
         axis.spines[side].set_visible(False)
     axis.spines["bottom"].set_color(MUTED)
@@ -78,20 +64,18 @@ def style_panel(axis: Axes, metric: Metric, first: bool) -> None:
     axis.annotate(better, (1, 1), (0, 9), "axes fraction", "offset points", ha="right", fontsize=8.5, color=MUTED)
 
 
-def _draw_line(axis: Axes, line: pd.DataFrame, name: str, style: dict[str, Any]) -> None:
+def _draw_line(axis: Axes, line: pd.DataFrame, **style: Any) -> None:
     """Draw the means over the epochs, with at most 31 markers, one of them at the last epoch."""
     step = max(1, len(line) // 16)
     marked = slice((len(line) - 1) % step, None, step)
     epoch, mean = (line[key].to_numpy("float64") for key in ("epoch", "mean"))
-    axis.plot(epoch, mean, label=name, markevery=marked, zorder=3, **LINE, **style)
+    axis.plot(epoch, mean, markevery=marked, zorder=3, **LINE, **style)
 
 
-def _draw_spread(axis: Axes, line: pd.DataFrame, style: dict[str, Any], banded: bool) -> None:
+def _draw_spread(axis: Axes, line: pd.DataFrame, color: str, banded: bool) -> None:
     """Draw the standard deviation as a band, or as a bar at the last epoch, which `place_bars` moves later."""
-    from matplotlib.collections import LineCollection
-
     epoch, mean, std = (line[key].to_numpy("float64") for key in ("epoch", "mean", "std"))
-    color, low, high = style["color"], mean - std, mean + std
+    low, high = mean - std, mean + std
     if len(line) == 1:  # a band of one epoch would have no width
         axis.vlines(epoch, low, high, color=color, alpha=0.4, linewidth=3, zorder=2)
     elif banded:
@@ -102,8 +86,7 @@ def _draw_spread(axis: Axes, line: pd.DataFrame, style: dict[str, Any], banded: 
         axis.add_collection(outline, autolim=False)
     elif math.isfinite(std[-1]):
         ends = [(epoch[-1], low[-1]), (epoch[-1], high[-1])]
-        bar = LineCollection([ends], colors=[color], linewidths=3, gid=SIDE_BAR)
-        axis.add_collection(bar)
+        axis.add_collection(LineCollection([ends], colors=[color], linewidths=3, gid=SIDE_BAR))
         axis.autoscale_view()
 
 
@@ -112,8 +95,6 @@ def place_bars(axis: Axes, gutter: float) -> None:
 
     `gutter` is the width of all bars together, in widths of the panel.
     """
-    from matplotlib.collections import LineCollection
-
     bars = [item for item in axis.collections if isinstance(item, LineCollection) and item.get_gid() == SIDE_BAR]
     bottom, top = axis.get_ylim()
     for index, bar in enumerate(bars):

@@ -1,12 +1,10 @@
 """A figure of curves over epochs, with a panel for each metric and a line for each value of a hyperparameter."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from sweeper.report.curve_labels import label_line_ends, legend, max_text_width
 from sweeper.report.curve_panel import draw_lines, place_bars, set_limits, style_panel
@@ -14,12 +12,10 @@ from sweeper.report.formatting import format_values
 from sweeper.report.style import INK
 from sweeper.spec.views import Trajectory
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 PANEL = (4.4, 3.3)
 """Width and height of a panel, in inches."""
+LEFT, BOTTOM, TOP = 0.8, 0.6, 1.3
+"""Space around the panels, in inches."""
 MAX_BANDS = 3
 """Maximum number of lines whose standard deviation is drawn as a band. With more, overlapping bands could not be told
 apart, so each line has a bar beside the panel instead: its standard deviation at the last epoch."""
@@ -33,96 +29,50 @@ MAX_RANGE_RATIO = 2.5
 """Panels share their vertical axis if the range of all metrics is at most this times that of the narrowest metric."""
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Sizes of a figure, in inches, and what its panels show. They depend on the number and the names of the lines."""
-
-    lines: int
-    """Number of lines."""
-    longest_name: float
-    """Width of the longest name."""
-    shared: bool
-    """Whether the panels share their vertical axis."""
-    single_epoch: bool
-    """Whether there are reports of one epoch only."""
-    spread: bool
-    """Whether any point has a standard deviation."""
-    left, bottom, top = 0.8, 0.6, 1.3
-
-    @property
-    def labelled(self) -> bool:
-        """Whether each line is named at its end; otherwise there is a legend."""
-        return self.lines <= MAX_END_LABELS and self.longest_name <= MAX_END_LABEL_WIDTH
-
-    @property
-    def banded(self) -> bool:
-        """Whether standard deviations are bands; otherwise they are bars beside the panel."""
-        return self.lines <= MAX_BANDS
-
-    @property
-    def gutter(self) -> float:
-        """Width of the bars beside a panel."""
-        if self.banded or self.single_epoch or not self.spread:
-            return 0.0
-        return min(MAX_BARS_WIDTH, BAR_SPACING * (self.lines + 1))
-
-    @property
-    def step(self) -> float:
-        """Distance between the left edges of two panels."""
-        labels = self.longest_name + 0.25 if self.labelled else 0.0
-        return PANEL[0] + self.gutter + labels + (0.35 if self.shared else 0.8)
-
-    def size(self, panels: int) -> tuple[float, float]:
-        """Return width and height of the figure."""
-        return self.left + self.step * panels, self.bottom + PANEL[1] + self.top
-
-
 def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> Figure:
     """Draw a panel for each metric, with a line for each value of `by` and its standard deviation.
 
     `points` are those of `trajectory.average`. `about` is a line below the title, e.g. the sweep and its data sets.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    values = points[trajectory.key].drop_duplicates()
     figure = Figure()
     FigureCanvasAgg(figure)
+    metrics, values = trajectory.metrics, points[trajectory.key].drop_duplicates()
     names = dict(zip(values, format_values(values), strict=True))
-    layout = _Layout(
-        lines=len(names),
-        longest_name=max_text_width(figure, list(names.values())),
-        shared=all(metric.percent for metric in trajectory.metrics) and _have_similar_ranges(points),
-        single_epoch=points["epoch"].nunique() == 1,
-        spread=bool(points["std"].notna().any()),
-    )
-    figure.set_size_inches(layout.size(len(trajectory.metrics)))
-    panels = _add_panels(figure, layout, trajectory)
-    for axis, metric in zip(panels, trajectory.metrics, strict=True):
+    name_width = max_text_width(figure, list(names.values()))
+    labelled = len(names) <= MAX_END_LABELS and name_width <= MAX_END_LABEL_WIDTH
+    banded, single_epoch = len(names) <= MAX_BANDS, points["epoch"].nunique() == 1
+    barred = not banded and not single_epoch and bool(points["std"].notna().any())
+    bars_width = min(MAX_BARS_WIDTH, BAR_SPACING * (len(names) + 1)) if barred else 0.0
+    shared = all(metric.percent for metric in metrics) and _have_similar_ranges(points)
+    step = PANEL[0] + bars_width + (name_width + 0.25 if labelled else 0.0) + (0.35 if shared else 0.8)
+    figure.set_size_inches(LEFT + step * len(metrics), BOTTOM + PANEL[1] + TOP)
+
+    panels = _add_panels(figure, trajectory, step, shared)
+    for axis, metric in zip(panels, metrics, strict=True):
         shown = points[(points["metric"] == metric.name) & np.isfinite(points["mean"])]
-        draw_lines(axis, shown, trajectory.key, names, banded=layout.banded, side_by_side=layout.single_epoch)
-    for axis, metric in zip(panels, trajectory.metrics, strict=True):
+        draw_lines(axis, shown, trajectory.key, names, banded=banded, side_by_side=single_epoch)
+    for axis, metric in zip(panels, metrics, strict=True):
         set_limits(axis, metric)
-    gutter = layout.gutter / PANEL[0]
+    gutter = bars_width / PANEL[0]
     for axis in panels:  # once the limits of all panels are set, because panels may share an axis
         place_bars(axis, gutter)
-        if layout.labelled:
+        if labelled:
             label_line_ends(axis, PANEL[1], gutter)
-    if not layout.labelled:
+    if not labelled:
         legend(panels, trajectory.key, gutter)
-    bars = "" if not gutter else "bars" if layout.labelled else "bars in the order of the legend"
+    bars = "" if not gutter else "bars" if labelled else "bars in the order of the legend"
     _draw_title(figure, panels[0], (trajectory.name, about, _caption(points, trajectory, bars)))
     return figure
 
 
-def _add_panels(figure: Figure, layout: _Layout, trajectory: Trajectory) -> list[Axes]:
+def _add_panels(figure: Figure, trajectory: Trajectory, step: float, shared: bool) -> list[Axes]:
+    """Add an empty panel for each metric. `step` is the distance between their left edges, in inches."""
     width, height = figure.get_size_inches()
     panels: list[Axes] = []
     for index, metric in enumerate(trajectory.metrics):
-        left = layout.left + index * layout.step
-        box = (left / width, layout.bottom / height, PANEL[0] / width, PANEL[1] / height)
-        axis = figure.add_axes(box, sharey=panels[0] if panels and layout.shared else None)
-        style_panel(axis, metric, first=index == 0 or not layout.shared)
+        box = ((LEFT + index * step) / width, BOTTOM / height, PANEL[0] / width, PANEL[1] / height)
+        axis = figure.add_axes(box, sharey=panels[0] if panels and shared else None)
+        style_panel(axis, metric, first=index == 0 or not shared)
         panels.append(axis)
     return panels
 

@@ -1,25 +1,23 @@
 """Heatmaps: the cells of two axes (`sweeper.report.heatmap_cells`) as Parquet and as a figure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from sweeper.report.colour_scale import STANDARD_ERRORS, ColourScale, colour_scale
 from sweeper.report.formatting import DASH, format_metric, format_value
 from sweeper.report.heatmap_cells import best, pivot
 from sweeper.report.style import INK, MUTED, PALE, png
-from sweeper.spec.metric import BETTER, Metric
+from sweeper.spec.metric import BETTER
 from sweeper.spec.views import Heatmap
 from sweeper.storage.io.files import Files
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 CELL = (1.02, 0.74)
 """Width and height of a cell, in inches."""
@@ -38,8 +36,7 @@ def write(
     """Write `heatmaps/FOLDER/METRIC.parquet` and `.png`. Returns the cells.
 
     If the paper has figures for the preset, the cells have a column `published`, which is a share in [0, 1] if the
-    metric is `percent`. `over` names what the mean is over, e.g. "classes". `about` is a line below the title, e.g. the
-    sweep and its data sets.
+    metric is `percent`. `over` names what the mean is over, e.g. "classes". `about` is a line below the title.
     """
     cells = pivot(rows, heatmap.metric.name, heatmap.axes)
     if published := heatmap.published.get(preset):
@@ -58,13 +55,10 @@ def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: 
 
     The range of the colours takes the noise within the cells into account (see `colour_scale`), which a caption states.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     metric, axes = heatmap.metric, heatmap.axes
     if metric.percent:
         cells = cells.assign(**{name: 100 * cells[name] for name in ("mean", "std", "published") if name in cells})
-    rows, columns = (list(dict.fromkeys(map(_hashable, cells[axis]))) for axis in axes)
+    rows, columns = ([format_value(value) for value in cells[axis].drop_duplicates()] for axis in axes)
     means = cells["mean"].to_numpy("float64").reshape(len(rows), len(columns))
     published_height = 0.2 if "published" in cells and cells["published"].notna().any() else 0.0
     grid = np.array([len(columns) * CELL[0], len(rows) * (CELL[1] + published_height)])
@@ -82,7 +76,11 @@ def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: 
     _style_axes(axis, rows, columns, axes)
     figure.colorbar(image, cax=bar)
     finite = means[np.isfinite(means)]
-    _label_bar(bar, metric, visible=bool(finite.size))
+    better = f"{BETTER[metric.ranking_direction]} is better"
+    bar.set_ylabel(f"{metric.label}\n({better})", color=INK, fontsize=9, linespacing=1.3, labelpad=7)
+    bar.set_visible(bool(finite.size))
+    bar.tick_params(labelsize=8, length=2, color=MUTED, labelcolor=INK)
+    bar.spines["outline"].set_visible(False)
 
     digits = _digits(finite)
     for index, cell in enumerate(cells.to_dict("records")):
@@ -98,24 +96,10 @@ def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: 
     return figure
 
 
-def _label_bar(bar: Axes, metric: Metric, visible: bool) -> None:
-    bar.set_ylabel(
-        f"{metric.label}\n({BETTER[metric.ranking_direction]} is better)",
-        color=INK,
-        fontsize=9,
-        linespacing=1.3,
-        labelpad=7,
-    )
-    bar.set_visible(visible)
-    bar.tick_params(labelsize=8, length=2, color=MUTED, labelcolor=INK)
-    bar.spines["outline"].set_visible(False)
-
-
-def _style_axes(axis: Axes, rows: list[object], columns: list[object], names: tuple[str, str]) -> None:
-    axis.set_yticks(range(len(rows)), [format_value(value) for value in rows])
-    axis.set_xticks(range(len(columns)), [format_value(value) for value in columns])
-    longest = max((len(format_value(value)) for value in columns), default=0)
-    if longest > 11:
+def _style_axes(axis: Axes, rows: list[str], columns: list[str], names: tuple[str, str]) -> None:
+    axis.set_yticks(range(len(rows)), rows)
+    axis.set_xticks(range(len(columns)), columns)
+    if max(map(len, columns), default=0) > 11:
         for tick in axis.get_xticklabels():
             tick.set(rotation=25, rotation_mode="anchor", ha="right")
     axis.set_ylabel(names[0], fontsize=11, color=INK)
@@ -130,10 +114,7 @@ def _style_axes(axis: Axes, rows: list[object], columns: list[object], names: tu
 
 
 def _annotate(axis: Axes, x: int, y: int, cell: dict, digits: int, ink: str, inches: float) -> None:
-    """Write the mean, the standard deviation and the paper's figure into a cell, one below the other.
-
-    `x` and `y` are the column and the row of the cell. `inches` is its height.
-    """
+    """Write mean, standard deviation and the paper's figure into the cell of column `x` and row `y`, `inches` high."""
     mean, std, published = cell["mean"], cell["std"], cell.get("published", math.nan)
     lines = [(DASH if pd.isna(mean) else format_metric(mean, digits), 11.5, "bold")]
     if not pd.isna(std):
@@ -151,11 +132,9 @@ def _annotate(axis: Axes, x: int, y: int, cell: dict, digits: int, ink: str, inc
 
 def _draw_frame(axis: Axes, x: int, y: int) -> None:
     """Draw a frame around a cell that is visible on dark and on bright cells."""
-    from matplotlib.patches import Rectangle
-
-    for colour, width, inset in (("white", 5.0, 0.05), ("#d6283c", 2.6, 0.05)):
-        box = (x - 0.5 + inset / 2, y - 0.5 + inset / 2)
-        axis.add_patch(Rectangle(box, 1 - inset, 1 - inset, fill=False, edgecolor=colour, linewidth=width, zorder=5))
+    for colour, width in (("white", 5.0), ("#d6283c", 2.6)):
+        corner = (x - 0.475, y - 0.475)
+        axis.add_patch(Rectangle(corner, 0.95, 0.95, fill=False, edgecolor=colour, linewidth=width, zorder=5))
 
 
 def _draw_title(figure: Figure, axis: Axes, lines: Sequence[str]) -> None:
@@ -192,11 +171,8 @@ def _noise_text(scale: ColourScale, cells: pd.DataFrame) -> str:
     if math.isnan(scale.std):
         return "" if cells["mean"].isna().all() else "one trial a cell, so what differences are noise is not known"
     noise = f"in a cell: standard deviation {scale.std:.2g}, standard error of its mean {scale.error:.2g} (medians)"
-    return (
-        f"{noise}\ncolours span {STANDARD_ERRORS:g} standard errors, as the cells differ by less"
-        if scale.widened
-        else noise
-    )
+    widened = f"\ncolours span {STANDARD_ERRORS:g} standard errors, as the cells differ by less"
+    return noise + widened * scale.widened
 
 
 def _digits(values: np.ndarray) -> int:
@@ -209,8 +185,3 @@ def _luminance(shade: np.ndarray) -> float:
     """Return the relative luminance of an sRGB colour, in [0, 1] (WCAG 2)."""
     linear = [channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in shade[:3]]
     return float(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
-
-
-def _hashable(value: object) -> object:
-    """Replace NaN by None, because NaN is not equal to itself and each would count as a value of its own."""
-    return None if pd.isna(value) else value

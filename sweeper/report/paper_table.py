@@ -3,7 +3,6 @@
 import math
 import re
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,11 @@ from sweeper.storage.io.files import Files
 
 Columns = dict[str, list[str]]
 """Heading of a column -> the text of each of its cells."""
-MEASURED = ("mean", "std", "count", "missing", "published", "difference")
-"""Columns of `average` that hold numbers."""
+MEASURED = {
+    **{"mean": "float64", "std": "float64", "count": "int64", "missing": "int64"},
+    **{"published": "float64", "difference": "float64"},
+}
+"""Columns of `average` that hold numbers, with their types."""
 
 
 def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
@@ -32,16 +34,19 @@ def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
     All combinations are included; one without trials has count 0 and missing 0. A hyperparameter or metric that is no
     column of `rows` is null.
     """
-    keys = table.axes
-    published = _published(table, preset)
+    keys, paper_cells = table.axes, table.published.get(preset, {})
+    published = {tuple(map(_plain, key)): figures for key, figures in paper_cells.items()}
     rows = rows.reindex(columns=list(dict.fromkeys([*keys, *(metric.name for metric in table.metrics)])))
     row_numbers: dict[tuple[Any, ...], list[int]] = {}
     for row_number, key in enumerate(zip(*(map(_plain, rows[name]) for name in keys), strict=True)):
         row_numbers.setdefault(key, []).append(row_number)
     values = {metric.name: rows[metric.name].astype("float64").to_numpy() for metric in table.metrics}
 
-    split = len(table.rows)
-    row_keys, column_keys = (list(dict.fromkeys(part)) for part in _parts([*row_numbers, *published], split))
+    split, all_keys = len(table.rows), [*row_numbers, *published]
+    row_keys, column_keys = (
+        dict.fromkeys(key[:split] for key in all_keys),
+        dict.fromkeys(key[split:] for key in all_keys),
+    )
     records = []
     for key in (row_key + column_key for row_key in row_keys for column_key in column_keys):
         for metric in table.metrics:
@@ -49,8 +54,7 @@ def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
             paper = published.get(key, {}).get(metric.name, math.nan) / (100 if metric.percent else 1)
             records.append((*key, metric.name, *measured, paper, measured[0] - paper))
     cells = pd.DataFrame(records, columns=[*keys, "metric", *MEASURED], dtype=object)
-    floats = dict.fromkeys(("mean", "std", "published", "difference"), "float64")
-    cells = cells.astype({**floats, "count": "int64", "missing": "int64", "metric": "str"})
+    cells = cells.astype({"metric": "str", **MEASURED})
     return cells.assign(**{name: _typed(cells[name], rows[name]) for name in keys})
 
 
@@ -109,14 +113,6 @@ def caption(cells: pd.DataFrame) -> str:
     if cells["published"].notna().any():
         parts.append("in brackets the paper's figure and the difference from it")
     return "; ".join(parts)
-
-
-def _published(table: Table, preset: str) -> dict[tuple[Any, ...], dict[str, float]]:
-    return {tuple(map(_plain, key)): dict(figures) for key, figures in table.published.get(preset, {}).items()}
-
-
-def _parts(keys: Sequence[tuple[Any, ...]], split: int) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    return [key[:split] for key in keys], [key[split:] for key in keys]
 
 
 def _measure(values: np.ndarray) -> tuple[float, float, int, int]:

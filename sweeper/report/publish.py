@@ -1,7 +1,5 @@
 """Writes the heatmaps, tables and trajectories of a sweep into the store, and returns them as text for the terminal."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from sweeper.report import heatmap, summary, trajectory
@@ -9,15 +7,7 @@ from sweeper.report import paper_table as tables
 from sweeper.spec import Sweep
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import SUFFIX
-from sweeper.storage.load import load, load_history
-
-
-def rows_of(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:
-    """Return the rows of these trials in their order. Trials without a row, and rows of other trials, are left out."""
-    order = {trial: index for index, trial in enumerate(trials)}
-    rows = load(name, files)
-    rows = rows[rows["trial_id"].isin(order)]
-    return rows.iloc[rows["trial_id"].map(order).argsort()].reset_index(drop=True)
+from sweeper.storage.load import load_history
 
 
 def write(
@@ -43,9 +33,7 @@ def write(
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
     folder, about = folder or f"{name}/{preset}", _about(name, label or preset, rows)
     texts = _write_heatmaps(files, folder, sweep, preset, rows, about)
-    for table in sweep.tables:
-        cells = tables.write(files, folder, rows, table, preset)
-        texts.append(tables.text(cells, table))
+    texts += [tables.text(tables.write(files, folder, rows, table, preset), table) for table in sweep.tables]
     objective = sweep.headline(preset)
     chosen = summary.on_test_images(rows, objective)
     if len(chosen):

@@ -1,12 +1,8 @@
 """Colours that all figures share, and how a figure becomes a PNG."""
 
-from __future__ import annotations
-
 import io
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from matplotlib.figure import Figure
 
 INK, MUTED, PALE = "#1b1b1f", "#6b6f76", "#e4e5e8"
 """Colours of text, of secondary text and axes, and of grid lines and empty cells."""

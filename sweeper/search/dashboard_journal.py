@@ -11,8 +11,28 @@ from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial
 
 from sweeper.report.studies.optuna_log import quiet
+from sweeper.search.study_run import StudyRun
+from sweeper.storage.io.files import Files
 
 LOGGER = logging.getLogger(__name__)
+PATH = "studies/{}/journal.log"
+"""Path of the journal below the store. The placeholder is `Plan.views`."""
+
+
+def begin_journal(files: Files, views: str) -> Callable[[StudyRun], None]:
+    """Begin a new journal of the search `views`. Returns a function that copies a study's results to it.
+
+    The function does nothing if the store is not a local folder.
+    """
+    if files.local_folder is None:
+        return lambda study_run: None
+    journal = DashboardJournal(files.local_folder / PATH.format(views))
+    journal.begin()
+
+    def copy(study_run: StudyRun) -> None:
+        journal.add(study_run.study.name, study_run.engine.optuna_study)
+
+    return copy
 
 
 class DashboardJournal:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:  # it imports Optuna
 
 @dataclass(frozen=True)
 class SearchPlan(Plan):
-    """Plan of a search: one or several studies, whose trials become known wave by wave."""
+    """Plan of one or several studies."""
 
     space: Search | Searches
-    """The search, with the request's changes."""
+    """With the request's changes."""
     study_runs: Sequence[StudyRun]
     """The studies, rebuilt from their rows."""
 
@@ -42,6 +42,16 @@ class SearchPlan(Plan):
             counts[status] += 1
             counts[TO_RUN] -= 1
         return counts
+
+    @property
+    def diverged_studies(self) -> list[str]:
+        """Names of the studies whose trials have all diverged."""
+        return [
+            study_run.study.name
+            for study_run in self.study_runs
+            if len(study_run.statuses) == study_run.study.search.trials
+            and set(study_run.statuses.values()) == {"diverged"}
+        ]
 
     @property
     def identifying_columns(self) -> tuple[str, ...]:

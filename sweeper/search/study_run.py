@@ -8,11 +8,10 @@ from typing import Any
 from sweeper.plan.cohort_source import Record
 from sweeper.plan.trials import Trial, content_hash
 from sweeper.search.ask_tell import AskTellStudy, TrialResult
-from sweeper.search.warm_start import WarmStart
+from sweeper.search.warm_start import WarmStart, definition_path, read_warm_start
 from sweeper.spec.grid import Value
 from sweeper.spec.search import Study
-
-FAILED = "failed"
+from sweeper.storage.io.files import Files
 
 
 @dataclass(frozen=True)
@@ -69,6 +68,12 @@ class StudyRun:
         """
         return [trial.result.status for number, trial in self._recorded.items() if number >= len(self.trials)]
 
+    def write_definition(self, files: Files, sweep: str) -> None:
+        """Write the definition and the warm start of the study to the store, unless they are already there."""
+        path = definition_path(sweep, self.id)
+        if read_warm_start(files, path, self.study) is None:
+            self.warm.write(files, path, self.study)
+
     def reached(self, trial: Trial) -> Mapping[int, float]:
         """Epoch -> objective, for a trial that has a result."""
         return self._results[trial.id].reached
@@ -111,7 +116,7 @@ class StudyRun:
             }
             trials.append(Trial(content_hash([self.id, number, config]), config, facts))
             recorded = self._recorded.get(number)
-            if recorded and recorded.result.status != FAILED:  # failed trials are tried again
+            if recorded and recorded.result.status != "failed":  # failed trials are tried again
                 self._results[trials[-1].id] = recorded.result
         return tuple(trials)
 

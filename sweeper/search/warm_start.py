@@ -35,6 +35,11 @@ class WarmStart:
         files.write(path, json.dumps(content, indent=1).encode())
 
 
+def definition_path(sweep: str, identity: str) -> str:
+    """Return the path in the store of a study's definition and warm start."""
+    return f"studies/{sweep}/{identity}.json"
+
+
 def read_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:
     """Read what `WarmStart.write` wrote for this study; None if there is no file or it is damaged."""
     space, objectives = study.search.space, study.search.objectives

@@ -42,6 +42,14 @@ def load(
     return rows if preset is None or changes is None else _select(files, rows, "changes", changes)
 
 
+def load_trials(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:
+    """Return the rows of these trials in their order. Trials without a row, and rows of other trials, are left out."""
+    order = {trial: index for index, trial in enumerate(trials)}
+    rows = load(name, files)
+    rows = rows[rows["trial_id"].isin(order)]
+    return rows.iloc[rows["trial_id"].map(order).argsort()].reset_index(drop=True)
+
+
 def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:
     """Return every (trial_id, epoch, metric, value) that a sweep reported, sorted by trial, metric and epoch."""
     files = store if isinstance(store, Files) else Files(store)

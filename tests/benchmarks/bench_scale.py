@@ -80,8 +80,8 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.plan.cohort_source import CohortQueue
     from sweeper.plan.cohorts import Cut
     from sweeper.plan.plan import GridPlan
-    from sweeper.report import publish as findings
     from sweeper.storage.layout import checkpoint_path
+    from sweeper.storage.load import load_trials
     from sweeper.storage.store import Store
     from sweeper.version import code_version
 
@@ -141,7 +141,7 @@ def service(options: argparse.Namespace, store: str) -> float:
         took = time.perf_counter() - begun
     begun = time.perf_counter()
     store_of.prepare(plan.name, columns)
-    rows = findings.rows_of(store_of.files, plan.name, plan.ids)
+    rows = load_trials(store_of.files, plan.name, plan.ids)
     assert len(rows) == plan.total and set(rows["status"]) == {"finished"}
     print(f"all rows read in {time.perf_counter() - begun:.1f} s; {1000 * took / plan.total:.2f} ms a trial dispatched")
     return 1000 * took / plan.total

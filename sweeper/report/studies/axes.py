@@ -1,20 +1,17 @@
 """Restyles axes that Optuna drew: frame, legend, colour bar and ticks as in the other figures of a sweep."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import optuna
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from sweeper.report.style import INK, MUTED, PALE
 from sweeper.spec.metric import BETTER
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
 
 MAX_OWN_TICKS = 6
 """Maximum number of distinct whole numbers that each have their own tick."""
@@ -63,8 +60,6 @@ def set_ticks(axis: Axis, values: Sequence[Any]) -> None:
 
     Whole numbers have whole ticks; if there are at most `MAX_OWN_TICKS` distinct ones, each has its own tick.
     """
-    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
-
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return
     whole = all(isinstance(value, int) for value in values)

@@ -1,22 +1,23 @@
 """Optuna's own Matplotlib figures of a study, restyled like the other figures of a sweep."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib
 import numpy as np
 import optuna
+from matplotlib import patheffects, pyplot
+from matplotlib.colors import ListedColormap
+from matplotlib.contour import ContourSet
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from sweeper.report import style
 from sweeper.report.studies.axes import legend, restyle, set_ticks, style_colour_bar, with_direction
 from sweeper.report.studies.optuna_log import quiet
 from sweeper.report.studies.tables import WARM, complete_trials, is_numeric
 from sweeper.report.style import INK, MUTED
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PANEL = (6.0, 4.0)
 """Width and height of a figure in inches. The width of parallel coordinates depends on the number of parameters."""
@@ -36,9 +37,6 @@ def drawing() -> Iterator[None]:
 
     On exit, Matplotlib's style and Optuna's log level are restored, and figures that were opened within are closed.
     """
-    import matplotlib
-    from matplotlib import pyplot
-
     pyplot.switch_backend("agg")
     before = pyplot.get_fignums()
     try:
@@ -62,8 +60,6 @@ def png(figure: Figure, title: str, caption: str) -> bytes:
 
 def importance(study: optuna.Study, weights: Mapping[str, float], label: str) -> Figure:
     """Draw a bar for each parameter's importance, with the most important one on top."""
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
-
     axis: Any = optuna.visualization.matplotlib.plot_param_importances(study, _KnownImportance(weights), list(weights))
     figure = restyle(axis, (PANEL[0], 0.9 + 0.42 * len(weights)))
     axis.grid(visible=False, axis="y")
@@ -82,16 +78,12 @@ def importance(study: optuna.Study, weights: Mapping[str, float], label: str) ->
 
 def history(study: optuna.Study, label: str) -> Figure:
     """Draw each complete trial as a point, hollow if from a warm start, and the best value so far as steps."""
-    from matplotlib.ticker import MaxNLocator
-
     axis = optuna.visualization.matplotlib.plot_optimization_history(study, target_name=label)
     figure = restyle(axis, PANEL)
     points, line = axis.collections[0], axis.get_lines()[0]
     warm = [bool(trial.user_attrs.get(WARM)) for trial in complete_trials(study)]
-    points.set(
-        facecolor=["white" if is_warm else TRIAL for is_warm in warm], edgecolor=TRIAL, sizes=[MARKER_AREA], label=None
-    )
-    points.set(linewidth=[1.2 if is_warm else 0.0 for is_warm in warm], zorder=3)
+    points.set(facecolor=["white" if is_warm else TRIAL for is_warm in warm], edgecolor=TRIAL, sizes=[MARKER_AREA])
+    points.set(linewidth=[1.2 if is_warm else 0.0 for is_warm in warm], zorder=3, label=None)
     axis.scatter([], [], s=MARKER_AREA, facecolor=TRIAL, linewidth=0.0, label="trial")
     line.set(color=BEST, alpha=1.0, linewidth=1.8, drawstyle="steps-post", label="best so far")
     if any(warm):
@@ -104,9 +96,6 @@ def history(study: optuna.Study, label: str) -> Figure:
 
 def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figure:
     """Draw parallel coordinates: an axis per parameter and a line per complete trial. Dark is better, and on top."""
-    import matplotlib.colors
-    from matplotlib import patheffects
-
     axis = optuna.visualization.matplotlib.plot_parallel_coordinate(study, list(parameters), target_name=label)
     main, side, *others = axis.figure.axes
     lines: Any = main.collections[0]
@@ -127,8 +116,7 @@ def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figu
     order = np.argsort(values if _is_maximized(study) else -values, kind="stable")
     segments = lines.get_segments()
     blues = matplotlib.colormaps["Blues"](np.linspace(*((0.25, 1.0) if _is_maximized(study) else (1.0, 0.25)), 256))
-    shades = matplotlib.colors.ListedColormap(blues)
-    lines.set(segments=[segments[index] for index in order], array=values[order], cmap=shades)
+    lines.set(segments=[segments[index] for index in order], array=values[order], cmap=ListedColormap(blues))
     lines.set_linewidth(1.0 if len(order) <= MANY_TRIALS else 0.6)
     outlined: list[patheffects.AbstractPathEffect] = [patheffects.withStroke(linewidth=3.5, foreground="white")]
     for other, key in zip(others, sorted(parameters), strict=True):
@@ -148,8 +136,6 @@ def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figu
 
 def contour(study: optuna.Study, pair: tuple[str, str], label: str) -> Figure:
     """Draw the objective over two parameters, interpolated between the trials. Bright is better."""
-    from matplotlib.contour import ContourSet
-
     axis: Any = optuna.visualization.matplotlib.plot_contour(study, list(pair), target_name=label)
     figure = restyle(axis, PANEL)
     axis.grid(visible=False)

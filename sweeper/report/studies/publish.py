@@ -1,47 +1,30 @@
 """Writes a study's trials, front and importances as Parquet, with Optuna's figures, and summarises it as text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import optuna
 import pandas as pd
+from matplotlib.figure import Figure
 
 from sweeper.report.formatting import format_value, text_table
-from sweeper.report.studies import figures
-from sweeper.report.studies.tables import (
-    DIVERGED,
-    MIN_TRIALS,
-    STATES,
-    complete_trials,
-    copy_for_figures,
-    cut_count,
-    importances,
-    is_numeric,
-    parameter_names,
-    pareto_front,
-    trials_dataframe,
-    varied_parameters,
-)
+from sweeper.report.studies import figures, tables
+from sweeper.report.studies.tables import DIVERGED, MIN_TRIALS, complete_trials
 from sweeper.spec.metric import Metric
 from sweeper.storage.io.files import Files
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 PREFIXES = ("importance", "parallel", "history", "contour", "pareto")
 """Prefixes of the names of figures."""
-STATE_ORDER = (*STATES.values(), DIVERGED)
+STATE_ORDER = (*tables.STATES.values(), DIVERGED)
 """States of trials in the order in which `count` lists them."""
 MAX_FRONT_ROWS = 7
 """Maximum number of trials of a front in the text."""
 Importances = Mapping[str, Mapping[str, float]]
 """Objective -> parameter -> importance, descending."""
-NamedFigure = tuple[str, optuna.Study, Callable[[], "Figure"]]
+NamedFigure = tuple[str, optuna.Study, Callable[[], Figure]]
 """Name of a figure, the study that it shows, and a function that draws it."""
 
 
@@ -60,29 +43,34 @@ def write(
     `contours` are pairs of parameters; if the study has none of the pairs, the two most important numeric parameters
     are drawn. A figure that cannot be drawn becomes a line of the text. Raises StoreError if writing fails.
     """
-    trials = trials_dataframe(study, objectives)
+    trials = tables.trials_dataframe(study, objectives)
     pictures: dict[str, bytes] = {}
     failures = []
     with figures.drawing():
-        shown = copy_for_figures(study, objectives)
-        single = {metric: copy_for_figures(study, objectives, metric) for metric in objectives}
-        shares = {metric.name: importances(one_objective) for metric, one_objective in single.items()}
+        shown = tables.copy_for_figures(study, objectives)
+        single = {metric: tables.copy_for_figures(study, objectives, metric) for metric in objectives}
+        shares = {metric.name: tables.importances(one_objective) for metric, one_objective in single.items()}
         for name, drawn, draw in _figures(shown, single, shares, contours):
-            cut = f"; {cut_count(drawn)} worse than shown" if cut_count(drawn) else ""
+            cut_count = sum(bool(trial.user_attrs.get(tables.CUT)) for trial in complete_trials(drawn))
+            cut = f"; {cut_count} worse than shown" if cut_count else ""
             try:  # Optuna's figures are experimental, and a failure must not end the search
                 pictures[f"{name}.png"] = figures.png(draw(), title, drawn_from(drawn, trials) + cut)
             except Exception as error:
                 failures.append(f"no {name}.png: {type(error).__name__}: {' '.join(str(error).split())[:100]}")
 
-    front = trials[trials["number"].isin(pareto_front(shown))]
-    for name, table in (("trials", trials), ("front", front), ("importance", _importance_table(shares))):
+    front = trials[trials["number"].isin(tables.pareto_front(shown))]
+    importance = pd.DataFrame(
+        [(name, key, share) for name, parameters in shares.items() for key, share in parameters.items()],
+        columns=["objective", "parameter", "importance"],
+    ).astype({"objective": "str", "parameter": "str", "importance": "float64"})
+    for name, table in (("trials", trials), ("front", front), ("importance", importance)):
         files.write(f"{folder}/{name}.parquet", table.to_parquet(index=False))
     for name, picture in pictures.items():
         files.write(f"{folder}/{name}", picture)
     for name in files.list(folder):
         if name.endswith(".png") and name.startswith(PREFIXES) and name not in pictures:
             files.delete(f"{folder}/{name}")
-    best = _best_lines(front, trials, objectives, parameter_names(study))
+    best = _best_lines(front, trials, objectives, tables.parameter_names(study))
     return "\n".join(
         [f"{title}, {count(trials)}", *best, *_importance_lines(shares), *_too_few_lines(single), *failures]
     )
@@ -104,15 +92,9 @@ def drawn_from(drawn: optuna.Study, trials: pd.DataFrame) -> str:
 
 
 def _figures(
-    study: optuna.Study,
-    single: Mapping[Metric, optuna.Study],
-    shares: Importances,
-    contours: Sequence[tuple[str, str]],
+    study: optuna.Study, single: Mapping[Metric, optuna.Study], shares: Importances, contours: Sequence[tuple[str, str]]
 ) -> Iterator[NamedFigure]:
-    """Yield each figure for which there are enough trials.
-
-    `study` has all objectives, and `single` has a study for each objective.
-    """
+    """Yield each figure with enough trials. `study` has all objectives, and `single` has a study for each of them."""
     for metric, one_objective in single.items():
         suffix = f"_{metric.name}" if len(single) > 1 else ""
         for name, draw in _figures_of_objective(one_objective, metric, shares[metric.name], contours):
@@ -125,7 +107,7 @@ def _figures_of_objective(
     study: optuna.Study, metric: Metric, shares: Mapping[str, float], contours: Sequence[tuple[str, str]]
 ) -> Iterator[tuple[str, Callable[[], Figure]]]:
     """Yield the name of each figure of a study with one objective, and a function that draws it."""
-    label, keys, trials = metric.label, varied_parameters(study), complete_trials(study)
+    label, keys, trials = metric.label, tables.varied_parameters(study), complete_trials(study)
     if shares:
         yield "importance", partial(figures.importance, study, shares, label)
     if len(trials) < 2:
@@ -135,17 +117,11 @@ def _figures_of_objective(
         yield "parallel", partial(figures.parallel, study, keys, label)
     if len(trials) >= MIN_TRIALS and len({trial.value for trial in trials}) > 1:
         pairs = [pair for pair in contours if set(pair) <= set(keys) and len(set(pair)) == 2]
-        most_important = [key for key in shares if is_numeric(study, key)][:2]
+        most_important = [key for key in shares if tables.is_numeric(study, key)][:2]
         if not pairs and len(most_important) == 2:
             pairs = [(most_important[0], most_important[1])]
         for pair in pairs:
             yield f"contour_{'_'.join(pair)}", partial(figures.contour, study, pair, label)
-
-
-def _importance_table(shares: Importances) -> pd.DataFrame:
-    rows = [(name, key, share) for name, parameters in shares.items() for key, share in parameters.items()]
-    table = pd.DataFrame(rows, columns=["objective", "parameter", "importance"])
-    return table.astype({"objective": "str", "parameter": "str", "importance": "float64"})
 
 
 def _best_lines(

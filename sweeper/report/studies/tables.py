@@ -1,6 +1,8 @@
 """A study as data: a table of its trials, its Pareto front, and the importance of each parameter."""
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +13,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState
 
 from sweeper.spec.metric import Metric
-from sweeper.spec.search import WARM
+from sweeper.spec.search import WARM, bounds
 
 STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 """Optuna's state of a finished trial -> its name in tables."""
@@ -66,8 +68,8 @@ def copy_for_figures(study: optuna.Study, objectives: Sequence[Metric], only: Me
 
     - Metrics with `percent` are in percent.
     - A trial that is not complete, or has a value that is not finite, is failed in the copy.
-    - With `only`, values that are much worse than the others are cut (see `CUT_DISTANCE`): otherwise a single bad
-      trial would compress the scale of all others. `cut_count` counts them.
+    - With `only`, values that are much worse than the others are cut (see `CUT_DISTANCE`) and have the attribute
+      `CUT`: otherwise a single bad trial would compress the scale of all others.
     """
     chosen = [index for index, metric in enumerate(objectives) if only in (None, metric)]
     copy = optuna.create_study(directions=[objectives[index].ranking_direction for index in chosen])
@@ -93,11 +95,6 @@ def copy_for_figures(study: optuna.Study, objectives: Sequence[Metric], only: Me
             )
         )
     return copy
-
-
-def cut_count(study: optuna.Study) -> int:
-    """Return how many values `copy_for_figures` cut."""
-    return sum(bool(trial.user_attrs.get(CUT)) for trial in complete_trials(study))
 
 
 def importances(study: optuna.Study) -> dict[str, float]:
@@ -129,8 +126,7 @@ def pareto_front(study: optuna.Study) -> list[int]:
     """Return the numbers of the trials on the Pareto front; with one objective, that of the best trial."""
     if not complete_trials(study):
         return []
-    best = study.best_trials if len(study.directions) > 1 else [study.best_trial]
-    return [trial.number for trial in best]
+    return [trial.number for trial in (study.best_trials if len(study.directions) > 1 else [study.best_trial])]
 
 
 def complete_trials(study: optuna.Study) -> list[FrozenTrial]:
@@ -139,16 +135,13 @@ def complete_trials(study: optuna.Study) -> list[FrozenTrial]:
 
 def varied_parameters(study: optuna.Study) -> list[str]:
     """Return the sorted names of the parameters with at least two values in complete trials."""
-    values: dict[str, set[object]] = {}
-    for trial in complete_trials(study):
-        for key, value in trial.params.items():
-            values.setdefault(key, set()).add(value)
-    return sorted(key for key, distinct in values.items() if len(distinct) > 1)
+    pairs = {pair for trial in complete_trials(study) for pair in trial.params.items()}
+    return sorted(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
 
 
 def is_numeric(study: optuna.Study, key: str) -> bool:
     """Return whether the parameter is a number from a range in all complete trials, as opposed to a choice."""
-    distributions = [trial.distributions[key] for trial in complete_trials(study) if key in trial.distributions]
+    distributions = (trial.distributions.get(key) for trial in complete_trials(study))
     return not any(isinstance(distribution, CategoricalDistribution) for distribution in distributions)
 
 
@@ -158,11 +151,9 @@ def _value_limits(values: Sequence[float], metric: Metric | None) -> tuple[float
         return -math.inf, math.inf
     lower_quartile, upper_quartile = (float(quartile) for quartile in np.quantile(values, [0.25, 0.75]))
     distance = CUT_DISTANCE * (upper_quartile - lower_quartile) or math.inf
-    return (
-        (-math.inf, upper_quartile + distance)
-        if metric.ranking_direction == "minimize"
-        else (lower_quartile - distance, math.inf)
-    )
+    if metric.ranking_direction == "minimize":
+        return -math.inf, upper_quartile + distance
+    return lower_quartile - distance, math.inf
 
 
 def _scale(distributions: Sequence[Any]) -> tuple[BaseDistribution, bool]:
@@ -171,11 +162,7 @@ def _scale(distributions: Sequence[Any]) -> tuple[BaseDistribution, bool]:
     The distributions of a parameter can differ because trials of a warm start come from another search.
     """
     if any(isinstance(dist, CategoricalDistribution) for dist in distributions):
-        lists = [
-            dist.choices if isinstance(dist, CategoricalDistribution) else (dist.low, dist.high)
-            for dist in distributions
-        ]
-        return CategoricalDistribution(list(dict.fromkeys(choice for choices in lists for choice in choices))), False
+        return CategoricalDistribution(list(dict.fromkeys(itertools.chain(*map(bounds, distributions))))), False
     low, high = min(dist.low for dist in distributions), max(dist.high for dist in distributions)
     logs = all(dist.log for dist in distributions)
     return (FloatDistribution(math.log(low), math.log(high)), True) if logs else (FloatDistribution(low, high), False)
@@ -195,11 +182,10 @@ def _state(trial: FrozenTrial) -> str:
 def _narrowest_column(values: Sequence[Any]) -> pd.Series:
     """Return a column of the narrowest type that holds all values: bool, int, float or text."""
     types = {type(value) for value in values if value is not None}
-    no_nulls = None not in values
     if types == {bool}:
-        return pd.Series(values, dtype="bool" if no_nulls else "boolean")
+        return pd.Series(values, dtype="boolean" if None in values else "bool")
     if types == {int}:
-        return pd.Series(values, dtype="int64" if no_nulls else "Int64")
+        return pd.Series(values, dtype="Int64" if None in values else "int64")
     if types <= {int, float}:
         return pd.Series(values, dtype="float64")
     return pd.Series([None if value is None else str(value) for value in values], dtype="str")

@@ -10,7 +10,6 @@ from sweeper.report import publish as findings
 from sweeper.spec import Grid, Metric, Search, Sweep
 from sweeper.spec.views import Heatmap, Table, Trajectory
 from sweeper.storage.io.files import Files
-from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 
 SWEEP = Sweep(
@@ -175,12 +174,3 @@ def test_heatmaps_come_before_tables_and_what_no_row_has_is_null(tmp_path: Path,
     assert [part.split()[0] for part in text.split("\n\n")[:3]] == ["auroc", "correlation", "all"]
     assert pd.read_parquet(tmp_path / "heatmaps/grid/paper/loss.parquet")["mean"].isna().all()
     assert pd.read_parquet(tmp_path / "tables/grid/paper/all.parquet")["width"].isna().all()
-
-
-def test_rows_are_in_the_order_asked_for_as_far_as_there_are_any(tmp_path: Path) -> None:
-    store, columns = Store(tmp_path), Columns({"k": int}, ("knn",))
-    for cohort, trials in {"x": "da", "y": "cb"}.items():
-        store.write("grid", cohort, [{"trial_id": t, "status": "finished", "k": ord(t)} for t in trials], columns)
-    rows = findings.rows_of(store.files, "grid", ("c", "missing", "a", "d"))
-    assert rows["trial_id"].tolist() == ["c", "a", "d"] and rows["k"].tolist() == [ord(t) for t in "cad"]
-    assert rows.index.tolist() == [0, 1, 2]

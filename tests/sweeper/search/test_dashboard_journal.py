@@ -8,7 +8,9 @@ import pytest
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from sweeper.search.dashboard_journal import DashboardJournal
+from sweeper.search.dashboard_journal import PATH, DashboardJournal, begin_journal
+from sweeper.storage.io.files import Files
+from tests.sweeper.search.toy_waves import study, study_run
 
 SPACE = {
     "lr": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),
@@ -169,3 +171,12 @@ def test_nothing_is_said_on_the_terminal(tmp_path: Path, capfd: pytest.CaptureFi
     finally:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_journal_has_the_studies_of_a_local_store(tmp_path: Path) -> None:
+    files, path = Files(tmp_path), tmp_path / PATH.format("search/digits")
+    copy = begin_journal(files, "search/digits")
+    copy(study_run(study(trials=8, wave=8)))
+    assert optuna.get_all_study_names(JournalStorage(JournalFileBackend(str(path)))) == ["all"]
+    begin_journal(files, "search/digits")
+    assert not path.exists(), "a new run begins a new journal"

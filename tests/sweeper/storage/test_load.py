@@ -1,5 +1,6 @@
 import math
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -7,7 +8,7 @@ import pytest
 
 from sweeper.errors import StoreError
 from sweeper.storage.arrow_tables import table_of
-from sweeper.storage.load import load, load_history
+from sweeper.storage.load import load, load_history, load_trials
 from sweeper.storage.parquet_file import table_to_parquet
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
@@ -73,3 +74,12 @@ def test_history_overlays_by_trial_metric_and_epoch(store):
     store.write_history("grid", "c0", [("a", np.int64(2), "auroc", np.float32(0.25)), ("a", 10, "auroc", 0.3)])
     history = load_history("grid", store.files)
     assert history["epoch"].tolist() == [1, 2, 10] and history["value"].tolist() == [0.1, 0.25, 0.3]
+
+
+def test_rows_are_in_the_order_asked_for_as_far_as_there_are_any(tmp_path: Path) -> None:
+    store, columns = Store(tmp_path), Columns({"k": int}, ("knn",))
+    for cohort, trials in {"x": "da", "y": "cb"}.items():
+        store.write("grid", cohort, [{"trial_id": t, "status": "finished", "k": ord(t)} for t in trials], columns)
+    rows = load_trials(store.files, "grid", ("c", "missing", "a", "d"))
+    assert rows["trial_id"].tolist() == ["c", "a", "d"] and rows["k"].tolist() == [ord(t) for t in "cad"]
+    assert rows.index.tolist() == [0, 1, 2]

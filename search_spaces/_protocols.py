@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeper.spec import Value
+from sweeper.spec import Grid, Grids, Metric, Value
 
 SEEDS = (0, 1, 2)
+KNN, PROBE = Metric("knn_z", "maximize", percent=True), Metric("probe_z", "maximize", percent=True)
+KNN_MU, PROBE_MU = Metric("knn_mu", "maximize", percent=True), Metric("probe_mu", "maximize", percent=True)
 
 MOCO_V2_VIEWS: Mapping[str, Value] = {
     "crop_scale": 0.2,
@@ -68,6 +70,31 @@ DIGITS: Mapping[str, Value] = {
 }
 """Protocol for scikit-learn's digits, which takes minutes on two cores."""
 
+METHODS: Mapping[str, Mapping[str, Value]] = {
+    "vje": {"beta": 1.0, "nu": 3.0, "bottleneck": 128},
+    "simsiam": {"projector_layers": 2, "projector_width": 2048},
+    "vicreg": {"projector_layers": 3, "projector_width": 4096},
+    "simclr": {"tau": 0.5},
+    "moco_v2": {"tau": 0.2, "ema": 0.99, "queue": 4096},
+    "byol": {"ema": 0.996},
+    "swav": {"tau": 0.1, "epsilon": 0.05, "prototypes": 512},
+    # Unscaled, Eq. 1 suits a learning rate about forty times smaller; the authors' code has this scale.
+    "barlow_twins": {"redundancy_weight": 5e-3, "loss_scale": 0.024},
+}
+"""Method -> its own hyperparameters on CIFAR-10."""
+METHODS_DIGITS: Mapping[str, Mapping[str, Value]] = {
+    "vje": {"beta": 1.0, "nu": 3.0, "bottleneck": 64},
+    "simsiam": {"projector_width": 128, "predictor_width": 32},
+    "vicreg": {"projector_width": 128},
+    "simclr": {"projector_width": 128, "projection": 64},
+    "moco_v2": {"projector_width": 128, "projection": 64, "queue": 512},
+    "byol": {"ema": 0.99, "projector_width": 256, "projection": 64, "predictor_width": 256},
+    "swav": {"projector_width": 128, "projection": 32, "prototypes": 30},
+    # lambda x width is 6.4, and 10 in the paper's preset; the scale acts like a learning rate of 0.001.
+    "barlow_twins": {"projector_width": 128, "redundancy_weight": 0.05, "loss_scale": 0.1},
+}
+"""Method -> its own hyperparameters on the digits."""
+
 VJE_DIGITS: Mapping[str, Value] = {**DIGITS, "method": "vje", "bottleneck": 64}
 """VJE on the digits."""
 
@@ -120,6 +147,20 @@ ONE_CLASS_DIGITS_LONG: Mapping[str, Value] = {
 
 SETS = ("cifar10", "cifar100", "stl10")
 """The data sets of the ablations, in the order of the paper's tables."""
+
+
+def not_searched(values: Mapping[str, Value], space: Mapping[str, object]) -> dict[str, Value]:
+    """Return the values of the keys that are not in the space of a search."""
+    return {key: value for key, value in values.items() if key not in space}
+
+
+def ablation(vje: Mapping[str, Value], key: str, values: tuple[Value, ...]) -> Grids:
+    """Return VJE over the values of a key on each of `SETS`, for 200 epochs."""
+    fixed: Mapping[str, Value] = {"method": "vje", "bottleneck": 128, **vje, "epochs": 200}
+    axes = {key: values, "seed": SEEDS}
+    return Grids(
+        (Grid({**SMALL_IMAGES, **fixed}, {"dataset": ("cifar10", "cifar100"), **axes}), Grid({**STL10, **fixed}, axes))
+    )
 
 
 def accuracies(rows: Mapping[Any, Sequence[float]]) -> dict[tuple[Any, str], dict[str, float]]:

@@ -1,22 +1,14 @@
 """Ablation of the terms of VJE's loss (vje.md 3.3: Tables 6 and 7)."""
 
-from collections.abc import Mapping
-
-from search_spaces._protocols import SEEDS, SETS, SMALL_IMAGES, STL10, VJE_DIGITS, accuracies
-from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Trajectory, Value
+from search_spaces._protocols import KNN, KNN_MU, PROBE, SEEDS, SETS, VJE_DIGITS, ablation, accuracies
+from sweeper.spec import Grid, Metric, Sweep, Table, Trajectory
 
 TERMS = ("dir+rad+kl", "dir+kl", "dir+rad", "rad+kl", "rad", "dir")
-VJE: Mapping[str, Value] = {"method": "vje", "bottleneck": 128, "beta": 1.0, "nu": 3.0, "epochs": 200}
 
-PAPER = Grids(
-    (
-        Grid({**SMALL_IMAGES, **VJE}, {"dataset": ("cifar10", "cifar100"), "terms": TERMS, "seed": SEEDS}),
-        Grid({**STL10, **VJE}, {"terms": TERMS, "seed": SEEDS}),
-    )
-)
+PAPER = ablation({"beta": 1.0, "nu": 3.0}, "terms", TERMS)
 DIGITS = Grid({**VJE_DIGITS, "beta": 1.0, "nu": 3.0}, {"terms": TERMS, "seed": SEEDS})
 
-KNN, PROBE = Metric("knn_z", "maximize", percent=True), Metric("probe_z", "maximize", percent=True)
+VARIANCE = (Metric("var_mean"), Metric("var_cv"))
 TABLE_6 = {
     "dir+rad+kl": (86.18, 88.91, 53.65, 62.70, 79.74, 85.11),
     "dir+kl": (86.08, 88.97, 53.34, 62.00, 79.41, 84.40),
@@ -46,16 +38,7 @@ SWEEP = Sweep(
     presets={"paper": PAPER, "digits": DIGITS},
     tables=(
         Table("accuracy", ("terms",), (KNN, PROBE), columns="dataset", published={"paper": accuracies(TABLE_6)}),
-        Table(
-            "variance",
-            ("terms",),
-            (Metric("var_mean"), Metric("var_cv")),
-            columns="dataset",
-            published={"paper": VARIANCES},
-        ),
+        Table("variance", ("terms",), VARIANCE, columns="dataset", published={"paper": VARIANCES}),
     ),
-    trajectories=(
-        Trajectory("knn", (KNN, Metric("knn_mu", "maximize", percent=True)), by=("terms",)),
-        Trajectory("variance", (Metric("var_mean"), Metric("var_cv")), by=("terms",)),
-    ),
+    trajectories=(Trajectory("knn", (KNN, KNN_MU), by=("terms",)), Trajectory("variance", VARIANCE, by=("terms",))),
 )

@@ -1,23 +1,15 @@
 """Ablation of the degrees of freedom of VJE's likelihood, up to the Gaussian limit (vje.md 3.2: Table 5)."""
 
 import math
-from collections.abc import Mapping
 
-from search_spaces._protocols import SEEDS, SMALL_IMAGES, STL10, VJE_DIGITS, accuracies
-from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Trajectory, Value
+from search_spaces._protocols import KNN, KNN_MU, PROBE, PROBE_MU, SEEDS, VJE_DIGITS, ablation, accuracies
+from sweeper.spec import Grid, Metric, Sweep, Table, Trajectory
 
 NU = (1.0, 3.0, 7.0, 20.0, 50.0, math.inf)
-VJE: Mapping[str, Value] = {"method": "vje", "bottleneck": 128, "beta": 1.0, "epochs": 200}
 
-PAPER = Grids(
-    (
-        Grid({**SMALL_IMAGES, **VJE}, {"dataset": ("cifar10", "cifar100"), "nu": NU, "seed": SEEDS}),
-        Grid({**STL10, **VJE}, {"nu": NU, "seed": SEEDS}),
-    )
-)
+PAPER = ablation({"beta": 1.0}, "nu", NU)
 DIGITS = Grid({**VJE_DIGITS, "beta": 1.0}, {"nu": NU, "seed": SEEDS})
 
-KNN, PROBE = Metric("knn_z", "maximize", percent=True), Metric("probe_z", "maximize", percent=True)
 TABLE_5 = {
     1.0: (86.18, 89.23, 54.17, 63.05, 78.71, 84.23),
     3.0: (86.2, 88.9, 53.7, 62.7, 79.7, 85.1),
@@ -32,17 +24,7 @@ SWEEP = Sweep(
     presets={"paper": PAPER, "digits": DIGITS},
     tables=(
         Table("accuracy", ("nu",), (KNN, PROBE), columns="dataset", published={"paper": accuracies(TABLE_5)}),
-        Table(
-            "posterior",
-            ("nu",),
-            (
-                Metric("knn_mu", "maximize", percent=True),
-                Metric("probe_mu", "maximize", percent=True),
-                Metric("var_mean"),
-                Metric("var_cv"),
-            ),
-            columns="dataset",
-        ),
+        Table("posterior", ("nu",), (KNN_MU, PROBE_MU, Metric("var_mean"), Metric("var_cv")), columns="dataset"),
     ),
-    trajectories=(Trajectory("knn", (KNN, Metric("knn_mu", "maximize", percent=True)), by=("nu",)),),
+    trajectories=(Trajectory("knn", (KNN, KNN_MU), by=("nu",)),),
 )

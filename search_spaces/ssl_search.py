@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
-from search_spaces._protocols import DIGITS as DIGITS_PROTOCOL
-from search_spaces._protocols import SMALL_IMAGES
+from search_spaces import _protocols as protocols
+from search_spaces._protocols import METHODS, METHODS_DIGITS, SMALL_IMAGES, not_searched
 from sweeper.spec import Halving, Metric, Search, Searches, Sweep, Value
 
 Space = Mapping[str, BaseDistribution]
@@ -40,44 +40,26 @@ three weights would act like the learning rate."""
 
 def _searches(
     protocol: Mapping[str, Value],
-    shapes: Mapping[str, Mapping[str, Value]],
+    methods: Mapping[str, Mapping[str, Value]],
     predictor_widths: tuple[int, ...],
     lr: FloatDistribution,
     trials: int,
     wave: int,
     pruner: Halving,
 ) -> Searches:
-    """One search per method. `shapes` maps a method to its fixed values in this preset."""
-    shared: Space = {"lr": lr, "weight_decay": _log(1e-6, 1e-2)}
+    """One search per method. What is not searched has its value in the protocol or in `methods`."""
     method_spaces = {**OWN, "simsiam": {"predictor_width": CategoricalDistribution(predictor_widths)}}
-    fixed = {key: value for key, value in protocol.items() if key not in shared}
-    return Searches(
-        tuple(
-            Search(
-                space={**shared, **method_spaces[method]},
-                fixed={**fixed, "method": method, **shapes[method]},
-                trials=trials,
-                wave=wave,
-                metric=KNN,
-                pruner=pruner,
-            )
-            for method in method_spaces
-        )
-    )
+    searches = []
+    for method, own_space in method_spaces.items():
+        space = {"lr": lr, "weight_decay": _log(1e-6, 1e-2), **own_space}
+        fixed = not_searched({**protocol, "method": method, **methods[method]}, space)
+        searches.append(Search(space, fixed, trials, KNN, wave, pruner=pruner))
+    return Searches(tuple(searches))
 
 
 PAPER = _searches(
     {**SMALL_IMAGES, "dataset": "cifar10", "validation": 0.1, "epochs": 200},
-    {
-        "vje": {"bottleneck": 128},
-        "simsiam": {"projector_layers": 2, "projector_width": 2048},
-        "vicreg": {"projector_layers": 3, "projector_width": 4096},
-        "simclr": {},
-        "moco_v2": {"queue": 4096},
-        "byol": {},
-        "swav": {"prototypes": 512},
-        "barlow_twins": {"loss_scale": 0.024},
-    },
+    METHODS,
     predictor_widths=(256, 512, 1024),
     lr=_log(5e-3, 0.5),
     trials=64,
@@ -85,17 +67,8 @@ PAPER = _searches(
     pruner=Halving(first=20, factor=3),
 )
 DIGITS = _searches(
-    {**DIGITS_PROTOCOL, "validation": 0.2, "epochs": 24, "report_every": 4},
-    {
-        "vje": {"bottleneck": 64},
-        "simsiam": {"projector_width": 128},
-        "vicreg": {"projector_width": 128},
-        "simclr": {"projector_width": 128, "projection": 64},
-        "moco_v2": {"projector_width": 128, "projection": 64, "queue": 512},
-        "byol": {"projector_width": 256, "projection": 64, "predictor_width": 256},
-        "swav": {"projector_width": 128, "projection": 32, "prototypes": 30},
-        "barlow_twins": {"projector_width": 128, "loss_scale": 0.1},
-    },
+    {**protocols.DIGITS, "validation": 0.2, "epochs": 24, "report_every": 4},
+    METHODS_DIGITS,
     predictor_widths=(16, 32, 64),
     lr=_log(1e-3, 0.3),
     trials=24,

@@ -14,27 +14,24 @@ cell of its grid on test images; here, test images only evaluate the chosen tria
 from collections.abc import Mapping
 from dataclasses import replace
 
-from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
-from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS
-from sweeper.spec import Halving, Metric, Population, Search, Sweep, Value
+from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS, not_searched
+from sweeper.spec import Halving, Metric, Population, Search, Sweep
 
 AUROC = Metric("val_auroc_joint", "maximize")
 LIKELIHOOD = {"beta": FloatDistribution(0.03, 3.0, log=True), "nu": FloatDistribution(0.1, 50.0, log=True)}
 
 
-def _without(keys: tuple[str, ...], fixed: Mapping[str, Value]) -> dict[str, Value]:
-    return {key: value for key, value in fixed.items() if key not in keys}
-
-
+PAPER_SPACE: Mapping[str, BaseDistribution] = {
+    **LIKELIHOOD,
+    "lr": FloatDistribution(1e-6, 1e-3, log=True),
+    "weight_decay": FloatDistribution(1e-6, 1e-2, log=True),
+    "bottleneck": CategoricalDistribution((64, 128, 256)),
+}
 PAPER = Search(
-    space={
-        **LIKELIHOOD,
-        "lr": FloatDistribution(1e-6, 1e-3, log=True),
-        "weight_decay": FloatDistribution(1e-6, 1e-2, log=True),
-        "bottleneck": CategoricalDistribution((64, 128, 256)),
-    },
-    fixed=_without(("lr", "weight_decay", "bottleneck"), {**ONE_CLASS, "validation": 0.1, "normal_class": 3}),
+    space=PAPER_SPACE,
+    fixed=not_searched({**ONE_CLASS, "validation": 0.1, "normal_class": 3}, PAPER_SPACE),
     trials=128,
     wave=16,
     metric=AUROC,
@@ -46,24 +43,18 @@ ADAPTED = {
     "lr": FloatDistribution(1e-4, 0.1, log=True),
     "weight_decay": FloatDistribution(1e-6, 0.1, log=True),
 }
+DIGITS_SPACE: Mapping[str, BaseDistribution] = {**ADAPTED, "width": CategoricalDistribution((32, 64, 128, 256))}
 DIGITS = Search(
-    space={**ADAPTED, "width": CategoricalDistribution((32, 64, 128, 256))},
-    fixed=_without(("lr", "weight_decay", "width"), {**ONE_CLASS_DIGITS, "normal_class": 1, "report_every": 5}),
+    space=DIGITS_SPACE,
+    fixed=not_searched({**ONE_CLASS_DIGITS, "normal_class": 1, "report_every": 5}, DIGITS_SPACE),
     trials=64,
     wave=32,
     metric=AUROC,
     pruner=Halving(first=10, factor=2),
 )
-POPULATION = Search(
-    space=ADAPTED,
-    fixed={**DIGITS.fixed, "width": 128},
-    trials=32,
-    wave=32,
-    metric=AUROC,
-    sampler="random",
-    population=Population(every=5),
+POPULATION = replace(
+    DIGITS.changed({"width": 128}, {}), trials=32, sampler="random", pruner=None, population=Population(every=5)
 )
-
 FRONT = replace(DIGITS, metric=(AUROC, Metric("seconds", "minimize")), sampler="nsga2", pruner=None)
 """Trade-off between AUROC and training time. A trial's time is its share of its cohort's, so it depends on width."""
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 
 from sweeper.cli.arguments import EXIT_OK
-from sweeper.packing.recorded_cuts import record_paths
+from sweeper.packing.cuts import record_paths
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import registry

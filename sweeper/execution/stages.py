@@ -9,9 +9,8 @@ from typing import cast
 
 from sweeper.packing.allocate import allocate_grid
 from sweeper.packing.cluster import Cluster, DeviceInfo, profile_devices, write_devices
-from sweeper.packing.cuts import describe_cuts, wave_cut
+from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves, wave_cut
 from sweeper.packing.placement import whole_device_slots
-from sweeper.packing.recorded_cuts import record_halved, recorded_halves
 from sweeper.packing.slots import Slots
 from sweeper.plan import cohorts
 from sweeper.plan.cohort_source import CohortQueue, CohortSource

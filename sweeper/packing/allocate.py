@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass
 
 from sweeper.packing import placement as placements
 from sweeper.packing.cluster import Cluster, DeviceInfo, Measure
-from sweeper.packing.cuts import settled_cuts
+from sweeper.packing.cuts import record_cuts, recorded_cuts, recorded_threads, settled_cuts
 from sweeper.packing.device_kinds import DeviceKind
 from sweeper.packing.placement import Placement
 from sweeper.packing.profile_store import ProfileStore
 from sweeper.packing.profiler import Profiler, profiled_workloads, worth_measuring
-from sweeper.packing.recorded_cuts import record_cuts, recorded_cuts, recorded_threads
 from sweeper.packing.slots import Slots
 from sweeper.packing.workloads import Workload
 from sweeper.plan import cohorts
@@ -29,7 +28,6 @@ class Allocation:
     """How a grid runs: the cut of each group, and the slots of its cohorts."""
 
     cuts: tuple[Cut, ...]
-    """The cut of each group."""
     slots: Mapping[int, Slots]
     """Number of workers per trial -> the slots of the cohorts of such trials."""
     placement: Placement | None
@@ -39,11 +37,7 @@ class Allocation:
 
     @property
     def time_known(self) -> bool:
-        """True if the expected time covers all groups.
-
-        Then none takes several workers, and each was measured unless it trains no step or, on cores, trains faster than
-        its measurement would.
-        """
+        """True if the expected time covers all groups: none takes several workers, and each with steps was measured."""
         workloads = self.placement.workloads if self.placement else ()
         return set(self.slots) <= {1} and all(workload.measurements or not workload.steps for workload in workloads)
 
@@ -59,8 +53,7 @@ def allocate(
 ) -> Allocation | None:
     """Decide how the grid runs on the `devices`, one for each kind, of a cluster that is `local` or not.
 
-    Measurements that are needed and not in the store are made with `measure`. Returns None if one is needed and
-    `measure` is None.
+    Measurements that the store lacks are made with `measure`. Returns None if one is needed and `measure` is None.
     """
     settled = settled_cuts(request, plan, store)
     device_slots = placements.whole_device_slots(devices, request.fraction, local)
@@ -70,9 +63,8 @@ def allocate(
     placement = None
     if single:
         needed = not settled or request.probe or (devices[0].kind.gpus and not request.fraction)
-        profiler = Profiler(
-            single, fusible_keys, ProfileStore(store.files, code_version()), measure if needed else None
-        )
+        profiles = ProfileStore(store.files, code_version())
+        profiler = Profiler(single, fusible_keys, profiles, measure if needed else None)
         if devices[0].kind.gpus:
             placement = _place_on_gpus(profiler, request, devices, local)
         else:
@@ -95,10 +87,7 @@ def allocate(
 
 
 def _workloads(plan: GridPlan, kind: DeviceKind, settled: Sequence[Cut] | None) -> list[Workload]:
-    """Return the groups of a plan, to be measured on a kind of device.
-
-    On cores, a group that trains faster than its measurement would is cut like trials that train no step.
-    """
+    """Return the groups of a plan. On cores, one that trains faster than its measurement would has no steps."""
     cuts: Sequence[Cut | None] = settled or [None] * len(plan.groups)
     return [
         Workload(group, (), steps if kind.gpus or worth_measuring(group, steps) else 0, cut)
@@ -107,10 +96,7 @@ def _workloads(plan: GridPlan, kind: DeviceKind, settled: Sequence[Cut] | None) 
 
 
 def _cut_for_workers(workload: Workload, slots: Mapping[int, Slots]) -> Cut:
-    """Return the cut of a group whose trials take several workers each: as settled, else a cohort for each slot.
-
-    Workers start slowly, so cohorts are as few as possible. Their members are stepped in turn.
-    """
+    """Return the cut of a group whose trials take several workers each: few cohorts, because workers start slowly."""
     at_once = slots[cohorts.worker_count(workload.group)].count
     return workload.settled_cut or Cut(math.ceil(workload.member_count / at_once), 1)
 
@@ -140,10 +126,7 @@ def _place_on_gpus(
 def _place_on_cores(
     profiler: Profiler, request: Request, device: DeviceInfo, local: bool, threads: int | None
 ) -> Placement | None:
-    """Profile the groups on CPU cores and place them; None if a measurement is needed and must not be made.
-
-    `threads` is the settled number of threads per process; None chooses it.
-    """
+    """As `_place_on_gpus`, on CPU cores. `threads` is the settled number of threads per process; None chooses it."""
     profiles = profiler.profiles(device, 1)
     if profiles is None:
         return None

@@ -1,9 +1,7 @@
 """Devices of one kind: their number and memory, and how much slower they step when several cohorts share one.
 
-Sharing a device does not multiply its speed. Processes on a GPU take turns. They gain the time in which a single stack
-leaves the GPU idle, which is less the wider the stack is. Only a measurement tells how much; see `Devices.slowdowns`.
-Without one, n processes on a device are assumed to take n times as long. CPU cores are not shared: each process has its
-own.
+Processes on a GPU take turns. They gain the time in which a single stack leaves the GPU idle, which only a measurement
+tells; without one, n processes are assumed to take n times as long. CPU cores are not shared.
 """
 
 import math
@@ -28,9 +26,9 @@ class Devices:
     overhead: int = 0
     """Bytes that each process takes beside its tensors, such as the CUDA context."""
     slowdowns: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
-    """Width of a stack -> number n of processes on a device -> slowdown of a step, relative to one process alone: 1 if
-    each runs as if alone, n if sharing gains nothing. The ratios of a width also serve narrower stacks. Unless a
-    fraction is requested, only the measured numbers of processes share a device."""
+    """Width of a stack -> number n of processes on a device -> slowdown of a step, between 1 (as if alone) and n
+    (sharing gains nothing). The ratios of a width also serve narrower stacks. Unless a fraction is requested, only the
+    measured numbers of processes share a device."""
     node_price: float | None = None
     """Price of a node for an hour; None if unknown."""
     node_devices: int = 1
@@ -68,10 +66,9 @@ class Devices:
 def cpu_devices(
     cores: Sequence[int], memory: int, threads: int = 1, *, overhead: int = 0, node_price: float | None = None
 ) -> Devices:
-    """Return the CPU cores of several machines as devices: one for each process of `threads` threads.
+    """Return the `cores` of each machine as devices: one for each process of `threads` threads.
 
-    `cores` has the number of cores of each machine. Every process gets an equal part of the `memory` (bytes) of the
-    machine that has most cores.
+    Every process gets an equal part of the `memory` (bytes) of the machine that has most cores.
     """
     if not 1 <= threads <= max(cores):
         raise ValueError(f"`1 <= threads <= cores` must hold, but got threads={threads} of {max(cores)} cores")

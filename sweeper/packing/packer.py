@@ -30,8 +30,7 @@ class Packing:
     cuts: tuple[Cut, ...]
     """The cut of each group."""
     seconds: float
-    """Expected seconds until all cohorts have ended. Evaluations are not counted, nor is training that could not be
-    measured."""
+    """Expected seconds until all cohorts have ended, without evaluations and training that could not be measured."""
 
     @property
     def hours(self) -> float:
@@ -59,22 +58,33 @@ def pack(
         choices = [[0] * (len(devices) > 1) + kind.process_counts for kind in devices]
     fewest = [min(filter(None, kind_choices), default=0) for kind_choices in choices]
     groups = [_candidates(workload, devices, fewest) for workload in workloads]
-    layouts = [_layout(groups, devices, slots) for slots in itertools.product(*choices) if any(slots)]
-    limit = TOLERANCE * min(layout.seconds for layout in layouts)
+    layouts = [slots for slots in itertools.product(*choices) if any(slots)]
+    pools = {slots: _slot_pool(devices, slots) for slots in layouts}
+    options = {slots: [_options(candidates, devices, slots) for candidates in groups] for slots in layouts}
+    least = {
+        slots: makespan(minimise_makespan(options[slots], pools[slots]), pools[slots])
+        if all(options[slots])
+        else math.inf
+        for slots in layouts
+    }
+    limit = TOLERANCE * min(least.values())
     best = min(
-        (layout for layout in layouts if layout.seconds <= limit),
-        key=lambda layout: (sum(layout.slot_pool.slots), layout.seconds),
+        (slots for slots in layouts if least[slots] <= limit), key=lambda slots: (sum(pools[slots].slots), least[slots])
     )
-    options = minimise_makespan(best.groups, best.slot_pool, tolerance=limit / best.seconds if workloads else 1.0)
-    seconds = list_schedule(options, best.slot_pool)
-    return Packing(best.slots_per_device, tuple(option.cut for option in options), seconds)
+    tolerance = limit / least[best] if workloads else 1.0
+    chosen = minimise_makespan(options[best], pools[best], tolerance)
+    return Packing(best, tuple(option.cut for option in chosen), list_schedule(chosen, pools[best]))
+
+
+def _slot_pool(devices: Sequence[Devices], slots_per_device: Sequence[int]) -> SlotPool:
+    return SlotPool.of_devices([kind.count for kind in devices], [kind.speed for kind in devices], slots_per_device)
 
 
 def _candidates(workload: Workload, devices: Sequence[Devices], fewest: Sequence[int]) -> list[Candidate]:
     """Return the ways to cut a group.
 
     A group that fits on no device, even with the `fewest` cohorts per device, is claimed to need exactly the largest
-    capacity that there is, with its settled cut or else a cohort for each member.
+    capacity, with its settled cut or else a cohort for each member.
     """
     candidates = candidate_cuts(workload)
     if _options(candidates, devices, fewest):
@@ -103,24 +113,3 @@ def _seconds(candidate: Candidate, kind: Devices, slots: int) -> float:
     if not slots or candidate.bytes > kind.capacity(slots):
         return math.inf
     return COHORT_START_SECONDS + candidate.seconds * kind.slowdown(candidate.cut.width, slots) / kind.speed
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """The options of all groups for fixed numbers of slots per device."""
-
-    slots_per_device: tuple[int, ...]
-    slot_pool: SlotPool
-    groups: Sequence[Sequence[CutOption]]
-    seconds: float
-    """Least makespan; infinite if a group fits nowhere."""
-
-
-def _layout(
-    groups: Sequence[Sequence[Candidate]], devices: Sequence[Devices], slots_per_device: tuple[int, ...]
-) -> _Layout:
-    counts, speeds = [kind.count for kind in devices], [kind.speed for kind in devices]
-    slot_pool = SlotPool.of_devices(counts, speeds, slots_per_device)
-    options = [_options(candidates, devices, slots_per_device) for candidates in groups]
-    seconds = makespan(minimise_makespan(options, slot_pool), slot_pool) if all(options) else math.inf
-    return _Layout(slots_per_device, slot_pool, options, seconds)

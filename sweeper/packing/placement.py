@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sweeper.packing.cluster import DeviceInfo
 from sweeper.packing.device_kinds import kind_resources
@@ -49,10 +50,9 @@ def on_gpus(
     local: bool,
     node_price: float | None = None,
 ) -> Placement:
-    """Place the groups on GPUs.
+    """Place the groups on GPUs. A requested `fraction` of a GPU fixes how many cohorts share one.
 
     `profiles` has the profile of each group, by kind of device; `workloads` carry the measurements of the first kind.
-    A requested `fraction` of a GPU fixes how many cohorts share one.
     """
     kinds = tuple(
         _devices(workloads, device, device_profiles, profiles[0], node_price)
@@ -81,24 +81,17 @@ def on_cores(
     local: bool,
     node_price: float | None = None,
 ) -> Placement:
-    """Place the groups on CPU cores.
+    """Place the groups on CPU cores, with the number of threads per process that has the shortest makespan.
 
     `workloads` maps a number of threads to the groups as measured with it. `overhead` is the bytes of a process beside
-    its tensors. The number of threads per process with the shortest makespan is taken; with a requested `fraction` of a
-    core it is one.
+    its tensors. With a requested `fraction` of a core there is one thread.
     """
+    costs: dict[str, Any] = {"overhead": overhead, "node_price": node_price}
     if fraction:
         slots = _core_slots(device, fraction)
-        kinds = {
-            1: Devices(
-                slots.count, slots.memory or 1, overhead=overhead, node_price=node_price, node_devices=slots.count
-            )
-        }
+        kinds = {1: Devices(slots.count, slots.memory or 1, node_devices=slots.count, **costs)}
     else:
-        kinds = {
-            threads: cpu_devices(device.kind.nodes, device.bytes, threads, overhead=overhead, node_price=node_price)
-            for threads in workloads
-        }
+        kinds = {threads: cpu_devices(device.kind.nodes, device.bytes, threads, **costs) for threads in workloads}
     packings = {threads: pack(workloads[threads], [kind]) for threads, kind in kinds.items()}
     threads = min(packings, key=lambda threads: (packings[threads].seconds, threads))
     slots = _core_slots(device, fraction or threads)
@@ -112,20 +105,16 @@ def least_threads(workloads: Sequence[Workload], device: DeviceInfo, overhead: i
     The result is a power of two, or all cores of the largest machine.
     """
     need = max((one_per_cohort(workload).bytes for workload in workloads), default=0)
-    threads, cores = 1, max(device.kind.nodes)
-    while (
-        threads < cores and cpu_devices(device.kind.nodes, device.bytes, threads, overhead=overhead).capacity(1) < need
-    ):
+    threads, (nodes, cores) = 1, (device.kind.nodes, max(device.kind.nodes))
+    while threads < cores and cpu_devices(nodes, device.bytes, threads, overhead=overhead).capacity(1) < need:
         threads = min(2 * threads, cores)
     return threads
 
 
 def longest_group(workloads: Sequence[Workload]) -> int:
     """Return the index of the group that trains longest; the gain from sharing a device is measured with it."""
-    return max(
-        range(len(workloads)),
-        key=lambda index: workloads[index].member_count * one_per_cohort(workloads[index]).seconds,
-    )
+    seconds = [workload.member_count * one_per_cohort(workload).seconds for workload in workloads]
+    return seconds.index(max(seconds))
 
 
 def _devices(

@@ -1,6 +1,7 @@
 """Profiles of groups of trials, kept in the store by shape, device, threads and code version."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -58,15 +59,10 @@ def measured_configs(group: Group) -> list[Mapping[str, Any]]:
 def shape_hash(group: Group, fusible: Callable[[str], frozenset[str]]) -> str:
     """Return a hash of all that a group's measurement depends on.
 
-    These are the config without the `fusible` keys of its method, and the number of measured members of each data
-    stream.
+    These are the config without the `fusible` keys of its method, and how many members of each stream are measured.
     """
-    config, members_left, lengths = group[0][0].config, MAX_MEMBERS, []
-    for stream in group:
-        lengths += [min(members_left, len(stream))]
-        members_left -= lengths[-1]
-        if not members_left:
-            break
+    config, streams = group[0][0].config, [index for index, stream in enumerate(group) for _ in stream][:MAX_MEMBERS]
+    lengths = list(Counter(streams).values())
     fusible_keys = fusible(str(config["method"]))
     return content_hash([{key: value for key, value in config.items() if key not in fusible_keys}, lengths])
 

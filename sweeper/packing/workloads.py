@@ -10,12 +10,10 @@ from trainables.profiling.measurement import Measurement
 UNTRAINED_SECONDS = 0.01
 """CPU seconds of a member that trains no step, for its initialisation, evaluation and row.
 
-Measured with `trainables.training.train` on `anomaly_grid --preset digits --set epochs=0`, one core: 0.43 to 0.66 s for
-56 stacked members, 0.78 to 0.88 s for 56 in turn. It is larger for larger models, but then the fixed cost of a cohort,
-with which it is compared, matters less."""
+Measured on `anomaly_grid --preset digits --set epochs=0`, one core: 0.43 to 0.66 s for 56 stacked members, 0.78 to
+0.88 s for 56 in turn. For larger models it is larger, but then the fixed cost of a cohort matters less."""
 UNTRAINED_SIZE, UNTRAINED_WIDTH = 64, 8
-"""Largest cohort of members that train no step, and its widest stack. Both are small, as no step was measured that
-would show how much memory they need."""
+"""Largest cohort of members that train no step, and its widest stack. Both are small, as their memory is unknown."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +50,8 @@ class Candidate:
 def candidate_cuts(workload: Workload) -> list[Candidate]:
     """Return the cuts that are worth trying, or the one that is settled.
 
-    Each size of a cohort is tried with every measured width below it, and with one stack of all its members or, if that
-    is wider than any measured one, with the widest. Members that could not be measured train alone, so that one that
-    cannot train takes no other with it. Members that train no step need no measurement.
+    Each size of a cohort is tried with every measured width up to it. Members that could not be measured train alone,
+    so that one that cannot train takes no other with it.
     """
     if workload.settled_cut:
         longest, count = _lengths(workload, workload.settled_cut.size)

@@ -1,8 +1,7 @@
-"""Optuna's ask-and-tell interface in waves: ask for a wave of trials, tell their results, ask for the next wave.
+"""Optuna's ask-and-tell interface in waves.
 
-A study is kept in memory only; the rows in the store are the truth. To continue a study, ask for all its waves again
-with the recorded parameters and tell the recorded results. The proposals that follow equal those of an uninterrupted
-study, trial by trial.
+A study is kept in memory only. To continue it, ask for all its waves again with the recorded parameters and tell the
+recorded results. The proposals that follow equal those of an uninterrupted study, trial by trial.
 """
 
 import contextlib
@@ -23,8 +22,6 @@ from sweeper.spec.search import WARM, Study
 
 
 class ProposedTrial(NamedTuple):
-    """A proposed trial."""
-
     number: int
     """Number of the trial in its study, from 0."""
     params: dict[str, Value]
@@ -33,8 +30,6 @@ class ProposedTrial(NamedTuple):
 
 @dataclass(frozen=True)
 class TrialResult:
-    """Result of one trial."""
-
     number: int
     """Number under which the trial was proposed."""
     status: Literal["finished", "pruned", "diverged", "failed"]
@@ -53,10 +48,7 @@ class AskTellStudy:
     """
 
     def __init__(self, study: Study, warm: Sequence[tuple[Mapping[str, Value], tuple[float, ...]]] = ()) -> None:
-        """`warm` holds the parameters and objectives of finished trials of another sweep.
-
-        Raises ValueError if one of them lies outside the search space or has objectives that are not finite.
-        """
+        """`warm` holds the parameters and objectives of finished trials of another sweep, which must be legal here."""
         search = study.search
         self._name, self._search = study.name, search
         self._space = dict(sorted(search.space.items()))
@@ -78,17 +70,15 @@ class AskTellStudy:
         Raises ValueError if known parameters lie outside the search space.
         """
         first = len(self._optuna.get_trials(deepcopy=False)) - self._warm_count
-        recorded = {number: self._native(known[number]) for number in range(first, first + count) if number in known}
+        numbers = range(first, first + count)
+        recorded = {number: self._native(known[number]) for number in numbers if number in known}
         with quiet():
-            return [
-                ProposedTrial(number, self._ask(number, recorded.get(number))) for number in range(first, first + count)
-            ]
+            return [ProposedTrial(number, self._ask(number, recorded.get(number))) for number in numbers]
 
     def tell(self, results: Sequence[TrialResult]) -> None:
         """Tell the results of a wave, in any order.
 
-        Raises ValueError if a trial is not running, appears twice, or finished without a value for each objective.
-        In that case no result is told.
+        Raises ValueError, and tells none, if a trial is not running, appears twice, or finished without all its values.
         """
         numbers = [result.number for result in results]
         for result in results:
@@ -157,11 +147,8 @@ class AskTellStudy:
             self._optuna.tell(trial, state=state)
 
     def _worst(self) -> list[float]:
-        columns = zip(*self._known_values, strict=True)
-        return [
-            max(column) if metric.ranking_direction == "minimize" else min(column)
-            for metric, column in zip(self._search.objectives, columns, strict=True)
-        ]
+        worst_of = [max if metric.ranking_direction == "minimize" else min for metric in self._search.objectives]
+        return [worst(values) for worst, values in zip(worst_of, zip(*self._known_values, strict=True), strict=True)]
 
     def _empty(self, sampler: NumberedSampler | None) -> optuna.Study:
         study = optuna.create_study(
@@ -174,10 +161,7 @@ class AskTellStudy:
         return study
 
     def _complete(self, params: Mapping[str, Value], values: tuple[float, ...]) -> FrozenTrial:
-        """Finished Optuna trial.
-
-        Raises ValueError for parameters outside the space or objectives that are not finite.
-        """
+        """Finished Optuna trial. Raises ValueError for parameters outside the space or objectives not finite."""
         if len(values) != len(self._search.objectives) or not all(map(math.isfinite, values)):
             raise ValueError(
                 f"a finished trial must have a finite number for each of {len(self._search.objectives)} objectives, "
@@ -188,10 +172,7 @@ class AskTellStudy:
         )
 
     def _native(self, params: Mapping[str, Value]) -> dict[str, Value]:
-        """Convert parameters to plain Python values of the types that the space defines.
-
-        Raises ValueError for a missing or unknown key, or a value outside its distribution.
-        """
+        """Convert parameters to the types that the space defines. Raises ValueError for a wrong key or value."""
         space = self._search.space
         if params.keys() != space.keys():
             raise ValueError(f"a trial must have a value for each of {', '.join(space)}, but got {dict(params)}")

@@ -9,15 +9,7 @@ from typing import Any
 
 from optuna import Study
 from optuna.distributions import BaseDistribution
-from optuna.samplers import (
-    BaseSampler,
-    CmaEsSampler,
-    GPSampler,
-    NSGAIISampler,
-    QMCSampler,
-    RandomSampler,
-    TPESampler,
-)
+from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, NSGAIISampler, QMCSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from sweeper.plan.trials import content_hash
@@ -39,11 +31,8 @@ class NumberedSampler(BaseSampler):
 
     def __init__(self, search: Search, warm: Sequence[FrozenTrial]) -> None:
         """`warm` holds the warm-start trials, which precede the search's trial 0 in the Optuna study."""
-        self._search = search
-        self._warm = tuple(warm)
-        self._space = {
-            key: distribution for key, distribution in sorted(search.space.items()) if not distribution.single()
-        }
+        self._search, self._warm = search, tuple(warm)
+        self._space = dict(sorted(_varied_space(search).items()))
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         self._sampler = _make(self._search, trial.number - len(self._warm), self._warm)
@@ -51,28 +40,23 @@ class NumberedSampler(BaseSampler):
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return self._space
 
-    def sample_relative(
-        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        return self._sampler.sample_relative(study, trial, search_space)
+    def sample_relative(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return self._sampler.sample_relative(*args, **kwargs)
 
-    def sample_independent(
-        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
-    ) -> Any:
-        return self._sampler.sample_independent(study, trial, param_name, param_distribution)
+    def sample_independent(self, *args: Any, **kwargs: Any) -> Any:
+        return self._sampler.sample_independent(*args, **kwargs)
 
 
 class WaveNSGAIISampler(NSGAIISampler):
-    """NSGA-II in which each wave is a generation and its finished trials can become parents.
+    """NSGA-II in which each wave is a generation; warm-start trials are generation 0.
 
-    Warm-start trials are generation 0. Optuna's own sampler starts a generation only when the previous one has
-    `population_size` finished trials, so one failed trial would cost a whole wave.
+    Optuna's own sampler starts a generation only when the previous one has `population_size` finished trials, so one
+    failed trial would cost a whole wave.
     """
 
     def __init__(self, wave: int, warm: int, seed: int) -> None:
         super().__init__(population_size=max(2, wave), seed=seed)
-        self._wave = wave
-        self._warm = warm
+        self._wave, self._warm = wave, warm
 
     def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
         return max(0, 1 + (trial.number - self._warm) // self._wave)
@@ -89,6 +73,10 @@ class WaveNSGAIISampler(NSGAIISampler):
 def _make(search: Search, number: int, warm: Sequence[FrozenTrial]) -> BaseSampler:
     """Sampler for the trial `number`. CMA-ES and quasi-Monte Carlo share the search's seed."""
     trial_seed, search_seed = _seed(search.seed, number), _seed(search.seed)
+    independent: dict[str, Any] = {
+        "independent_sampler": RandomSampler(seed=trial_seed),
+        "warn_independent_sampling": False,
+    }
     match search.sampler:
         case "tpe":
             startup = max(STARTUP_TRIALS, search.wave)
@@ -100,19 +88,13 @@ def _make(search: Search, number: int, warm: Sequence[FrozenTrial]) -> BaseSampl
                 n_startup_trials=0,
                 popsize=_generation_size(search),
                 source_trials=_source_trials(search, warm),
-                independent_sampler=RandomSampler(seed=trial_seed),
-                warn_independent_sampling=False,
                 seed=search_seed,  # Optuna adds the trial's number
+                **independent,
             )
         case "nsga2":
             return WaveNSGAIISampler(search.wave, len(warm), seed=trial_seed)
         case "qmc":
-            return QMCSampler(
-                scramble=True,
-                independent_sampler=RandomSampler(seed=trial_seed),
-                warn_independent_sampling=False,
-                seed=search_seed,
-            )
+            return QMCSampler(scramble=True, seed=search_seed, **independent)
         case "random":
             return RandomSampler(seed=trial_seed)
 
@@ -130,15 +112,15 @@ def _source_trials(search: Search, warm: Sequence[FrozenTrial]) -> list[FrozenTr
     """
     if len(warm) < 10:
         return None
-    keys = [key for key, distribution in search.space.items() if not distribution.single()]
+    space = _varied_space(search)
     return [
-        create_trial(
-            values=trial.values,
-            params={key: trial.params[key] for key in keys},
-            distributions={key: search.space[key] for key in keys},
-        )
+        create_trial(values=trial.values, params={key: trial.params[key] for key in space}, distributions=space)
         for trial in warm
     ]
+
+
+def _varied_space(search: Search) -> dict[str, BaseDistribution]:
+    return {key: distribution for key, distribution in search.space.items() if not distribution.single()}
 
 
 def _seed(*content: int) -> int:

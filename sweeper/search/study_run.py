@@ -21,7 +21,6 @@ class RecordedTrial:
     params: Mapping[str, Value]
     """Value of every searched key."""
     result: TrialResult
-    """Result of the trial."""
 
 
 class StudyRun:
@@ -62,10 +61,7 @@ class StudyRun:
 
     @property
     def ahead(self) -> list[str]:
-        """Statuses of the recorded trials that have not been asked again yet.
-
-        There are some if an earlier wave is open, because one of its trials failed and is tried again.
-        """
+        """Statuses of the recorded trials not yet asked again: an earlier wave is open, as one of its trials failed."""
         return [trial.result.status for number, trial in self._recorded.items() if number >= len(self.trials)]
 
     def write_definition(self, files: Files, sweep: str) -> None:
@@ -107,13 +103,8 @@ class StudyRun:
         trials = []
         for number, params in asked:
             config = dict(self._complete({**self.study.fixed, **params}))
-            facts: dict[str, Value] = {
-                **self._facts,
-                "study": self.study.name,
-                "study_id": self.id,
-                "number": number,
-                "wave": len(self.waves),
-            }
+            facts: dict[str, Value] = {"study": self.study.name, "study_id": self.id, "number": number}
+            facts = {**self._facts, **facts, "wave": len(self.waves)}
             trials.append(Trial(content_hash([self.id, number, config]), config, facts))
             recorded = self._recorded.get(number)
             if recorded and recorded.result.status != "failed":  # failed trials are tried again
@@ -125,15 +116,12 @@ def result(study: Study, row: Mapping[str, Any], history: Sequence[Record]) -> T
     """Result of the trial of `row`; its reports are taken from `history`, which may hold other trials, too."""
     objectives = study.search.objectives
     values = tuple(_number(row.get(metric.name)) for metric in objectives)
-    reached: dict[int, float] = {}
-    if len(objectives) == 1:
-        row_id, name = str(row["trial_id"]), objectives[0].name
-        end = row["epochs_run"] if row["status"] == "diverged" else math.inf  # no rung compares a diverged member
-        reached = {
-            epoch: value
-            for trial_id, epoch, metric, value in history
-            if trial_id == row_id and metric == name and epoch < end
-        }
+    end = row["epochs_run"] if row["status"] == "diverged" else math.inf  # no rung compares a diverged member
+    reached = {
+        epoch: value
+        for trial_id, epoch, metric, value in history
+        if len(objectives) == 1 and trial_id == row["trial_id"] and metric == objectives[0].name and epoch < end
+    }
     attributes = {"trial_id": str(row["trial_id"]), "status": str(row["status"])}
     return TrialResult(int(row["number"]), row["status"], values, reached, attributes)
 

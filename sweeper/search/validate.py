@@ -1,9 +1,8 @@
 """Checks of a study before anything starts: its trials must be legal and report the metrics it is judged by."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from sweeper.errors import SpecError
-from sweeper.spec.grid import Value
 from sweeper.spec.schedulers import Population
 from sweeper.spec.search import SECONDS, Search, Study, bounds
 from trainables.config import trial as config
@@ -21,7 +20,13 @@ def corners(study: Study) -> list[TrialConfig]:
     The first has every key at its lowest value or first choice. The others differ from it in one key, which has its
     highest value or another choice. Raises SpecError if one of them is illegal.
     """
-    return [_resolved({**study.fixed, **params}) for params in _corners(study.search)]
+    extremes = {key: bounds(distribution) for key, distribution in study.search.space.items()}
+    lowest = {**study.fixed, **{key: values[0] for key, values in extremes.items()}}
+    others = [{**lowest, key: value} for key, values in extremes.items() for value in values[1:]]
+    try:
+        return [config.resolve(params) for params in (lowest, *others)]
+    except ValueError as error:
+        raise SpecError(str(error)) from error
 
 
 def check(study: Study, corners: Sequence[TrialConfig], preflight_results: Sequence[PreflightResult]) -> None:
@@ -71,19 +76,3 @@ def _check_population(study: Study, population: Population, training: Training) 
             "the `every` of a population must be a multiple of report_every and less than epochs, but got "
             f"every={population.every}, report_every={training.report_every}, epochs={training.epochs}"
         )
-
-
-def _corners(search: Search) -> Iterator[dict[str, Value]]:
-    extremes = {key: bounds(distribution) for key, distribution in search.space.items()}
-    lowest = {key: values[0] for key, values in extremes.items()}
-    yield lowest
-    for key, values in extremes.items():
-        for value in values[1:]:
-            yield {**lowest, key: value}
-
-
-def _resolved(params: Mapping[str, Value]) -> TrialConfig:
-    try:
-        return config.resolve(params)
-    except ValueError as error:
-        raise SpecError(str(error)) from error

@@ -1,7 +1,4 @@
-"""Warm start: results of another sweep that a study begins with.
-
-They are written beside the study, so that a continued study begins with the same results.
-"""
+"""Warm start: results of another sweep that a study begins with, kept in the store for continuing the study."""
 
 import json
 import math
@@ -30,7 +27,7 @@ class WarmStart:
     """Values of the searched keys and the objectives, for each result."""
 
     def write(self, files: Files, path: str, study: Study) -> None:
-        """Write the warm start and the study's definition to `path`, for continuing the search."""
+        """Write the warm start and the study's definition to `path`."""
         content = {"study": study.identity, "warm_start": self.sweep, "results": self.results}
         files.write(path, json.dumps(content, indent=1).encode())
 

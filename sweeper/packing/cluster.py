@@ -62,10 +62,7 @@ class Cluster:
 
 
 def profile_devices(cluster: Cluster) -> list[DeviceInfo]:
-    """Look at one device of each kind. Kinds on which no worker starts are left out.
-
-    Raises ClusterError if no worker starts at all.
-    """
+    """Look at one device of each kind on which a worker starts. Raises ClusterError if none starts at all."""
     probes = cluster.measure([ProbeRequest(kind) for kind in cluster.kinds])
     devices = [
         DeviceInfo(**asdict(probe.memory), kind=kind)

@@ -1,7 +1,4 @@
-"""Cuts that need no measurement: as requested, of the wave of a search, or as recorded when a grid was begun.
-
-Records in the store give a continued sweep the same cohorts as it had before.
-"""
+"""Cuts that need no measurement: as requested, of the wave of a search, or as recorded for continuing a grid."""
 
 import json
 import math

@@ -65,8 +65,5 @@ def _gpus(accelerator: str, nodes: Sequence[Mapping[str, float]]) -> DeviceKind:
 
 
 def kind_resources(kind: DeviceKind, among: Sequence[DeviceKind]) -> dict[str, float]:
-    """Return the extra Ray resources that bind a task to this kind of device.
-
-    The result is empty if `among` has one kind only: an autoscaler may not know what its nodes will call their devices.
-    """
+    """Return the Ray resources that bind a task to this kind; none for one kind, as its nodes may yet lack the name."""
     return {PREFIX + kind.accelerator: 0.001} if len(among) > 1 and kind.accelerator else {}

@@ -53,10 +53,7 @@ class Devices:
         return math.floor(MEMORY_MARGIN * self.bytes / processes) - self.overhead
 
     def slowdown(self, width: int, processes: int) -> float:
-        """Return the slowdown of a step (>= 1) if so many `processes` share a device, relative to one alone.
-
-        A number of processes that was not measured has the slowdown of the next lower one, scaled in proportion.
-        """
+        """Return the slowdown (>= 1) of a step with so many `processes` on a device; proportional if not measured."""
         wider = [measured_width for measured_width in self.slowdowns if measured_width >= width]
         ratios = {1: 1.0} | (dict(self.slowdowns[min(wider)]) if wider else {})
         nearest = max(n for n in ratios if n <= processes)

@@ -103,10 +103,7 @@ def group_makespan(option: CutOption, slot_pool: SlotPool) -> float:
 
 
 def list_schedule(options: Sequence[CutOption], slot_pool: SlotPool) -> float:
-    """Return the seconds until all cohorts have ended, if each in turn goes to the slot where it ends soonest.
-
-    `options` has one option for each group, whose cohorts come one group after the other.
-    """
+    """Return the seconds until all cohorts have ended, each in turn on the slot where it ends soonest."""
     free_at = [[0.0] * slots for slots in slot_pool.slots]
     end = 0.0
     for option in options:
@@ -122,10 +119,7 @@ def list_schedule(options: Sequence[CutOption], slot_pool: SlotPool) -> float:
 def minimise_makespan(
     groups: Sequence[Sequence[CutOption]], slot_pool: SlotPool, tolerance: float = 1.0
 ) -> list[CutOption]:
-    """Return one option for each group so that the makespan is least.
-
-    Options with smaller cohorts are preferred if the makespan stays within `tolerance` (>= 1) times the least.
-    """
+    """Return the options of least makespan, or of smaller cohorts within `tolerance` (>= 1) times the least."""
     if not groups:
         return []
 

@@ -1,8 +1,4 @@
-"""Packs measured groups onto devices: how many cohorts share a device, how large they are and how wide their stacks.
-
-All cohorts on one kind of device take the same part of it, 1/n. The numbers n and the cut of each group are chosen
-together for the shortest makespan that fits into the devices' memory.
-"""
+"""Packs measured groups onto devices: how many cohorts share a device, how large they are and how wide their stacks."""
 
 import itertools
 import math

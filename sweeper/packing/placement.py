@@ -100,10 +100,7 @@ def on_cores(
 
 
 def least_threads(workloads: Sequence[Workload], device: DeviceInfo, overhead: int) -> int:
-    """Return the least number of threads per process with which all processes of a machine fit into its memory.
-
-    The result is a power of two, or all cores of the largest machine.
-    """
+    """Return the fewest threads, a power of two or all cores, with which a machine's processes fit into its memory."""
     need = max((one_per_cohort(workload).bytes for workload in workloads), default=0)
     threads, (nodes, cores) = 1, (device.kind.nodes, max(device.kind.nodes))
     while threads < cores and cpu_devices(nodes, device.bytes, threads, overhead=overhead).capacity(1) < need:
@@ -124,10 +121,7 @@ def _devices(
     references: Sequence[GroupProfile],
     node_price: float | None,
 ) -> Devices:
-    """Return the devices of one kind; `profiles` has the groups' profiles on it, `references` those on the first kind.
-
-    Their speed is relative to the first kind, over all groups that were measured on both.
-    """
+    """Return the devices of one kind. Their speed is relative to the first kind, with the profiles `references`."""
     pairs = [
         _common_seconds(reference, profile)
         for reference, profile in zip(references, profiles, strict=True)
@@ -165,10 +159,7 @@ def _fitting(workload: Workload, capacities: Sequence[int]) -> tuple[int, ...]:
 def _gpu_slots(
     device: DeviceInfo, among: Sequence[DeviceInfo], per_device: int, fraction: float | None
 ) -> SlotResources:
-    """Return slots of `1 / per_device` of a GPU, or the requested `fraction`, with as large a part of its CPU cores.
-
-    Amounts are rounded down to ten-thousandths, the unit in which Ray counts.
-    """
+    """Return slots of `1 / per_device` or `fraction` of a GPU, and of its cores, in Ray's unit of ten-thousandths."""
     cores = device.kind.cores / per_device
     resources = {
         "GPU": fraction or math.floor(10_000 / per_device) / 10_000,

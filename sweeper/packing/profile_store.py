@@ -57,10 +57,7 @@ def measured_configs(group: Group) -> list[Mapping[str, Any]]:
 
 
 def shape_hash(group: Group, fusible: Callable[[str], frozenset[str]]) -> str:
-    """Return a hash of all that a group's measurement depends on.
-
-    These are the config without the `fusible` keys of its method, and how many members of each stream are measured.
-    """
+    """Return a hash of a config without its `fusible` keys, and of how many members of each stream are measured."""
     config, streams = group[0][0].config, [index for index, stream in enumerate(group) for _ in stream][:MAX_MEMBERS]
     lengths = list(Counter(streams).values())
     fusible_keys = fusible(str(config["method"]))

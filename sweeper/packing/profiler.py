@@ -57,10 +57,7 @@ class Profiler:
         return [profile or unmeasured for profile in profiles]
 
     def with_slowdowns(self, device: DeviceInfo, profiles: Sequence[GroupProfile], index: int) -> list[GroupProfile]:
-        """Return the `profiles`, that of the group at `index` with its slowdowns, which are measured if missing.
-
-        The profiles stay as they are if there is no `measure`, or if the group could not be measured.
-        """
+        """Return the `profiles`, the one at `index` with slowdowns, which are measured if missing and possible."""
         profile, cores = profiles[index], max(1, int(device.kind.cores))
         if profile.slowdowns is not None or not profile.measurements or not self.measure:
             return list(profiles)

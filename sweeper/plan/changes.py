@@ -65,10 +65,7 @@ def request_changes(request: Request, preset: str, before: Space, after: Space, 
 
 
 def trial_changes(request: Request, before: Grid | Grids, defaults: Defaults) -> Callable[[Mapping[str, Value]], str]:
-    """Return a function from a trial's complete config to its changes, e.g. `epochs=5 seed=1`.
-
-    The changes of a trial of the preset are the empty string. Of several grids that with fewest differences counts.
-    """
+    """Return a function from a trial's complete config to its changes, e.g. `epochs=5 seed=1`; empty without any."""
     if not (request.fixed or request.axes):
         return lambda config: ""
 
@@ -85,11 +82,7 @@ def trial_changes(request: Request, before: Grid | Grids, defaults: Defaults) ->
 
 
 def study_changes(request: Request, before: Search | Searches, study: Study, defaults: Defaults) -> str:
-    """Return the changes of all trials of a study, e.g. `lr=0.01 sampler=gp`.
-
-    A key that the preset searches and the request fixes is a change, and so is another value of an option of the
-    search on which its proposals depend.
-    """
+    """Return the changes of all trials of a study, e.g. `lr=0.01 sampler=gp`; a fixed key that was searched is one."""
     method, searches = str(study.fixed["method"]), subspaces(before)
     own = next((search for search in searches if _method(search) == method), searches[0])
     changed = {key: value for key, value in study.fixed.items() if value not in _values_of(key, own, defaults(method))}

@@ -15,10 +15,7 @@ Record = tuple[str, int, str, float]
 
 
 class CohortSource:
-    """Gives cohorts to train and is told of their progress, on which the next cohorts may depend.
-
-    Methods that take a string `cohort` take the id of a cohort.
-    """
+    """Gives cohorts to train and is told of their progress; a string `cohort` is the id of one."""
 
     def __init__(self, record_halved: Callable[[str], None]) -> None:
         """`record_halved` is called with the id of every cohort that is halved."""
@@ -59,10 +56,7 @@ class CohortSource:
         """Take the rows and the history of a cohort that has ended; they are in the store already."""
 
     def _replace_by_halves(self, cohort: Cohort, statuses: Mapping[str, str]) -> list[Cohort]:
-        """Return what remains of a cohort's halves, without the trials that have a result by their `statuses`.
-
-        The whole cohort is halved, finished trials included, so that its halves are the same in every run.
-        """
+        """Return what remains of the halves of the whole cohort, which are the same in every run."""
         parts = halves(self._whole[cohort.id])
         self._record_halved(cohort.id)
         self._ancestors |= dict.fromkeys((part.id for part in parts), (cohort, *self.ancestors(cohort.id)))
@@ -82,11 +76,7 @@ class CohortQueue(CohortSource):
         ancestors: Mapping[str, Sequence[Cohort]] | None = None,
         record_halved: Callable[[str], None] = lambda cohort: None,
     ) -> None:
-        """Queue what remains of the `whole` cohorts.
-
-        `statuses` maps the ids of trials that have a row to their status. `ancestors` maps the id of a cohort that is a
-        part to the cohorts that it was part of (see `cohorts.lineage`).
-        """
+        """Queue what remains of the `whole` cohorts. `statuses` is by trial id; `ancestors` is a `cohorts.lineage`."""
         super().__init__(record_halved)
         self._ancestors |= ancestors or {}
         self._whole |= {cohort.id: cohort for cohort in whole}

@@ -44,10 +44,7 @@ def group(
 
 
 def cut(groups: Sequence[Group], cuts: Sequence[Cut]) -> tuple[Cohort, ...]:
-    """Return the cohorts of all groups; `cuts` has one cut for each group.
-
-    A data stream is split only if it is larger than a cohort, and then into parts as equal as possible.
-    """
+    """Return the cohorts of all groups. A data stream is split only if it is larger than a cohort, and then evenly."""
     cohorts: list[Cohort] = []
     for streams, group_cut in zip(groups, cuts, strict=True):
         cohorts += [_cohort(members, group_cut.width) for members in parts(streams, group_cut.size)]

@@ -29,10 +29,7 @@ class ColourScale:
 
 
 def colour_scale(cells: pd.DataFrame, bounds: tuple[float, float] | None = None) -> ColourScale:
-    """Return the scale for cells with the columns `mean`, `std` and `count`.
-
-    A widened range stays within `bounds`, the lowest and the highest possible value of the metric.
-    """
+    """Return the scale of cells (`mean`, `std`, `count`), widened within `bounds`, the metric's possible range."""
     means, spread = cells["mean"][np.isfinite(cells["mean"])], cells[np.isfinite(cells["std"])]
     low, high = (float(means.min()), float(means.max())) if len(means) else (0.0, 1.0)
     std, error = float(spread["std"].median()), float((spread["std"] / np.sqrt(spread["count"])).median())

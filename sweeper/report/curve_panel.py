@@ -91,10 +91,7 @@ def _draw_spread(axis: Axes, line: pd.DataFrame, color: str, banded: bool) -> No
 
 
 def place_bars(axis: Axes, gutter: float) -> None:
-    """Move the bars side by side to the right of the panel, cut to its vertical limits.
-
-    `gutter` is the width of all bars together, in widths of the panel.
-    """
+    """Move the bars beside the panel, cut to its limits. `gutter` is their total width, in widths of the panel."""
     bars = [item for item in axis.collections if isinstance(item, LineCollection) and item.get_gid() == SIDE_BAR]
     bottom, top = axis.get_ylim()
     for index, bar in enumerate(bars):

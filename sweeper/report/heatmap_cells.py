@@ -29,10 +29,7 @@ def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFram
 
 
 def best(cells: pd.DataFrame, direction: Direction) -> dict[str, Any] | None:
-    """Return the cell with the best finite mean as a dict, with its row number as `position`, or None if there is none.
-
-    Of equal cells it is the first.
-    """
+    """Return the first cell with the best finite mean, with its row number as `position`; None if there is none."""
     means = cells["mean"].to_numpy("float64")
     if not np.isfinite(means).any():
         return None

@@ -67,10 +67,7 @@ def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tup
 
 
 def text(table: pd.DataFrame, digits: int = 3) -> str:
-    """Return the table as plain text. Null is a dash.
-
-    `digits` is the number of decimals of the measured columns.
-    """
+    """Return the table as plain text, with so many decimals in the measured columns. Null is a dash."""
     measured = {"mean", "std", "r", "published", *(name for name in table.columns if str(name).startswith(VALIDATION))}
     measured |= {str(name).removeprefix(VALIDATION) for name in measured}
     columns, right = {}, []

@@ -39,10 +39,7 @@ def average(history: pd.DataFrame, rows: pd.DataFrame, trajectory: Trajectory) -
 def write(
     files: Files, folder: str, history: pd.DataFrame, rows: pd.DataFrame, trajectory: Trajectory, *, about: str = ""
 ) -> pd.DataFrame:
-    """Write `trajectories/FOLDER/NAME.parquet` and `.png`. Returns the result of `average`.
-
-    `about` is a line below the title, e.g. the sweep and its data sets.
-    """
+    """Write `trajectories/FOLDER/NAME.parquet` and `.png`, with `about` below the title. Returns the averages."""
     points = average(history, rows, trajectory)
     path = f"trajectories/{folder}/{trajectory.name}"
     files.write(f"{path}.parquet", points.to_parquet(index=False))

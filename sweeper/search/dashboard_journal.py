@@ -20,10 +20,7 @@ PATH = "studies/{}/journal.log"
 
 
 def begin_journal(files: Files, views: str) -> Callable[[StudyRun], None]:
-    """Begin a new journal of the search `views`. Returns a function that copies a study's results to it.
-
-    The function does nothing if the store is not a local folder.
-    """
+    """Begin a new journal if the store is a local folder. Returns a function that copies a study's results to it."""
     if files.local_folder is None:
         return lambda study_run: None
     journal = DashboardJournal(files.local_folder / PATH.format(views))

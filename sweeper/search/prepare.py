@@ -72,10 +72,7 @@ def _study_runs(
     sweep: str,
     facts: Callable[[Study], Mapping[str, Value]],
 ) -> list[StudyRun]:
-    """Rebuild the studies from their rows.
-
-    `configs` has a config of each study. `facts` returns the columns that all rows of a study share.
-    """
+    """Rebuild the studies from their rows. `configs` has a config of each; `facts` returns columns of its rows."""
     rows, history = ([], []) if request.fresh else store.records(sweep)
     reports: dict[str, list[Record]] = {}
     for report in history:

@@ -7,10 +7,7 @@ from sweeper.storage.io.files import Files
 
 
 def write(plan: SearchPlan, files: Files) -> str:
-    """Write the views of every study to `studies/NAME/PRESET/STUDY`, and the journal if there is none.
-
-    Returns the text to print.
-    """
+    """Write the views of every study, and the journal if there is none. Returns the text to print."""
     texts = []
     copy = begin_journal(files, plan.views) if files.read(PATH.format(plan.views)) is None else lambda study_run: None
     for study_run in plan.study_runs:

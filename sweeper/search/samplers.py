@@ -106,10 +106,7 @@ def _generation_size(search: Search) -> int:
 
 
 def _source_trials(search: Search, warm: Sequence[FrozenTrial]) -> list[FrozenTrial] | None:
-    """Warm-start trials for CMA-ES, without keys that have a single value; None for fewer than ten trials.
-
-    CMA-ES starts from the best tenth of them, hence the minimum of ten.
-    """
+    """Warm-start trials for CMA-ES, which starts from the best tenth of them; None for fewer than ten."""
     if len(warm) < 10:
         return None
     space = _varied_space(search)

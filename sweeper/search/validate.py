@@ -30,10 +30,7 @@ def corners(study: Study) -> list[TrialConfig]:
 
 
 def check(study: Study, corners: Sequence[TrialConfig], preflight_results: Sequence[PreflightResult]) -> None:
-    """Raise SpecError if the study's objectives are not reported, or its trials are too different to be compared.
-
-    `preflight_results` holds what preflight found out about each of the `corners`.
-    """
+    """Raise SpecError if a corner does not report the study's objectives, or its trials cannot be compared."""
     search, training = study.search, corners[0].training
     for name in (metric.name for metric in search.objectives if metric.name != SECONDS):
         for result in preflight_results:

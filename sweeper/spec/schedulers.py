@@ -43,10 +43,7 @@ class Halving:
 
 @dataclass(frozen=True)
 class Population:
-    """Population-based training. A wave is one population, trained as one stack.
-
-    Every few epochs, the worst members copy the weights and hyperparameters of the best and perturb the latter.
-    """
+    """Population-based training of a wave as one stack: the worst members copy the best and perturb hyperparameters."""
 
     every: int
     """Epochs between two exchanges."""

@@ -56,10 +56,7 @@ def style_colour_bar(axis: Axes, label: str) -> None:
 
 
 def set_ticks(axis: Axis, values: Sequence[Any]) -> None:
-    """Set few ticks with plain numbers for an axis that shows `values`. An axis of words is not changed.
-
-    Whole numbers have whole ticks; if there are at most `MAX_OWN_TICKS` distinct ones, each has its own tick.
-    """
+    """Set few ticks with plain numbers, whole ones for whole `values`. An axis of words is not changed."""
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return
     whole = all(isinstance(value, int) for value in values)

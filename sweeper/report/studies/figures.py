@@ -33,10 +33,7 @@ MAX_TICK_LABEL = 11
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Context manager in which Optuna draws off screen, without log lines and warnings.
-
-    On exit, Matplotlib's style and Optuna's log level are restored, and figures that were opened within are closed.
-    """
+    """Context manager in which Optuna draws off screen, quietly. On exit, figures are closed and settings restored."""
     pyplot.switch_backend("agg")
     before = pyplot.get_fignums()
     try:

@@ -26,7 +26,13 @@ def label_line_ends(axis: Axes, height: float, gutter: float) -> None:
     gap = FONT_SIZE * 1.3 / 72 / height * (top - bottom)
     ends = [float(line.get_ydata()[-1]) for line in lines]
     outside: dict[str, Any] = {"transform": axis.get_yaxis_transform()}  # x in widths of the panel, y in data
-    connector = {"lw": 0.8, "alpha": 0.35 if gutter else 0.6, "clip_on": False, "scalex": False, "scaley": False}
+    connector: dict[str, Any] = {
+        "lw": 0.8,
+        "alpha": 0.35 if gutter else 0.6,
+        "clip_on": False,
+        "scalex": False,
+        "scaley": False,
+    }
     for line, end, label_y in zip(lines, ends, spread(ends, gap, bottom, top), strict=True):
         ink = tuple(0.72 * channel for channel in to_rgb(line.get_color()))
         start = (line.get_xdata()[-1] - left) / (right - left)

@@ -9,6 +9,7 @@ import pytest
 
 from sweeper import run
 from sweeper.errors import DamagedFiles, StoreError
+from sweeper.report import publish
 from sweeper.search.warm_start import warm_start_from_rows
 from sweeper.spec.grid import Value
 from sweeper.storage import compaction
@@ -196,7 +197,7 @@ class Command:
         self.store = Store(folder)
         self.meanwhile: Callable[[], object] = lambda: None
         monkeypatch.setattr(run._Run, "_train", lambda training: self._train(training))
-        monkeypatch.setattr(run.publish, "write", self._write)
+        monkeypatch.setattr(publish, "write", self._write)
 
     def __call__(self, *words: str) -> tuple[int, str, str]:
         """Return the exit status, stdout and stderr. `trained` lists the trials that were trained."""

@@ -187,7 +187,6 @@ def _cluster_errors(address: str) -> Iterator[None]:
 
 
 def _end(details: Any) -> End:
-    """End of a job, from the job server's details of it."""
     code = details.driver_exit_code
     if details.status == "SUCCEEDED":
         return End(EXIT_OK, "has succeeded")

@@ -154,7 +154,6 @@ def _follow(jobs: Jobs, job: str, rerun: Sequence[str] = ()) -> int:
 
 
 def _stop(jobs: Jobs, job: str) -> int:
-    """Stop the job and wait for its end."""
     end = jobs.end(job)
     if end is None:
         jobs.stop(job)
@@ -164,13 +163,11 @@ def _stop(jobs: Jobs, job: str) -> int:
 
 
 def _report_end(job: str, end: End) -> int:
-    """Print how the job has ended and return its exit status."""
     _print_message(f"job {job} {end.text}")
     return end.status
 
 
 def _print_commands(jobs: Jobs, job: str, rerun: Sequence[str]) -> None:
-    """Print the commands that follow the job, stop it, and continue its sweep."""
     address = [] if jobs.address == access.LOCAL_DASHBOARD else ["--address", jobs.address]
     commands = {"follow": ["--logs", job, *address], "stop": ["--stop", job, *address], "continue": rerun}
     for verb, words in commands.items():
@@ -179,7 +176,6 @@ def _print_commands(jobs: Jobs, job: str, rerun: Sequence[str]) -> None:
 
 
 def _print_message(line: str) -> None:
-    """Print a line to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 

@@ -108,7 +108,6 @@ class _Run:
             return EXIT_FAILED
 
     def _train(self) -> None:
-        """Train every trial that is left and write its row."""
         request, plan, store, address = self.request, self.plan, self.store, _address(self.request)
         _print_line(
             f"{plan.trials_left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray"

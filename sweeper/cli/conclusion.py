@@ -59,9 +59,8 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
         )
     without_history = len(store.trials_without_history(plan.name).intersection(plan.ids))
     if without_history:
-        print(
-            f"{without_history} trials have lost their history with a damaged file; the same command trains them again"
-        )
+        lost = f"{without_history} trials have lost their history with a damaged file"
+        print(f"{lost}; the same command trains them again")
     complete = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged
     return EXIT_OK if complete else EXIT_FAILED
 

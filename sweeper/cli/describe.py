@@ -62,7 +62,8 @@ def _method(name: str) -> str:
     cls = METHODS[name]
     keys, module = key_docs(name), inspect.getdoc(sys.modules[cls.__module__]) or ""
     reported = [metric for metric, methods in methods_by_metric().items() if name in methods]
-    lines = [f"{name}: {_first_paragraph(module)}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
+    summary = " ".join(module.split("\n\n")[0].split())
+    lines = [f"{name}: {summary}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
     lines += ["Keys, their defaults and ranges. * is fusible: the trials of one cohort may differ in it."]
     for section, heading in SECTIONS.items():
         section_keys = [key for key in keys if key.section == section]
@@ -108,8 +109,7 @@ def _metric(name: str) -> str:
     missing = "; null where it is undefined" if family.may_be_undefined else ""
     lines = [f"{name}:", *_wrapped(family.meaning, "  "), ""]
     lines += [f"  range     {family.unit}", f"  direction {better[family.direction]}", f"  reported  {when}{missing}"]
-    methods = methods_by_metric().get(name)
-    if methods:
+    if methods := methods_by_metric().get(name):
         lines += [f"  by        {', '.join(methods)}"]
     members = _members(family)
     if name in FAMILIES and members not in ([name], []):
@@ -129,11 +129,6 @@ def _family_name(metric: str) -> str:
     return next(name for name, family in FAMILIES.items() if family is family_of(metric))
 
 
-def _first_paragraph(doc: str) -> str:
-    """First paragraph of a docstring, as one line."""
-    return " ".join(doc.split("\n\n")[0].split())
-
-
 def _shown(default: Value) -> str:
     """Default value as it is typed on a command line."""
     if isinstance(default, bool | None):
@@ -146,9 +141,5 @@ def _shown(default: Value) -> str:
 
 def _wrapped(text: str, indent: str) -> list[str]:
     """Lines of the text, each paragraph wrapped to `WIDTH` characters."""
-    paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
-    return [
-        line
-        for part in paragraphs
-        for line in textwrap.wrap(part, WIDTH, initial_indent=indent, subsequent_indent=indent)
-    ]
+    wrapper = textwrap.TextWrapper(WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return [line for part in text.split("\n\n") for line in wrapper.wrap(" ".join(part.split()))]

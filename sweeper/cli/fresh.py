@@ -27,7 +27,6 @@ def preview_archive(plan: Plan, store: Store, columns: Columns) -> replaced.Arch
 
 
 def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
-    """Trials, studies and files that a fresh run of the plan replaces."""
     views = [f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "studies")]
     if isinstance(plan, GridPlan):
         return replaced.TrialSelection(plan.ids, paths=[*record_paths(store.files, plan), *views])

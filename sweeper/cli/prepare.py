@@ -71,11 +71,10 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
     types = {key: kind for method in methods for key, kind in config.keys(method).items()}
     fusible = {method: config.fusible_keys(method) for method in methods}
     try:
-        preflight_results = dict(
-            zip(configs, preflight.check_trials(list(configs.values()), request.data_folder), strict=True)
-        )
+        checked = preflight.check_trials(list(configs.values()), request.data_folder)
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
+    preflight_results = dict(zip(configs, checked, strict=True))
     metrics = tuple(dict.fromkeys(metric for result in preflight_results.values() for metric in result.metrics))
     _check_shown(sweep, sweep.headline(preset), metrics, types)
 
@@ -85,6 +84,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
 
     groups = cohorts.group(trials, shape, lambda trial: stream_key(configs[trial.id]))
     first_ids = [group[0][0].id for group in groups]
+    unsized = (configs[trial.id].data.dataset for trial in trials if not preflight_results[trial.id].size_known)
     plan = GridPlan(
         name=name,
         preset=preset,
@@ -94,11 +94,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         steps=[configs[first_id].training.epochs * preflight_results[first_id].steps for first_id in first_ids],
         statuses={} if request.fresh else store.statuses(name),
         space=space,
-        unsized=tuple(
-            dict.fromkeys(
-                configs[trial.id].data.dataset for trial in trials if not preflight_results[trial.id].size_known
-            )
-        ),
+        unsized=tuple(dict.fromkeys(unsized)),
         changes=changes.request_changes(request, preset, preset_space, space, config.defaults),
     )
     return plan, Columns(types, metrics)
@@ -137,14 +133,13 @@ def _search_with_options(search: Search, options: SearchOptions) -> Search:
 def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys: Collection[str]) -> None:
     """Raise SpecError if the trials do not report the headline or a heatmap's metric, or lack a heatmap's axis.
 
-    Tables, trajectories and correlations may name metrics that these trials do not report: a method may have no
-    posterior, a data set few classes. A metric that no method reports is refused there, too.
+    Other views may name metrics that only other trials report, for example of a method with a posterior.
     """
     for metric in (headline, *(heatmap.metric for heatmap in sweep.heatmaps)):
         if metric.name not in metrics:
             raise SpecError(f"these trials do not report {metric.name}; they report: {', '.join(metrics)}")
+    known = methods_by_metric()
     for name in (*sweep.axes_by_metric, *(metric for pair in sweep.correlations for metric in pair)):
-        known = methods_by_metric()
         if name not in (*metrics, *OF_EVERY_ROW) and name not in known:
             raise SpecError(
                 f"no method reports {name}{nearest(name, known)}; these trials report: {', '.join(metrics)}"
@@ -171,7 +166,6 @@ def explain_preset_keys(error: str, request: Request, preset: str, space: Space)
 
 
 def _preset_keys(space: Space) -> set[str]:
-    """All keys that the preset fixes, varies or searches."""
     if isinstance(space, Grids):
         return {key for grid in space.grids for key in _preset_keys(grid)}
     if isinstance(space, Searches):

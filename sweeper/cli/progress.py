@@ -183,10 +183,7 @@ def _short(value: object) -> str:
 
 
 class ProgressBar(rich.progress.Progress):
-    """Bar over all trials of a sweep, which moves with every epoch, and lines above and below it.
-
-    The time left follows from the speed of this run: work that the store had before does not count.
-    """
+    """Bar over all trials of a sweep, which moves with every epoch. The time left follows from this run's speed."""
 
     def __init__(
         self,

@@ -127,7 +127,6 @@ class Recorder(CohortListener):
                 self._unwritten[cohort], self._written_at[cohort] = len(records), now
 
     def _forget(self, cohort: str) -> None:
-        """Stop tracking a cohort that no longer trains."""
         self._unwritten.pop(cohort, None)
         self._written_at.pop(cohort, None)
         self._progress.running_cohorts.end(cohort)

@@ -11,10 +11,7 @@ MAX_LINES = 4
 
 @dataclass(frozen=True)
 class RunningCohort:
-    """Progress of one cohort."""
-
     trials: int
-    """Number of members."""
     epoch: float = 0.0
     """Completed epochs, including the fraction of the current one."""
     epochs: int | None = None
@@ -59,7 +56,6 @@ class RunningCohorts:
         )
 
     def end(self, cohort: str) -> None:
-        """Remove a cohort, if it is there."""
         self._cohorts.pop(cohort, None)
 
     def lines(self, metric: str) -> list[str]:
@@ -82,7 +78,6 @@ class RunningCohorts:
 
     @property
     def trials_trained(self) -> float:
-        """Sum of `RunningCohort.trials_trained`."""
         return math.fsum(state.trials_trained for state in self._cohorts.values())
 
     @property

@@ -122,18 +122,12 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
     candidates = _parts(files, sweep, None, None, f"{source}/")
     parts = [part for part in candidates if part.moved is not None]
     folders = whole_folders(sweep)
-    paths = [
-        f"{folder}/{name}"
-        for folder in folders
-        for name in files.list(f"{source}/{folder}")
-        if f"{folder}/{name}" != folders[-1]
-    ]
+    paths = [f"{folder}/{name}" for folder in folders for name in files.list(f"{source}/{folder}")]
+    paths = [path for path in paths if path != folders[-1]]
     if not parts and not paths:
-        usable = [other for other in times if files.list(f"{ARCHIVES}/{other}/{trials_folder(sweep)}")]
-        raise StoreError(
-            f"store {files.display_uri}: nothing of sweep {sweep!r} is in {source}; there are: "
-            f"{', '.join(usable) or 'none'}"
-        )
+        usable = ", ".join(other for other in times if files.list(f"{ARCHIVES}/{other}/{trials_folder(sweep)}"))
+        reason = f"nothing of sweep {sweep!r} is in {source}; there are: {usable or 'none'}"
+        raise StoreError(f"store {files.display_uri}: {reason}")
     trials = {trial for part in parts if part.moved is not None for trial in part.moved["trial_id"].to_pylist()}
     prefix = f"restored-{time}-"
     # Files with the prefix stay: an interrupted `restore` has brought them back already.

@@ -104,7 +104,6 @@ def columns_of(schema: pa.Schema) -> Columns:
     hyperparameters = [field for field in schema if field.name not in _FIXED and field.name not in metrics]
     for field in hyperparameters:
         if field.type not in _PYTHON:
-            raise SchemaError(
-                f"hyperparameter {field.name!r} must be {', '.join(map(str, _PYTHON))}, but is {field.type}"
-            )
+            kinds = ", ".join(map(str, _PYTHON))
+            raise SchemaError(f"hyperparameter {field.name!r} must be {kinds}, but is {field.type}")
     return Columns({field.name: _PYTHON[field.type] for field in hyperparameters}, metrics)

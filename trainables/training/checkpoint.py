@@ -24,11 +24,11 @@ DIGEST_SIZE = 32
 """Bytes of the BLAKE2b digest."""
 
 
-def pack(configs: Sequence[TrialConfig], width: int | None, standing: Progress, state: Any) -> bytes:
+def pack(configs: Sequence[TrialConfig], width: int | None, progress: Progress, state: Any) -> bytes:
     """Return a checkpoint of the cohort of these configs; `state` is that of its stacks."""
     buffer = io.BytesIO()
     content = {"format": FORMAT, "identity": _identity(configs, width), "state": state}
-    torch.save(content | {"standing": dataclasses.asdict(standing)}, buffer)
+    torch.save(content | {"standing": dataclasses.asdict(progress)}, buffer)
     return with_digest(buffer.getvalue())
 
 
@@ -38,23 +38,22 @@ def with_digest(content: bytes) -> bytes:
 
 
 def unpack(
-    data: bytes, configs: Sequence[TrialConfig], width: int | None, say: Callable[[str], None] = lambda line: None
+    data: bytes, configs: Sequence[TrialConfig], width: int | None, notify: Callable[[str], None] = lambda line: None
 ) -> tuple[Progress, Any] | None:
-    """Return the standing and the state, or None if the checkpoint is damaged, of another format, or of other configs.
+    """Return the progress and the state, or None if the checkpoint is damaged, of another format, or of other configs.
 
-    `say` is called with one line that says why, except for other configs: such a checkpoint is sound, only of no use
+    `notify` is called with one line that says why, except for other configs: such a checkpoint is sound, only of no use
     here.
     """
     try:
         return _content(data, configs, width)
     except CheckpointError as error:
-        say(f"its checkpoint cannot be used: {error}")
+        notify(f"its checkpoint cannot be used: {error}")
         return None
 
 
 def _content(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> tuple[Progress, Any] | None:
-    """Return the standing and the state, or None if the checkpoint is of other configs. Raises CheckpointError if it is
-    damaged or of another format."""
+    """Like `unpack`, but raises CheckpointError if the checkpoint is damaged or of another format."""
     if data != with_digest(data[DIGEST_SIZE:]):
         raise CheckpointError("it is not whole")
     try:  # a checkpoint with a valid digest can still hold anything, for which torch raises many kinds of errors

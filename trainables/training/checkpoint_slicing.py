@@ -20,71 +20,66 @@ from trainables.training.progress import Progress
 
 def slice_checkpoint(
     data: bytes,
-    then: Sequence[TrialConfig],
-    then_width: int | None,
-    now: Sequence[TrialConfig],
-    now_width: int | None,
-    say: Callable[[str], None] = lambda line: None,
+    whole_configs: Sequence[TrialConfig],
+    whole_width: int | None,
+    configs: Sequence[TrialConfig],
+    width: int | None,
+    notify: Callable[[str], None] = lambda line: None,
 ) -> bytes | None:
-    """Make a checkpoint of the members `now` from `data`, a checkpoint of the cohort `then`; widths are of stacks.
+    """Make a checkpoint of the members `configs` from `data`, a checkpoint of the cohort `whole_configs`; widths are of
+    stacks.
 
     Returns None in three cases:
 
-    - `data` is damaged or of another format, about which `say` is called with one line, or is of other configs
-    - a config of `now` is not among those of `then`
-    - members of a population have moved, and `now` is not all of `then` in the same order: a member's weights then
-      depend on members that would be missing
+    - `data` is damaged or of another format, about which `notify` is called with one line, or is of other configs
+    - a config is not among those of the whole cohort
+    - members of a population have moved, and `configs` are not the whole cohort in the same order: a member's weights
+      then depend on members that would be missing
     """
-    unpacked = unpack(data, then, then_width, say)
-    flat_then = [config.flat() for config in then]
-    indices = [flat_then.index(flat) if flat in flat_then else -1 for flat in (config.flat() for config in now)]
+    unpacked = unpack(data, whole_configs, whole_width, notify)
+    indices = [whole_configs.index(config) if config in whole_configs else -1 for config in configs]
     if unpacked is None or -1 in indices:
         return None
-    before, state = unpacked
-    if any(before.schedules) and indices != list(range(len(then))):
+    progress, state = unpacked
+    if any(progress.schedules) and indices != list(range(len(whole_configs))):
         return None
-    standing = _restricted_standing(before, indices)
-    slices = [before.running.index(index) for index in indices if index in before.running]
-    width = now_width or len(now)
+    slots = [progress.running.index(index) for index in indices if index in progress.running]
+    stack_width = width or len(configs)
     try:
-        stacks = [_cut_stack(state, slices[start : start + width]) for start in range(0, len(slices), width)]
+        stacks = [_cut_stack(state, slots[start : start + stack_width]) for start in range(0, len(slots), stack_width)]
     except Exception as error:  # a checkpoint with a valid digest can still hold anything in place of its tensors
-        say(f"its checkpoint cannot be used: its tensors are of another kind ({type(error).__name__})")
+        notify(f"its checkpoint cannot be used: its tensors are of another kind ({type(error).__name__})")
         return None
-    return pack(now, now_width, standing, stacks)
+    return pack(configs, width, _restricted(progress, indices, slots), stacks)
 
 
-def _restricted_standing(before: Progress, indices: Sequence[int]) -> Progress:
-    """The standing of the members with these indices alone."""
-    slices = [before.running.index(index) for index in indices if index in before.running]
-    now = replace(
-        before,
-        seconds=sum(before.shares[index] for index in indices),
-        shares=tuple(before.shares[index] for index in indices),
-        ended=tuple(before.ended[index] for index in indices),
-        schedules=tuple(before.schedules[index] for index in indices),
-        reports=tuple(_restricted_report(report, indices) for report in before.reports),
-        sums={name: sum_K[slices] for name, sum_K in before.sums.items()},
+def _restricted(progress: Progress, indices: Sequence[int], slots: Sequence[int]) -> Progress:
+    """The progress of the members with these indices alone; those that are still running are in `slots`."""
+    shares = tuple(progress.shares[index] for index in indices)
+    ended = tuple(progress.ended[index] for index in indices)
+    reports = []
+    for report in progress.reports:
+        members = tuple(report.members[index] for index in indices)
+        reports.append(replace(report, members=members, seconds=sum(member.seconds for member in members)))
+    if not slots:  # the last report is that of the epoch in which the last member ended
+        members = tuple(member for member in ended if member)
+        epoch = max(member.epochs_run for member in members)
+        reports = [report for report in reports if report.epoch < epoch]
+        reports.append(Report(epoch, members, sum(shares), done=True))
+    return replace(
+        progress,
+        seconds=sum(shares),
+        shares=shares,
+        ended=ended,
+        schedules=tuple(progress.schedules[index] for index in indices),
+        reports=tuple(reports),
+        sums={name: sum_K[list(slots)] for name, sum_K in progress.sums.items()},
     )
-    return now if slices else replace(now, reports=_concluded(now))
 
 
-def _restricted_report(report: Report, indices: Sequence[int]) -> Report:
-    members = tuple(report.members[index] for index in indices)
-    return replace(report, members=members, seconds=sum(member.seconds for member in members))
-
-
-def _concluded(now: Progress) -> tuple[Report, ...]:
-    """The reports of members that have all ended. The last report is that of the epoch in which the last member did."""
-    members = tuple(member for member in now.ended if member)
-    epoch = max(member.epochs_run for member in members)
-    earlier = tuple(report for report in now.reports if report.epoch < epoch)
-    return (*earlier, Report(epoch, members, now.seconds, done=True))
-
-
-def _cut_stack(state: Sequence[Mapping[str, Mapping[str, Tensor]]], slices: Sequence[int]) -> dict[str, Any]:
-    """The state of one stack: these slices, counted over all stacks, of the tensors `[K, ...]`."""
+def _cut_stack(state: Sequence[Mapping[str, Mapping[str, Tensor]]], slots: Sequence[int]) -> dict[str, Any]:
+    """The state of one stack: these slots, counted over all stacks, of the tensors `[K, ...]`."""
     return {
-        kind: {name: torch.cat([stack[kind][name] for stack in state])[list(slices)] for name in tensors}
+        kind: {name: torch.cat([stack[kind][name] for stack in state])[list(slots)] for name in tensors}
         for kind, tensors in state[0].items()
     }

@@ -15,9 +15,9 @@ from trainables.training.progress import Progress
 
 STEPS_BETWEEN_AGREEMENTS = 8
 """Steps between two agreements of processes that train together; to agree, each waits for all others."""
-BEAT_SECONDS = 5.0
+HEARTBEAT_SECONDS = 5.0
 """Minimum seconds between two heartbeats."""
-GO_ON, BEAT, SAVE, STOP = range(4)
+CONTINUE, HEARTBEAT, SAVE, STOP = range(4)
 """What a process wants to do after a step; peers all do the largest of their wishes."""
 
 
@@ -31,21 +31,21 @@ class Checkpointer:
         self,
         cohort: Cohort,
         save: Callable[[Progress], None] | None,
-        every: float,
+        save_every: float,
         stop: Callable[[], bool],
         peers: Peers,
-        now: Progress,
-        beat: Callable[[Heartbeat], None] | None = None,
+        progress: Progress,
+        send_heartbeat: Callable[[Heartbeat], None] | None,
     ) -> None:
-        """`every`: seconds of training between two checkpoints. `stop` is asked after each step. `now`: where training
-        starts. `beat` is called at most every `BEAT_SECONDS`, on all peers after the same step."""
-        self._cohort, self._save, self._every, self._stop, self._peers = cohort, save, every, stop, peers
-        self._saved_at, self._beat, self._last_beat = now.seconds, beat, time.monotonic()
-        self.begin(now)
+        """`save_every`: seconds of training between two checkpoints. `stop` is asked after each step. `send_heartbeat`
+        is called at most every `HEARTBEAT_SECONDS`, on all peers after the same step."""
+        self._cohort, self._save, self._save_every, self._stop, self._peers = cohort, save, save_every, stop, peers
+        self._saved_at, self._send, self._last_heartbeat = progress.seconds, send_heartbeat, time.monotonic()
+        self.begin(progress)
 
-    def begin(self, now: Progress) -> None:
-        """Start or continue an epoch from `now`."""
-        self._from, self._step, self._sums, self._spent = now, now.step, now.sums, 0.0
+    def begin(self, progress: Progress) -> None:
+        """Start or continue an epoch from `progress`."""
+        self._from, self._step, self._sums, self._spent = progress, progress.step, progress.sums, 0.0
         self._begun = time.perf_counter()
 
     @property
@@ -53,25 +53,24 @@ class Checkpointer:
         """Seconds of training since `begin`, not counting checkpoints and heartbeats."""
         return time.perf_counter() - self._begun
 
-    def after(self, step: int, sums: Mapping[str, Tensor]) -> None:
+    def after_step(self, step: int, sums: Mapping[str, Tensor]) -> None:
         """Called when `step` steps of the epoch are done; `sums` are their losses, summed. Raises Stopped if training
         is to stop here."""
         self._step, self._sums, self._spent = step, sums, self.seconds
         is_last = step == self._cohort.steps
-        beat_due = self._beat is not None and time.monotonic() - self._last_beat >= BEAT_SECONDS
-        wish = STOP if self._stop() else SAVE if self._save_due() and not is_last else BEAT if beat_due else GO_ON
+        wish = self._wish(is_last)
         if self._peers.size > 1:
-            wish = self._peers.maximum(wish) if is_last or step % STEPS_BETWEEN_AGREEMENTS == 0 else GO_ON
+            wish = self._peers.maximum(wish) if is_last or step % STEPS_BETWEEN_AGREEMENTS == 0 else CONTINUE
         if wish == STOP:
             raise Stopped
         if wish == SAVE:
             self.save()
-        if wish == BEAT:
+        if wish == HEARTBEAT:
             self._send_heartbeat()
 
-    def between(self, now: Progress) -> None:
+    def after_epoch(self, progress: Progress) -> None:
         """Called between two epochs, when the members that ended have left the cohort."""
-        self.begin(now)
+        self.begin(progress)
         if self._save_due():
             self.save()
 
@@ -90,28 +89,23 @@ class Checkpointer:
         self._begun += time.perf_counter() - begun
         return f"checkpoint {'saved at' if self._save else 'left to a peer at'} epoch {reached.epoch} step {self._step}"
 
+    def _wish(self, is_last: bool) -> int:
+        """What this process wants to do; a checkpoint after the last step of an epoch waits for `after_epoch`."""
+        if self._stop():
+            return STOP
+        if self._save_due() and not is_last:
+            return SAVE
+        return HEARTBEAT if self._send and time.monotonic() - self._last_heartbeat >= HEARTBEAT_SECONDS else CONTINUE
+
     def _send_heartbeat(self) -> None:
-        """Send one heartbeat. Like a checkpoint, it does not count as training time."""
-        assert self._beat is not None
+        """Like a checkpoint, a heartbeat does not count as training time."""
+        assert self._send
         begun = time.perf_counter()
         loss = float(self._sums["loss"].double().mean()) / self._step
         epoch = self._from.epoch + self._step / self._cohort.steps
-        self._beat(Heartbeat(epoch, self._cohort.epochs, loss if math.isfinite(loss) else None))
-        self._last_beat = time.monotonic()
+        self._send(Heartbeat(epoch, self._cohort.epochs, loss if math.isfinite(loss) else None))
+        self._last_heartbeat = time.monotonic()
         self._begun += time.perf_counter() - begun
 
     def _save_due(self) -> bool:
-        return self._save is not None and self._from.seconds + self._spent - self._saved_at >= self._every
-
-
-def stop_between_batches(stop: Callable[[], bool], peers: Peers) -> Callable[[], None]:
-    """Make a callback for an evaluation, between whose batches it raises Stopped if `stop()` is true.
-
-    With several peers the callback never raises: each would leave the evaluation at another batch.
-    """
-
-    def ask() -> None:
-        if stop() and peers.size == 1:
-            raise Stopped
-
-    return ask
+        return self._save is not None and self._from.seconds + self._spent - self._saved_at >= self._save_every

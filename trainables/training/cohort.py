@@ -35,10 +35,10 @@ class Cohort:
         device: torch.device,
         width: int | None,
         peers: Peers = SINGLE_PROCESS,
-        ask: Callable[[], None] = lambda: None,
+        raise_if_stopped: Callable[[], None] = lambda: None,
     ) -> None:
         """`width`: members stacked at a time; None for all. `peers` train the same cohort, each on its part of every
-        batch. `ask` is called between the batches of an evaluation and may raise to end it.
+        batch. `raise_if_stopped` is called between the batches of an evaluation.
 
         Raises DataError or ValueError if the data cannot be loaded or do not suit the configs.
         """
@@ -53,9 +53,8 @@ class Cohort:
         if len({stream.steps for stream in self._streams}) > 1:
             raise ValueError("the members of a cohort must have equally many steps an epoch, but these differ")
         self._stream_of = [streams[stream_key(config)] for config in configs]
-        self._evaluator = Evaluator(
-            configs, [parts[stream_key(config)] for config in configs], dataset, data, device, peers, ask
-        )
+        splits = [parts[stream_key(config)] for config in configs]
+        self._evaluator = Evaluator(configs, splits, dataset, data, device, peers, raise_if_stopped)
         _, channels, height, image_width = dataset.train_images.shape
         initial = build_models(configs, (channels, height, image_width))
         self._width = width or len(configs)
@@ -90,13 +89,13 @@ class Cohort:
         number: int,
         first: int = 0,
         sums: Mapping[str, torch.Tensor] | None = None,
-        after: Callable[[int, Mapping[str, torch.Tensor]], None] = lambda step, sums: None,
+        after_step: Callable[[int, Mapping[str, torch.Tensor]], None] = lambda step, sums: None,
     ) -> dict[str, Floats]:
         """Train epoch `number`, counted from 0, from step `first` on. Returns each loss `[K]`, averaged over all steps.
 
-        `sums` are the losses of the first `first` steps, summed. `after` is called after each step with the number of
-        steps done and the sums; it may raise to end the epoch there. Raises CheckpointError if `first` exceeds the
-        steps of an epoch or, at the first step, if `sums` does not have the losses of this method.
+        `sums` are the losses of the first `first` steps, summed. `after_step` is called with the number of steps done
+        and the sums; it may raise to end the epoch there. Raises CheckpointError if `first` exceeds the steps of an
+        epoch or, at the first step, if `sums` does not have the losses of this method.
         """
         orders, steps = self.orders(number), self.steps
         if first > steps:
@@ -108,7 +107,7 @@ class Cohort:
             if step and set(sums) != set(losses):
                 raise CheckpointError(f"its sums must be of {', '.join(losses)}, but are of {', '.join(sums)}")
             sums = {name: sums[name] + loss_K if step else loss_K for name, loss_K in losses.items()}
-            after(step + 1, sums)
+            after_step(step + 1, sums)
         self.average_over_peers(sums)
         return {name: (sum_K / steps).double().cpu().numpy() for name, sum_K in sums.items()}
 
@@ -168,10 +167,8 @@ class Cohort:
                     f"a member can only copy another running one, but got {index} copying {move.source}; "
                     f"running are: {members}"
                 )
-        copies = {}
-        for source in {move.source for move in moves.values()}:
-            stack, slot = slots[source]
-            copies[source] = stack.copy_member(slot)
+        sources = {move.source: slots[move.source] for move in moves.values()}
+        copies = {source: stack.copy_member(slot) for source, (stack, slot) in sources.items()}
         for index, move in moves.items():
             stack, slot = slots[index]
             stack.load_member(slot, copies[move.source], move.hyperparameters)
@@ -189,7 +186,6 @@ class Cohort:
             stack.load_state(saved)
 
     def _members_by_stack(self) -> list[tuple[int, ...]]:
-        """The members of each stack."""
         return [self.members[start : start + self._width] for start in range(0, len(self.members), self._width)]
 
     def _slots(self) -> dict[int, tuple[Stack, int]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +39,7 @@ BATCH = 256
 
 
 @dataclass(frozen=True)
-class _Part:
+class _EvaluationSet:
     """Images that members are evaluated on: either the test images or the validation images."""
 
     prefix: str
@@ -69,58 +68,60 @@ class Evaluator:
         data: Path,
         device: torch.device,
         peers: Peers = SINGLE_PROCESS,
-        ask: Callable[[], None] = lambda: None,
+        raise_if_stopped: Callable[[], None] = lambda: None,
     ) -> None:
-        """`splits`: one for each config. `ask` is called between batches and may raise to end an evaluation.
+        """`splits`: one for each config. `raise_if_stopped` is called between batches.
 
         Raises DataError or ValueError if a set of outliers cannot be loaded or does not suit the data set.
         """
         self._method, self._config, self._device, self._peers = METHODS[configs[0].method], configs[0], device, peers
-        self._ask = ask
+        self._raise_if_stopped = raise_if_stopped
         self._split, self._classes = splits[0].test, len(dataset.classes)
         evaluation = self._config.evaluation
 
-        def part(prefix: str, splits: Sequence[Split]) -> _Part:
+        def evaluation_set(prefix: str, splits: Sequence[Split]) -> _EvaluationSet:
             first, masks = splits[0], [split.outlier.numpy() for split in splits if split.outlier is not None]
-            outlier_sets = {name: load_outliers(name, dataset, first, data) for name in evaluation.outlier_sets}
-            return _Part(
+            outliers = {name: load_outliers(name, dataset, first, data) for name in evaluation.outlier_sets}
+            return _EvaluationSet(
                 prefix,
                 to_device(first.test_images, device),
                 first.test_labels.to(device),
                 np.array(masks),
-                {name: to_device(images, device) for name, images in outlier_sets.items()},
+                {name: to_device(images, device) for name, images in outliers.items()},
             )
 
-        validation = [split.validation for split in splits if split.validation]
-        self._parts = [part("", [split.test for split in splits])]
-        self._parts += [part(VALIDATION, validation)] if validation else []
-        needs_bank = evaluation.knn or evaluation.probe_epochs
-        self._bank = to_device(self._split.labelled_images, device) if needs_bank else None
+        self._sets = [evaluation_set("", [split.test for split in splits])]
+        if validation := [split.validation for split in splits if split.validation]:
+            self._sets.append(evaluation_set(VALIDATION, validation))
+        self._bank: Images | None = None
+        if evaluation.knn or evaluation.probe_epochs:
+            self._bank = to_device(self._split.labelled_images, device)
+            self._bank_labels = self._split.labelled_labels.to(device)
 
     def metrics(self, stacks: Sequence[Stack], members: Sequence[int], last: bool) -> dict[str, Floats]:
         """Metrics `[K]` of the members in the stacks, NaN where undefined; `last` adds those reported at the end of
         training only. `members`: indices of these K members among the configs."""
-        if self._config.data.normal_class is None:
-            metrics = self._classifier_metrics(stacks, last)
-            evaluate = self._ood_metrics
-        else:
-            metrics, evaluate = {}, partial(self._anomaly_metrics, members=members)
-        for part in self._parts:
-            metrics |= part.named(evaluate(stacks, part))
+        one_class = self._config.data.normal_class is not None
+        metrics = {} if one_class else self._classifier_metrics(stacks, last)
+        for images in self._sets:
+            values = self._anomaly_metrics(stacks, images, members) if one_class else self._ood_metrics(stacks, images)
+            metrics |= images.named(values)
         return metrics
 
-    def _anomaly_metrics(self, stacks: Sequence[Stack], part: _Part, members: Sequence[int]) -> dict[str, Floats]:
+    def _anomaly_metrics(
+        self, stacks: Sequence[Stack], tested: _EvaluationSet, members: Sequence[int]
+    ) -> dict[str, Floats]:
         """How well members trained on one class tell it from the others."""
         if not self._method.scores:
             return {}
-        scores = self.scores(stacks, part.images)
-        return anomaly.evaluate(scores, part.outlier_KN[list(members)], self._method.score_means)
+        scores = self.scores(stacks, tested.images)
+        return anomaly.evaluate(scores, tested.outlier_KN[list(members)], self._method.score_means)
 
-    def _ood_metrics(self, stacks: Sequence[Stack], part: _Part) -> dict[str, Floats]:
-        """How well members trained on all classes tell each set of outliers from the part's images."""
-        inlier_scores = self.scores(stacks, part.images) if part.outliers else {}
+    def _ood_metrics(self, stacks: Sequence[Stack], tested: _EvaluationSet) -> dict[str, Floats]:
+        """How well members trained on all classes tell each set of outliers from the images."""
+        inlier_scores = self.scores(stacks, tested.images) if tested.outliers else {}
         metrics: dict[str, Floats] = {}
-        for outlier_set, images in part.outliers.items():
+        for outlier_set, images in tested.outliers.items():
             values = ood.evaluate(inlier_scores, self.scores(stacks, images))
             metrics |= {f"{name}_{outlier_set}": value for name, value in values.items()}
         return metrics
@@ -139,57 +140,50 @@ class Evaluator:
         if self._bank is not None and (evaluation.knn or probing):
             bank = self._embedded(stack, self._bank, method.representations)
         metrics: dict[str, Floats] = {}
-        for part in self._parts:
-            test = self._embedded(stack, part.images, (*method.representations, method.variance))
-            of_part: dict[str, Floats] = {}
+        for tested in self._sets:
+            test = self._embedded(stack, tested.images, (*method.representations, method.variance))
             for name in bank:
                 if evaluation.knn:
-                    of_part |= self._knn_accuracies(name, bank[name], test[name], part.labels)
+                    metrics |= tested.named(self._knn_accuracies(name, bank[name], test[name], tested.labels))
                 if probing:
-                    of_part |= self._probe_accuracies(name, bank[name], test[name], part.labels)
-            metrics |= part.named(of_part | (posterior.statistics(test[method.variance]) if method.variance else {}))
+                    metrics |= tested.named(self._probe_accuracies(name, bank[name], test[name], tested.labels))
+            if method.variance:
+                metrics |= tested.named(posterior.statistics(test[method.variance]))
         return metrics
 
-    def _knn_accuracies(self, name: str, bank_KND: Tensor, test_KND: Tensor, truth: Tensor) -> dict[str, Floats]:
-        evaluation = self._config.evaluation
-        labels = self._bank_labels()
+    def _knn_accuracies(self, name: str, bank_KND: Tensor, test_KMD: Tensor, labels_M: Tensor) -> dict[str, Floats]:
+        k, temperature = self._config.evaluation.knn, self._config.evaluation.knn_temperature
         accuracies = []
-        for bank_ND, test_ND in zip(bank_KND, test_KND, strict=True):
-            self._ask()
+        for bank_ND, test_MD in zip(bank_KND, test_KMD, strict=True):
+            self._raise_if_stopped()
             accuracies.append(
-                knn.accuracies(
-                    bank_ND, labels, test_ND, truth, self._classes, evaluation.knn, evaluation.knn_temperature
-                )
+                knn.accuracies(bank_ND, self._bank_labels, test_MD, labels_M, self._classes, k, temperature)
             )
         majority, weighted = np.array(accuracies, dtype=np.float64).T
         return {f"knn_{name}": majority, f"knn_weighted_{name}": weighted}
 
-    def _probe_accuracies(self, name: str, bank_KND: Tensor, test_KND: Tensor, truth: Tensor) -> dict[str, Floats]:
+    def _probe_accuracies(self, name: str, bank_KND: Tensor, test_KMD: Tensor, labels_M: Tensor) -> dict[str, Floats]:
         evaluation, tops = self._config.evaluation, probe_top_k(self._classes)
-        labels = self._bank_labels()
-        batch_size = min(evaluation.probe_batch_size, len(labels))
+        batch_size = min(evaluation.probe_batch_size, len(self._bank_labels))
+
+        def generator_of_epoch(epoch: int) -> torch.Generator:
+            self._raise_if_stopped()
+            return seeded_generator("probe", self._config.data.dataset, epoch)
+
         accuracies = probes.accuracies(
             bank_KND,
-            labels,
-            test_KND,
-            truth,
+            self._bank_labels,
+            test_KMD,
+            labels_M,
             self._classes,
             epochs=evaluation.probe_epochs,
             lr=evaluation.probe_lr * batch_size / 256,
             batch_size=batch_size,
-            generator_of_epoch=self._probe_generator,
+            generator_of_epoch=generator_of_epoch,
             standardize=evaluation.probe_standardize,
             top=[top for top, _ in tops],
         )
         return {f"probe{suffix}_{name}": accuracies[top] for top, suffix in tops}
-
-    def _probe_generator(self, epoch: int) -> torch.Generator:
-        """The generator of the order of images in an epoch of the probes; called at the start of that epoch."""
-        self._ask()
-        return seeded_generator("probe", self._config.data.dataset, epoch)
-
-    def _bank_labels(self) -> Tensor:
-        return self._split.labelled_labels.to(self._device)
 
     def _embedded(self, stack: Stack, images: Images, names: Collection[str | None]) -> dict[str, Tensor]:
         """The vectors `[K, N, D]` with these names. Each process computes those of its part of the images and receives
@@ -204,7 +198,7 @@ class Evaluator:
 
     def scores(self, stacks: Sequence[Stack], images: Images | None = None) -> dict[str, Floats]:
         """Anomaly scores `[K, N]` by name, of `images` or by default of the test images."""
-        images = self._parts[0].images if images is None else images
+        images = self._sets[0].images if images is None else images
         batches = []
         for batch, start in self._batches(images, range(len(images))):
             noise = torch.randn(*stacks[0].score_noise_shape(len(batch)), generator=seeded_generator("scores", start))
@@ -220,4 +214,4 @@ class Evaluator:
         for batch, pixels in zip(slices, prefetched(images, slices), strict=True):
             scaled_BCHW = scale_pixels(pixels.to(self._device), self._split.levels)
             yield normalise(scaled_BCHW, self._split.mean, self._split.std), batch.start
-            self._ask()
+            self._raise_if_stopped()

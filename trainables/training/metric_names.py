@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from trainables.catalog import METHODS
 from trainables.config.trial import TrialConfig, resolve
@@ -27,16 +27,15 @@ def metric_names(config: TrialConfig, classes: int, last: bool = True) -> tuple[
     losses = ("loss", *(f"loss_{part}" for part in method.loss_parts))
     prefixes = ("", VALIDATION) if config.data.validation else ("",)
     if config.data.normal_class is not None:
-        return (*losses, *_prefixed(prefixes, anomaly.metric_names(method)))
+        return (*losses, *(f"{prefix}{name}" for prefix in prefixes for name in anomaly.metric_names(method)))
     names: list[str] = []
     for vector in method.representations:
         names += [f"knn_{vector}", f"knn_weighted_{vector}"] if evaluation.knn else []
         if last and evaluation.probe_epochs:
             names += [f"probe{suffix}_{vector}" for _, suffix in probe_top_k(classes)]
     names += posterior.METRICS if method.variance else []
-    scores = ood.metric_names(method)
-    ood_names = [f"{name}_{outlier_set}" for outlier_set in evaluation.outlier_sets for name in scores]
-    return (*losses, *_prefixed(prefixes, names), *_prefixed(prefixes, ood_names))
+    ood_names = [f"{name}_{outliers}" for outliers in evaluation.outlier_sets for name in ood.metric_names(method)]
+    return (*losses, *(f"{prefix}{name}" for group in (names, ood_names) for prefix in prefixes for name in group))
 
 
 @functools.cache
@@ -57,10 +56,6 @@ def _fully_evaluated(method: str) -> tuple[TrialConfig, TrialConfig]:
     outliers = {"outliers": "+".join(OUTLIERS), "held_out": "0"} if cls.scores else {}
     all_classes = resolve({"method": method, "validation": 0.1, "knn": 1, "probe_epochs": 1, **epochs, **outliers})
     return all_classes, resolve({"method": method, "validation": 0.1, "normal_class": 0, **epochs})
-
-
-def _prefixed(prefixes: Sequence[str], names: Sequence[str]) -> list[str]:
-    return [f"{prefix}{name}" for prefix in prefixes for name in names]
 
 
 def probe_top_k(classes: int) -> list[tuple[int, str]]:

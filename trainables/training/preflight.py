@@ -3,8 +3,9 @@ exist, be readable and be large enough."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from trainables.config.trial import TrialConfig
@@ -15,8 +16,6 @@ from trainables.data.outliers import check_outliers, load_outliers
 from trainables.data.splits import Split
 from trainables.learners.streams import make_splits, steps_per_epoch
 from trainables.training.metric_names import metric_names
-
-CheckOutliers = Callable[[str, Dataset, Split], object]
 
 
 @dataclass(frozen=True)
@@ -33,17 +32,6 @@ class PreflightResult:
     """Whether the number of images is known. For a data set of image folders only the files tell."""
 
 
-def _check_on_declarations(configs: Sequence[TrialConfig]) -> list[PreflightResult]:
-    """The result of each trial, by the declaration of its data set."""
-    placeholders = {name: placeholder(name) for name in {config.data.dataset for config in configs}}
-    sized = iter(
-        _check_on_data(
-            [(config, dataset) for config in configs if (dataset := placeholders[config.data.dataset])], check_outliers
-        )
-    )
-    return [next(sized) if placeholders[config.data.dataset] else _unsized_result(config) for config in configs]
-
-
 def check_trials(configs: Sequence[TrialConfig], data: Path | None) -> list[PreflightResult]:
     """The result of each trial, by its data set in the folder `data`. A missing data set is downloaded if possible.
 
@@ -51,32 +39,37 @@ def check_trials(configs: Sequence[TrialConfig], data: Path | None) -> list[Pref
     DataError or ValueError, with a one-line message, for the first trial that its data set cannot serve. The
     declarations are checked first, before any file is read.
     """
-    declared = _check_on_declarations(configs)
+    names = dict.fromkeys(config.data.dataset for config in configs)
+    declared = _check_on(configs, {name: placeholder(name) for name in names}, check_outliers)
     if data is None:
         return declared
-    loaded = {name: load(name, data) for name in dict.fromkeys(config.data.dataset for config in configs)}
+    loaded = {name: load(name, data) for name in names}
     for dataset in loaded.values():
         check_dataset(dataset)
-    return _check_on_data(
-        [(config, loaded[config.data.dataset]) for config in configs],
-        lambda name, dataset, parts: load_outliers(name, dataset, parts, data),
-    )
+    return _check_on(configs, loaded, partial(load_outliers, root=data))
 
 
-def _check_on_data(
-    trials: Sequence[tuple[TrialConfig, Dataset]], check_outliers: CheckOutliers
+def _check_on(
+    configs: Sequence[TrialConfig],
+    datasets: Mapping[str, Dataset | None],
+    check_outliers: Callable[[str, Dataset, Split], object],
 ) -> list[PreflightResult]:
-    """The result of each trial on its data set. Splits and outliers are made once for all trials that share them."""
+    """The result of each trial on its data set; None is one whose number of images is unknown. Splits and outliers are
+    made once for all trials that share them."""
     counts: dict[object, tuple[int, int]] = {}
     results = []
-    for config, dataset in trials:
-        outlier_sets = config.evaluation.outlier_sets
+    for config in configs:
+        dataset, outlier_sets = datasets[config.data.dataset], config.evaluation.outlier_sets
+        if dataset is None:
+            declared = DECLARATIONS.get(config.data.dataset)
+            results.append(_result(config, 0, declared.classes if declared else 0, size_known=False))
+            continue
         key = (config.data, outlier_sets)
         if key not in counts:
-            parts = make_splits(dataset, config.data)
+            split = make_splits(dataset, config.data).test
             for name in outlier_sets:
-                check_outliers(name, dataset, parts.test)
-            counts[key] = len(parts.test.train_images), len(parts.test.labelled_labels)
+                check_outliers(name, dataset, split)
+            counts[key] = len(split.train_images), len(split.labelled_labels)
         images, labelled = counts[key]
         if config.evaluation.knn > labelled:
             raise ValueError(
@@ -89,9 +82,3 @@ def _check_on_data(
 
 def _result(config: TrialConfig, steps: int, classes: int, size_known: bool = True) -> PreflightResult:
     return PreflightResult(steps, metric_names(config, classes), metric_names(config, classes, last=False), size_known)
-
-
-def _unsized_result(config: TrialConfig) -> PreflightResult:
-    """The result of a trial whose number of images is unknown; its metrics are those of the declared classes."""
-    declared = DECLARATIONS.get(config.data.dataset)
-    return _result(config, 0, declared.classes if declared else 0, size_known=False)

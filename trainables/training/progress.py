@@ -42,7 +42,7 @@ class Progress:
 
     @classmethod
     def initial(cls, count: int) -> Self:
-        """The standing of `count` members before training."""
+        """The progress of `count` members before training."""
         return cls(0, 0.0, (0.0,) * count, (None,) * count, ((),) * count, ())
 
     @property
@@ -51,7 +51,7 @@ class Progress:
         return tuple(index for index, member in enumerate(self.ended) if member is None)
 
     def advanced(self, seconds: float, epoch: int, step: int = 0, sums: Mapping[str, Tensor] | None = None) -> Self:
-        """The standing at this epoch and step, after `seconds` more, which the running members share equally."""
+        """The progress at this epoch and step, after `seconds` more, which the running members share equally."""
         share, shares = seconds / max(1, len(self.running)), list(self.shares)
         for index in self.running:
             shares[index] += share
@@ -65,34 +65,34 @@ def read_progress(plain: object, members: int, epochs: int) -> Progress:
     The cohort has `members` members and trains for `epochs` epochs. Raises CheckpointError where a value is not of the
     type of its field or contradicts another value.
     """
-    standing: Progress = _read(plain, Progress, "standing")
-    for law, holds in _laws(standing, members, epochs).items():
+    progress: Progress = _read(plain, Progress, "standing")
+    for law, holds in _laws(progress, members, epochs).items():
         if not holds:
             raise CheckpointError(f"its standing must have {law}")
-    return standing
+    return progress
 
 
-def _laws(standing: Progress, members: int, epochs: int) -> dict[str, bool]:
-    """Each law that a standing must obey, in words, and whether this one obeys it."""
-    reports, sums, running = standing.reports, standing.sums.values(), len(standing.running)
-    per_member = [standing.shares, standing.ended, standing.schedules, *(report.members for report in reports)]
+def _laws(progress: Progress, members: int, epochs: int) -> dict[str, bool]:
+    """Each law that a progress must obey, in words, and whether this one obeys it."""
+    reports, sums, running = progress.reports, progress.sums.values(), len(progress.running)
+    per_member = [progress.shares, progress.ended, progress.schedules, *(report.members for report in reports)]
     reported = [report.epoch for report in reports]
-    all_over = not running or (epochs > 0 and standing.epoch == epochs)
+    all_over = not running or (epochs > 0 and progress.epoch == epochs)
     return {
         f"{members} members": all(len(values) == members for values in per_member),
-        f"0 <= epoch <= {epochs}": 0 <= standing.epoch <= epochs,
-        "step >= 0": standing.step >= 0,
-        "sums where step > 0, and only there": bool(sums) == (standing.step > 0),
+        f"0 <= epoch <= {epochs}": 0 <= progress.epoch <= epochs,
+        "step >= 0": progress.step >= 0,
+        "sums where step > 0, and only there": bool(sums) == (progress.step > 0),
         "a sum of losses for each member that runs": all(
             loss_K.is_floating_point() and loss_K.shape == (running,) for loss_K in sums
         ),
-        "finite seconds >= 0": all(0 <= seconds < math.inf for seconds in (standing.seconds, *standing.shares)),
+        "finite seconds >= 0": all(0 <= seconds < math.inf for seconds in (progress.seconds, *progress.shares)),
         "reports in the order of their epochs": reported == sorted(set(reported))
-        and all(0 <= epoch <= standing.epoch for epoch in reported),
+        and all(0 <= epoch <= progress.epoch for epoch in reported),
         "a last report where all have ended, and only there": all_over == bool(reports and reports[-1].done)
         and not any(report.done for report in reports[:-1]),
         "no running member among those that ended": all(
-            member is None or member.status != "running" for member in standing.ended
+            member is None or member.status != "running" for member in progress.ended
         ),
     }
 
@@ -104,28 +104,32 @@ def _read(value: Any, kind: Any, name: str) -> Any:
     first value of another type.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if dataclasses.is_dataclass(kind):
-        kinds = typing.get_type_hints(kind)
-        if isinstance(value, dict) and set(value) == set(kinds):
-            return kind(**{key: _read(value[key], kinds[key], f"{name}.{key}") for key in kinds})  # type: ignore[operator]
-    elif origin is tuple:
-        if isinstance(value, tuple):
-            return tuple(_read(part, arguments[0], name) for part in value)
-    elif origin is Mapping:
-        if isinstance(value, dict) and all(type(key) is str for key in value):
-            return {key: _read(part, arguments[1], f"{name}.{key}") for key, part in value.items()}
-    elif origin in (types.UnionType, typing.Union):
+    if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in arguments:
             return None
         return _read(value, next(part for part in arguments if part is not type(None)), name)
-    elif origin is Literal:
-        if type(value) is str and value in arguments:
-            return value
-    elif kind is Tensor:
-        if isinstance(value, Tensor):
-            return value
-    elif type(value) is kind or (kind is float and type(value) is int):
-        return value
-    raise CheckpointError(
-        f"its {name} must be {getattr(kind, '__name__', kind)}, but is of type {type(value).__name__}"
-    )
+    if not _is_of(value, kind):
+        expected = getattr(kind, "__name__", kind)
+        raise CheckpointError(f"its {name} must be {expected}, but is of type {type(value).__name__}")
+    if dataclasses.is_dataclass(kind):
+        kinds = typing.get_type_hints(kind)
+        return kind(**{key: _read(value[key], kinds[key], f"{name}.{key}") for key in kinds})  # type: ignore[operator]
+    if origin is tuple:
+        return tuple(_read(part, arguments[0], name) for part in value)
+    if origin is Mapping:
+        return {key: _read(part, arguments[1], f"{name}.{key}") for key, part in value.items()}
+    return value
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether the value is of the type `kind`, which is no union; its parts are not checked."""
+    origin = typing.get_origin(kind)
+    if dataclasses.is_dataclass(kind):
+        return isinstance(value, dict) and set(value) == set(typing.get_type_hints(kind))
+    if origin is Mapping:
+        return isinstance(value, dict) and all(type(key) is str for key in value)
+    if origin is Literal:
+        return type(value) is str and value in typing.get_args(kind)
+    if origin is tuple or kind is Tensor:
+        return isinstance(value, origin or kind)
+    return type(value) is kind or (kind is float and type(value) is int)

@@ -106,7 +106,7 @@ def train_cohort(
         with watchdog.suspended():
             checkpoints.write(task.spec.checkpoint, content)
 
-    def beat(heartbeat: Heartbeat) -> None:
+    def send_heartbeat(heartbeat: Heartbeat) -> None:
         with watchdog.suspended():
             send(heartbeat)
 
@@ -130,8 +130,8 @@ def train_cohort(
             peers=peers,
             judge=watched_judge if judge else None,
             stop=watchdog.stop,
-            beat=beat,
-            say=notices.append,
+            send_heartbeat=send_heartbeat,
+            notify=notices.append,
         )
         for report in reports:
             notice = f"{'; '.join(notices)}; it trains without it" if notices else None

@@ -63,7 +63,7 @@ def _begin(data: bytes) -> list[str]:
     """Train one step from this checkpoint and return the lines that were said about it."""
     said: list[str] = []
     with contextlib.suppress(Stopped):
-        list(train(three(), HERE, resume=data, stop=lambda: True, say=said.append))
+        list(train(three(), HERE, resume=data, stop=lambda: True, notify=said.append))
     assert all("\n" not in line for line in said)
     return said
 
@@ -135,7 +135,7 @@ def test_training_starts_again_from_the_beginning(path: tuple[Any, ...]) -> None
     """Both for faults that the first step shows, after the reports were repeated, and for faults found earlier."""
     said: list[str] = []
     odd = _with(content_of(_saved()), path, lambda _: {"other": torch.ones(3)})
-    reports = without_seconds(list(train(three(), HERE, resume=_bytes_of(odd), say=said.append)))
+    reports = without_seconds(list(train(three(), HERE, resume=_bytes_of(odd), notify=said.append)))
     fresh = without_seconds(list(train(three(), HERE)))
     assert len(said) == 1 and reports[-len(fresh) :] == fresh
 
@@ -164,7 +164,7 @@ def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pyte
     configs = [config_of(batch_size=60, workers=2)]
     saved: list[bytes] = []
     list(train(configs, HERE, save=saved.append, save_every=0.0))
-    reports: list[Report] = list(train(configs, HERE, resume=saved[-1], peers=Peers(0, 2), say=said.append))
+    reports: list[Report] = list(train(configs, HERE, resume=saved[-1], peers=Peers(0, 2), notify=said.append))
     assert said == ["its checkpoint cannot be used: another of its processes could not read it"]
     assert [report.epoch for report in reports] == [2, 4, 5] and asked[0] == 0
 

@@ -28,8 +28,7 @@ from sklearn.svm import OneClassSVM
 
 from trainables.data.datasets.catalog import load
 from trainables.data.image_files.decoding import Images
-from trainables.data.splits import Split, one_class_split
-from trainables.data.validation_split import hold_out_validation
+from trainables.data.splits import Split, hold_out_validation, one_class_split
 
 Array = NDArray[np.float64]
 Scorer = Callable[[Array, Array], Array]

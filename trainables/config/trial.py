@@ -10,7 +10,7 @@ import functools
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from trainables.catalog import METHODS
@@ -88,8 +88,7 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
             raise ValueError(f"no key '{key}'{nearest(key, known)}; {method} has: {', '.join(sorted(known))}")
     sections = {
         name: _section(
-            section,
-            {key: _typed(key, values[key], kind) for key, kind in _fields(section).items() if key in values},
+            section, **{key: _typed(key, values[key], kind) for key, kind in _fields(section).items() if key in values}
         )
         for name, section in _sections(str(method)).items()
     }
@@ -146,24 +145,10 @@ def _fields(section: type) -> Mapping[str, type]:
     return {field_.name: _plain_type(hints[field_.name]) for field_ in dataclasses.fields(section)}
 
 
-@dataclass(frozen=True)
-class _CacheKey:
-    """A section and its values; compared by `text`."""
-
-    section: type
-    text: str
-    """`repr` of the values, which differs for 1, 1.0 and True."""
-    values: Mapping[str, Value] = field(compare=False)
-
-
-def _section(section: type, values: Mapping[str, Value]) -> Any:
+@functools.lru_cache(maxsize=4096, typed=True)
+def _section(section: type, **values: Value) -> Any:
     """The section object with these values. Trials that agree in it share the object, because its checks take time."""
-    return _build_section(_CacheKey(section, repr(values), values))
-
-
-@functools.lru_cache(maxsize=4096)
-def _build_section(key: _CacheKey) -> Any:
-    return key.section(**key.values)
+    return section(**values)
 
 
 def _sections(method: str) -> dict[str, type]:
@@ -181,6 +166,8 @@ def _plain_type(hint: Any) -> type:
 def _typed(key: str, value: Value, kind: type) -> Value:
     """Convert an int to a float where the key is a float, so that `1` and `1.0` are one trial. The sections check the
     rest."""
+    if not isinstance(value, Value):
+        raise ValueError(f"{key} must be a single value, but got {key}={value!r}")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if kind is float and value == 0:

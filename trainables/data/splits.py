@@ -1,4 +1,5 @@
-"""Splits of a data set: which images are trained on, which are tested, and which of these are outliers.
+"""Splits of a data set: which images are trained on, which are held out for validation or tested, and which of these
+are outliers.
 
 Shapes: N images, C channels, H rows, W columns.
 """
@@ -6,6 +7,7 @@ Shapes: N images, C channels, H rows, W columns.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -13,54 +15,34 @@ from torch import Tensor
 from trainables.data.datasets.dataset import UNLABELLED, Dataset
 from trainables.data.image_files.decoding import ImageFiles, Images
 
+SPLIT_SEED = 0
+"""Seed of the permutation that selects the images held out. It is fixed, so that all trials on a data set that hold out
+the same share hold out the same images, whatever their own seeds."""
+
 
 @dataclass(frozen=True, eq=False)
-class Split:
-    """The images of a data set that one trial uses."""
+class Split(Dataset):
+    """The images of a data set that one trial uses. Classes, mean and standard deviation are those of all images."""
 
-    train_images: Images
-    """uint8 `[N, C, H, W]`, pixels in 0..levels."""
-
-    train_labels: Tensor
-    """int64 `[N]`, indices of `classes`, or UNLABELLED."""
-
-    labelled_images: Images
-    """The training images with a label, which k-NN and probes learn from; `train_images` itself if all have one."""
-
-    labelled_labels: Tensor
-    """int64 `[N]`, indices of `classes`."""
-
-    test_images: Images
-    """Like `train_images`."""
-
-    test_labels: Tensor
-    """int64 `[N]`, indices of `classes`."""
-
-    outlier: Tensor | None
+    outlier: Tensor | None = None
     """bool `[N]`, True for test images of a class that is not trained on; None if there are no such images."""
-
-    classes: tuple[str, ...]
-    """Names of all classes of the data set."""
-
-    levels: int
-    """The pixel value of white."""
-
-    mean: tuple[float, ...]
-    """Mean of each channel over all training images of the data set (whatever the split), for pixels in [0, 1]."""
-
-    std: tuple[float, ...]
-    """Standard deviation of each channel over the same images, for pixels in [0, 1]."""
-
     held_out_images: Images | None = None
     """Test images of the classes that are neither trained on nor tested; None if no class is held out."""
+
+    @cached_property
+    def labelled_images(self) -> Images:
+        """The training images with a label, which k-NN and probes learn from; `train_images` itself if all have one."""
+        return select_images(self.train_images, self.train_labels != UNLABELLED)
+
+    @cached_property
+    def labelled_labels(self) -> Tensor:
+        """The labels of `labelled_images`, int64 `[N]`."""
+        return self.train_labels[self.train_labels != UNLABELLED]
 
 
 def all_classes_split(dataset: Dataset) -> Split:
     """All training images, all test images, no outliers."""
-    labelled_N = dataset.train_labels != UNLABELLED
-    return replace(
-        _trained_on(dataset, labelled_N), train_images=dataset.train_images, train_labels=dataset.train_labels
-    )
+    return Split(**vars(dataset))
 
 
 def one_class_split(dataset: Dataset, normal_class: int) -> Split:
@@ -69,9 +51,8 @@ def one_class_split(dataset: Dataset, normal_class: int) -> Split:
     Raises ValueError unless `normal_class` is the index of a class.
     """
     _check_class("normal_class", dataset, normal_class)
-    return replace(
-        _trained_on(dataset, dataset.train_labels == normal_class), outlier=dataset.test_labels != normal_class
-    )
+    outlier_N = dataset.test_labels != normal_class
+    return replace(_trained_on(dataset, dataset.train_labels == normal_class), outlier=outlier_N)
 
 
 def held_out_split(dataset: Dataset, classes: tuple[int, ...]) -> Split:
@@ -109,24 +90,46 @@ def select_images(images: Images, mask_N: Tensor) -> Images:
 
 
 def _trained_on(dataset: Dataset, mask_N: Tensor) -> Split:
-    """The training images where `mask` (bool `[N]`) is True, all of them labelled, and all test images."""
+    """The training images where `mask` (bool `[N]`) is True, and all test images."""
     images, labels_N = select_images(dataset.train_images, mask_N), dataset.train_labels[mask_N]
-    return Split(
-        train_images=images,
-        train_labels=labels_N,
-        labelled_images=images,
-        labelled_labels=labels_N,
-        test_images=dataset.test_images,
-        test_labels=dataset.test_labels,
-        outlier=None,
-        classes=dataset.classes,
-        levels=dataset.levels,
-        mean=dataset.mean,
-        std=dataset.std,
-    )
+    return replace(all_classes_split(dataset), train_images=images, train_labels=labels_N)
 
 
 def _check_class(name: str, dataset: Dataset, index: object) -> None:
     last = len(dataset.classes) - 1
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index <= last:
         raise ValueError(f"{name} must be one of 0..{last} for {dataset.name}, but got {index!r}")
+
+
+@lru_cache(maxsize=1)
+def hold_out_validation(dataset: Dataset, share: float) -> tuple[Dataset, Dataset]:
+    """Return the data set without its validation images, and the same with the validation images as test images.
+
+    Of each class, `share` (in (0, 1)) of the labelled training images, rounded, become validation images; a larger
+    share holds out the same images and more. Unlabelled images remain training images. Mean and standard deviation of
+    the channels remain those of all training images. The latest result is cached, so that the members of a cohort share
+    the images. Raises ValueError unless each class keeps and holds out at least one image.
+    """
+    held_N = _held_out(dataset, share)
+    images, labels_N = select_images(dataset.train_images, ~held_N), dataset.train_labels[~held_N]
+    trained = replace(dataset, train_images=images, train_labels=labels_N)
+    validation_images, validation_labels = select_images(dataset.train_images, held_N), dataset.train_labels[held_N]
+    return trained, replace(trained, test_images=validation_images, test_labels=validation_labels)
+
+
+def _held_out(dataset: Dataset, share: float) -> Tensor:
+    """bool `[N]`, True for the images that are held out."""
+    labels_N = dataset.train_labels
+    order_N = torch.randperm(len(labels_N), generator=torch.Generator().manual_seed(SPLIT_SEED))
+    held_N = torch.zeros(len(labels_N), dtype=torch.bool)
+    for label in labels_N[labels_N != UNLABELLED].unique().tolist():
+        members = order_N[labels_N[order_N] == label]
+        count = round(share * len(members))
+        if not 1 <= count < len(members):
+            raise ValueError(
+                f"validation must leave and hold out at least one image of each class, but of the {len(members)} "
+                f"training images of class {dataset.classes[label]} of {dataset.name} validation={share} holds out "
+                f"{count}"
+            )
+        held_N[members[:count]] = True
+    return held_N

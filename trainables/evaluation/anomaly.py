@@ -6,7 +6,7 @@ Shapes: K members, N test images.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,10 @@ def auroc(score_KN: Floats, outlier_KN: NDArray[np.bool_]) -> Floats:
     Ties count one half (the Mann-Whitney statistic). NaN if a score is not finite, or if there are no outliers or no
     inliers.
     """
-    return np.array([_auroc(score_N, outlier_N) for score_N, outlier_N in zip(score_KN, outlier_KN, strict=True)])
+    pairs = zip(score_KN, outlier_KN, strict=True)
+    return np.array(
+        [where_defined(mann_whitney, score_N[~outlier_N], score_N[outlier_N]) for score_N, outlier_N in pairs]
+    )
 
 
 def mann_whitney(inlier_N: Floats, outlier_M: Floats) -> float:
@@ -48,7 +51,7 @@ def mann_whitney(inlier_N: Floats, outlier_M: Floats) -> float:
     return float(below_M.mean() / (2 * len(inlier_N)))
 
 
-def _auroc(score_N: Floats, outlier_N: NDArray[np.bool_]) -> float:
-    if not np.isfinite(score_N).all() or outlier_N.all() or not outlier_N.any():
-        return math.nan
-    return mann_whitney(score_N[~outlier_N], score_N[outlier_N])
+def where_defined(measure: Callable[[Floats, Floats], float], inlier_N: Floats, outlier_M: Floats) -> float:
+    """The measure; NaN if a score is not finite, or if there are no inliers or no outliers."""
+    defined = all(len(scores) and np.isfinite(scores).all() for scores in (inlier_N, outlier_M))
+    return measure(inlier_N, outlier_M) if defined else math.nan

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from trainables.evaluation.probes import all_finite
 from trainables.validation import positive, whole
 
 CHUNK_BYTES = 128 * 2**20
@@ -22,7 +23,6 @@ class Accuracies(NamedTuple):
 
     majority: float
     """Each neighbour has one vote."""
-
     weighted: float
     """A neighbour's vote is `exp(similarity / temperature)`."""
 
@@ -48,7 +48,7 @@ def accuracies(
     positive("temperature", temperature, infinite=True)
     if k > len(bank_ND):
         raise ValueError(f"k must not exceed the {len(bank_ND)} images of the bank, but got k={k}")
-    if not (_finite(bank_ND) and _finite(test_MD)):
+    if not (all_finite(bank_ND) and all_finite(test_MD)):
         return Accuracies(math.nan, math.nan)
     bank_DN, test_MD = _unit(bank_ND).T, _unit(test_MD)
     bank_labels_N, test_labels_M = bank_labels_N.to(test_MD.device), test_labels_M.to(test_MD.device)
@@ -72,11 +72,6 @@ def accuracies(
 def _elect(labels_Bk: Tensor, votes_Bk: Tensor, classes: int) -> Tensor:
     """The class with the most votes, `[B]`."""
     return votes_Bk.new_zeros(len(labels_Bk), classes).scatter_add_(1, labels_Bk, votes_Bk).argmax(1)
-
-
-def _finite(x_ND: Tensor) -> bool:
-    """Whether all values are finite, without copying `x_ND`."""
-    return bool(torch.stack(torch.aminmax(x_ND)).isfinite().all())
 
 
 def _unit(x_ND: Tensor) -> Tensor:

@@ -6,13 +6,12 @@ Scores are higher for more anomalous; the outlier is the positive class, except 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from trainables.contract import Method
-from trainables.evaluation.anomaly import Floats, mann_whitney
+from trainables.evaluation.anomaly import Floats, mann_whitney, where_defined
 
 
 def metric_names(method: type[Method]) -> tuple[str, ...]:
@@ -35,7 +34,7 @@ def evaluate(inlier_scores: Mapping[str, Floats], outlier_scores: Mapping[str, F
     return {
         f"{metric}_{score}": np.array(
             [
-                measure(inlier_N, outlier_M) if _defined(inlier_N, outlier_M) else math.nan
+                where_defined(measure, inlier_N, outlier_M)
                 for inlier_N, outlier_M in zip(inlier_KN, outlier_scores[score], strict=True)
             ]
         )
@@ -71,8 +70,3 @@ METRICS: Mapping[str, Callable[[Floats, Floats], float]] = {
     "aupr": average_precision,
     "fpr95": fpr95,
 }
-
-
-def _defined(*scores: Floats) -> bool:
-    """Whether all scores are finite and no array is empty."""
-    return all(len(score) > 0 and bool(np.isfinite(score).all()) for score in scores)

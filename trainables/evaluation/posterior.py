@@ -17,18 +17,13 @@ SMALLEST_MEAN = 0.01
 
 
 def statistics(var_KMD: Tensor) -> dict[str, Floats]:
-    """`statistics_of_sum` of the posterior variances of all images."""
-    return statistics_of_sum(var_KMD.sum(1, dtype=torch.float64), var_KMD.shape[1])
-
-
-def statistics_of_sum(var_sum_KD: Tensor, images: int) -> dict[str, Floats]:
-    """Compute `var_mean` and `var_cv`, `[K]` each, from posterior variances summed over `images` images.
+    """Compute `var_mean` and `var_cv`, `[K]` each, from posterior variances.
 
     The variance of each dimension is averaged over the images. `var_mean` is the mean of these averages over
     dimensions. `var_cv` is their population standard deviation divided by `var_mean`: 0 if the posterior is isotropic,
-    NaN if `var_mean < 0.01`. Both are NaN for a member with a sum that is not finite.
+    NaN if `var_mean < 0.01`. Both are NaN for a member whose variances have a sum that is not finite.
     """
-    average_KD = var_sum_KD.double() / images
+    average_KD = var_KMD.sum(1, dtype=torch.float64) / var_KMD.shape[1]
     average_KD = torch.where(average_KD.isfinite(), average_KD, torch.nan)
     mean_K = average_KD.mean(1)
     cv_K = torch.where(mean_K < SMALLEST_MEAN, torch.nan, average_KD.std(1, correction=0) / mean_K)

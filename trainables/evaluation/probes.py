@@ -79,7 +79,7 @@ def accuracies(
         if standardisation:
             x_MD = (x_MD - standardisation.mean_K1D[member]) / standardisation.std_K1D[member]
         logits_MC = torch.addmm(bias_KC1[member].T, x_MD, weight_KCD[member].T)
-        shares.append(_shares(logits_MC, labels_M, top) if _finite(bank_ND) else [math.nan] * len(top))
+        shares.append(_shares(logits_MC, labels_M, top) if all_finite(bank_ND) else [math.nan] * len(top))
     shares_Kt = np.array(shares)
     return {t: shares_Kt[:, index] for index, t in enumerate(top)}
 
@@ -147,7 +147,7 @@ def _order(generator: torch.Generator, labels_N: Tensor, device: torch.device) -
 def _shares(logits_MC: Tensor, labels_M: Tensor, top: Sequence[int]) -> list[float]:
     """How often the label is among the `t` classes with the largest logits, for each `t` of `top`. NaN if a logit is
     not finite."""
-    if not _finite(logits_MC):
+    if not all_finite(logits_MC):
         return [math.nan] * len(top)
     own_M1 = logits_MC.gather(1, labels_M[:, None])
     lower_MC = torch.arange(logits_MC.shape[1], device=logits_MC.device) < labels_M[:, None]
@@ -155,6 +155,6 @@ def _shares(logits_MC: Tensor, labels_M: Tensor, top: Sequence[int]) -> list[flo
     return [(rank_M < t).double().mean().item() for t in top]
 
 
-def _finite(x: Tensor) -> bool:
+def all_finite(x: Tensor) -> bool:
     """Whether all values are finite, without copying `x`."""
     return bool(torch.stack(torch.aminmax(x)).isfinite().all())

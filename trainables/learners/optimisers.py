@@ -1,14 +1,23 @@
-"""Stochastic gradient descent for stacked parameters: a learning rate and a weight decay for each member.
+"""Stochastic gradient descent for stacked parameters, with rates of its own for each member, and the schedule of rates.
 
 Shapes: K members; every parameter, gradient and momentum is `[K, ...]`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+
+def cosine(step: int, steps: int, warmup: int = 0) -> float:
+    """The learning rate at `step` of `steps`, as a share of its peak: linear from 0 over `warmup` steps, then
+    half a cosine down to 0."""
+    if step < warmup:
+        return step / warmup
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
 
 
 class StackedSGD:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,9 +21,8 @@ from trainables.config.trial import TrialConfig
 from trainables.contract import Method
 from trainables.data.augmentation.views import normalise, scale_pixels
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.image_files.decoding import ImageFiles
-from trainables.data.splits import Split, all_classes_split, held_out_split, one_class_split
-from trainables.data.validation_split import hold_out_validation
+from trainables.data.image_files.decoding import Decoding, ImageFiles
+from trainables.data.splits import Split, all_classes_split, held_out_split, hold_out_validation, one_class_split
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.networks.encoders import build_encoder
 
@@ -94,7 +92,7 @@ class Stream:
         self._files = images if isinstance(images, ImageFiles) else None
         self._images = None if isinstance(images, ImageFiles) else images.to(device)
         self._views = replace(config.views, crop_scale=1.0) if self._files else config.views  # files come cropped
-        self._decoding: dict[tuple[int, int], Future[list[Tensor]]] = {}  # by epoch and step
+        self._decoding: dict[tuple[int, int], Decoding] = {}  # by epoch and step
         self._layout = torch.channels_last if config.training.channels_last else torch.contiguous_format
 
     def order(self, epoch: int) -> Tensor:
@@ -110,7 +108,7 @@ class Stream:
         part, views = self._peers.slice_of(len(indices_B)), self._views
         if self._images is None:
             decoding = self._decoding.pop((epoch, step), None) or self._decode(indices_B, epoch, step, count)
-            images = [scale_pixels(crop_BCHW.to(self._device), self._split.levels) for crop_BCHW in decoding.result()]
+            images = [scale_pixels(crop_BCHW.to(self._device), self._split.levels) for crop_BCHW in decoding()]
         else:
             images = [scale_pixels(self._images[indices_B[part]], self._split.levels)] * count
         shape = (len(indices_B), *images[0].shape[1:])
@@ -136,7 +134,7 @@ class Stream:
         noise = torch.randn(*shape, generator=seeded_generator("noise", self.key, epoch, step))
         return (noise[..., self._peers.slice_of(shape[-2]), :] if len(shape) > 1 else noise).to(self._device)
 
-    def _decode(self, indices_B: Tensor, epoch: int, step: int, count: int) -> Future[list[Tensor]]:
+    def _decode(self, indices_B: Tensor, epoch: int, step: int, count: int) -> Decoding:
         """Start to decode `count` crops of each of these images."""
         assert self._files is not None
         part, views = self._peers.slice_of(len(indices_B)), self._config.views

@@ -6,6 +6,8 @@ Shapes: B images of C channels, H by W pixels, normalised; D features.
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor, nn
 
 from trainables.networks.resnet import resnet
@@ -56,15 +58,12 @@ def build_encoder(
     name: str, image_shape: tuple[int, int, int], *, width: int, features: int, small_stem: bool
 ) -> nn.Module:
     """Build the encoder `name` of ENCODERS for images `(C, H, W)`, initialised from torch's global generator."""
-    network = _network(name, image_shape, width, features, small_stem)
+    network: nn.Module
+    if name == "convnet":
+        network = ConvNet(image_shape[0], width, features)
+    elif name == "mlp":
+        network = MLP(math.prod(image_shape), width, features)
+    else:
+        network = resnet({"resnet18": 18, "resnet50": 50}[name], image_shape[0], small_stem)
     network.image_shape = image_shape  # type: ignore[assignment]
     return network
-
-
-def _network(name: str, image_shape: tuple[int, int, int], width: int, features: int, small_stem: bool) -> nn.Module:
-    channels, height, image_width = image_shape
-    if name == "convnet":
-        return ConvNet(channels, width, features)
-    if name == "mlp":
-        return MLP(channels * height * image_width, width, features)
-    return resnet({"resnet18": 18, "resnet50": 50}[name], channels, small_stem)

@@ -42,11 +42,10 @@ class GaussianHead(nn.Module):
 
     def __init__(self, features: int, width: int) -> None:
         super().__init__()
-        widths = (features, width, width, width)
         self.trunk = nn.Sequential(
             *(
-                nn.Sequential(nn.Linear(fan_in, fan_out), nn.LayerNorm(fan_out), nn.ReLU())
-                for fan_in, fan_out in itertools.pairwise(widths)
+                nn.Sequential(nn.Linear(fan_in, width), nn.LayerNorm(width), nn.ReLU())
+                for fan_in in (features, width, width)
             )
         )
         self.mu = nn.Linear(width, features)

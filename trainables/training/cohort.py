@@ -19,7 +19,7 @@ from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
-from trainables.learners.lr_schedule import cosine
+from trainables.learners.optimisers import cosine
 from trainables.learners.stack import Stack
 from trainables.learners.streams import Stream, build_models, make_splits, stream_key
 from trainables.training.evaluators import Evaluator

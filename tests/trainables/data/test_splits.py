@@ -40,7 +40,7 @@ def test_one_class_trains_on_all_of_that_class_only(digits: Dataset) -> None:
     assert split.train_labels.unique().tolist() == [3]
     assert len(split.train_images) == len(split.train_labels) == (digits.train_labels == 3).sum()
     assert torch.equal(split.train_images[:], digits.train_images[:][digits.train_labels == 3])
-    assert split.labelled_images is split.train_images and split.labelled_labels is split.train_labels
+    assert split.labelled_images is split.train_images and torch.equal(split.labelled_labels, split.train_labels)
 
 
 def test_one_class_tests_on_everything_and_calls_the_rest_outliers(digits: Dataset) -> None:

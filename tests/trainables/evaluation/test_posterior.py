@@ -8,7 +8,7 @@ import torch
 from scipy.stats import variation
 from torch import Tensor
 
-from trainables.evaluation.posterior import METRICS, statistics, statistics_of_sum
+from trainables.evaluation.posterior import METRICS, statistics
 
 K, M, D = 4, 50, 9
 
@@ -25,13 +25,6 @@ def test_statistics_are_those_of_numpy_and_scipy(var_KMD: Tensor) -> None:
     np.testing.assert_allclose(got["var_mean"], var_KMD.double().numpy().mean((1, 2)), rtol=1e-12)
     np.testing.assert_allclose(got["var_cv"], variation(average_KD, axis=1, ddof=0), rtol=1e-12)
     assert tuple(got) == METRICS and got["var_cv"].dtype == np.float64
-
-
-def test_images_may_come_in_batches(var_KMD: Tensor) -> None:
-    sum_KD = sum(batch_KBD.double().sum(1) for batch_KBD in var_KMD.split(16, dim=1))
-    assert isinstance(sum_KD, Tensor)
-    for name, expected in statistics(var_KMD).items():
-        np.testing.assert_allclose(statistics_of_sum(sum_KD, M)[name], expected, rtol=1e-12)
 
 
 def test_spread_over_images_is_no_spread_over_dimensions() -> None:

@@ -15,7 +15,7 @@ from tests.trainables.small import HERE, metrics_of
 from trainables.config.trial import TrialConfig, Value, resolve
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.validation_split import hold_out_validation
+from trainables.data.splits import hold_out_validation
 from trainables.learners.streams import build_models, make_splits, stream_key
 from trainables.methods.vje import VJE
 from trainables.training.metric_names import MAY_BE_UNDEFINED, VALIDATION, metric_names

@@ -34,7 +34,6 @@ class Parameters:
     values: Mapping[str, Tensor]
     """Name -> float32 `[B]`: `top left height width` (pixels), `rotation` (degrees), `right down` (pixels),
     `brightness contrast saturation hue` (factors), `blur` (sigma, 0 = none), and `jitter greyscale flip` (0 or 1)."""
-
     order: tuple[str, ...] = ()
     """The order of the colour jitter's operations, the same for the whole batch."""
 
@@ -56,38 +55,27 @@ class Views:
 
     crop_scale: float = 1.0
     """Smallest area of the random resized crop as a share of the image, in (0, 1]; 1 for no crop."""
-
     crop_ratio: float = 4 / 3
     """Aspect ratios of the crop are log-uniform in [1/crop_ratio, crop_ratio]; crop_ratio is in [1, 100]."""
-
     flip: float = 0.0
     """Probability of a horizontal flip."""
-
     brightness: float = 0.0
     """The jitter's brightness factor is uniform in [max(0, 1 - brightness), 1 + brightness]."""
-
     contrast: float = 0.0
     """Like brightness, for contrast."""
-
     saturation: float = 0.0
     """Like brightness, for saturation. No effect on images of one channel."""
-
     hue: float = 0.0
     """The jitter turns hues by up to this share of the colour circle, at most 0.5. No effect on one channel."""
-
     jitter: float = 0.0
     """Probability that an image's colours are jittered. The order of the four operations is drawn once per batch;
     torchvision draws it for each image."""
-
     greyscale: float = 0.0
     """Probability that an image loses its colour. No effect on images of one channel."""
-
     blur: float = 0.0
     """Probability of a Gaussian blur with sigma uniform in [0.1, 2] pixels and a kernel of a tenth of the side."""
-
     rotation: float = 0.0
     """Rotations are uniform in [-rotation, rotation] degrees; rotation is at most 180."""
-
     shift: float = 0.0
     """Shifts along both axes are real numbers, uniform in [-shift, shift] pixels. Pixels from outside are 0."""
 

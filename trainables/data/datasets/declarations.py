@@ -20,19 +20,14 @@ class Declaration:
 
     shape: tuple[int, int, int]
     """(C, H, W) of an image as models see it."""
-
     classes: int
     """Number of classes K. For image folders that of the published data set; the folders that exist may differ."""
-
     train: tuple[int, ...] | None
     """Number of labelled training images of each class, `[K]`; None if only the files tell."""
-
     test: tuple[int, ...] | None
     """Number of test images of each class, `[K]`; None if only the files tell."""
-
     levels: int = 255
     """The pixel value of white."""
-
     unlabelled: int = 0
     """Number of training images of unknown class."""
 

@@ -6,9 +6,8 @@ Shapes: N images, B images of a batch, S the length of a side.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -27,6 +26,8 @@ RESIZE = 256 / 224
 """For evaluation: length of an image's shorter side before the central crop, divided by the side of the crop."""
 
 Crop = Callable[[Image.Image], list[Image.Image]]
+Decoding = Callable[[], list[Tensor]]
+"""Waits until batches of images are decoded and returns them. Raises DataError for the first file that cannot be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +36,10 @@ class ImageFiles:
 
     root: Path
     """Folder of the files."""
-
     names: NDArray[np.bytes_]
     """Paths `[N]` below `root`, encoded for the file system. A million paths take about 40 MB."""
-
     side: int
     """Side S of an image in pixels."""
-
     threads: int = 0
     """Number of threads that decode; 0 for one per processor. It does not change results."""
 
@@ -57,22 +55,16 @@ class ImageFiles:
         side S is cut out, as by torchvision's Resize and CenterCrop. Raises DataError for a file that cannot be
         decoded."""
         names = self._names(indices)
-        return self._decode(names, [partial(_central, side=self.side)] * len(names), 1).result()[0]
+        return self._decode(names, [partial(_central, side=self.side)] * len(names), 1)()[0]
 
     def crops(
-        self,
-        indices_B: Tensor,
-        generators: Sequence[torch.Generator],
-        count: int,
-        crop_scale: float,
-        crop_ratio: float,
-    ) -> Future[list[Tensor]]:
+        self, indices_B: Tensor, generators: Sequence[torch.Generator], count: int, crop_scale: float, crop_ratio: float
+    ) -> Decoding:
         """Start to decode `count` random resized crops of each image: `count` tensors, each uint8 `[B, 3, S, S]`.
 
         Each file is decoded once. The boxes of an image are drawn from its own generator by `draw_boxes`, for its own
-        height and width. With a `crop_scale` of 1 all are central crops and nothing is drawn. The future raises
-        DataError for the first file of the batch that cannot be decoded. Raises ValueError unless each image has a
-        generator of its own.
+        height and width. With a `crop_scale` of 1 all are central crops and nothing is drawn. Raises ValueError unless
+        each image has a generator of its own.
         """
         names = self._names(indices_B)
         if len(set(map(id, generators))) != len(names) or len(generators) != len(names):
@@ -96,7 +88,7 @@ class ImageFiles:
     def _path(self, name: bytes) -> str:
         return os.path.join(self.root, os.fsdecode(name))
 
-    def _decode(self, names: NDArray[np.bytes_], crops: Sequence[Crop], count: int) -> Future[list[Tensor]]:
+    def _decode(self, names: NDArray[np.bytes_], crops: Sequence[Crop], count: int) -> Decoding:
         """Start to decode `count` batches. Where a file yields a single crop, all batches get it."""
         batches = [np.empty((len(names), 3, self.side, self.side), dtype=np.uint8) for _ in range(count)]
 
@@ -105,7 +97,14 @@ class ImageFiles:
             for i, batch_B3SS in enumerate(batches):
                 batch_B3SS[row] = np.asarray(cropped[i % len(cropped)]).transpose(2, 0, 1)
 
-        return _run_tasks(_pool(self.threads), fill, len(names), [torch.from_numpy(batch) for batch in batches])
+        decoding = [_pool(self.threads).submit(fill, row) for row in range(len(names))]
+
+        def wait() -> list[Tensor]:
+            for future in decoding:
+                future.result()
+            return [torch.from_numpy(batch) for batch in batches]
+
+        return wait
 
 
 Images: TypeAlias = Tensor | ImageFiles
@@ -153,34 +152,3 @@ def _random(
 def _pool(threads: int) -> ThreadPoolExecutor:
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return ThreadPoolExecutor(threads or processors, thread_name_prefix="decode")
-
-
-def _run_tasks(
-    pool: ThreadPoolExecutor, task: Callable[[int], None], tasks: int, result: list[Tensor]
-) -> Future[list[Tensor]]:
-    """Run `task(0)` to `task(tasks - 1)` in the pool. Returns a future of `result` that is done when all have ended;
-    waiting for it occupies no thread of the pool."""
-    all_done: Future[list[Tensor]] = Future()
-    all_done.set_running_or_notify_cancel()
-    if not tasks:
-        all_done.set_result(result)
-        return all_done
-    remaining, lock = tasks, threading.Lock()
-
-    def count_down(_: Future[None]) -> None:
-        nonlocal remaining
-        with lock:
-            remaining -= 1
-            if remaining:
-                return
-        error = next(filter(None, (future.exception() for future in futures)), None)
-        if error is None:
-            all_done.set_result(result)
-        else:
-            all_done.set_exception(error)
-        futures.clear()  # the futures and this function refer to each other, which would keep the images in memory
-
-    futures = [pool.submit(task, index) for index in range(tasks)]
-    for future in futures:
-        future.add_done_callback(count_down)
-    return all_done

@@ -79,7 +79,7 @@ def test_only_keeps_what_the_mask_keeps(folder: ImageFiles) -> None:
 
 def test_crops_are_torchvisions_of_boxes_from_each_images_own_generator(folder: ImageFiles) -> None:
     indices = torch.tensor([3, 1, 7, 7])
-    views = folder.crops(indices, generators(4), 3, 0.2, 4 / 3).result()
+    views = folder.crops(indices, generators(4), 3, 0.2, 4 / 3)()
     assert [view.shape for view in views] == [(4, 3, SIDE, SIDE)] * 3
     for place, (index, generator) in enumerate(zip(indices.tolist(), generators(4), strict=True)):
         image = pil_loader(folder.paths()[index])
@@ -93,7 +93,7 @@ def test_crops_depend_neither_on_threads_nor_on_the_rest_of_the_batch(folder: Im
     def crops(threads: int, places: list[int]) -> Tensor:
         drawn = [generators(16)[place] for place in places]
         other = replace(folder, threads=threads)
-        return torch.stack(other.crops(torch.tensor(places), drawn, 2, 0.1, 2.0).result())
+        return torch.stack(other.crops(torch.tensor(places), drawn, 2, 0.1, 2.0)())
 
     together = crops(1, list(range(16)))
     assert (crops(5, list(range(16))) == together).all()
@@ -102,7 +102,7 @@ def test_crops_depend_neither_on_threads_nor_on_the_rest_of_the_batch(folder: Im
 
 def test_no_crop_is_the_central_one_and_draws_nothing(folder: ImageFiles) -> None:
     own = generators(16)
-    first, second = folder.crops(torch.arange(16), own, 2, 1.0, 4 / 3).result()
+    first, second = folder.crops(torch.arange(16), own, 2, 1.0, 4 / 3)()
     assert (first == folder[:]).all() and (second == first).all()
     assert first.data_ptr() != second.data_ptr()
     for used, fresh in zip(own, generators(16), strict=True):
@@ -117,19 +117,18 @@ def test_each_file_is_decoded_once_for_all_crops(folder: ImageFiles, monkeypatch
         return image.convert("RGB")
 
     monkeypatch.setattr(decoding, "rgb", counted)
-    folder.crops(torch.arange(16), generators(16), 4, 0.5, 4 / 3).result()
+    folder.crops(torch.arange(16), generators(16), 4, 0.5, 4 / 3)()
     assert sorted(opened) == folder.paths()
 
 
 def test_crops_are_made_while_the_caller_goes_on(folder: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """More batches may be requested than there are threads."""
-    go_on = threading.Event()
-    monkeypatch.setattr(decoding, "rgb", lambda image: go_on.wait(60) and image.convert("RGB"))
-    one = replace(folder, threads=1)
-    pending = [one.crops(torch.arange(3), generators(3), 1, 0.5, 4 / 3) for _ in range(3)]
-    assert not any(future.done() for future in pending)
-    go_on.set()
-    first, *rest = (future.result(timeout=60)[0] for future in pending)
+    all_requested = threading.Event()
+    monkeypatch.setattr(decoding, "rgb", lambda image: all_requested.wait(60) and image.convert("RGB"))
+    one_thread = replace(folder, threads=1)
+    decodings = [one_thread.crops(torch.arange(3), generators(3), 1, 0.5, 4 / 3) for _ in range(3)]
+    all_requested.set()
+    first, *rest = (wait()[0] for wait in decodings)
     assert all((other == first).all() for other in rest)
 
 
@@ -138,7 +137,7 @@ def test_images_are_freed_with_their_last_user(folder: ImageFiles) -> None:
     gc.collect()
     gc.disable()
     try:
-        image = weakref.ref(folder.crops(torch.arange(16), generators(16), 1, 0.5, 4 / 3).result()[0])
+        image = weakref.ref(folder.crops(torch.arange(16), generators(16), 1, 0.5, 4 / 3)()[0])
         until = time.monotonic() + 60
         while image() is not None and time.monotonic() < until:  # a thread may still be returning
             time.sleep(0.01)
@@ -148,7 +147,7 @@ def test_images_are_freed_with_their_last_user(folder: ImageFiles) -> None:
 
 
 def test_an_empty_batch_is_empty(folder: ImageFiles) -> None:
-    (view,) = folder.crops(torch.arange(0), [], 1, 0.5, 4 / 3).result()
+    (view,) = folder.crops(torch.arange(0), [], 1, 0.5, 4 / 3)()
     assert view.shape == (0, 3, SIDE, SIDE)
 
 
@@ -179,7 +178,7 @@ def test_a_file_that_cannot_be_decoded_is_named(tmp_path: Path) -> None:
         index = folder.names.tolist().index(name.encode())
         for ask in (
             lambda: folder[torch.tensor([0, index])],  # noqa: B023
-            lambda: folder.crops(torch.tensor([index, 0]), generators(2), 2, 0.5, 2.0).result(),  # noqa: B023
+            lambda: folder.crops(torch.tensor([index, 0]), generators(2), 2, 0.5, 2.0)(),  # noqa: B023
         ):
             with pytest.raises(DataError) as error:
                 ask()

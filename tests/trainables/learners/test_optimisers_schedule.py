@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from trainables.learners.lr_schedule import cosine
+from trainables.learners.optimisers import cosine
 
 
 def test_half_cosine_is_that_of_torch() -> None:

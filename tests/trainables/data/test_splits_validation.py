@@ -12,7 +12,7 @@ from tests.folder_files import write_imagenet
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import UNLABELLED, Dataset
 from trainables.data.image_files.decoding import ImageFiles
-from trainables.data.validation_split import hold_out_validation
+from trainables.data.splits import hold_out_validation
 
 
 @pytest.fixture(scope="module")

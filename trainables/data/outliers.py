@@ -33,7 +33,7 @@ Corruption = Callable[[Tensor, torch.Generator], Tensor]
 
 
 def noise(images_NCHW: Tensor, generator: torch.Generator) -> Tensor:
-    """Add Gaussian noise of standard deviation NOISE."""
+    """Add Gaussian noise of standard deviation NOISE_STD."""
     return images_NCHW + NOISE_STD * torch.randn(images_NCHW.shape, generator=generator)
 
 
@@ -81,10 +81,13 @@ def load_outliers(name: str, dataset: Dataset, split: Split, root: Path) -> Tens
         return _at_most(split.held_out_images)
     if name in CORRUPTIONS:
         inliers = split.test_images if split.outlier is None else select_images(split.test_images, ~split.outlier)
-        return _corrupted(_at_most(inliers), CORRUPTIONS[name], split.levels)
+        corrupt, generator = CORRUPTIONS[name], torch.Generator().manual_seed(0)
+        return _in_blocks(_at_most(inliers), lambda block: corrupt(block / split.levels, generator), split.levels)
     other = load(name, root)
-    height, width = split.test_images.shape[2:]
-    return _fitted(_at_most(other.test_images), (height, width), other.levels, split.levels)
+    images, (height, width) = _at_most(other.test_images), split.test_images.shape[2:]
+    if images.shape[2:] == (height, width) and other.levels == split.levels:
+        return images
+    return _in_blocks(images, lambda block: resize(block / other.levels, (height, width)), split.levels)
 
 
 def check_outliers(name: str, dataset: Dataset, split: Split) -> None:
@@ -110,23 +113,11 @@ def resize(images_NCHW: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def _at_most(images: Images) -> Tensor:
-    """All images of a tensor, or at most MOST images of a folder."""
+    """All images of a tensor, or at most MAX_OUTLIERS images of a folder."""
     if not isinstance(images, ImageFiles):
         return images
     count = min(MAX_OUTLIERS, len(images))
     return images[torch.arange(count) * len(images) // count]
-
-
-def _corrupted(images_NCHW: Tensor, corruption: Corruption, levels: int) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return _in_blocks(images_NCHW, lambda block: corruption(block / levels, generator), levels)
-
-
-def _fitted(images_NCHW: Tensor, size: tuple[int, int], levels: int, new_levels: int) -> Tensor:
-    """The images at another size, with pixels in 0..new_levels instead of 0..levels."""
-    if (images_NCHW.shape[2:], levels) == (size, new_levels):
-        return images_NCHW
-    return _in_blocks(images_NCHW, lambda block: resize(block / levels, size), new_levels)
 
 
 def _in_blocks(images_NCHW: Tensor, change: Callable[[Tensor], Tensor], levels: int) -> Tensor:

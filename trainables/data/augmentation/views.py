@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -90,20 +91,11 @@ class Views:
         between("rotation", self.rotation, 0, 180)
 
     def draw(self, generator: torch.Generator, shape: Sequence[int]) -> Parameters:
-        """Draw the parameters for a batch of `shape` (n, C, H, W), on the CPU.
-
-        They depend only on the CPU generator, the shape and the fields of this object, so they are the same on any
-        device. Raises ValueError if colours are to change and C is neither 1 nor 3.
-        """
+        """Draw the parameters for a batch of `shape` (n, C, H, W), with a CPU generator, so that they are the same on
+        any device. Raises ValueError if colours are to change and C is neither 1 nor 3."""
         n, channels, height, width = shape
+        uniform, happens = partial(_uniform, generator, n), partial(_happens, generator, n)
         values: dict[str, Tensor] = {}
-
-        def uniform(low: float, high: float) -> Tensor:
-            return torch.rand(n, generator=generator).mul_(high - low).add_(low)
-
-        def happens(probability: float) -> Tensor:
-            return (torch.rand(n, generator=generator) < probability).float()
-
         if self.crop_scale < 1:
             box = geometry.draw_boxes(generator, n, height, width, self.crop_scale, self.crop_ratio)
             values.update(zip(("top", "left", "height", "width"), box, strict=True))
@@ -112,12 +104,7 @@ class Views:
         if self.shift:
             values["right"], values["down"] = uniform(-self.shift, self.shift), uniform(-self.shift, self.shift)
         order = self._draw_order(generator, channels)
-        if order:
-            values["jitter"] = happens(self.jitter)
-        for name in sorted(order):
-            strength = getattr(self, name)
-            neutral, least = (0.0, -0.5) if name == "hue" else (1.0, 0.0)
-            values[name] = uniform(max(least, neutral - strength), neutral + strength)
+        values |= self._draw_jitter(generator, n, order) if order else {}
         if self.greyscale and channels == 3:
             values["greyscale"] = happens(self.greyscale)
         if self.blur:
@@ -152,6 +139,15 @@ class Views:
             view_BCHW = _where(values["flip"], view_BCHW.flip(-1), view_BCHW)
         return view_BCHW
 
+    def _draw_jitter(self, generator: torch.Generator, n: int, order: Sequence[str]) -> dict[str, Tensor]:
+        """Which images are jittered, and the factors of these operations."""
+        values = {"jitter": _happens(generator, n, self.jitter)}
+        for name in sorted(order):
+            strength = getattr(self, name)
+            neutral, least = (0.0, -0.5) if name == "hue" else (1.0, 0.0)
+            values[name] = _uniform(generator, n, max(least, neutral - strength), neutral + strength)
+        return values
+
     def _draw_order(self, generator: torch.Generator, channels: int) -> tuple[str, ...]:
         """The active operations of the jitter in a random order; empty if there is no jitter."""
         active = [name for name in ADJUST if self.jitter and getattr(self, name)]
@@ -159,9 +155,7 @@ class Views:
             raise ValueError(f"images whose colours change must have 1 or 3 channels, but got {channels}")
         if channels == 1:
             active = [name for name in active if name not in ("saturation", "hue")]
-        if not active:
-            return ()
-        return tuple(active[i] for i in torch.randperm(len(active), generator=generator).tolist())
+        return tuple(active[i] for i in torch.randperm(len(active), generator=generator).tolist()) if active else ()
 
 
 def scale_pixels(images_BCHW: Tensor, levels: int) -> Tensor:
@@ -173,6 +167,15 @@ def normalise(images_BCHW: Tensor, mean: tuple[float, ...], std: tuple[float, ..
     """Subtract the mean and divide by the standard deviation of each channel, both for pixels in [0, 1]."""
     mean_C, std_C = torch.tensor((mean, std), dtype=images_BCHW.dtype).to(images_BCHW.device, non_blocking=True)
     return (images_BCHW - mean_C[:, None, None]) / std_C[:, None, None]
+
+
+def _uniform(generator: torch.Generator, n: int, low: float, high: float) -> Tensor:
+    return torch.rand(n, generator=generator).mul_(high - low).add_(low)
+
+
+def _happens(generator: torch.Generator, n: int, probability: float) -> Tensor:
+    """1 with this probability, else 0, float32 `[n]`."""
+    return (torch.rand(n, generator=generator) < probability).float()
 
 
 def _where(chosen_B: Tensor, then_BCHW: Tensor, else_BCHW: Tensor) -> Tensor:

@@ -40,11 +40,8 @@ def digits32(root: Path) -> Dataset:
 
 
 def _digits() -> tuple[Tensor, Tensor]:
-    """Images, uint8 `[1797, 1, 8, 8]` with pixels in 0..16, and labels, int64 `[1797]`.
-
-    They are read from scikit-learn's file: importing scikit-learn would take as long as importing torch, in every
-    training process.
-    """
+    """Images, uint8 `[1797, 1, 8, 8]` with pixels in 0..16, and labels, int64 `[1797]`, from scikit-learn's file:
+    importing scikit-learn would take as long as importing torch, in every training process."""
     if FILE.exists():
         table = np.loadtxt(FILE, delimiter=",", dtype=np.int64)
         images, labels = table[:, :-1], table[:, -1]

@@ -14,11 +14,8 @@ SIDE = 224
 
 
 def imagenet(root: Path) -> Dataset:
-    """ImageNet's training and validation images as 3x224x224, from `root/imagenet/{train,val}/CLASS/*`.
-
-    Classes are the sorted names of the folders. Raises DataError where the folders are not laid out as `list_images`
-    requires. The files are not opened here.
-    """
+    """ImageNet's training and validation images as 3x224x224, from `root/imagenet/{train,val}/CLASS/*`, which are not
+    opened here. Raises DataError where the folders are not laid out as `list_images` requires."""
     folder = root / "imagenet"
     if not folder.is_dir():
         raise DataError(

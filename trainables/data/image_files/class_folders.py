@@ -20,11 +20,8 @@ from trainables.data.errors import DataError
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 """Endings of the names of image files, in upper or lower case."""
 
-Listing = tuple[NDArray[np.bytes_], Tensor, tuple[str, ...]]
-"""Paths `[N]`, labels `[N]` and class names."""
 
-
-def list_images(name: str, folder: Path, split: str) -> Listing:
+def list_images(name: str, folder: Path, split: str) -> tuple[NDArray[np.bytes_], Tensor, tuple[str, ...]]:
     """List a split of the data set `name`: paths `[N]` below `folder`, labels (int64 `[N]`), class names; all sorted.
 
     Names that begin with a dot are ignored. Raises DataError, with a one-line message, if the split is absent or has no
@@ -35,19 +32,21 @@ def list_images(name: str, folder: Path, split: str) -> Listing:
             f"{name} is without the split '{split}': there is no folder {folder / split}; images belong in "
             f"{folder}/{split}/CLASS/"
         )
-    classes = [entry.name for entry in _entries(folder / split) if _is_class(name, entry)]
+    entries = _entries(folder / split)
+    if file := next((entry.path for entry in entries if not entry.is_dir()), None):
+        raise DataError(f"a split of {name} must hold nothing but a folder for each class, but {file} is a file")
+    classes = [entry.name for entry in entries]
     if not classes:
         raise DataError(f"{name} has no images: {folder / split} is empty; images belong in {folder}/{split}/CLASS/")
     with ThreadPoolExecutor(8) as pool:
         files_by_class = list(pool.map(partial(_images, name), (folder / split / class_ for class_ in classes)))
-    paths = [
+    files = [
         os.path.join(split, class_, file)
-        for class_, files in zip(classes, files_by_class, strict=True)
-        for file in files
+        for class_, names in zip(classes, files_by_class, strict=True)
+        for file in names
     ]
-    counts = torch.tensor([len(files) for files in files_by_class])
-    labels_N = torch.repeat_interleave(torch.arange(len(classes)), counts)
-    return np.array([os.fsencode(path) for path in paths]), labels_N, tuple(classes)
+    labels_N = torch.repeat_interleave(torch.arange(len(classes)), torch.tensor([*map(len, files_by_class)]))
+    return np.array([os.fsencode(file) for file in files]), labels_N, tuple(classes)
 
 
 def same_classes(name: str, folder: Path, train: tuple[str, ...], val: tuple[str, ...]) -> None:
@@ -60,25 +59,17 @@ def same_classes(name: str, folder: Path, train: tuple[str, ...], val: tuple[str
         )
 
 
-def _is_class(name: str, entry: os.DirEntry[str]) -> bool:
-    """True. Raises DataError for anything but a folder."""
-    if not entry.is_dir():
-        raise DataError(f"a split of {name} must hold nothing but a folder for each class, but {entry.path} is a file")
-    return True
-
-
 def _images(name: str, folder: Path) -> list[str]:
     """The file names in the folder of one class."""
-    files = []
-    for entry in _entries(folder):
+    entries = _entries(folder)
+    for entry in entries:
         if not entry.name.lower().endswith(ENDINGS) or entry.is_dir():
             raise DataError(
                 f"class folders of {name} must hold nothing but images ({' '.join(ENDINGS)}), but got {entry.path}"
             )
-        files.append(entry.name)
-    if not files:
+    if not entries:
         raise DataError(f"every class of {name} must have images, but {folder} is empty")
-    return files
+    return [entry.name for entry in entries]
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

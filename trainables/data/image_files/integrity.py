@@ -29,19 +29,15 @@ def check_image_files(name: str, paths: Sequence[str]) -> None:
     """Raises DataError if image files of the data set `name` cannot be read. The one-line message says how many, and
     names the first with the reason."""
     with ThreadPoolExecutor(THREADS) as pool:
-        chunks = pool.map(_broken, (paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)))
-        broken = [fault for chunk in chunks for fault in chunk]
+        chunks = [paths[start : start + CHUNK] for start in range(0, len(paths), CHUNK)]
+        faults = [fault for chunk in pool.map(lambda chunk: [*map(_fault, chunk)], chunks) for fault in chunk]
+    broken = [(path, fault) for path, fault in zip(paths, faults, strict=True) if fault]
     if broken:
         path, reason = broken[0]
         raise DataError(
             f"{len(broken)} of {len(paths)} images of {name} cannot be read, the first is {path} ({reason}); "
             "remove or replace them"
         )
-
-
-def _broken(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """The files that cannot be read, each with the reason."""
-    return [(path, reason) for path in paths if (reason := _fault(path))]
 
 
 def _fault(path: str) -> str | None:
@@ -64,10 +60,7 @@ def _fault(path: str) -> str | None:
 
 def _ends_well(path: str) -> bool:
     """Whether the file begins and ends like a JPEG or PNG."""
-    file = os.open(path, os.O_RDONLY)
-    try:
-        head = os.pread(file, 8, 0)
-        tail = os.pread(file, TAIL, max(0, os.fstat(file).st_size - TAIL)).rstrip(b"\0")
-    finally:
-        os.close(file)
+    with open(path, "rb", buffering=0) as file:
+        head = os.pread(file.fileno(), 8, 0)
+        tail = os.pread(file.fileno(), TAIL, max(0, os.fstat(file.fileno()).st_size - TAIL)).rstrip(b"\0")
     return any(head.startswith(first) and tail.endswith(last) for first, last in ENDS)

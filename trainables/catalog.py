@@ -9,11 +9,10 @@ from trainables.contract import Method
 from trainables.methods.barlow_twins import BarlowTwins
 from trainables.methods.byol import BYOL
 from trainables.methods.moco import MoCo
-from trainables.methods.pixels import Pixels
-from trainables.methods.random_encoder import RandomEncoder
 from trainables.methods.simclr import SimCLR
 from trainables.methods.simsiam import SimSiam
 from trainables.methods.swav import SwAV
+from trainables.methods.untrained import Pixels, RandomEncoder
 from trainables.methods.vicreg import VICReg
 from trainables.methods.vje import VJE
 

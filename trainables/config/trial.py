@@ -74,10 +74,8 @@ class TrialConfig:
 
 
 def resolve(values: Mapping[str, Value]) -> TrialConfig:
-    """Build the complete configuration from keys and values; missing keys get their defaults.
-
-    Raises ValueError, with a one-line message, for an unknown key, whose nearest match it names, or an illegal value.
-    """
+    """Build the complete configuration from keys and values; missing keys get their defaults. Raises ValueError, with a
+    one-line message, for an unknown key, whose nearest match it names, or an illegal value."""
     method = values.get("method")
     if method is None:
         raise ValueError(f"a trial needs a method; there are: {', '.join(METHODS)}")

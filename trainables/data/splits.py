@@ -47,9 +47,7 @@ def all_classes_split(dataset: Dataset) -> Split:
 
 def one_class_split(dataset: Dataset, normal_class: int) -> Split:
     """The training images of `normal_class` only, and all test images, where those of other classes are outliers.
-
-    Raises ValueError unless `normal_class` is the index of a class.
-    """
+    Raises ValueError unless `normal_class` is the index of a class."""
     _check_class("normal_class", dataset, normal_class)
     outlier_N = dataset.test_labels != normal_class
     return replace(_trained_on(dataset, dataset.train_labels == normal_class), outlier=outlier_N)
@@ -57,11 +55,8 @@ def one_class_split(dataset: Dataset, normal_class: int) -> Split:
 
 def held_out_split(dataset: Dataset, classes: tuple[int, ...]) -> Split:
     """Training and test images without those of `classes`, whose test images become `held_out_images`. Labels do not
-    change.
-
-    Unlabelled images are left out because they may be of any class. Raises ValueError unless `classes` are distinct
-    indices of classes, at least one, and at least two classes are left.
-    """
+    change. Unlabelled images are left out because they may be of any class. Raises ValueError unless `classes` are
+    distinct indices of classes, at least one, and at least two classes are left."""
     for index in classes:
         _check_class("each held-out class", dataset, index)
     duplicates = sorted({index for index in classes if classes.count(index) > 1})

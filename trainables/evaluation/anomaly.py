@@ -33,10 +33,8 @@ def evaluate(
 
 def auroc(score_KN: Floats, outlier_KN: NDArray[np.bool_]) -> Floats:
     """Area under the ROC curve `[K]`, with outliers as positives: how often an outlier scores higher than an inlier.
-
     Ties count one half (the Mann-Whitney statistic). NaN if a score is not finite, or if there are no outliers or no
-    inliers.
-    """
+    inliers."""
     pairs = zip(score_KN, outlier_KN, strict=True)
     return np.array(
         [where_defined(mann_whitney, score_N[~outlier_N], score_N[outlier_N]) for score_N, outlier_N in pairs]

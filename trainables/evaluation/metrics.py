@@ -107,11 +107,8 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
 
 def family_of(metric: str) -> MetricFamily | None:
     """The family of a metric: that with the longest name that the metric begins with, or `loss_part` for `loss_kl` and
-    the like.
-
-    A metric of validation images (`val_knn_z`) has the family of its name without `val_`. None if there is no family,
-    for example for a metric of a new method.
-    """
+    the like. A metric of validation images (`val_knn_z`) has the family of its name without `val_`. None if there is no
+    family, for example for a metric of a new method."""
     metric = metric.removeprefix(VALIDATION)
     if metric.startswith("loss_"):
         return FAMILIES["loss_part"]

@@ -21,11 +21,8 @@ def metric_names(method: type[Method]) -> tuple[str, ...]:
 
 def evaluate(inlier_scores: Mapping[str, Floats], outlier_scores: Mapping[str, Floats]) -> dict[str, Floats]:
     """Compute `auroc_S`, `aupr_S` and `fpr95_S`, shares `[K]` in [0, 1], for each score S of inliers, `[K, N]`, and
-    outliers, `[K, M]`.
-
-    NaN for a member with a score that is not finite, or if there are no inliers or no outliers. Raises ValueError
-    unless both have the same scores and the same number of members.
-    """
+    outliers, `[K, M]`. NaN for a member with a score that is not finite, or if there are no inliers or no outliers.
+    Raises ValueError unless both have the same scores and the same number of members."""
     if set(inlier_scores) != set(outlier_scores):
         raise ValueError(
             f"inliers and outliers must have the same scores, but got {sorted(inlier_scores)} and "
@@ -44,10 +41,8 @@ def evaluate(inlier_scores: Mapping[str, Floats], outlier_scores: Mapping[str, F
 
 
 def average_precision(inlier_N: Floats, outlier_M: Floats) -> float:
-    """Area under the precision-recall curve, with outliers as positives and without interpolation.
-
-    This is the mean over the outliers of the precision at their thresholds; equal scores share one threshold.
-    """
+    """Area under the precision-recall curve, with outliers as positives and without interpolation. This is the mean
+    over the outliers of the precision at their thresholds; equal scores share one threshold."""
     flagged_outliers_M = len(outlier_M) - np.searchsorted(np.sort(outlier_M), outlier_M, side="left")
     flagged_inliers_M = len(inlier_N) - np.searchsorted(np.sort(inlier_N), outlier_M, side="left")
     return float((flagged_outliers_M / (flagged_outliers_M + flagged_inliers_M)).mean())

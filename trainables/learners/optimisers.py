@@ -21,11 +21,9 @@ def cosine(step: int, steps: int, warmup: int = 0) -> float:
 
 
 class StackedSGD:
-    """SGD with momentum and L2 weight decay as in torch.optim.SGD, with rates of its own for each member.
-
-    torch.optim supports one rate for all members. Where all members have the same rate it is kept as a plain number,
-    with which torch's foreach operations are fastest. Otherwise it is a tensor `[K, 1, ...]` for each parameter.
-    """
+    """SGD with momentum and L2 weight decay as in torch.optim.SGD, with rates of its own for each member. torch.optim
+    supports one rate for all members. Where all members have the same rate it is kept as a plain number, with which
+    torch's foreach operations are fastest. Otherwise it is a tensor `[K, 1, ...]` for each parameter."""
 
     def __init__(
         self, parameters: Sequence[Tensor], lr: Sequence[float], weight_decay: Sequence[float], momentum: float

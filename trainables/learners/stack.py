@@ -48,22 +48,19 @@ class Stack:
         for parameter in self.parameters.values():
             parameter.requires_grad_()
         self.optimiser = StackedSGD(list(self.parameters.values()), lr, weight_decay, momentum)
-        self._method = models[0].to(self.device)
-        self._call = _Call(self._method)
+        self.method = models[0].to(self.device)
+        self._call = _Call(self.method)
         self._streams = sorted(set(streams))
         self._shared = len(self._streams) == 1
         self._stream_K = torch.tensor([self._streams.index(stream) for stream in streams], device=self.device)
 
     @classmethod
     def from_members(cls, members: Sequence[tuple[Stack, int]], streams: Sequence[int]) -> Stack:
-        """A new stack with copies of these members, each given by its stack and its slot there.
-
-        Training continues as it would have in the old stacks. `streams` are the members' indices among the streams of
-        the new stack.
-        """
+        """A new stack with copies of these members, each given by its stack and its slot there. Training continues as
+        it would have in the old stacks. `streams` are the members' indices among the streams of the new stack."""
         first, _ = members[0]
         merged = cls(
-            [first._method] * len(members),
+            [first.method] * len(members),
             streams=streams,
             lr=[stack.optimiser.lr[slot] for stack, slot in members],
             weight_decay=[stack.optimiser.weight_decay[slot] for stack, slot in members],
@@ -78,7 +75,7 @@ class Stack:
 
     def copy_member(self, slot: int) -> dict[str, dict[str, Tensor]]:
         """A copy of the state of the member in this slot, without its hyperparameters: weights, buffers, momentum."""
-        hyperparameters = {f"method.{name}" for name in self._method.fusible}
+        hyperparameters = {f"method.{name}" for name in self.method.fusible}
         return {
             kind: {name: tensor.clone() for name, tensor in tensors.items() if name not in hyperparameters}
             for kind, tensors in self._read(slot).items()
@@ -88,36 +85,24 @@ class Stack:
         self, slot: int, state: Mapping[str, Mapping[str, Tensor]], hyperparameters: Mapping[str, float]
     ) -> None:
         """Give the member in this slot the state that `copy_member` returned of another one, and these hyperparameters.
-
-        Raises ValueError for a hyperparameter that is neither a rate of the optimiser nor fusible in the method.
-        """
+        Raises ValueError for a hyperparameter that is neither a rate of the optimiser nor fusible in the method."""
         self._write(slot, state)
         rates = {name: list(values) for name, values in self._rates().items()}
         for name, value in hyperparameters.items():
             if name in rates:
                 rates[name][slot] = value
-            elif name in self._method.fusible:
+            elif name in self.method.fusible:
                 self.buffers[f"method.{name}"][slot] = value
             else:
-                changeable = ", ".join([*rates, *sorted(self._method.fusible)])
+                changeable = ", ".join([*rates, *sorted(self.method.fusible)])
                 raise ValueError(f"a member can only change its {changeable}, but got {name}={value}")
         self.optimiser.set_rates(**rates)
 
-    def noise_shape(self, batch: int) -> tuple[int, ...]:
-        """Shape of the noise that `step` takes for each stream."""
-        return self._method.noise_shape(batch)
-
-    def score_noise_shape(self, batch: int) -> tuple[int, ...]:
-        """Shape of the noise that `score` takes."""
-        return self._method.score_noise_shape(batch)
-
     def step(self, views: Sequence[Sequence[Tensor]], noise: Sequence[Tensor], schedule: float) -> Losses:
         """Make one optimiser step. `views[s]` are the views `[B, C, H, W]` of stream s and `noise[s]` is its noise.
-
-        Returns the losses before the step, `[K]` each. A member whose loss is not finite affects no other member.
-        """
-        self._method.train()
-        inputs = [self._gather([views[s][v] for s in self._streams]) for v in range(self._method.view_count)]
+        Returns the losses before the step, `[K]` each. A member whose loss is not finite affects no other member."""
+        self.method.train()
+        inputs = [self._gather([views[s][v] for s in self._streams]) for v in range(self.method.view_count)]
         gathered_noise = self._gather([noise[s] for s in self._streams])
         with self._precision():
             losses: Losses = self._each("losses", *inputs, gathered_noise, shared=self._shared)
@@ -131,18 +116,16 @@ class Stack:
     @torch.no_grad()
     def score(self, images_BCHW: Tensor, noise: Tensor) -> dict[str, Tensor]:
         """Anomaly scores `[K, B]` of images that all members see alike, in evaluation mode."""
-        self._method.eval()
+        self.method.eval()
         with self._precision():
-            scores: dict[str, Tensor] = self._each("score", images_BCHW, noise)
-        return scores
+            return self._each("score", images_BCHW, noise)
 
     @torch.no_grad()
     def embed(self, images_BCHW: Tensor) -> dict[str, Tensor]:
         """The vectors `[K, B, D]` of images that all members see alike, in evaluation mode."""
-        self._method.eval()
+        self.method.eval()
         with self._precision():
-            vectors: dict[str, Tensor] = self._each("embed", images_BCHW)
-        return vectors
+            return self._each("embed", images_BCHW)
 
     def average_buffers(self) -> None:
         """Average the floating-point buffers over all peers: BatchNorm's statistics differ between processes."""
@@ -151,7 +134,8 @@ class Stack:
     def state(self) -> dict[str, Any]:
         """Everything that `load_state` needs to continue training, bit for bit on the CPU."""
         rates = {name: torch.tensor(values, dtype=torch.float64) for name, values in self._rates().items()}
-        return {kind: _copied(tensors) for kind, tensors in self._tensors().items()} | {"rates": rates}
+        tensors = tree_map(lambda tensor: tensor.detach().cpu().clone(), self._tensors())
+        return {**tensors, "rates": rates}
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -174,10 +158,7 @@ class Stack:
 
     def _read(self, slot: int) -> dict[str, dict[str, Tensor]]:
         """One member's slices of the tensors."""
-        return {
-            kind: {name: tensor.detach()[slot] for name, tensor in tensors.items()}
-            for kind, tensors in self._tensors().items()
-        }
+        return tree_map(lambda tensor: tensor.detach()[slot], self._tensors())
 
     @torch.no_grad()
     def _write(self, slot: int, slices: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -225,10 +206,6 @@ def _stacked(tensors: Sequence[Mapping[str, Tensor]], device: torch.device) -> d
     return {
         f"method.{name}": torch.stack([member[name].detach() for member in tensors]).to(device) for name in tensors[0]
     }
-
-
-def _copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
 
 
 def _check_alike(own: Mapping[str, Mapping[str, Tensor]], state: object) -> None:

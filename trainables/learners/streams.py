@@ -73,11 +73,8 @@ def seeded_generator(*key: object) -> torch.Generator:
 
 
 class Stream:
-    """The training images, views and noise that members with equal data and seed share.
-
-    With several `peers`, random numbers are drawn for the whole batch, but views and noise are computed for this
-    process's part only.
-    """
+    """The training images, views and noise that members with equal data and seed share. With several `peers`, random
+    numbers are drawn for the whole batch, but views and noise are computed for this process's part only."""
 
     def __init__(
         self, config: TrialConfig, split: Split, device: torch.device | str, peers: Peers = SINGLE_PROCESS

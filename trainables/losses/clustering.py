@@ -11,10 +11,8 @@ from torch import Tensor
 
 def sinkhorn(scores_BM: Tensor, epsilon: float | Tensor, iterations: int) -> Tensor:
     """Assignments `[B, M]`: `exp(scores / epsilon)` scaled, columns and rows in turn, towards equally used prototypes.
-
     Rows sum to one, columns to about B/M, the nearer the more iterations and the larger `epsilon` (SwAV Eqs. 3 to 5).
-    Gradients flow through: a stop-gradient is the caller's. Raises ValueError unless `iterations >= 1`.
-    """
+    Gradients flow through: a stop-gradient is the caller's. Raises ValueError unless `iterations >= 1`."""
     if iterations < 1:
         raise ValueError(f"`iterations >= 1` must hold, but got iterations={iterations}")
     log_assignment_BM = scores_BM / epsilon

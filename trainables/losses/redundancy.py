@@ -22,10 +22,8 @@ def invariance(first_BD: Tensor, second_BD: Tensor) -> Tensor:
 
 
 def variance_hinge(z_BD: Tensor, epsilon: float | Tensor) -> Tensor:
-    """VICReg's v: how far standard deviations fall short of 1, `mean_d max(0, 1 - sqrt(Var(z_d) + epsilon))`.
-
-    `epsilon > 0` bounds the gradient, at a constant dimension too.
-    """
+    """VICReg's v: how far standard deviations fall short of 1, `mean_d max(0, 1 - sqrt(Var(z_d) + epsilon))`. `epsilon
+    > 0` bounds the gradient, at a constant dimension too."""
     return (1 - (z_BD.var(0) + epsilon).sqrt()).relu().mean()
 
 
@@ -37,10 +35,8 @@ def covariance_penalty(z_BD: Tensor) -> Tensor:
 
 
 def cross_correlation(first_BD: Tensor, second_BD: Tensor) -> Tensor:
-    """Pearson's correlation over the batch of each dimension of one view with each of the other, `[D, D]` in [-1, 1].
-
-    A row or column is 0 where its dimension is constant (Barlow Twins Eq. 2).
-    """
+    """Pearson's correlation over the batch of each dimension of one view with each of the other, `[D, D]` in [-1, 1]. A
+    row or column is 0 where its dimension is constant (Barlow Twins Eq. 2)."""
     return _products(_standardised(first_BD), _standardised(second_BD))
 
 

@@ -38,11 +38,8 @@ class BarlowTwinsConfig:
 
 class BarlowTwins(Method):
     """Fusible: `redundancy_weight`, `loss_scale`. The loss takes statistics of the batch, so a batch is not split over
-    devices.
-
-    Unlike in the paper, the projector is a quarter as wide by default, the optimiser is the SGD of all methods instead
-    of LARS, and biases and norms decay and learn at the same rate as weights.
-    """
+    devices. Unlike in the paper, the projector is a quarter as wide by default, the optimiser is the SGD of all methods
+    instead of LARS, and biases and norms decay and learn at the same rate as weights."""
 
     Config = BarlowTwinsConfig
     fusible = frozenset({"redundancy_weight", "loss_scale"})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from trainables.contract import Losses, Method
-from trainables.losses.alignment import unit_squared_distance
+from trainables.losses.similarity import unit_squared_distance
 from trainables.networks.averaging import MovingAverage
 from trainables.networks.heads import mlp
 from trainables.validation import between, whole
@@ -35,11 +35,8 @@ class BYOLConfig:
 
 
 class BYOL(Method):
-    """Fusible: `ema`.
-
-    Unlike in the paper, `ema` is constant; the paper's rises from 0.996 to 1 on half a cosine. The optimiser is the SGD
-    of all methods instead of LARS, so that weight decay also applies to biases and norms.
-    """
+    """Fusible: `ema`. Unlike in the paper, `ema` is constant; the paper's rises from 0.996 to 1 on half a cosine. The
+    optimiser is the SGD of all methods instead of LARS, so that weight decay also applies to biases and norms."""
 
     Config = BYOLConfig
     fusible = frozenset({"ema"})

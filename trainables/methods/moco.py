@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.contract import Losses, Method
-from trainables.losses.contrastive import info_nce
+from trainables.losses.similarity import info_nce
 from trainables.networks.averaging import MovingAverage
 from trainables.networks.heads import mlp
 from trainables.validation import between, positive, whole

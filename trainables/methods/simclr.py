@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from trainables.contract import Losses, Method
-from trainables.losses.contrastive import nt_xent
+from trainables.losses.similarity import nt_xent
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
 
@@ -31,11 +31,9 @@ class SimCLRConfig:
 
 
 class SimCLR(Method):
-    """Fusible: `tau`. The loss compares the images of a batch, so a batch is not split over devices.
-
-    Unlike in the paper, the projector has a BatchNorm after its hidden layer, which is 512 wide by default; the paper's
-    is as wide as the representation (2048 for a ResNet-50). The optimiser is the SGD of all methods instead of LARS.
-    """
+    """Fusible: `tau`. The loss compares the images of a batch, so a batch is not split over devices. Unlike in the
+    paper, the projector has a BatchNorm after its hidden layer, which is 512 wide by default; the paper's is as wide as
+    the representation (2048 for a ResNet-50). The optimiser is the SGD of all methods instead of LARS."""
 
     Config = SimCLRConfig
     fusible = frozenset({"tau"})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from trainables.contract import Losses, Method
-from trainables.losses.alignment import negative_cosine
+from trainables.losses.similarity import negative_cosine
 from trainables.networks.heads import mlp
 from trainables.validation import whole
 
@@ -31,11 +31,8 @@ class SimSiamConfig:
 
 
 class SimSiam(Method):
-    """None of its own hyperparameters is fusible: all are shapes.
-
-    Unlike in the paper, the learning rate of the predictor falls with that of all other weights; the paper's stays at
-    its peak.
-    """
+    """None of its own hyperparameters is fusible: all are shapes. Unlike in the paper, the learning rate of the
+    predictor falls with that of all other weights; the paper's stays at its peak."""
 
     Config = SimSiamConfig
     per_image = True

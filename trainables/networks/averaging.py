@@ -9,10 +9,8 @@ from torch import Tensor, nn
 
 
 class MovingAverage(nn.Module):
-    """A copy of a network whose weights are buffers: no optimiser changes them, only `update` does.
-
-    The statistics of its BatchNorms are its own. Since everything is a buffer, each member of a stack has its own copy.
-    """
+    """A copy of a network whose weights are buffers: no optimiser changes them, only `update` does. The statistics of
+    its BatchNorms are its own. Since everything is a buffer, each member of a stack has its own copy."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -32,5 +30,4 @@ class MovingAverage(nn.Module):
     @torch.no_grad()
     def forward(self, *inputs: Tensor) -> Tensor:
         """Like that of the network, without gradients."""
-        out: Tensor = self.network(*inputs)
-        return out
+        return self.network(*inputs)

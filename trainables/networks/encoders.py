@@ -7,20 +7,17 @@ Shapes: B images of C channels, H by W pixels, normalised; D features.
 from __future__ import annotations
 
 import math
+from typing import Any, Literal
 
 from torch import Tensor, nn
-
-from trainables.networks.resnet import resnet
 
 ENCODERS = ("convnet", "mlp", "resnet18", "resnet50")
 
 
 class MLP(nn.Module):
-    """Linear, tanh, Linear on the flattened pixels, for images as small as the digits.
-
-    It has no BatchNorm, because normalising by the statistics of a single class hides outliers: on the digits the best
-    class-averaged AUROC of nine cells was 0.934 with BatchNorm and ReLU, and 0.954 without.
-    """
+    """Linear, tanh, Linear on the flattened pixels, for images as small as the digits. It has no BatchNorm, because
+    normalising by the statistics of a single class hides outliers: on the digits the best class-averaged AUROC of nine
+    cells was 0.934 with BatchNorm and ReLU, and 0.954 without."""
 
     def __init__(self, pixels: int, width: int, features: int) -> None:
         super().__init__()
@@ -54,6 +51,26 @@ class ConvNet(nn.Module):
         return self.layers(images_BCHW).mean((-2, -1))
 
 
+def resnet(depth: Literal[18, 50], channels: int = 3, small_stem: bool = False) -> nn.Module:
+    """torchvision's ResNet up to its pooled features `[B, D]`, for images `[B, channels, H, W]`.
+
+    `small_stem` selects the stem for 32x32 images (VJE, section 4): a 3x3 convolution of stride 1 without max-pooling,
+    so that `layer1` sees every pixel. Without it, and with 3 channels, torchvision's published weights can be loaded,
+    except those of `fc`.
+    """
+    from torchvision.models import resnet18, resnet50  # imported here because it takes seconds
+
+    network: Any = {18: resnet18, 50: resnet50}[depth]()
+    kernel, stride = (3, 1) if small_stem else (7, 2)
+    stem = nn.Conv2d(channels, 64, kernel, stride, padding=kernel // 2, bias=False)
+    nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")
+    network.conv1 = stem
+    if small_stem:
+        network.maxpool = nn.Identity()
+    network.features, network.fc = network.fc.in_features, nn.Identity()
+    return network
+
+
 def build_encoder(
     name: str, image_shape: tuple[int, int, int], *, width: int, features: int, small_stem: bool
 ) -> nn.Module:
@@ -64,6 +81,6 @@ def build_encoder(
     elif name == "mlp":
         network = MLP(math.prod(image_shape), width, features)
     else:
-        network = resnet({"resnet18": 18, "resnet50": 50}[name], image_shape[0], small_stem)
+        network = resnet(18 if name == "resnet18" else 50, image_shape[0], small_stem)
     network.image_shape = image_shape  # type: ignore[assignment]
     return network

@@ -13,11 +13,9 @@ SMALLEST_VARIANCE = 1e-6
 
 
 def mlp(*widths: int, norm: Literal["batch", "layer"] | None, last: bool = False, bias: bool = True) -> nn.Sequential:
-    """Linear layers from `widths[0]` to `widths[-1]`, each but the last followed by a norm and ReLU.
-
-    `last`: add a norm without learned weights after the last layer. `bias=False`: the last layer has no bias, for
-    losses that do not depend on it. A layer before a BatchNorm never has a bias, which the BatchNorm would remove.
-    """
+    """Linear layers from `widths[0]` to `widths[-1]`, each but the last followed by a norm and ReLU. `last`: add a norm
+    without learned weights after the last layer. `bias=False`: the last layer has no bias, for losses that do not
+    depend on it. A layer before a BatchNorm never has a bias, which the BatchNorm would remove."""
     layers: list[nn.Module] = []
     for fan_in, fan_out in itertools.pairwise(widths[:-1]):
         layers += [nn.Linear(fan_in, fan_out, bias=norm != "batch"), *_norm(norm, fan_out, weights=True), nn.ReLU()]
@@ -34,11 +32,9 @@ def _norm(norm: Literal["batch", "layer"] | None, width: int, weights: bool) -> 
 
 
 class GaussianHead(nn.Module):
-    """A diagonal Gaussian posterior over a representation: a bottleneck MLP, then heads for `mu` and `var` (VJE).
-
-    The MLP is three times Linear, LayerNorm, ReLU, of `width` units each. There is no BatchNorm, so that the posterior
-    of an image does not depend on its batch.
-    """
+    """A diagonal Gaussian posterior over a representation: a bottleneck MLP, then heads for `mu` and `var` (VJE). The
+    MLP is three times Linear, LayerNorm, ReLU, of `width` units each. There is no BatchNorm, so that the posterior of
+    an image does not depend on its batch."""
 
     def __init__(self, features: int, width: int) -> None:
         super().__init__()

@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -51,7 +50,7 @@ def measure_slowdowns(
     return {width: by_count for width, by_count in slowdowns.items() if by_count}
 
 
-def _slowdowns(processes: Sequence[_Process], width: int, cores: int, seconds: float) -> dict[int, float]:
+def _slowdowns(processes: Sequence[subprocess.Popen[str]], width: int, cores: int, seconds: float) -> dict[int, float]:
     """Number of processes -> slowdown of a step, for stacks of this width."""
     ready = [process for process, fits in zip(processes, _request(processes, {"width": width}), strict=True) if fits]
     slowdowns: dict[int, float] = {}
@@ -67,32 +66,22 @@ def _slowdowns(processes: Sequence[_Process], width: int, cores: int, seconds: f
     return slowdowns
 
 
-@dataclass(frozen=True)
-class _Process:
-    """One process that shares the device."""
-
-    requests: IO[str]
-    """Its standard input."""
-    replies: IO[str]
-    """Its standard output."""
-
-
-def _request(processes: Sequence[_Process], request: dict[str, Any]) -> list[float]:
+def _request(processes: Sequence[subprocess.Popen[str]], request: dict[str, Any]) -> list[float]:
     """Send a request to all processes, then read their replies. 0.0 from a process that failed or has ended."""
     for process in processes:
         with contextlib.suppress(OSError):
-            print(json.dumps(request), file=process.requests, flush=True)
-    return [float(process.replies.readline() or 0.0) for process in processes]
+            print(json.dumps(request), file=process.stdin, flush=True)
+    return [float(process.stdout.readline() or 0.0) for process in processes if process.stdout]
 
 
 @contextlib.contextmanager
 def _started_processes(
     configs: Sequence[TrialConfig], data: Path, device: torch.device, count: int
-) -> Iterator[list[_Process]]:
+) -> Iterator[list[subprocess.Popen[str]]]:
     """Start `count` processes and kill them at the end."""
     task = {"configs": [config.flat() for config in configs], "data": str(data), "device": str(device)}
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    children = [
+    processes = [
         subprocess.Popen(
             [sys.executable, "-m", "trainables.profiling.contention"],
             stdin=subprocess.PIPE,
@@ -105,29 +94,25 @@ def _started_processes(
     ]
 
     def kill_all() -> None:
-        for child in children:
-            child.kill()
+        for process in processes:
+            process.kill()
 
     timer = threading.Timer(TIMEOUT, kill_all)
     timer.start()
     try:
-        processes = [_Process(child.stdin, child.stdout) for child in children if child.stdin and child.stdout]
         _request(processes, task)
         yield processes
     finally:
         timer.cancel()
         kill_all()
-        for child in children:
-            child.communicate()
+        for process in processes:
+            process.communicate()
 
 
 def _serve(requests: IO[str], replies: IO[str]) -> None:
-    """Main loop of a process that shares the device.
-
-    The first line is the task: configs, data, device. Then `{"width": w}` builds a cohort (reply: 1), and
-    `{"seconds": s, "threads": n}` steps it (reply: the seconds of a step). The reply is 0 where the device runs
-    out of memory, or has done so since the last cohort was built.
-    """
+    """Main loop of a process that shares the device. The first line is the task: configs, data, device. Then `{"width":
+    w}` builds a cohort (reply: 1), and `{"seconds": s, "threads": n}` steps it (reply: the seconds of a step). The
+    reply is 0 where the device runs out of memory, or has done so since the last cohort was built."""
     task = json.loads(requests.readline())
     configs, device = [resolve(config) for config in task["configs"]], torch.device(task["device"])
     cohort: Cohort | None = None

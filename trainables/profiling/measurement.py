@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 STEPS = 4
 """Steps that a measurement makes with each stack."""
@@ -50,3 +51,12 @@ class Probe:
     slowdowns: Mapping[int, Mapping[int, float]] | None = None
     """Slowdowns from sharing the device, as `contention.measure_slowdowns` returns them; None where these were not
     requested."""
+
+
+def memory_of_process(name: str) -> int | None:
+    """Return a field of `/proc/self/status` in bytes, such as `VmData` or `VmHWM`. `VmData` is the memory that
+    RLIMIT_DATA limits, `VmHWM` the peak of resident memory. None on systems without it."""
+    try:
+        return int(Path("/proc/self/status").read_text().partition(f"{name}:")[2].split()[0]) * 1024
+    except (OSError, IndexError):
+        return None

@@ -17,19 +17,16 @@ from typing import Any
 import torch
 
 from trainables.config.trial import TrialConfig
-from trainables.profiling.measurement import STEPS, DeviceMemory, Measurement, stack_widths
-from trainables.profiling.process_memory import memory_of_process
+from trainables.profiling.measurement import STEPS, DeviceMemory, Measurement, memory_of_process, stack_widths
 from trainables.training.cohort import Cohort
 
 
 def measure(
     configs: Sequence[TrialConfig], data: Path, device: torch.device | str, seconds: float = 3.0
 ) -> list[Measurement]:
-    """Measure stacks of width 1, 2, 4, ... and finally all of `configs`, for at most about `seconds`.
-
-    Width 1 is always measured. A larger width is skipped, with all after it, if its estimated time exceeds the limit or
-    the device runs out of memory. Returns nothing for configs that do not train or that use several workers.
-    """
+    """Measure stacks of width 1, 2, 4, ... and finally all of `configs`, for at most about `seconds`. Width 1 is always
+    measured. A larger width is skipped, with all after it, if its estimated time exceeds the limit or the device runs
+    out of memory. Returns nothing for configs that do not train or that use several workers."""
     if configs[0].training.epochs == 0 or configs[0].training.workers > 1:
         return []
     device = torch.device(device)
@@ -46,10 +43,8 @@ def measure(
 
 
 def device_memory(device: torch.device | str) -> DeviceMemory:
-    """The memory that processes sharing the device may use together.
-
-    Call it after a measurement: only then has the process loaded everything that counts as overhead.
-    """
+    """The memory that processes sharing the device may use together. Call it after a measurement: only then has the
+    process loaded everything that counts as overhead."""
     device = torch.device(device)
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info(device)
@@ -96,11 +91,8 @@ def _tensor_bytes(state: Any) -> int:
 
 
 def peak_bytes(device: torch.device, reset: bool = False) -> int:
-    """Peak memory in use since the last reset, in bytes. With `reset=True` the peak is reset first.
-
-    On a CPU it is resident memory of the process. Outside Linux that peak cannot be reset: it counts from the start of
-    the process.
-    """
+    """Peak memory in use since the last reset, in bytes. With `reset=True` the peak is reset first. On a CPU it is
+    resident memory of the process. Outside Linux that peak cannot be reset: it counts from the start of the process."""
     if device.type != "cuda":
         if reset:
             gc.collect()

@@ -41,10 +41,8 @@ def unpack(
     data: bytes, configs: Sequence[TrialConfig], width: int | None, notify: Callable[[str], None] = lambda line: None
 ) -> tuple[Progress, Any] | None:
     """Return the progress and the state, or None if the checkpoint is damaged, of another format, or of other configs.
-
     `notify` is called with one line that says why, except for other configs: such a checkpoint is sound, only of no use
-    here.
-    """
+    here."""
     try:
         return _content(data, configs, width)
     except CheckpointError as error:

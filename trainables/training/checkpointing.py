@@ -22,10 +22,8 @@ CONTINUE, HEARTBEAT, SAVE, STOP = range(4)
 
 
 class Checkpointer:
-    """Follows a training step by step: sends heartbeats, saves checkpoints, and stops on request.
-
-    All peers make the same calls; only those with a `save` callback write checkpoints.
-    """
+    """Follows a training step by step: sends heartbeats, saves checkpoints, and stops on request. All peers make the
+    same calls; only those with a `save` callback write checkpoints."""
 
     def __init__(
         self,
@@ -75,10 +73,8 @@ class Checkpointer:
             self.save()
 
     def save(self) -> str:
-        """Save the state after the last step and return one line about it.
-
-        An evaluation that has begun since then is not saved: it is repeated after a resume.
-        """
+        """Save the state after the last step and return one line about it. An evaluation that has begun since then is
+        not saved: it is repeated after a resume."""
         begun = time.perf_counter()
         reached = self._from.advanced(self._spent, self._from.epoch, self._step, self._sums)
         if self._step:

@@ -38,10 +38,8 @@ class Cohort:
         raise_if_stopped: Callable[[], None] = lambda: None,
     ) -> None:
         """`width`: members stacked at a time; None for all. `peers` train the same cohort, each on its part of every
-        batch. `raise_if_stopped` is called between the batches of an evaluation.
-
-        Raises DataError or ValueError if the data cannot be loaded or do not suit the configs.
-        """
+        batch. `raise_if_stopped` is called between the batches of an evaluation. Raises DataError or ValueError if the
+        data cannot be loaded or do not suit the configs."""
         self.method = METHODS[configs[0].method]
         self._training = configs[0].training
         self._peers, self._device = peers, device
@@ -123,7 +121,7 @@ class Cohort:
 
     def step(self, epoch: int, step: int, orders: Sequence[torch.Tensor], rate: float) -> dict[str, torch.Tensor]:
         """Step every member at `rate` times its learning rate. Returns each loss before the step, `[K]`."""
-        count, noise_shape = self.method.view_count, self._stacks[0].noise_shape(self._training.batch_size)
+        count, noise_shape = self.method.view_count, self._stacks[0].method.noise_shape(self._training.batch_size)
         views = []
         for stream, order in zip(self._streams, orders, strict=True):
             views.append(stream.views(order[step], epoch, step, count))
@@ -155,10 +153,8 @@ class Cohort:
         ]
 
     def move(self, moves: Mapping[int, Move]) -> None:
-        """Let each of these members copy its source, as the source was before any of the moves.
-
-        Raises ValueError if a member or its source has left the cohort, or if a hyperparameter cannot be changed.
-        """
+        """Let each of these members copy its source, as the source was before any of the moves. Raises ValueError if a
+        member or its source has left the cohort, or if a hyperparameter cannot be changed."""
         slots = self._slots()
         for index, move in moves.items():
             if not {index, move.source} <= set(self.members):

@@ -70,10 +70,8 @@ class Evaluator:
         peers: Peers = SINGLE_PROCESS,
         raise_if_stopped: Callable[[], None] = lambda: None,
     ) -> None:
-        """`splits`: one for each config. `raise_if_stopped` is called between batches.
-
-        Raises DataError or ValueError if a set of outliers cannot be loaded or does not suit the data set.
-        """
+        """`splits`: one for each config. `raise_if_stopped` is called between batches. Raises DataError or ValueError
+        if a set of outliers cannot be loaded or does not suit the data set."""
         self._method, self._config, self._device, self._peers = METHODS[configs[0].method], configs[0], device, peers
         self._raise_if_stopped = raise_if_stopped
         self._split, self._classes = splits[0].test, len(dataset.classes)
@@ -201,7 +199,8 @@ class Evaluator:
         images = self._sets[0].images if images is None else images
         batches = []
         for batch, start in self._batches(images, range(len(images))):
-            noise = torch.randn(*stacks[0].score_noise_shape(len(batch)), generator=seeded_generator("scores", start))
+            shape = stacks[0].method.score_noise_shape(len(batch))
+            noise = torch.randn(*shape, generator=seeded_generator("scores", start))
             by_stack = [stack.score(batch, noise.to(self._device)) for stack in stacks]
             batches.append({name: torch.cat([scores[name] for scores in by_stack]) for name in by_stack[0]})
         return {

@@ -80,10 +80,8 @@ class Population:
         return judge
 
     def _best_and_worst(self, report: Report) -> tuple[list[int], list[int]]:
-        """Indices of the best running members, leaving out those without a value, and of as many of the worst.
-
-        Of members with equal values the first ranks higher. Raises ValueError if the report lacks the metric.
-        """
+        """Indices of the best running members, leaving out those without a value, and of as many of the worst. Of
+        members with equal values the first ranks higher. Raises ValueError if the report lacks the metric."""
         running = [index for index, member in enumerate(report.members) if member.status == "running"]
         ranked = sorted(running, key=lambda index: self._rank(report.members[index]))
         count = min(max(1, math.floor(self.share * len(ranked) + 1e-9)), len(ranked) // 2)
@@ -110,11 +108,9 @@ class Population:
 
 
 def parse_schedule(text: str | None) -> tuple[dict[str, Any], ...]:
-    """Parse `Member.schedule` into the member's moves; `text` is None for a member that never moved.
-
-    Each move is a dict: the `epoch` after which it took place, the index of the member it copied (`from`), and the
-    hyperparameters from then on, as in `{"epoch": 2, "from": 1, "lr": 0.1}`.
-    """
+    """Parse `Member.schedule` into the member's moves; `text` is None for a member that never moved. Each move is a
+    dict: the `epoch` after which it took place, the index of the member it copied (`from`), and the hyperparameters
+    from then on, as in `{"epoch": 2, "from": 1, "lr": 0.1}`."""
     return tuple(json.loads(text)) if text else ()
 
 

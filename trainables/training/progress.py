@@ -60,11 +60,9 @@ class Progress:
 
 
 def read_progress(plain: object, members: int, epochs: int) -> Progress:
-    """Rebuild a Progress from the plain values that `dataclasses.asdict` made of it.
-
-    The cohort has `members` members and trains for `epochs` epochs. Raises CheckpointError where a value is not of the
-    type of its field or contradicts another value.
-    """
+    """Rebuild a Progress from the plain values that `dataclasses.asdict` made of it. The cohort has `members` members
+    and trains for `epochs` epochs. Raises CheckpointError where a value is not of the type of its field or contradicts
+    another value."""
     progress: Progress = _read(plain, Progress, "standing")
     for law, holds in _laws(progress, members, epochs).items():
         if not holds:
@@ -98,11 +96,9 @@ def _laws(progress: Progress, members: int, epochs: int) -> dict[str, bool]:
 
 
 def _read(value: Any, kind: Any, name: str) -> Any:
-    """Convert `value` to the type `kind`: a dict of its fields to a frozen dataclass, and its parts recursively.
-
-    `name` is the path of the value, such as `standing.epoch`. Raises CheckpointError, which names the path, for the
-    first value of another type.
-    """
+    """Convert `value` to the type `kind`: a dict of its fields to a frozen dataclass, and its parts recursively. `name`
+    is the path of the value, such as `standing.epoch`. Raises CheckpointError, which names the path, for the first
+    value of another type."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in arguments:

@@ -130,10 +130,8 @@ def _train_epochs(
 
 
 def _train_epoch(cohort: Cohort, before: Progress, training: Training, checkpointer: Checkpointer) -> Progress:
-    """Train an epoch, or the rest of one, then evaluate and report where a report is due.
-
-    Members that diverge have ended in the returned progress but are still in the cohort.
-    """
+    """Train an epoch, or the rest of one, then evaluate and report where a report is due. Members that diverge have
+    ended in the returned progress but are still in the cohort."""
     epoch = before.epoch + 1
     losses = cohort.epoch(before.epoch, before.step, before.sums, checkpointer.after_step)
     diverged = _diverged({"loss": losses["loss"]}, before.running, epoch)
@@ -150,10 +148,8 @@ def _train_epoch(cohort: Cohort, before: Progress, training: Training, checkpoin
 
 
 def _diverged(metrics: Mapping[str, Floats], members: Sequence[int], epoch: int) -> dict[int, Member]:
-    """The members that have diverged, by index: those with a metric that is not finite.
-
-    `members` are the indices of the values `[K]` of `metrics`. Metrics that may be undefined do not count.
-    """
+    """The members that have diverged, by index: those with a metric that is not finite. `members` are the indices of
+    the values `[K]` of `metrics`. Metrics that may be undefined do not count."""
     checked = [name for name in metrics if name not in MAY_BE_UNDEFINED]
     diverged = {}
     for row, index in enumerate(members):
@@ -191,10 +187,8 @@ def _report(progress: Progress, metrics: Mapping[str, Floats], members: Sequence
 
 
 def _apply_verdict(verdict: Verdict, cohort: Cohort, progress: Progress) -> Progress:
-    """Move and prune members as the verdict on the last report says, and update that report.
-
-    A verdict is repeated after a resume. If it prunes a member that has already ended, the member stays as it ended.
-    """
+    """Move and prune members as the verdict on the last report says, and update that report. A verdict is repeated
+    after a resume. If it prunes a member that has already ended, the member stays as it ended."""
     cohort.move(verdict.moves)
     report, schedules = progress.reports[-1], list(progress.schedules)
     for index, move in verdict.moves.items():

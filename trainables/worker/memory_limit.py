@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 
 from trainables.contract import OutOfMemory
-from trainables.profiling.process_memory import memory_of_process
+from trainables.profiling.measurement import memory_of_process
 
 THREADS = 64 * 2**20
 """Bytes of address space on top of the limit, for the stacks of threads that start during training. They are reserved

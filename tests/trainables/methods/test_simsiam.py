@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.trainables.methods.plain import B, Constant, built, cosines, gradient_of_rows, loss_of, rows_of, through
-from trainables.losses.alignment import negative_cosine
+from trainables.losses.similarity import negative_cosine
 from trainables.methods.simsiam import SimSiam
 from trainables.methods.simsiam import SimSiamConfig as Config
 

@@ -1,6 +1,8 @@
+import sys
+
 import pytest
 
-from trainables.profiling.measurement import stack_widths
+from trainables.profiling.measurement import memory_of_process, stack_widths
 
 
 @pytest.mark.parametrize(
@@ -8,3 +10,16 @@ from trainables.profiling.measurement import stack_widths
 )
 def test_widths_are_powers_of_two_and_all_members(members: int, widths: list[int]) -> None:
     assert stack_widths(members) == widths
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
+def test_memory_is_in_bytes_and_grows_with_what_is_held() -> None:
+    before = memory_of_process("VmData")
+    held = bytearray(64 << 20)
+    after = memory_of_process("VmData")
+    assert before and after and after - before >= len(held) // 2
+    assert memory_of_process("VmHWM")
+
+
+def test_an_unknown_field_has_no_value() -> None:
+    assert memory_of_process("VmNothing") is None

@@ -57,10 +57,8 @@ DECLARATIONS: Mapping[str, Declaration] = {
 
 
 def placeholder(name: str) -> Dataset | None:
-    """A data set with the declared labels, class by class, and empty images `[N, C, 0, 0]`, which take no memory.
-
-    It can be split like the real one. None if the number of images is not declared.
-    """
+    """A data set with the declared labels, class by class, and empty images `[N, C, 0, 0]`, which take no memory. It
+    can be split like the real one. None if the number of images is not declared."""
     declared = DECLARATIONS.get(name)
     if declared is None or declared.train is None or declared.test is None:
         return None

@@ -38,10 +38,8 @@ def cifar100(root: Path) -> Dataset:
 
 
 def stl10(root: Path) -> Dataset:
-    """STL-10: 5,000 labelled, then 100,000 unlabelled training images, and 8,000 test images of 3x96x96.
-
-    The files are read in blocks: torchvision would hold the training images (2.9 GB) twice.
-    """
+    """STL-10: 5,000 labelled, then 100,000 unlabelled training images, and 8,000 test images of 3x96x96. The files are
+    read in blocks: torchvision would hold the training images (2.9 GB) twice."""
     from torchvision.datasets import STL10
 
     folder = Path(STL10.base_folder)

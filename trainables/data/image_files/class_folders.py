@@ -23,10 +23,8 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".ti
 
 def list_images(name: str, folder: Path, split: str) -> tuple[NDArray[np.bytes_], Tensor, tuple[str, ...]]:
     """List a split of the data set `name`: paths `[N]` below `folder`, labels (int64 `[N]`), class names; all sorted.
-
     Names that begin with a dot are ignored. Raises DataError, with a one-line message, if the split is absent or has no
-    classes, if a class has no images, or if there is any other file.
-    """
+    classes, if a class has no images, or if there is any other file."""
     if not (folder / split).is_dir():
         raise DataError(
             f"{name} is without the split '{split}': there is no folder {folder / split}; images belong in "

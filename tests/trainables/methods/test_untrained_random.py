@@ -12,8 +12,8 @@ import torch
 from trainables.config.trial import Value, resolve
 from trainables.contract import Method
 from trainables.learners.streams import build_models
-from trainables.methods.random_encoder import RandomEncoder
-from trainables.methods.random_encoder import RandomEncoderConfig as Config
+from trainables.methods.untrained import RandomEncoder
+from trainables.methods.untrained import UntrainedConfig as Config
 from trainables.training.train import train
 
 GIVEN: Mapping[str, Value] = {"encoder": "convnet", "width": 8, "features": 16, "knn": 20}

@@ -1,4 +1,4 @@
-"""The input image itself as its representation, the baseline for all encoders.
+"""Baselines that do not train, so their trials have `epochs=0`: a random encoder, and the pixels themselves.
 
 Shapes: B images of C channels, H by W pixels; D = C * H * W.
 """
@@ -14,14 +14,20 @@ from trainables.contract import Method
 
 
 @dataclass(frozen=True)
-class PixelsConfig:
+class UntrainedConfig:
     """No hyperparameters."""
 
 
-class Pixels(Method):
-    """Does not train: its trials have `epochs=0`. The encoder is not used, so every seed gives the same result."""
+class RandomEncoder(Method):
+    """The encoder as initialised, the baseline for all training (SimVAE, section 4)."""
 
-    Config = PixelsConfig
+    Config = UntrainedConfig
+
+
+class Pixels(Method):
+    """The image as its representation, the baseline for all encoders. Every seed gives the same result."""
+
+    Config = UntrainedConfig
 
     @property
     def features(self) -> int:

@@ -9,7 +9,7 @@ import torch
 from scipy.spatial.distance import cosine
 from torch import Tensor
 
-from trainables.losses.alignment import negative_cosine, unit_squared_distance
+from trainables.losses.similarity import negative_cosine, unit_squared_distance
 
 B, D, K = 6, 5, 3
 every_loss = pytest.mark.parametrize("loss", [negative_cosine, unit_squared_distance])

@@ -1,8 +1,8 @@
-"""Softmax over similarities: each vector must find its positive among negatives (SimCLR, MoCo).
+"""Similarity of directions: to a target alone (BYOL, SimSiam), or more than to negatives (SimCLR, MoCo).
 
-Shapes: B images, D dimensions, M entries of a queue. Every function returns one value per vector, never negative but
-for rounding. Vectors are scaled to unit length here, with norms floored at 1e-6. The temperature `tau > 0` is a float
-or a 0-dimensional tensor.
+Shapes: B images, D dimensions, M entries of a queue. Every function returns one value per vector. Vectors are scaled to
+unit length here, with norms floored at 1e-6. Gradients flow into all arguments: a stop-gradient is the caller's. The
+temperature `tau > 0` is a float or a 0-dimensional tensor.
 """
 
 from __future__ import annotations
@@ -14,11 +14,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def nt_xent(first_BD: Tensor, second_BD: Tensor, tau: float | Tensor) -> Tensor:
-    """SimCLR (SimVAE Eq. 8), `[2B]`, the first views before the second.
+def negative_cosine(prediction_BD: Tensor, target_BD: Tensor) -> Tensor:
+    """`-cos(p, t)`, from -1 (one direction) to 1 (SimSiam Eq. 1)."""
+    return -(_unit(prediction_BD) * _unit(target_BD)).sum(-1)
 
-    The positive of a vector is the other view of its image; its negatives are the other 2B - 2 vectors.
-    """
+
+def unit_squared_distance(prediction_BD: Tensor, target_BD: Tensor) -> Tensor:
+    """`||p/|p| - t/|t|||^2 = 2 - 2 cos(p, t)`, from 0 (one direction) to 4 (BYOL Eq. 2)."""
+    return (_unit(prediction_BD) - _unit(target_BD)).square().sum(-1)
+
+
+def nt_xent(first_BD: Tensor, second_BD: Tensor, tau: float | Tensor) -> Tensor:
+    """SimCLR (SimVAE Eq. 8), `[2B]`, the first views before the second. The positive of a vector is the other view of
+    its image; its negatives are the other 2B - 2 vectors."""
     both = torch.cat([first_BD, second_BD])
     itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
     other_view = torch.arange(len(both), device=both.device).roll(len(first_BD))

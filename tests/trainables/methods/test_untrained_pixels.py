@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from trainables.config.trial import Value, resolve
 from trainables.data.datasets.catalog import load
-from trainables.methods.pixels import Pixels, PixelsConfig
+from trainables.methods.untrained import Pixels, UntrainedConfig
 from trainables.networks.encoders import build_encoder
 from trainables.training.train import train
 
@@ -19,7 +19,7 @@ from trainables.training.train import train
 def test_its_representation_is_every_value_of_the_image_in_order() -> None:
     """The encoder exists, as the contract requires, but its weights do not matter."""
     images_BCHW = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5).double()
-    model = Pixels(PixelsConfig(), build_encoder("convnet", (3, 4, 5), width=2, features=7, small_stem=True))
+    model = Pixels(UntrainedConfig(), build_encoder("convnet", (3, 4, 5), width=2, features=7, small_stem=True))
     assert model.features == 60
     assert torch.equal(model.embed(images_BCHW)["z"], images_BCHW.view(2, 60).float())
 

@@ -10,7 +10,7 @@ import torch
 from scipy.special import logsumexp
 from torch import Tensor
 
-from trainables.losses.contrastive import info_nce, nt_xent
+from trainables.losses.similarity import info_nce, nt_xent
 
 B, D, M, K = 5, 4, 7, 3
 TAUS = (0.07, 0.7, 5.0)

@@ -9,8 +9,6 @@ from trainables.data.outliers import OUTLIERS
 from trainables.networks.encoders import ENCODERS
 from trainables.validation import between, choices, positive, truth, whole
 
-PRECISIONS = ("float32", "bfloat16")
-
 
 @dataclass(frozen=True)
 class Data:
@@ -32,9 +30,8 @@ class Data:
             whole("normal_class", self.normal_class, 0)
         if self.held_out:
             names = self.held_out.split("+")
-            if names != [
-                str(index) for index in sorted({int(name) for name in names if name.isdecimal() and len(name) < 19})
-            ]:
+            indices = sorted({int(name) for name in names if name.isdecimal() and len(name) < 19})
+            if names != [*map(str, indices)]:
                 raise ValueError(
                     f"held_out must be ascending class indices joined by +, but got held_out={self.held_out}"
                 )
@@ -107,7 +104,7 @@ class Training:
             raise ValueError(
                 f"`warmup_epochs < epochs` must hold, but got warmup_epochs={self.warmup_epochs}, epochs={self.epochs}"
             )
-        choices("precision", self.precision, PRECISIONS)
+        choices("precision", self.precision, ("float32", "bfloat16"))
         truth("channels_last", self.channels_last)
         whole("workers", self.workers, 1)
         if self.batch_size % self.workers or self.batch_size < 2 * self.workers:

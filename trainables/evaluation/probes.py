@@ -123,25 +123,22 @@ def fit(
     error_KCB = both.new_empty(members, classes, size)
     ones_K1B, ones_KB1 = both.new_ones(members, 1, size), both.new_ones(members, size, 1)
     for epoch in range(epochs):
-        order, labels = _order(generator_of_epoch(epoch), bank_labels_N, bank_KND.device)
+        generator = generator_of_epoch(epoch)
+        order_N = torch.randperm(images, generator=generator, device=generator.device)
+        labels_N = bank_labels_N[order_N.to(bank_labels_N.device)].to(bank_KND.device)
+        order_N = order_N.to(bank_KND.device)
         for step in range(steps):
             batch = slice(step * size, (step + 1) * size)
-            x_KBD = torch.index_select(bank_KND, 1, order[batch], out=gathered_KBD).float()
+            x_KBD = torch.index_select(bank_KND, 1, order_N[batch], out=gathered_KBD).float()
             if standardisation:  # in place: a standardised copy of the bank could be too large for the memory
                 x_KBD.sub_(standardisation.mean_K1D).div_(standardisation.std_K1D)
             torch.baddbmm(bias_KC1, weight_KCD, x_KBD.mT, out=error_KCB)
             torch.softmax(error_KCB, 1, out=error_KCB)
-            error_KCB.scatter_add_(1, labels[batch].expand(members, 1, size), -ones_K1B)
+            error_KCB.scatter_add_(1, labels_N[batch].expand(members, 1, size), -ones_K1B)
             weight_velocity_KCD.baddbmm_(error_KCB, x_KBD, beta=MOMENTUM, alpha=1 / size)
             bias_velocity_KC1.baddbmm_(error_KCB, ones_KB1, beta=MOMENTUM, alpha=1 / size)
             both.add_(velocity, alpha=-lr * 0.5 * (1 + math.cos(math.pi * (epoch * steps + step) / (epochs * steps))))
     return weight_KCD, bias_KC1
-
-
-def _order(generator: torch.Generator, labels_N: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-    """A random permutation `[N]` of the images, and their labels `[N]` in that order."""
-    order_N = torch.randperm(len(labels_N), generator=generator, device=generator.device)
-    return order_N.to(device), labels_N[order_N.to(labels_N.device)].to(device)
 
 
 def _shares(logits_MC: Tensor, labels_M: Tensor, top: Sequence[int]) -> list[float]:

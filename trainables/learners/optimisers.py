@@ -44,7 +44,10 @@ class StackedSGD:
         """Make one step at `schedule` times each member's learning rate; `schedule` is in [0, 1]."""
         directions = list(gradients)
         if self._decays:
-            directions = self._scaled_sum(directions, self.parameters, self._decay)
+            if isinstance(self._decay, float):
+                directions = list(torch._foreach_add(directions, self.parameters, alpha=self._decay))
+            else:
+                directions = list(torch._foreach_add(directions, torch._foreach_mul(self.parameters, self._decay)))
         if self.momentum:
             torch._foreach_mul_(self.velocity, self.momentum)
             torch._foreach_add_(self.velocity, directions)
@@ -53,12 +56,6 @@ class StackedSGD:
             torch._foreach_add_(self.parameters, directions, alpha=-schedule * self._lr)
         else:
             torch._foreach_sub_(self.parameters, torch._foreach_mul(directions, torch._foreach_mul(self._lr, schedule)))
-
-    def _scaled_sum(self, left: list[Tensor], right: list[Tensor], scale: float | list[Tensor]) -> list[Tensor]:
-        """`left + scale * right`."""
-        if isinstance(scale, float):
-            return list(torch._foreach_add(left, right, alpha=scale))
-        return list(torch._foreach_add(left, torch._foreach_mul(right, scale)))
 
     def _per_parameter(self, values: Sequence[float]) -> float | list[Tensor]:
         """A number where all members have the same value, else a tensor `[K, 1, ...]` for each parameter."""

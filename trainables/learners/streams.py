@@ -139,15 +139,6 @@ class Stream:
         return self._files.crops(indices_B[part], sources, count, views.crop_scale, views.crop_ratio)
 
 
-def build_models(configs: Sequence[TrialConfig], image_shape: tuple[int, int, int]) -> list[Method]:
-    """One model per member, for images of shape `(C, H, W)`. Members of one stream start with the same weights."""
-    templates: dict[tuple[object, ...], Method] = {}
-    for config in configs:
-        if stream_key(config) not in templates:
-            templates[stream_key(config)] = _initialised(config, image_shape)
-    return [_adjusted(templates[stream_key(config)], config) for config in configs]
-
-
 def stream_key(config: TrialConfig) -> tuple[object, ...]:
     """The key of a trial's stream. Members with equal keys share images, their order, views, noise and initial
     weights."""
@@ -156,21 +147,24 @@ def stream_key(config: TrialConfig) -> tuple[object, ...]:
     return (data.dataset, data.normal_class, config.training.seed, *parts)
 
 
-def _initialised(config: TrialConfig, image_shape: tuple[int, int, int]) -> Method:
-    """A new model whose weights depend on the stream only. The state of torch's global generator is unchanged."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seeded_generator("weights", stream_key(config)).initial_seed())
-        section = config.encoder
-        network = build_encoder(
-            section.encoder, image_shape, width=section.width, features=section.features, small_stem=section.small_stem
-        )
-        return METHODS[config.method](config.options, network)
-
-
 @torch.no_grad()
-def _adjusted(template: Method, config: TrialConfig) -> Method:
-    """A copy with this member's own fusible hyperparameters."""
-    model = copy.deepcopy(template)
-    for name in model.fusible:
-        model.get_buffer(name).fill_(getattr(config.options, name))
-    return model
+def build_models(configs: Sequence[TrialConfig], image_shape: tuple[int, int, int]) -> list[Method]:
+    """One model per member, for images of shape `(C, H, W)`. Members of one stream start with the same weights, except
+    for their own fusible hyperparameters. The state of torch's global generator is unchanged."""
+    templates: dict[tuple[object, ...], Method] = {}
+    models = []
+    for config in configs:
+        key, encoder = stream_key(config), config.encoder
+        if key not in templates:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seeded_generator("weights", key).initial_seed())
+                name, width, features = encoder.encoder, encoder.width, encoder.features
+                network = build_encoder(
+                    name, image_shape, width=width, features=features, small_stem=encoder.small_stem
+                )
+                templates[key] = METHODS[config.method](config.options, network)
+        model = copy.deepcopy(templates[key])
+        for name in model.fusible:
+            model.get_buffer(name).fill_(getattr(config.options, name))
+        models.append(model)
+    return models

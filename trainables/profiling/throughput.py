@@ -99,17 +99,11 @@ def peak_bytes(device: torch.device, reset: bool = False) -> int:
             with contextlib.suppress(OSError, AttributeError):  # another C library, another system
                 ctypes.CDLL(None).malloc_trim(0)
                 Path("/proc/self/clear_refs").write_text("5")
-        return _resident()
+        if (peak := memory_of_process("VmHWM")) is not None:
+            return peak
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     if reset:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)
     return torch.cuda.max_memory_allocated(device)
-
-
-def _resident() -> int:
-    """Peak resident memory in bytes: Linux's figure, which can be reset, else that since the process began."""
-    if (peak := memory_of_process("VmHWM")) is not None:
-        return peak
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

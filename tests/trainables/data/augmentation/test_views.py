@@ -1,88 +1,17 @@
-"""Each batched augmentation equals torchvision's on single images with the same parameters."""
+"""Views are their augmentations in the order of MoCo v2, with parameters of its own for each image."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import fields, replace
 
 import pytest
 import torch
 import torchvision.transforms.v2.functional as tv
 from torch import Tensor
-from torchvision.transforms.v2 import InterpolationMode, RandomResizedCrop
 
+from tests.trainables.data.augmentation.batches import MOCO_V2, agree, generator, images
+from tests.trainables.data.augmentation.test_colour import ADJUST
 from trainables.data.augmentation.views import Parameters, Views, normalise, scale_pixels
-
-MOCO_V2 = Views(
-    crop_scale=0.2, flip=0.5, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, jitter=0.8, greyscale=0.2, blur=0.5
-)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def images(n: int = 8, channels: int = 3, height: int = 32, width: int = 32) -> Tensor:
-    return torch.rand((n, channels, height, width), generator=generator(99))
-
-
-def agree(views: Views, x_BCHW: Tensor, alone: Callable[[Tensor, dict[str, float]], Tensor], atol: float) -> None:
-    """Apply `views` to a batch, and `alone` to each image with its own parameters."""
-    parameters = views.draw(generator(), x_BCHW.shape)
-    got_BCHW = views.apply(x_BCHW, parameters)
-    for i, x_CHW in enumerate(x_BCHW):
-        own = {name: value[i].item() for name, value in parameters.values.items()}
-        torch.testing.assert_close(got_BCHW[i], alone(x_CHW, own), atol=atol, rtol=0)
-
-
-@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (3, 24, 40)])
-def test_crop(shape: tuple[int, int, int]) -> None:
-    def alone(x_CHW: Tensor, own: dict[str, float]) -> Tensor:
-        box = [int(own[name]) for name in ("top", "left", "height", "width")]
-        return tv.resized_crop(x_CHW, *box, size=list(x_CHW.shape[1:]), antialias=True)
-
-    agree(Views(crop_scale=0.05), images(16, *shape), alone, 2e-6)
-
-
-@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 24, 40)])
-@pytest.mark.parametrize("views", [Views(rotation=30, shift=2), Views(rotation=180), Views(shift=3.5)])
-def test_rotation_and_shift(views: Views, shape: tuple[int, int, int]) -> None:
-    def alone(x_CHW: Tensor, own: dict[str, float]) -> Tensor:
-        shift = [own.get("right", 0.0), own.get("down", 0.0)]
-        bilinear = InterpolationMode.BILINEAR
-        return tv.affine(x_CHW, own.get("rotation", 0.0), shift, 1.0, [0.0, 0.0], interpolation=bilinear)
-
-    agree(views, images(8, *shape), alone, 2e-5)
-
-
-def test_half_a_pixel_of_shift_is_the_mean_of_neighbours() -> None:
-    x_BCHW = images(1, 1, 8, 8)
-    half = {"right": torch.tensor([0.5]), "down": torch.tensor([0.0])}
-    got_BCHW = Views(shift=1).apply(x_BCHW, Parameters(half))
-    expected_BCHW = (x_BCHW + torch.nn.functional.pad(x_BCHW, (1, 0))[..., :-1]) / 2
-    torch.testing.assert_close(got_BCHW, expected_BCHW, atol=1e-6, rtol=0)
-
-
-ADJUST = {
-    "brightness": tv.adjust_brightness,
-    "contrast": tv.adjust_contrast,
-    "saturation": tv.adjust_saturation,
-    "hue": tv.adjust_hue,
-}
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("name", ADJUST)
-def test_each_colour_operation(name: str, channels: int) -> None:
-    views = replace(Views(jitter=1), **{name: 0.5})
-    neutral = 0.0 if name == "hue" else 1.0
-    agree(views, images(channels=channels), lambda x, own: ADJUST[name](x, own.get(name, neutral)), 5e-6)
-
-
-def test_hue_of_greys_and_of_pure_colours() -> None:
-    corners_CHW = torch.cartesian_prod(*[torch.tensor([0.0, 0.5, 1.0])] * 3).T.reshape(3, 1, 27)
-    x_BCHW = corners_CHW.expand(16, -1, -1, -1)
-    agree(Views(jitter=1, hue=0.5), x_BCHW, lambda x, own: tv.adjust_hue(x, own["hue"]), 5e-6)
 
 
 def test_jitter_works_in_the_drawn_order_on_the_chosen_images() -> None:
@@ -102,22 +31,6 @@ def test_jitter_works_in_the_drawn_order_on_the_chosen_images() -> None:
 def test_the_order_of_the_jitter_varies() -> None:
     orders = {MOCO_V2.draw(generator(seed), (1, 3, 8, 8)).order for seed in range(200)}
     assert len(orders) == 24
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_greyscale(channels: int) -> None:
-    def alone(x_CHW: Tensor, own: dict[str, float]) -> Tensor:
-        return tv.rgb_to_grayscale(x_CHW, num_output_channels=channels) if own.get("greyscale") else x_CHW
-
-    agree(Views(greyscale=0.5), images(channels=channels), alone, 1e-6)
-
-
-@pytest.mark.parametrize(("side", "taps"), [(8, 3), (32, 3), (96, 9), (224, 23)])
-def test_blur(side: int, taps: int) -> None:
-    def alone(x_CHW: Tensor, own: dict[str, float]) -> Tensor:
-        return tv.gaussian_blur(x_CHW, [taps, taps], [own["blur"]] * 2) if own["blur"] else x_CHW
-
-    agree(Views(blur=0.7), images(6, 3, side, side), alone, 2e-6)
 
 
 def test_flip() -> None:
@@ -175,26 +88,6 @@ def test_draws_fill_their_ranges() -> None:
     assert 0.1 <= blurred.min() < 0.12 and 1.98 < blurred.max() <= 2.0
     shares = {name: (values[name] > 0).float().mean().item() for name in ("jitter", "greyscale", "blur", "flip")}
     assert shares == pytest.approx({"jitter": 0.8, "greyscale": 0.2, "blur": 0.5, "flip": 0.5}, abs=0.015)
-
-
-def test_crops_lie_inside_and_are_distributed_as_torchvisions() -> None:
-    n, side = 4000, 32
-    values = Views(crop_scale=0.2).draw(generator(), (n, 3, side, side)).values
-    ours = torch.stack([values[name] for name in ("top", "left", "height", "width")], dim=1)
-    assert (ours[:, :2] >= 0).all() and (ours[:, :2] + ours[:, 2:] <= side).all()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        crop, image = RandomResizedCrop(side, scale=(0.2, 1.0)), torch.zeros(3, side, side)
-        drawn = [crop.make_params([image]) for _ in range(n)]
-    theirs = torch.tensor([[d[name] for name in ("top", "left", "height", "width")] for d in drawn]).float()
-    torch.testing.assert_close(ours.mean(0), theirs.mean(0), atol=0.6, rtol=0)
-    torch.testing.assert_close(ours.std(0), theirs.std(0), atol=0.4, rtol=0)
-
-
-def test_a_crop_that_never_fits_is_the_largest_central_one() -> None:
-    values = Views(crop_scale=0.99, crop_ratio=1.25).draw(generator(), (4, 1, 8, 40)).values
-    box = [values[name].tolist() for name in ("top", "left", "height", "width")]
-    assert box == [[0.0] * 4, [15.0] * 4, [8.0] * 4, [10.0] * 4]
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ def test_every_key_is_there_with_its_default_and_a_docstring(method: str) -> Non
 
 
 def test_ranges_are_those_that_are_checked() -> None:
-    found = {key.name: key.law for key in key_docs("vje")}
-    assert (found["nu"], found["beta"], found["bottleneck"]) == ("`nu > 0`", "`beta >= 0`", "`bottleneck >= 1`")
-    assert (found["flip"], found["crop_scale"]) == ("`0 <= flip <= 1`", "`0 < crop_scale <= 1`")
-    assert found["precision"] == "one of float32, bfloat16" and found["terms"] == found["small_stem"] == ""
+    laws = {key.name: key.law for key in key_docs("vje")}
+    assert (laws["nu"], laws["beta"], laws["bottleneck"]) == ("`nu > 0`", "`beta >= 0`", "`bottleneck >= 1`")
+    assert (laws["flip"], laws["crop_scale"]) == ("`0 <= flip <= 1`", "`0 < crop_scale <= 1`")
+    assert laws["precision"] == "one of float32, bfloat16" and laws["terms"] == laws["small_stem"] == ""
 
 
 @dataclass(frozen=True)

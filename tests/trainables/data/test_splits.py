@@ -119,14 +119,14 @@ def test_two_classes_may_be_left(digits: Dataset) -> None:
 
 
 def test_folders_are_split_by_their_files(imagenet: Dataset) -> None:
-    one, rest = one_class_split(imagenet, 1), held_out_split(imagenet, (1,))
+    only_second, others = one_class_split(imagenet, 1), held_out_split(imagenet, (1,))
     for images, classes in (
-        (one.train_images, CLASSES[1:2]),
-        (rest.train_images, (CLASSES[0], CLASSES[2])),
-        (rest.test_images, (CLASSES[0], CLASSES[2])),
-        (rest.held_out_images, CLASSES[1:2]),
+        (only_second.train_images, CLASSES[1:2]),
+        (others.train_images, (CLASSES[0], CLASSES[2])),
+        (others.test_images, (CLASSES[0], CLASSES[2])),
+        (others.held_out_images, CLASSES[1:2]),
     ):
         assert isinstance(images, ImageFiles)
         assert {Path(path).parent.name for path in images.paths()} == set(classes)
-    assert rest.train_labels.tolist() == [0] * 4 + [2] * 4
+    assert others.train_labels.tolist() == [0] * 4 + [2] * 4
     assert all_classes_split(imagenet).labelled_images is imagenet.train_images

@@ -119,7 +119,7 @@ def test_a_feature_that_is_constant_but_for_rounding_is_no_signal(sets: Sets) ->
 def test_standardising_leaves_the_features_as_they_were(sets: Sets) -> None:
     before = [tensor.clone() for tensor in sets]
     accuracies(*sets, C, **HOW | {"batch_size": N}, standardize=True)
-    assert all(torch.equal(one, other) for one, other in zip(sets, before, strict=True))
+    assert all(torch.equal(left, right) for left, right in zip(sets, before, strict=True))
 
 
 @pytest.mark.parametrize("standardize", [False, True])
@@ -130,11 +130,11 @@ def test_fused_equals_alone(sets: Sets, standardize: bool) -> None:
     weights = fit(bank_KND, bank_labels_N, C, **HOW)
     assert len(set(fused[1])) > 1, "the members differ"
     for k in range(K):
-        one = slice(k, k + 1)
-        alone = accuracies(bank_KND[one], bank_labels_N, test_KMD[one], test_labels_M, C, **how)
+        member = slice(k, k + 1)
+        alone = accuracies(bank_KND[member], bank_labels_N, test_KMD[member], test_labels_M, C, **how)
         assert {top: share[0] for top, share in alone.items()} == {top: share[k] for top, share in fused.items()}
-        for got, expected in zip(fit(bank_KND[one], bank_labels_N, C, **HOW), weights, strict=True):
-            torch.testing.assert_close(got, expected[one], rtol=1e-5, atol=1e-6)
+        for got, expected in zip(fit(bank_KND[member], bank_labels_N, C, **HOW), weights, strict=True):
+            torch.testing.assert_close(got, expected[member], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("error")

@@ -54,7 +54,7 @@ def _drawn(config: TrialConfig, epoch: int = 2, step: int = 1) -> list[Tensor]:
 
 
 def _same(left: list[Tensor], right: list[Tensor]) -> list[bool]:
-    return [torch.equal(one, other) for one, other in zip(left, right, strict=True)]
+    return [torch.equal(left_BCHW, right_BCHW) for left_BCHW, right_BCHW in zip(left, right, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_a_batch_must_not_exceed_the_training_images() -> None:
 
 
 def test_split_selects_one_class_all_classes_or_all_but_some() -> None:
-    one, whole, others = (select_classes(_digits(), data) for data in (THREE, Data(), Data(held_out="3+5")))
-    assert set(one.train_labels.tolist()) == {3} and one.outlier is not None and len(one.test_images) == 537
+    single, whole, others = (select_classes(_digits(), data) for data in (THREE, Data(), Data(held_out="3+5")))
+    assert set(single.train_labels.tolist()) == {3} and single.outlier is not None and len(single.test_images) == 537
     assert set(whole.train_labels.tolist()) == set(range(10)) and whole.held_out_images is None
     assert set(others.train_labels.tolist()) == set(others.test_labels.tolist()) == set(range(10)) - {3, 5}
     assert others.held_out_images is not None and len(others.held_out_images) + len(others.test_images) == 537
@@ -226,6 +226,6 @@ def test_files_are_cropped_once_and_each_view_by_itself(tmp_path: Path) -> None:
     assert torch.equal(first[[0, 3]], swapped[[0, 3]]) and not torch.equal(first[[1, 2]], swapped[[2, 1]])
     central = Stream(_config(**{**FILES, "crop_scale": 1.0}), stream._split, "cpu").views(indices, 0, 0, 2)
     pixels = stream._split.train_images[indices] / 255
-    mean, std = (torch.tensor(of).view(3, 1, 1) for of in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
     for view in central:
         torch.testing.assert_close(view, (pixels - mean) / std)

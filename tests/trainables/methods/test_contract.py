@@ -131,11 +131,11 @@ def test_score_gives_exactly_the_declared_scores_one_an_image(name: str) -> None
 
 @every_method
 def test_noise_has_the_batch_as_its_last_dimension_but_one(name: str) -> None:
-    one, other = model_of(name).noise_shape(B), model_of(name).noise_shape(B + 7)
-    if len(one) > 1:
-        assert one[-2] == B and other == (*one[:-2], B + 7, one[-1])
+    shape, larger_shape = model_of(name).noise_shape(B), model_of(name).noise_shape(B + 7)
+    if len(shape) > 1:
+        assert shape[-2] == B and larger_shape == (*shape[:-2], B + 7, shape[-1])
     else:
-        assert one == other == (0,)
+        assert shape == larger_shape == (0,)
 
 
 @every_method

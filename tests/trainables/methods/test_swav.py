@@ -40,7 +40,7 @@ def _log_softmax(x: Array) -> Array:
 def test_loss_is_the_swapped_prediction_of_balanced_assignments(tau: float, epsilon: float, iterations: int) -> None:
     model = built(SwAV, Config(tau=tau, epsilon=epsilon, sinkhorn_iterations=iterations, **SMALL))
     scores = _plain_scores(model)
-    assigned = [_plain_assignment(one, epsilon, iterations) for one in scores]
+    assigned = [_plain_assignment(scores_BM, epsilon, iterations) for scores_BM in scores]
     expected = -sum((assigned[1 - i] * _log_softmax(scores[i] / tau)).sum(-1).mean() for i in (0, 1)) / 2
     assert loss_of(model).item() == pytest.approx(expected, rel=1e-5)
     assert loss_of(model, 1, 0).item() == pytest.approx(expected, rel=1e-5)

@@ -34,8 +34,8 @@ def test_initial_weights_come_from_torchs_generator(name: str) -> None:
         network = build_encoder(name, (1, 8, 8), width=6, features=5, small_stem=True)
         return [parameter.detach() for parameter in network.parameters() if parameter.dim() > 1]
 
-    assert all(torch.equal(one, other) for one, other in zip(weights(0), weights(0), strict=True))
-    assert not any(torch.equal(one, other) for one, other in zip(weights(0), weights(1), strict=True))
+    assert all(torch.equal(left, right) for left, right in zip(weights(0), weights(0), strict=True))
+    assert not any(torch.equal(left, right) for left, right in zip(weights(0), weights(1), strict=True))
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 5, 9)])

@@ -99,7 +99,7 @@ def test_streams_without_members_are_dropped(
     cohort.keep(stay)
     drawn = _drawn(monkeypatch)
     cohort.epoch(0)
-    assert {kind: {seed for of, seed in drawn if of == kind} for kind, _ in drawn} == dict.fromkeys(
+    assert {kind: {seed for drawn_kind, seed in drawn if drawn_kind == kind} for kind, _ in drawn} == dict.fromkeys(
         ("order", "views", "noise"), seeds
     )
 

@@ -73,8 +73,8 @@ def test_features_that_are_not_finite_end_only_their_member(
     real = VJE.embed
 
     def embed(self: VJE, images_BCHW: Tensor) -> dict[str, Tensor]:
-        found = real(self, images_BCHW)
-        return found | {vector: torch.where(self.beta == 7, torch.nan, found[vector])}
+        vectors = real(self, images_BCHW)
+        return vectors | {vector: torch.where(self.beta == 7, torch.nan, vectors[vector])}
 
     monkeypatch.setattr(VJE, "embed", embed)
     reports = _reports(*configs, width=width)
@@ -147,9 +147,9 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
 
     monkeypatch.setattr(probes, "accuracies", accuracies)
     metrics, model, data = _last(config), _untrained(config), _digits()
-    out = torch.tensor([int(one) for one in held_out.split("+")] if held_out else [], dtype=torch.long)
+    out = torch.tensor([int(name) for name in held_out.split("+")] if held_out else [], dtype=torch.long)
     learnt, tested = ~torch.isin(data.train_labels, out), ~torch.isin(data.test_labels, out)
-    bank, test = (model.embed(_seen(one)) for one in (data.train_images[learnt], data.test_images[tested]))
+    bank, test = (model.embed(_seen(images)) for images in (data.train_images[learnt], data.test_images[tested]))
     for name in VJE.representations:
         nearest = KNeighborsClassifier(1, metric="cosine", algorithm="brute")
         nearest.fit(bank[name].numpy(), data.train_labels[learnt])

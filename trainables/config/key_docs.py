@@ -52,12 +52,7 @@ def field_docs(cls: type) -> Mapping[str, str]:
     assert isinstance(definition, ast.ClassDef)
     docs = {field.name: "" for field in dataclasses.fields(cls)}
     for statement, after in zip(definition.body, definition.body[1:], strict=False):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and _text(after):
-            docs[statement.target.id] = " ".join(_text(after).split())
+        match statement, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                docs[name] = " ".join(text.split())
     return docs
-
-
-def _text(statement: ast.stmt) -> str:
-    """The text of a statement that is a docstring, else an empty string."""
-    value = statement.value if isinstance(statement, ast.Expr) else None
-    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -156,9 +155,7 @@ def _sections(method: str) -> dict[str, type]:
 
 def _plain_type(hint: Any) -> type:
     """`int | None` -> int."""
-    if isinstance(hint, types.UnionType):
-        hint = next(kind for kind in typing.get_args(hint) if kind is not type(None))
-    return typing.cast(type, hint)
+    return next((kind for kind in typing.get_args(hint) if kind is not type(None)), hint)
 
 
 def _typed(key: str, value: Value, kind: type) -> Value:

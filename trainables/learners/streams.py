@@ -81,10 +81,7 @@ class Stream:
     ) -> None:
         self.key = stream_key(config)
         self.steps = steps_per_epoch(config, len(split.train_images))
-        self._config = config
-        self._split = split
-        self._device = torch.device(device)
-        self._peers = peers
+        self._config, self._split, self._device, self._peers = config, split, torch.device(device), peers
         images = split.train_images
         self._files = images if isinstance(images, ImageFiles) else None
         self._images = None if isinstance(images, ImageFiles) else images.to(device)

@@ -21,8 +21,7 @@ def mlp(*widths: int, norm: Literal["batch", "layer"] | None, last: bool = False
         layers += [nn.Linear(fan_in, fan_out, bias=norm != "batch"), *_norm(norm, fan_out, weights=True), nn.ReLU()]
     last_norm = norm if last else None
     layers += [nn.Linear(widths[-2], widths[-1], bias=bias and last_norm != "batch")]
-    layers += _norm(last_norm, widths[-1], weights=False)
-    return nn.Sequential(*layers)
+    return nn.Sequential(*layers, *_norm(last_norm, widths[-1], weights=False))
 
 
 def _norm(norm: Literal["batch", "layer"] | None, width: int, weights: bool) -> list[nn.Module]:

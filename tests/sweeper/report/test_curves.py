@@ -22,8 +22,8 @@ def test_the_figure_shows_the_numbers() -> None:
     for axis, metric in zip(figure.axes, ("knn", "nll"), strict=True):
         drawn: list[Any] = axis.get_lines()
         for line, name in zip(drawn, ("vje", "byol"), strict=False):
-            here = points[(points["metric"] == metric) & (points["method"] == name)]
-            assert line.get_label() == name and line.get_ydata().tolist() == here["mean"].tolist()
+            selected = points[(points["metric"] == metric) & (points["method"] == name)]
+            assert line.get_label() == name and line.get_ydata().tolist() == selected["mean"].tolist()
             assert line.get_xdata().tolist() == [10, 20, 30]
         band = axis.collections[0].get_datalim(axis.transData)
         vje = points[(points["metric"] == metric) & (points["method"] == "vje")]

@@ -10,8 +10,10 @@ from tests.sweeper.report.grid_cells import AXES, cell
 
 def test_pivot_is_mean_and_sample_deviation_over_the_rest(rows):
     cells = pivot(rows, "auroc", AXES)
-    here = cell(cells, 1.0, 3.0)
-    assert here["mean"] == pytest.approx(0.815) and here["std"] == pytest.approx(np.std([0, 0.01, 0.02, 0.03], ddof=1))
+    selected = cell(cells, 1.0, 3.0)
+    assert selected["mean"] == pytest.approx(0.815) and selected["std"] == pytest.approx(
+        np.std([0, 0.01, 0.02, 0.03], ddof=1)
+    )
     assert cells.columns.tolist() == ["beta", "nu", "mean", "std", "count", "missing"]
     assert len(cells) == 6 and cells["nu"].tolist() == [0.5, 3.0, math.inf] * 2 and (cells["count"] == 4).all()
 

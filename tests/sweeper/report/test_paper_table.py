@@ -51,9 +51,9 @@ def test_a_cell_is_the_mean_and_the_sample_deviation_over_the_rest(rows):
     assert len(cells) == 3 * 2 * 2 and (cells["count"] == 3).all() and (cells["missing"] == 0).all()
     for cell in cells.to_dict("records"):
         nu = rows["nu"].isna() if math.isnan(cell["nu"]) else rows["nu"] == cell["nu"]
-        here = rows[(rows["method"] == cell["method"]) & nu & (rows["dataset"] == cell["dataset"])][cell["metric"]]
-        assert cell["mean"] == pytest.approx(sum(here) / 3)
-        assert cell["std"] ** 2 == pytest.approx(sum((here - sum(here) / 3) ** 2) / 2)
+        selected = rows[(rows["method"] == cell["method"]) & nu & (rows["dataset"] == cell["dataset"])][cell["metric"]]
+        assert cell["mean"] == pytest.approx(sum(selected) / 3)
+        assert cell["std"] ** 2 == pytest.approx(sum((selected - sum(selected) / 3) ** 2) / 2)
 
 
 def test_rows_and_columns_are_in_the_order_of_the_trials_and_the_papers_own_come_last(rows):
@@ -164,8 +164,8 @@ def test_the_source_of_the_markdown_is_aligned_and_escaped(rows):
     rows["method"] = rows["method"].map({"vje": "a|b\\|c", "simclr": "x*y <z>`"})
     cells = average(rows, TABLE, "paper")
     source = markdown(cells, TABLE)
-    title, _, said, _, *lines = source.splitlines()
-    assert title == "# probe" and said == "mean ± standard deviation of 3 trials"
+    title, _, caption_line, _, *lines = source.splitlines()
+    assert title == "# probe" and caption_line == "mean ± standard deviation of 3 trials"
     assert len({len(line) for line in lines}) == 1
     assert [line[0] for line in parsed(source)[1:]] == ["a|b\\|c", "a|b\\|c", "x*y <z>`"]
 
@@ -181,8 +181,8 @@ def test_what_rounds_to_nothing_is_written_as_zero():
 
 def test_text_is_one_aligned_block_where_it_fits(rows):
     table = replace(TABLE, columns=None)
-    said, block = text(average(rows, table, "paper"), table).split("\n\n")
-    assert said == "probe\nmean ± standard deviation of 6 trials"
+    heading, block = text(average(rows, table, "paper"), table).split("\n\n")
+    assert heading == "probe\nmean ± standard deviation of 6 trials"
     heading, rule, *lines = block.splitlines()
     assert heading.split() == ["method", "nu", "knn", "(%)", "nll"] and set(rule) == {"-", " "} and len(lines) == 3
     assert len({line.index("±") for line in lines}) == 1 and "|" not in block

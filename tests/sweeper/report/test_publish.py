@@ -105,29 +105,29 @@ def test_a_heatmap_says_what_it_averages_over(
     seeds: int, noun: str, tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three classes with two seeds each are six trials, not six classes."""
-    said: list[str] = []
-    monkeypatch.setattr(findings.heatmap, "write", lambda *_, over, **__: said.append(over))
+    nouns: list[str] = []
+    monkeypatch.setattr(findings.heatmap, "write", lambda *_, over, **__: nouns.append(over))
     repeated = pd.concat([rows.assign(seed=seed) for seed in range(seeds)], ignore_index=True)
     findings.write(Files(tmp_path), "grid", SWEEP, "paper", repeated)
-    assert said == [noun, noun]
+    assert nouns == [noun, noun]
 
 
 def test_pictures_name_sweep_preset_and_data_set_and_heed_percent(
     tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[dict[str, Any]] = []
-    monkeypatch.setattr(findings.heatmap, "write", lambda *_, **options: said.append(options))
-    monkeypatch.setattr(findings.trajectory, "write", lambda *_, **options: said.append(options))
+    captions: list[dict[str, Any]] = []
+    monkeypatch.setattr(findings.heatmap, "write", lambda *_, **options: captions.append(options))
+    monkeypatch.setattr(findings.trajectory, "write", lambda *_, **options: captions.append(options))
     auroc = Metric("auroc", "maximize", percent=True)
     shares = replace(
         SWEEP, heatmaps=(Heatmap(auroc, "beta", "nu"),), trajectories=(Trajectory("t", (auroc,), ("beta",)),)
     )
     text = findings.write(Files(tmp_path), "grid", shares, "paper", rows.assign(dataset=["cifar10"] * 11 + ["stl10"]))
-    assert [options["about"] for options in said] == ["grid (paper), data sets cifar10, stl10"] * 2
+    assert [options["about"] for options in captions] == ["grid (paper), data sets cifar10, stl10"] * 2
     assert text.startswith("auroc (%) by normal_class") and " 85.000" in text
-    said.clear()
+    captions.clear()
     findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows.assign(dataset="digits"))
-    assert [options["about"] for options in said] == ["grid (paper), data set digits"] * 2
+    assert [options["about"] for options in captions] == ["grid (paper), data set digits"] * 2
 
 
 KNN = Metric("knn", "maximize", percent=True)

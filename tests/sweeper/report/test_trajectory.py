@@ -20,11 +20,13 @@ def test_points_are_mean_and_sample_deviation_over_trials_in_order() -> None:
     assert keys == [(line, metric, epoch) for line in ("vje", "byol") for metric in ("knn", "nll") for epoch in (2, 10)]
     joined = history.merge(rows, on="trial_id")
     for point in points.to_dict("records"):
-        here = joined
+        selected = joined
         for key in ("method", "metric", "epoch"):
-            here = here[here[key] == point[key]]
-        assert point["count"] == len(here) == 3
-        assert (point["mean"], point["std"]) == pytest.approx((np.mean(here["value"]), np.std(here["value"], ddof=1)))
+            selected = selected[selected[key] == point[key]]
+        assert point["count"] == len(selected) == 3
+        assert (point["mean"], point["std"]) == pytest.approx(
+            (np.mean(selected["value"]), np.std(selected["value"], ddof=1))
+        )
 
 
 def test_reports_of_other_trials_are_left_out_and_nulls_are_not_averaged() -> None:

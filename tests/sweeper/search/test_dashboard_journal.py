@@ -121,8 +121,8 @@ def test_what_cannot_be_written_is_said_in_one_line_and_logged_once(
     blocked = tmp_path / "folder"
     blocked.write_text("a file")
     journal, study = DashboardJournal(blocked / "j"), run(begun("maximize"), 3)
-    for said in (journal.begin(), journal.add("s", study), journal.add("s", study)):
-        assert said is not None and "cannot be written" in said and "\n" not in said
+    for message in (journal.begin(), journal.add("s", study), journal.add("s", study)):
+        assert message is not None and "cannot be written" in message and "\n" not in message
     assert len([record for record in caplog.records if record.name == "sweeper.search.dashboard_journal"]) == 1
     blocked.unlink()
     assert journal.add("s", study) is None and same(journal.path, "s", study)
@@ -146,8 +146,8 @@ def test_a_line_cut_off_by_a_full_disk_is_mended(tmp_path: Path, monkeypatch: py
 
     with monkeypatch.context() as patch:
         patch.setattr(JournalFileBackend, "append_logs", full)
-        said = journal.add("s", study)
-    assert said is not None and "No space left on device" in said
+        message = journal.add("s", study)
+    assert message is not None and "No space left on device" in message
     assert journal.path.read_bytes().startswith(whole) and len(read(journal.path, "s").trials) == 5
     assert journal.add("s", study) is None and same(journal.path, "s", study)
 
@@ -157,8 +157,8 @@ def test_an_attribute_that_is_no_json_is_no_error(tmp_path: Path) -> None:
     trial = study.ask(SPACE)
     trial.set_user_attr("path", tmp_path)
     study.tell(trial, math.inf)
-    said = journal.add("s", study)
-    assert said is not None and "JSON" in said
+    message = journal.add("s", study)
+    assert message is not None and "JSON" in message
     assert journal.add("other", run(begun("maximize"), 2)) is None
 
 

@@ -32,10 +32,10 @@ def study(space: dict[str, BaseDistribution] | None = None, **options: Any) -> S
     return only
 
 
-def checked(of: Study, *preflight_results: PreflightResult) -> None:
+def checked(definition: Study, *preflight_results: PreflightResult) -> None:
     """Check a study, each of whose corners has one of the preflight_results, in turn."""
-    configs = corners(of)
-    check(of, configs, [preflight_results[index % len(preflight_results)] for index in range(len(configs))])
+    configs = corners(definition)
+    check(definition, configs, [preflight_results[index % len(preflight_results)] for index in range(len(configs))])
 
 
 def test_corners_are_the_lowest_values_and_each_other_end_alone() -> None:

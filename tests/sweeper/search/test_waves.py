@@ -17,7 +17,7 @@ from sweeper.pruning.rung_events import (
 from sweeper.search.study_run import StudyRun, result
 from sweeper.search.warm_start import WarmStart
 from sweeper.spec.schedulers import Halving, Population
-from tests.sweeper.search.toy_waves import Rungs, asked, given, recorded, rows, run, study, study_run, waves
+from tests.sweeper.search.toy_waves import Rungs, asked, next_cohort, recorded, rows, run, study, study_run, waves
 from trainables.contract import Member, Report
 from trainables.worker.messages import CohortReport, Origin
 
@@ -48,58 +48,58 @@ def test_all_trials_are_asked_numbered_and_of_their_wave() -> None:
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
 @pytest.mark.parametrize("done", [0, 1, 2, 3])
 def test_a_study_rebuilt_from_its_rows_goes_on_as_if_it_had_not_been_cut_off(sampler: str, done: int) -> None:
-    of = study(sampler=sampler)
-    whole = waves(study_run(of))
+    definition = study(sampler=sampler)
+    whole = waves(study_run(definition))
     run(whole)
-    before = waves(study_run(of))
+    before = waves(study_run(definition))
     trained = [trial for trials in run(before, stop_after=done) for trial in trials]
-    after = waves(study_run(of, recorded(trained, of)))
+    after = waves(study_run(definition, recorded(trained, definition)))
     assert not {trial.id for trials in run(after) for trial in trials} & {trial.id for trial in trained}
     assert asked(after) == asked(whole) and after.exhausted
 
 
 def test_a_cohort_keeps_its_id_when_it_is_continued() -> None:
-    of = study(wave=8, trials=8)
-    whole = waves(study_run(of), size=2)
+    definition = study(wave=8, trials=8)
+    whole = waves(study_run(definition), size=2)
     run(whole, stop_after=1)
     first, *_ = whole.cohorts.values()
-    after = waves(study_run(of, recorded(first.trials[:1], of)), size=2)
+    after = waves(study_run(definition, recorded(first.trials[:1], definition)), size=2)
     again = after.next()
     assert again and again.id == first.id and again.trials == first.trials[1:]
 
 
 def test_what_failed_never_stalls_a_search_and_is_tried_again_by_the_next() -> None:
-    of = study()
-    source = waves(study_run(of))
+    definition = study()
+    source = waves(study_run(definition))
     trained = []
     while cohort := source.next():
         trained.append(cohort)
         source.completed(cohort.id, rows(cohort, "failed"), [])
     assert source.exhausted and len(asked(source)) == 10
     failed = [trial for cohort in trained for trial in cohort.trials]
-    later = study_run(of, recorded(failed, of, "failed"))
+    later = study_run(definition, recorded(failed, definition, "failed"))
     assert later.ahead == ["failed"] * 6 and waves(later).next() is not None
 
 
 @pytest.mark.parametrize("status", ["diverged", "pruned"])
 def test_diverged_and_pruned_trials_are_results(status: str) -> None:
-    of = study(sampler="tpe")
-    source = waves(study_run(of))
+    definition = study(sampler="tpe")
+    source = waves(study_run(definition))
     while cohort := source.next():
         source.completed(cohort.id, [row | {"auroc": None} for row in rows(cohort, status)], [])
-    assert source.exhausted and study_run(of, recorded(asked(source), of, status)).ended
+    assert source.exhausted and study_run(definition, recorded(asked(source), definition, status)).ended
 
 
 def test_the_rungs_are_told_of_every_cohort_in_order_and_of_what_earlier_runs_reached() -> None:
-    of, rungs = study(pruner=Halving(1)), Rungs()
-    run(waves(study_run(of), rungs=rungs))
+    definition, rungs = study(pruner=Halving(1)), Rungs()
+    run(waves(study_run(definition), rungs=rungs))
     announced = [event for event in rungs if isinstance(event, CohortAnnounced)]
     positions = [event.position for event in announced]
     assert positions == sorted(set(positions))
     assert sorted(number for event in announced for number in event.numbers) == list(range(10))
     assert [event.cohort for event in rungs if isinstance(event, CohortEnded)] == [event.cohort for event in announced]
-    later, first_wave = Rungs(), study_run(of).waves[0]
-    waves(study_run(of, recorded(first_wave, of)), rungs=later)
+    later, first_wave = Rungs(), study_run(definition).waves[0]
+    waves(study_run(definition, recorded(first_wave, definition)), rungs=later)
     assert later[0] == CohortRestored("s0", (0,), [0, 1, 2, 3], [{1: 0.5}] * 4)
     assert all(isinstance(event, CohortAnnounced) and event.position > (0,) for event in later[1:]) and later[1:]
 
@@ -107,7 +107,7 @@ def test_the_rungs_are_told_of_every_cohort_in_order_and_of_what_earlier_runs_re
 def test_the_rungs_are_told_which_cohorts_have_a_worker() -> None:
     rungs = Rungs()
     source = waves(study_run(study(pruner=Halving(1))), rungs=rungs)
-    cohort = given(source)
+    cohort = next_cohort(source)
     source.started(cohort.id)
     source.stopped(cohort.id)
     assert rungs[-2:] == [CohortStarted(cohort.id), CohortStopped(cohort.id)]
@@ -117,7 +117,7 @@ def test_the_rungs_are_told_which_cohorts_have_a_worker() -> None:
 def test_the_rungs_are_told_the_values_of_a_report_unless_a_judge_has_seen_it(judged: bool) -> None:
     rungs = Rungs()
     source = waves(study_run(study(pruner=Halving(1))), rungs=rungs)
-    cohort, told = given(source), len(rungs)
+    cohort, events_before = next_cohort(source), len(rungs)
     members = (
         Member("running", 2, {"auroc": 0.9}),
         Member("pruned", 2, {"auroc": 0.65}),
@@ -125,7 +125,7 @@ def test_the_rungs_are_told_the_values_of_a_report_unless_a_judge_has_seen_it(ju
         Member("diverged", 2, {}),
     )
     source.reported(cohort.id, CohortReport(Report(2, members, 1.0, done=False), ORIGIN, judged))
-    assert rungs[told:] == ([] if judged else [CohortReported(cohort.id, 2, {0: 0.9, 1: 0.65})])
+    assert rungs[events_before:] == ([] if judged else [CohortReported(cohort.id, 2, {0: 0.9, 1: 0.65})])
 
 
 def test_the_rungs_are_told_nothing_of_a_study_without_a_pruner() -> None:
@@ -135,8 +135,8 @@ def test_the_rungs_are_told_nothing_of_a_study_without_a_pruner() -> None:
 
 
 def test_a_population_stays_whole() -> None:
-    of = study(population=Population(1), wave=8, trials=8, axes={})
-    source = waves(study_run(of), size=1)
+    definition = study(population=Population(1), wave=8, trials=8, axes={})
+    source = waves(study_run(definition), size=1)
     assert max(len(cohort.trials) for cohort in (source.next(), source.next()) if cohort) > 1
 
 

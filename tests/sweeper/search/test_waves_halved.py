@@ -13,12 +13,12 @@ from sweeper.plan.cohorts import halves
 from sweeper.pruning.rung_events import CohortSplit
 from sweeper.search.study_run import RecordedTrial
 from sweeper.spec.schedulers import Halving, Population
-from tests.sweeper.search.toy_waves import Rungs, given, recorded, rows, study, study_run, waves
+from tests.sweeper.search.toy_waves import Rungs, next_cohort, recorded, rows, study, study_run, waves
 
 
 def test_the_rungs_are_told_of_the_halves_of_a_cohort() -> None:
-    of, rungs = study(pruner=Halving(1)), Rungs()
-    source = waves(study_run(of), rungs=rungs)
+    definition, rungs = study(pruner=Halving(1)), Rungs()
+    source = waves(study_run(definition), rungs=rungs)
     whole = source.next()
     assert whole is not None and len(whole.trials) == 2
     first, second = source.halve(whole)
@@ -28,15 +28,15 @@ def test_the_rungs_are_told_of_the_halves_of_a_cohort() -> None:
 
 @pytest.mark.parametrize("done", [(), (0,), (1,), (0, 2), (2, 3)])
 def test_a_continued_search_goes_on_with_the_parts_of_its_cohorts_where_they_stood(done: Sequence[int]) -> None:
-    of, rungs, halved = study(pruner=Halving(1), wave=10), Rungs(), list[str]()
-    source = waves(study_run(of), rungs=rungs, record=halved.append)
-    whole = given(source)
+    definition, rungs, halved = study(pruner=Halving(1), wave=10), Rungs(), list[str]()
+    source = waves(study_run(definition), rungs=rungs, record=halved.append)
+    whole = next_cohort(source)
     first, second = source.halve(whole)
     parts = (first, *source.halve(second), *iter(source.next, None))
     assert halved == [whole.id, second.id] and len(parts) > 3
     later = Rungs()
     trained = [trial for index in done for trial in parts[index].trials]
-    after = waves(study_run(of, recorded(trained, of)), rungs=later, halved=halved)
+    after = waves(study_run(definition, recorded(trained, definition)), rungs=later, halved=halved)
     left = [part for index, part in enumerate(parts) if index not in done]
     assert list(iter(after.next, None)) == left and later.standing == rungs.standing
     assert all(after.ancestors(part.id) == source.ancestors(part.id) for part in left)
@@ -47,10 +47,10 @@ def test_a_continued_search_goes_on_with_the_parts_of_its_cohorts_where_they_sto
 
 @pytest.mark.parametrize(("done", "sizes"), [(1, [1, 2]), (2, [2])])
 def test_halves_are_those_of_the_whole_without_who_has_a_result(done: int, sizes: list[int]) -> None:
-    of, rungs = study(pruner=Halving(1), wave=10), Rungs()
-    whole = given(waves(study_run(of)))
-    source = waves(study_run(of, recorded(whole.trials[:done], of)), rungs=rungs)
-    rest = given(source)
+    definition, rungs = study(pruner=Halving(1), wave=10), Rungs()
+    whole = next_cohort(waves(study_run(definition)))
+    source = waves(study_run(definition, recorded(whole.trials[:done], definition)), rungs=rungs)
+    rest = next_cohort(source)
     assert (rest.id, rest.trials) == (whole.id, whole.trials[done:])
     before = rungs.standing
     parts = source.halve(rest)
@@ -65,11 +65,11 @@ def test_whatever_is_halved_and_killed_every_trial_of_a_search_ends_and_only_who
     """No cohort of several trials fails twice: only trials that stand alone do."""
     drawn = random.Random(5)
     for _ in range(50):
-        of, halved, failures = study(pruner=Halving(1), wave=drawn.randint(4, 10)), list[str](), Counter[str]()
+        definition, halved, failures = study(pruner=Halving(1), wave=drawn.randint(4, 10)), list[str](), Counter[str]()
         poisoned, results = set(drawn.sample(range(10), drawn.randint(1, 3))), dict[int, RecordedTrial]()
         while not (all(number in results for number in range(10)) and drawn.random() < 0.5):
             rungs = Rungs()
-            source = waves(study_run(of, results), size=8, rungs=rungs, halved=halved, record=halved.append)
+            source = waves(study_run(definition, results), size=8, rungs=rungs, halved=halved, record=halved.append)
             attempts = RetryQueue(source, 0)
             while (attempt := attempts.next()) and drawn.random() < 0.8:
                 cohort = attempt.cohort
@@ -82,7 +82,7 @@ def test_whatever_is_halved_and_killed_every_trial_of_a_search_ends_and_only_who
                 source.completed(
                     cohort.id, rows(cohort, status), [(trial.id, 1, "auroc", 0.5) for trial in cohort.trials]
                 )
-                results |= recorded(cohort.trials, of, status)
+                results |= recorded(cohort.trials, definition, status)
             assert rungs.standing
         assert {number for number, trial in results.items() if trial.result.status == "failed"} == poisoned
         assert failures == Counter(halved) == Counter(set(halved))

@@ -25,8 +25,8 @@ def study(**changes: Any) -> Study:
     return only_study
 
 
-def study_run(of: Study, recorded: Mapping[int, RecordedTrial] | None = None) -> StudyRun:
-    return StudyRun(of, "s0", WarmStart(None), recorded or {}, lambda params: {**params, "seed": 0})
+def study_run(definition: Study, recorded: Mapping[int, RecordedTrial] | None = None) -> StudyRun:
+    return StudyRun(definition, "s0", WarmStart(None), recorded or {}, lambda params: {**params, "seed": 0})
 
 
 class Rungs(list[RungEvent]):
@@ -81,7 +81,7 @@ def asked(source: Waves) -> tuple[Trial, ...]:
     return tuple(trial for study_run in source.study_runs for trial in study_run.trials)
 
 
-def given(source: Waves) -> Cohort:
+def next_cohort(source: Waves) -> Cohort:
     cohort = source.next()
     assert cohort is not None
     return cohort
@@ -109,11 +109,11 @@ def run(source: Waves, stop_after: int = 1000) -> list[tuple[Trial, ...]]:
     return trained
 
 
-def recorded(trials: Sequence[Trial], of: Study, status: str = "finished") -> dict[int, RecordedTrial]:
+def recorded(trials: Sequence[Trial], definition: Study, status: str = "finished") -> dict[int, RecordedTrial]:
     recorded_trials = {}
     for trial in trials:
         (row,) = rows(Cohort("c", (trial,), 1), status)
         params = {key: trial.config[key] for key in SPACE}
-        reached = result(of, row, [(trial.id, 1, "auroc", 0.5)])
+        reached = result(definition, row, [(trial.id, 1, "auroc", 0.5)])
         recorded_trials[int(str(trial.facts["number"]))] = RecordedTrial(params, reached)
     return recorded_trials

@@ -23,22 +23,22 @@ def pictures(folder: Path) -> set[str]:
 
 
 def test_one_objective_has_these_files(tmp_path: Path) -> None:
-    said = write(Files(tmp_path), "studies/s/all", "s / all", random_study(35, KNN), [KNN])
+    summary = write(Files(tmp_path), "studies/s/all", "s / all", random_study(35, KNN), [KNN])
     folder = tmp_path / "studies/s/all"
     assert pictures(folder) == {"importance.png", "parallel.png", "history.png", "contour_lr_beta.png"}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.glob("*.png"))
     assert {path.name for path in folder.glob("*.parquet")} == {"trials.parquet", "front.parquet", "importance.parquet"}
-    assert said.splitlines()[0] == "s / all, 35 trials: 21 complete, 7 pruned, 7 failed"
-    assert "%" in said.splitlines()[1] and len(said.splitlines()) == 3
+    assert summary.splitlines()[0] == "s / all, 35 trials: 21 complete, 7 pruned, 7 failed"
+    assert "%" in summary.splitlines()[1] and len(summary.splitlines()) == 3
 
 
 def test_two_objectives_have_a_picture_each_and_a_front(tmp_path: Path) -> None:
     study = random_study(40, KNN, SECONDS, space={key: SPACE[key] for key in ("lr", "width", "act")})
-    said = write(Files(tmp_path), "f", "s", study, [KNN, SECONDS], [("act", "lr")])
+    summary = write(Files(tmp_path), "f", "s", study, [KNN, SECONDS], [("act", "lr")])
     each = {f"{kind}_{metric}.png" for kind in ("importance", "parallel", "history") for metric in ("knn", "seconds")}
     assert pictures(tmp_path / "f") == each | {"contour_act_lr_knn.png", "contour_act_lr_seconds.png", "pareto.png"}
-    assert len(said.splitlines()) <= 12
-    assert "importance: for knn lr " in said and "; for seconds width " in said
+    assert len(summary.splitlines()) <= 12
+    assert "importance: for knn lr " in summary and "; for seconds width " in summary
 
 
 def test_trials_are_as_they_were_told(tmp_path: Path) -> None:
@@ -67,9 +67,9 @@ def test_one_objective_has_the_best_trial_for_a_front_whatever_a_pruned_one_repo
     trial = study.ask({"lr": SPACE["lr"]})
     trial.report(0.9, 1)
     study.tell(trial, state=TrialState.PRUNED)
-    said = write(Files(tmp_path), "f", "s", study, [KNN])
+    summary = write(Files(tmp_path), "f", "s", study, [KNN])
     assert pd.read_parquet(tmp_path / "f/front.parquet")["number"].tolist() == [1]
-    assert "best knn 50% by trial 1: lr=" in said
+    assert "best knn 50% by trial 1: lr=" in summary
 
 
 def test_the_same_study_has_the_same_importances(tmp_path: Path) -> None:
@@ -107,34 +107,34 @@ def test_what_a_poor_study_does_not_suffice_for_is_left_out_and_deleted(case: st
     old = {"contour_lr_beta.png", "pareto.png", "importance.png", "history_knn.png", "parallel.png", "mine.png"}
     for name in old:
         (folder / name).write_bytes(b"old")
-    said = write(Files(tmp_path), "f", "s", study, [KNN], [("lr", "lr"), ("lr", "absent")])
-    assert pictures(folder) == left | {"mine.png"} and ".png" not in said
+    summary = write(Files(tmp_path), "f", "s", study, [KNN], [("lr", "lr"), ("lr", "absent")])
+    assert pictures(folder) == left | {"mine.png"} and ".png" not in summary
     assert not any((folder / name).read_bytes() == b"old" for name in left)
     assert len(pd.read_parquet(folder / "trials.parquet")) == len(study.trials)
     assert len(pd.read_parquet(folder / "front.parquet")) == best
     assert len(pd.read_parquet(folder / "importance.parquet")) == (2 if "importance.png" in left else 0)
-    assert ("no trial is complete yet" in said) == (best == 0)
+    assert ("no trial is complete yet" in summary) == (best == 0)
 
 
 def test_few_complete_trials_have_neither_importance_nor_contours_and_a_line_says_so(tmp_path: Path) -> None:
-    said = write(Files(tmp_path), "f", "s", random_study(20, KNN), [KNN], [("lr", "beta")])
+    summary = write(Files(tmp_path), "f", "s", random_study(20, KNN), [KNN], [("lr", "beta")])
     assert pictures(tmp_path / "f") == LINES and pd.read_parquet(tmp_path / "f/importance.parquet").empty
-    assert said.splitlines()[-1] == "no importance and no contours: they need 20 complete trials, but there are 12"
+    assert summary.splitlines()[-1] == "no importance and no contours: they need 20 complete trials, but there are 12"
     assert "no importance" not in write(Files(tmp_path), "f", "s", random_study(35, KNN), [KNN])
 
 
 def test_pictures_say_how_many_trials_they_show_and_which_they_leave_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: set[str] = set()
+    captions: set[str] = set()
 
     def png(figure: object, title: str, text: str) -> bytes:
-        said.add(text)
+        captions.add(text)
         return b""
 
     monkeypatch.setattr(study_figures, "png", png)
     write(Files(tmp_path), "f", "s", random_study(35, KNN), [KNN])
-    assert said == {"21 complete trials; left out: 7 pruned, 7 failed"}
+    assert captions == {"21 complete trials; left out: 7 pruned, 7 failed"}
 
 
 def test_a_study_all_of_whose_trials_diverged_says_so(tmp_path: Path) -> None:
@@ -143,15 +143,15 @@ def test_a_study_all_of_whose_trials_diverged_says_so(tmp_path: Path) -> None:
     for trial in study.trials:
         trial.user_attrs["status"] = "diverged"
         lost.add_trial(trial)
-    said = write(Files(tmp_path), "f", "s", lost, [KNN])
-    assert said.splitlines() == ["s, 5 trials: 5 diverged", "all 5 trials diverged, so none is best"]
+    summary = write(Files(tmp_path), "f", "s", lost, [KNN])
+    assert summary.splitlines() == ["s, 5 trials: 5 diverged", "all 5 trials diverged, so none is best"]
     assert set(pd.read_parquet(tmp_path / "f/trials.parquet")["state"]) == {"diverged"}
 
 
 def test_two_objectives_of_poor_studies_are_no_error(tmp_path: Path) -> None:
     for count in range(3):
-        said = write(Files(tmp_path), "f", "s", random_study(count, KNN, SECONDS), [KNN, SECONDS])
-        assert ".png" not in said
+        summary = write(Files(tmp_path), "f", "s", random_study(count, KNN, SECONDS), [KNN, SECONDS])
+        assert ".png" not in summary
         assert ("pareto.png" in pictures(tmp_path / "f")) == (count == 2)
 
 
@@ -203,8 +203,8 @@ def test_a_picture_that_cannot_be_drawn_costs_no_other(tmp_path: Path, monkeypat
         raise ValueError("no\nway")
 
     monkeypatch.setattr(study_figures, "history", broken)
-    said = write(Files(tmp_path), "f", "s", random_study(35, NLL), [NLL])
-    assert said.splitlines()[-1] == "no history.png: ValueError: no way"
+    summary = write(Files(tmp_path), "f", "s", random_study(35, NLL), [NLL])
+    assert summary.splitlines()[-1] == "no history.png: ValueError: no way"
     assert {"parallel.png", "importance.png"} < pictures(tmp_path / "f") and not pyplot.get_fignums()
 
 

@@ -41,8 +41,8 @@ def test_kuberay_is_told_the_version_in_the_image(name: str) -> None:
 
 
 def test_no_file_speaks_of_another_ray() -> None:
-    found = {version for path in EVERY for version in re.findall(r"\b2\.\d+\.\d+\b", path.read_text())}
-    assert found == {RAY}
+    versions = {version for path in EVERY for version in re.findall(r"\b2\.\d+\.\d+\b", path.read_text())}
+    assert versions == {RAY}
 
 
 def test_the_projects_own_requirements_admit_the_versions_of_the_image() -> None:

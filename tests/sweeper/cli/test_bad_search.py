@@ -62,36 +62,36 @@ SPACES: list[tuple[dict[str, BaseDistribution], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("space", "said"), SPACES, ids=lambda value: ",".join(value) if isinstance(value, dict) else ""
+    ("space", "error"), SPACES, ids=lambda value: ",".join(value) if isinstance(value, dict) else ""
 )
 def test_a_distribution_that_leaves_the_legal_range(
-    refuse: Refuse, space: dict[str, BaseDistribution], said: str
+    refuse: Refuse, space: dict[str, BaseDistribution], error: str
 ) -> None:
-    assert refuse(space=space).startswith(said)
+    assert refuse(space=space).startswith(error)
 
 
 def test_an_objective_that_is_not_reported(refuse: Refuse) -> None:
-    said = refuse(metric=Metric("knn_z", "maximize"))
-    assert said.startswith("these trials do not report knn_z; they report: loss, ") and "auroc_joint" in said
+    error = refuse(metric=Metric("knn_z", "maximize"))
+    assert error.startswith("these trials do not report knn_z; they report: loss, ") and "auroc_joint" in error
 
 
 def test_a_pruner_without_reports_before_the_end(refuse: Refuse) -> None:
-    said = refuse(pruner=Halving(1), fixed={"report_every": 4})
-    assert said.startswith("a pruner needs a report before the last epoch for each of its 1 brackets")
+    error = refuse(pruner=Halving(1), fixed={"report_every": 4})
+    assert error.startswith("a pruner needs a report before the last epoch for each of its 1 brackets")
     classes = {"normal_class": None, "probe_epochs": 1, "knn": 5}
-    said = refuse(pruner=Halving(1), fixed=classes, metric=Metric("probe_z", "maximize"))
-    assert "needs a metric that is reported during training, but probe_z is" in said
-    assert "knn_z" in said
+    error = refuse(pruner=Halving(1), fixed=classes, metric=Metric("probe_z", "maximize"))
+    assert "needs a metric that is reported during training, but probe_z is" in error
+    assert "knn_z" in error
 
 
 def test_epochs_are_not_searched_where_members_are_compared(refuse: Refuse) -> None:
-    said = "epochs must be fixed in a search with a pruner or a population, but it is searched"
+    error = "epochs must be fixed in a search with a pruner or a population, but it is searched"
     space: dict[str, BaseDistribution] = {"epochs": IntDistribution(2, 8)}
-    assert refuse(space=space, pruner=Halving(1)) == f"{said} (epochs is set by preset 'digits')"
+    assert refuse(space=space, pruner=Halving(1)) == f"{error} (epochs is set by preset 'digits')"
 
 
 @pytest.mark.parametrize(
-    ("space", "population", "said"),
+    ("space", "population", "error"),
     [
         ({"width": IntDistribution(8, 64)}, Population(1), "a population can only adapt numeric hyperparameters"),
         ({"nu": CategoricalDistribution([1.0, 2.0])}, Population(1), "a population can only adapt numeric"),
@@ -100,13 +100,13 @@ def test_epochs_are_not_searched_where_members_are_compared(refuse: Refuse) -> N
     ],
 )
 def test_a_population_that_cannot_adapt(
-    refuse: Refuse, space: dict[str, BaseDistribution], population: Population, said: str
+    refuse: Refuse, space: dict[str, BaseDistribution], population: Population, error: str
 ) -> None:
-    assert refuse(space=space, population=population, sampler="random").startswith(said)
+    assert refuse(space=space, population=population, sampler="random").startswith(error)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "error"),
     [
         (["--wave", "5"], "`wave <= trials` must hold, but got wave=5, trials=4"),
         (["--trials", "1"], "`wave <= trials` must hold, but got wave=2, trials=1"),
@@ -122,8 +122,8 @@ def test_a_population_that_cannot_adapt(
         (["--axis", "seed=0,0"], "the values of axis seed must differ, but 0 is there twice"),
     ],
 )
-def test_words_that_do_not_fit_a_search(refuse: Refuse, words: list[str], said: str) -> None:
-    assert refuse(*words).startswith(said)
+def test_words_that_do_not_fit_a_search(refuse: Refuse, words: list[str], error: str) -> None:
+    assert refuse(*words).startswith(error)
 
 
 @pytest.mark.parametrize("words", [["--trials", "8"], ["--wave", "2"], ["--warm-start", "anomaly_grid"]])

@@ -33,10 +33,10 @@ def test_a_method_has_its_keys_with_ranges_defaults_and_what_is_fusible() -> Non
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_key_is_left_out(method: str) -> None:
-    said = describe(method)
+    text = describe(method)
     for key in key_docs(method):
-        assert f"\n{'*' if key.fusible else ' '} {key.name}=" in said
-    assert max(map(len, said.splitlines()[1:])) <= 110
+        assert f"\n{'*' if key.fusible else ' '} {key.name}=" in text
+    assert max(map(len, text.splitlines()[1:])) <= 110
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -48,11 +48,11 @@ def test_a_data_set_has_its_shape_classes_sizes_and_files(dataset: str) -> None:
 
 
 def test_sizes_and_places_are_the_published_ones() -> None:
-    said = describe("stl10")
+    text = describe("stl10")
     assert (
-        "3 x 96 x 96 (channels x rows x columns), pixels 0 to 255" in said and "8,000 images, 800 of each class" in said
+        "3 x 96 x 96 (channels x rows x columns), pixels 0 to 255" in text and "8,000 images, 800 of each class" in text
     )
-    assert "5,000 images, 500 of each class, and 100,000 without a label" in said
+    assert "5,000 images, 500 of each class, and 100,000 without a label" in text
     for name, source in {"cifar10": CIFAR10, "cifar100": CIFAR100, "stl10": STL10}.items():
         assert f"DATA/{source.base_folder}/, " in FILES[name] and f"DATA/{source.filename} " in FILES[name]
     assert all(f"DATA/{SVHN.split_list[part][1]}" in FILES["svhn"] for part in ("train", "test"))
@@ -60,14 +60,14 @@ def test_sizes_and_places_are_the_published_ones() -> None:
 
 @pytest.mark.parametrize("metric", [*FAMILIES, "knn_z", "fpr95_joint_held_out", "loss_kl"])
 def test_a_metric_has_its_meaning_range_and_direction(metric: str) -> None:
-    said = describe(metric)
-    assert all(f"\n  {fact} " in said for fact in ("range", "direction", "reported"))
+    text = describe(metric)
+    assert all(f"\n  {fact} " in text for fact in ("range", "direction", "reported"))
 
 
 def test_what_is_said_of_metrics() -> None:
-    said = describe("probe_z")
-    assert "higher is better" in said and "a share in [0, 1]" in said and "at the end of training" in said
-    assert said.endswith(f"by        {', '.join(METHODS)}") and methods_by_metric()["probe_z"] == tuple(METHODS)
+    text = describe("probe_z")
+    assert "higher is better" in text and "a share in [0, 1]" in text and "at the end of training" in text
+    assert text.endswith(f"by        {', '.join(METHODS)}") and methods_by_metric()["probe_z"] == tuple(METHODS)
     assert "lower is better" in describe("fpr95") and re.search(r"and \d+ more$", describe("fpr95"))
     assert "null where it is undefined" in describe("var_cv") and "\nmetrics of this family" not in describe("var_cv")
 

@@ -38,13 +38,15 @@ def planned(folder: Path, capsys: pytest.CaptureFixture[str], name: str, preset:
 
 @pytest.mark.parametrize(("name", "preset"), PRESETS)
 def test_every_preset(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, preset: str) -> None:
-    found = planned(tmp_path, capsys, name, preset)
-    assert found["trials"] == found["to run"] == registry.find(name).presets[preset].count
-    assert found["changed"] == {} and (found["fixed"] or found["parts"])
-    for study in found.get("studies", {}).values():
-        assert study["space"] and all(one["name"].endswith("Distribution") for one in study["space"].values())
-    if "steps" in found:
-        assert (found["steps"], found["unsized"]) == (None, ["imagenet"]) or (found["steps"] and not found["unsized"])
+    outline = planned(tmp_path, capsys, name, preset)
+    assert outline["trials"] == outline["to run"] == registry.find(name).presets[preset].count
+    assert outline["changed"] == {} and (outline["fixed"] or outline["parts"])
+    for study in outline.get("studies", {}).values():
+        names = [distribution["name"] for distribution in study["space"].values()]
+        assert names and all(name.endswith("Distribution") for name in names)
+    if "steps" in outline:
+        steps, unsized = outline["steps"], outline["unsized"]
+        assert (steps, unsized) == (None, ["imagenet"]) or (steps and not unsized)
 
 
 def test_steps_are_known_from_what_is_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,12 +58,12 @@ def test_steps_are_known_from_what_is_published(tmp_path: Path, capsys: pytest.C
 def test_what_is_asked_for_stands_beside_what_the_preset_has(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = planned(tmp_path, capsys, "nu_ablation", "digits", "--set", "epochs=5", "--axis", "nu=1,inf")
-    assert found["changed"] == {
+    outline = planned(tmp_path, capsys, "nu_ablation", "digits", "--set", "epochs=5", "--axis", "nu=1,inf")
+    assert outline["changed"] == {
         "epochs": {"values": [5], "preset": [80]},
         "nu": {"values": [1.0, "inf"], "preset": [1.0, 3.0, 7.0, 20.0, 50.0, "inf"]},
     }
-    assert found["axes"] == {"nu": [1.0, "inf"], "seed": [0, 1, 2]} and found["fixed"]["epochs"] == 5
+    assert outline["axes"] == {"nu": [1.0, "inf"], "seed": [0, 1, 2]} and outline["fixed"]["epochs"] == 5
 
 
 def test_a_plan_for_people_says_what_varies_and_what_is_not_known(

@@ -40,8 +40,8 @@ def test_load_unites_files_of_unlike_columns_and_sweeps(store):
 
 
 def test_load_selects_a_preset_and_what_was_changed_in_it(store):
-    made = {"a": ("digits", ""), "b": ("digits", "epochs=5"), "c": ("paper", "")}
-    rows = [row(trial, preset=preset, changes=changes) for trial, (preset, changes) in made.items()]
+    labels = {"a": ("digits", ""), "b": ("digits", "epochs=5"), "c": ("paper", "")}
+    rows = [row(trial, preset=preset, changes=changes) for trial, (preset, changes) in labels.items()]
     store.write("grid", "c0", rows, COLUMNS)
 
     def loaded(**chosen: str | None) -> list[str]:

@@ -25,13 +25,13 @@ def row(trial: str, study: str | None = None, auroc: float = 0.5) -> dict[str, o
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """A store with trials a to d: a, b and c share a file, as after a merge, and d has its own."""
-    made = Store(tmp_path)
-    made.prepare("grid", COLUMNS)
-    made.write("grid", "segment-0", [row("a", "s0"), row("b", "s1"), row("c", "s1")], COLUMNS)
-    made.write("grid", "c1", [row("d", "s0")], COLUMNS)
-    made.write_history("grid", "segment-0", [(trial, 1, "auroc", 0.1) for trial in "abc"])
-    made.write_history("grid", "c1", [("d", 1, "auroc", 0.2)])
-    return made
+    store = Store(tmp_path)
+    store.prepare("grid", COLUMNS)
+    store.write("grid", "segment-0", [row("a", "s0"), row("b", "s1"), row("c", "s1")], COLUMNS)
+    store.write("grid", "c1", [row("d", "s0")], COLUMNS)
+    store.write_history("grid", "segment-0", [(trial, 1, "auroc", 0.1) for trial in "abc"])
+    store.write_history("grid", "c1", [("d", 1, "auroc", 0.2)])
+    return store
 
 
 def trials(store: Store) -> list[str]:

@@ -51,8 +51,7 @@ def _config(**changes: Value) -> TrialConfig:
 
 
 CASES: dict[str, dict[str, Value]] = {
-    "files": {},
-    "files, warm-up, decay, outliers": {"warmup_epochs": 1, "weight_decay": 0.01, "outliers": "inverted"},
+    "files with warm-up, decay, outliers": {"warmup_epochs": 1, "weight_decay": 0.01, "outliers": "inverted"},
     "resident images": {"dataset": "digits", "batch_size": 60, "blur": 0.0},
     "BatchNorm": {"dataset": "digits", "batch_size": 60, "blur": 0.0, "encoder": "convnet"},
 }

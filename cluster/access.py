@@ -1,7 +1,5 @@
 """Access to a cluster: the address of its job server, and the token that authenticates requests."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping
 from pathlib import Path

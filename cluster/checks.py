@@ -4,8 +4,6 @@ The arguments, their keys and their ranges are always checked here. The store an
 only. What depends on them is then left to the job, which checks everything again before anything trains.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Send, follow and stop jobs of a Ray cluster, through its job server."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

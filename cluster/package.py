@@ -1,7 +1,5 @@
 """Pack the working directory into a ZIP file, without stores, data, environments, caches and files ignored by git."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections import Counter

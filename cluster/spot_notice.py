@@ -7,8 +7,6 @@ Ray places nothing new on a draining node, so a cohort that ends there continues
 machine, `--raylet PID` names the one to drain. Only descendants of its raylet process are stopped.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Command line that sends a sweep to a Ray cluster as a job, follows it, and exits with its status."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -1,7 +1,5 @@
 """The errors that a sweep reports to its user. Every message is one line that can be printed as it is."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 DAMAGED = "_damaged"

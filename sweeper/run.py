@@ -1,7 +1,5 @@
 """Command line of the sweeper, and the only module that connects all stages: from a sweep's name to Parquet files."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

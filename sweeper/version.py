@@ -1,7 +1,5 @@
 """The version of the code, which every row records."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

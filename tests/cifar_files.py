@@ -1,7 +1,5 @@
 """Small CIFAR-10 and CIFAR-100 on disk in the true format: pickles that torchvision itself reads and verifies."""
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import tarfile

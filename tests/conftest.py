@@ -5,8 +5,6 @@ of Ray's sockets, which lie in it, must stay below about 100 bytes. The environm
 change what Ray, the clouds' clients, Git or matplotlib do are removed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -4,8 +4,6 @@ The plan, the retry queue, the tasks, the training, the rungs, the recorder and 
 the actors are replaced.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator

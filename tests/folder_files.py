@@ -1,7 +1,5 @@
 """A small ImageNet on disk: class folders of JPEG and PNG files of all kinds and sizes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

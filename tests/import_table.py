@@ -1,7 +1,5 @@
 """Who may import whom: a row a folder, lowest first. `test_imports` keeps it by reading the source."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

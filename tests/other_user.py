@@ -1,7 +1,5 @@
 """What another user of this machine can do: tests that run as root become `nobody` for a moment."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """Small STL-10 and SVHN on disk in the true formats, which torchvision itself reads and verifies."""
 
-from __future__ import annotations
-
 import hashlib
 import tarfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tests see nothing of the user's home, temporary files and shell, and leave nothing behind."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Shapes: K members of a cohort, B images of a batch, D dimensions of a representation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType

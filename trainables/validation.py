@@ -1,7 +1,5 @@
 """Range checks for the fields of configs. Their errors state the law, the offender and the choices in one line."""
 
-from __future__ import annotations
-
 import difflib
 import math
 from collections.abc import Callable, Iterable

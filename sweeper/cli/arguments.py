@@ -1,7 +1,5 @@
 """Parse the command line into a `Request`. A wrong argument ends with one line and exit status 2."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -1,7 +1,5 @@
 """Text of `--describe` for a method, a data set or a metric, taken from docstrings and declarations."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """`--fresh` and `--restore`: set the rows of a plan aside to train them again, or bring them back."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Parse numbers of the command line and the environment. A wrong number raises SpecError with one line."""
 
-from __future__ import annotations
-
 import math
 import os
 

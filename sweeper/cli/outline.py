@@ -1,7 +1,5 @@
 """Outline of a plan for `--plan`, as plain values for JSON or as text: trial counts, axes, fixed values, changes."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Turn a request into a plan, and check all that can be checked before anything starts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`--plan`: what would run, on which devices, for how long and at what cost."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

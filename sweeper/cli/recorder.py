@@ -1,7 +1,5 @@
 """Write the reports of cohorts to the store, as rows and history, and show them in the live view."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

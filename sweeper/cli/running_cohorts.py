@@ -1,7 +1,5 @@
 """Progress of the cohorts that are training: epoch, loss, and the metric of the last report."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

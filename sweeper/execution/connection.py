@@ -1,7 +1,5 @@
 """Connects to a Ray cluster: an existing one, or a local one that is started here and ends with the sweep."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import logging

@@ -3,8 +3,6 @@
 Tune schedules: resources, concurrency, autoscaling. Its own state is scratch; what counts is what the listener gets.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import uuid

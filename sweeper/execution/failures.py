@@ -1,7 +1,5 @@
 """Why a cohort failed: from the file that its process left, or from Ray's error."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

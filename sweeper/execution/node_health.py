@@ -3,8 +3,6 @@
 Ray itself lets a driver wait for ever if the node on its machine has died, and for a minute if the head has.
 """
 
-from __future__ import annotations
-
 import socket
 import sys
 import time

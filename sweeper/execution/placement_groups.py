@@ -5,8 +5,6 @@ node keeps its cores and GPUs reserved for ever. Tune does just that: the resour
 requested for the next trial; a moment later that trial takes a cached actor, and its request is cancelled.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Makes measurements where training will run: on whole devices of a cluster, or on this machine's cores."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Sequence

@@ -7,8 +7,6 @@
   their first failure, until the trial that causes it is alone and takes no other trial with it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ A scratch folder `sweep-XXXXXXXX` in the temporary folder has mode 0700 and cont
 - `r`, the folder for Ray. Ray opens its own folders to every user (mode 0777), but no other user can reach them here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

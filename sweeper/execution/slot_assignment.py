@@ -1,7 +1,5 @@
 """Assigns a slot to each cohort, on devices of one kind or several."""
 
-from __future__ import annotations
-
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.packing.slots import SlotResources, Slots
 

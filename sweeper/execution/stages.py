@@ -1,7 +1,5 @@
 """The stages of a plan, which are dispatched one after the other: sources of cohorts, and the slots where they run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

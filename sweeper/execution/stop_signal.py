@@ -1,7 +1,5 @@
 """Stops a sweep in order at Ctrl-C and at SIGTERM, which a stopped Ray job or a shutdown of the machine sends."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Adapters to Ray Tune: the searcher that gives it cohorts, and the callback that takes its events."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

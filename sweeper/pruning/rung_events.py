@@ -3,8 +3,6 @@
 A cohort of a study has a position, a tuple of whole numbers; positions ascend in the order in which cohorts start.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

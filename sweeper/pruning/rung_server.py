@@ -4,8 +4,6 @@ A cohort at a rung may wait for one that has no worker, because its node was los
 The waiting cohort then gives up its own slot; otherwise both would wait for ever.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """Checkpoints that a run no longer needs: those of finished cohorts, and those that a fresh run replaces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pyarrow as pa

@@ -3,8 +3,6 @@
 A row is therefore rewritten once per level, not once for every file that is written.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 

@@ -5,8 +5,6 @@ in that file no longer has a row, so it is trained again. A trial whose history 
 row; `StoreReader.trials_without_history` finds it, and it counts as a trial to run.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath

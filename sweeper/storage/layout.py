@@ -1,7 +1,5 @@
 """Names and paths in a store."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """Load the rows or the history of sweeps as pandas frames."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

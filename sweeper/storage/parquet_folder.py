@@ -1,7 +1,5 @@
 """The Parquet files of one folder: read together without missing a row, and replaced by one file with all rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 

@@ -10,8 +10,6 @@ nothing:
 3. Whole files and folders (the plan's cut, its pictures) are renamed. Each is in the old place or in the new one.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Nothing is written, even if files are damaged. Damaged files are skipped and rem
 to run. `Store` moves the files to `_damaged` before it writes.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -11,8 +11,6 @@ best on the test images themselves, which is an upper bound and no result.
 Shapes: N images, P pixels.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping

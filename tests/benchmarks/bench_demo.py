@@ -4,8 +4,6 @@
 folder of its own; further arguments are passed on.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

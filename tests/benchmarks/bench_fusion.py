@@ -7,8 +7,6 @@ random images of CIFAR's shape. The plain loop is one nn.Module under torch.opti
 beforehand, so that it is given for nothing what ours pays for. It needs no Ray and no data.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ Both train VJE with a ResNet-18 on random images of 32x32 in batches of 64, MoCo
 transforms image by image in as many workers as there are cores, as is usual; its start-up is not counted.
 """
 
-from __future__ import annotations
-
 import argparse
 
 import torch

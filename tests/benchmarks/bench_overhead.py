@@ -5,8 +5,6 @@ training loop that reports random numbers at once; beside it Ray Tune alone, one
 its loggers off, and nothing kept. Each has a process and a Ray of its own; imports of torch and Ray count for all.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -7,8 +7,6 @@ Without Ray, steps are of the digits as 3x32x32 in a ResNet-18 (`--encoder mlp`:
 what the processes need stays within the memory of the device, with the margin.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -9,8 +9,6 @@ on, the mean over the seeds.
     python -m tests.benchmarks.bench_probe --seeds 0 --methods vje,random
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterator, Sequence

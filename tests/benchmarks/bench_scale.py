@@ -7,8 +7,6 @@ tenth: milliseconds a trial, the driver's memory, and files in the store. Beside
 Tune alone, a function trial a model, as the cost of a trial without this service. Each in a process of its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
@@ -22,7 +20,7 @@ import time
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -88,7 +86,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     class Meter(Recorder):
         """A recorder that says at each tenth how it goes."""
 
-        def expecting(self, total: int) -> Meter:
+        def expecting(self, total: int) -> Self:
             self._total, self._done, self._tenth, self._since = total, 0, 0, time.perf_counter()
             return self
 

@@ -8,8 +8,6 @@ Ray, nothing pruned). An empty list leaves a part out; `--all` measures (a) and 
 Seconds are of whole processes, imports included.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

@@ -11,8 +11,6 @@ spare, counting in what the GPU holds besides: the process's own context, and ot
 says that memory ran out, `-` that there is no such number. It needs no Ray and no data.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 python -m tests.benchmarks.bench_views [--device cuda] [--threads 1]
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable

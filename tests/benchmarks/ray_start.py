@@ -1,7 +1,5 @@
 """How long Ray takes to start, within whatever connects to it."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """This service as a case of `bench_search`: its command line, and its proposals alone."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -6,8 +6,6 @@ What is killed is drawn: a training process (SIGKILL), one that gets a spot noti
 (SIGKILL) or the driver as by Ctrl-C. Where the driver ends, the same command goes on.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import random

@@ -1,7 +1,5 @@
 """Find calls and imports in source code that could execute untrusted data. The source is parsed, not imported."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Fake of Ray's job client, with scripted answers."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The cluster files as Python values."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -4,8 +4,6 @@ The sources are the field reference of ray.io/v1 in Ray's documentation, and tha
 after a name marks a required field. A type in quotes is another entry of `KINDS`; a tuple lists the allowed texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

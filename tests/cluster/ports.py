@@ -1,7 +1,5 @@
 """Ports at which processes listen, and which of them serve Ray's metrics without a token."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 from collections.abc import Iterable

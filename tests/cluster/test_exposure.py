@@ -1,7 +1,5 @@
 """Clusters expose nothing to strangers, and no file contains a secret."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """One image serves all nodes, with versions that the project's requirements admit."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The manifests follow KubeRay's documentation, and Ray's own autoscaler derives the intended clusters from them."""
 
-from __future__ import annotations
-
 import copy
 import ipaddress
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The launcher's files pass Ray's own checks, and Ray's autoscaler requests the intended nodes for them."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from functools import partial

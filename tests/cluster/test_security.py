@@ -1,7 +1,5 @@
 """Nothing fetched is executed, and nothing is fetched unverified: checked in the source, and by an attack."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A spot notice of either cloud reaches Ray and every training process, and no other process."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

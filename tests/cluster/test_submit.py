@@ -1,7 +1,5 @@
 """The command line of `cluster.submit` with a fake job server; `test_submit_job` uses a real one."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sweeps in processes of their own, and sweeps in this process, for all tests of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

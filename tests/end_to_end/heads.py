@@ -1,7 +1,5 @@
 """Real Ray clusters on this machine, with a job server and token authentication, for tests that submit and kill."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

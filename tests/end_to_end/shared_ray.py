@@ -3,8 +3,6 @@
 A sweep in a process of its own imports PyTorch and Ray and starts a cluster, which takes longer than its training.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import time

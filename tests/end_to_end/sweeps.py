@@ -1,7 +1,5 @@
 """Real sweeps in processes of their own, for tests that kill them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """A cluster of no nodes that train: they come for cohorts that wait, are shared by them, and go when there are none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

@@ -1,7 +1,5 @@
 """Nodes that die under a sweep, with notice and without: its rows are those of an undisturbed run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

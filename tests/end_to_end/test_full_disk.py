@@ -1,7 +1,5 @@
 """A disk that is full, for a while and for good: what is in the store stays, and the same command goes on."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Whatever dies, the same command goes on: every trial has one row, and it is the row of an undisturbed run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

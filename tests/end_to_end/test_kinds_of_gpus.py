@@ -1,7 +1,5 @@
 """A sweep on a cluster of two kinds of GPU that Ray believes in, from their measurement to the rows."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator

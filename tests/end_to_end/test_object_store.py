@@ -1,7 +1,5 @@
 """A sweep into an object store, as it would go into S3; and what the cluster that trains it opens meanwhile."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

@@ -1,7 +1,5 @@
 """Trials that raise, hang, eat memory or kill their process fail alone, by name, and soon; all others finish."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Small real sweeps from the command line to the files."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Searches through the command line: what they leave in the store, stopped and continued, begun with another's rows."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whole sweeps that end in tables: many methods in one, and trials that several workers train together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The rung server on a real cluster: its driver's side and its workers' side, in processes of their own."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

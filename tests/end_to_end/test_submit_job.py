@@ -1,7 +1,5 @@
 """Sweeps sent to the job server of a real head, which asks for a token."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 It runs once in a run of the tests, whichever of its processes asks first; the others wait for it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The probe of the digits presets converges: it agrees with scikit-learn's logistic regression on the same features."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch

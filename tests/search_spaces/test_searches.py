@@ -1,7 +1,5 @@
 """Every corner of the search spaces in `search_spaces` is a trial that can run and reports its objective."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

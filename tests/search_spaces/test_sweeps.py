@@ -1,7 +1,5 @@
 """Every grid in `search_spaces` expands into trials that can run, as many and as long as the paper's."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping

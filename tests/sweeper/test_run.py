@@ -1,7 +1,5 @@
 """The command line in this process: plans, the list of sweeps, and a store that is gone. No Ray is started."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

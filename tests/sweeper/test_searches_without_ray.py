@@ -1,7 +1,5 @@
 """Searches without Ray: begun with another sweep's rows, and populations."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

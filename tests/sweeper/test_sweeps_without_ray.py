@@ -1,7 +1,5 @@
 """Whole sweeps in this process: from the command line to rows, with cohorts that fail, pruning, and interruptions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Shapes: K members, B images, D features, Q entries of a queue.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass

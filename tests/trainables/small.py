@@ -1,7 +1,5 @@
 """Small cohorts on the digits, and helpers to read their reports and checkpoints."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

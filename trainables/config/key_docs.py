@@ -1,7 +1,5 @@
 """Describe the keys of a method from the source code: docstrings, ranges and defaults. Nothing is trained or loaded."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

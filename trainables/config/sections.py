@@ -1,7 +1,5 @@
 """The sections of a trial's configuration that all methods share: data, encoder, training, evaluation."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from trainables.data.datasets.catalog import DATASETS

@@ -3,8 +3,6 @@
 Every key is a field of exactly one section: of `trainables.config.sections`, `Views`, or the method's own `Config`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import typing

@@ -3,8 +3,6 @@
 Shapes: N images, C channels, H rows, W columns.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

@@ -4,8 +4,6 @@ are outliers.
 Shapes: N images, C channels, H rows, W columns.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 

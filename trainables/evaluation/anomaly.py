@@ -3,8 +3,6 @@
 Shapes: K members, N test images.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 

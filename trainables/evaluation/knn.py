@@ -3,8 +3,6 @@
 Shapes: N bank images, M test images, D features, B test images at a time.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ Evaluators, sweep files and `--describe` share this definition. It does not need
 The name of a metric begins with its family: `knn_z` is the metric of the family `knn` on the vector z.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType

@@ -4,8 +4,6 @@ Shapes: K members, N images of the distribution trained on (inliers), M of anoth
 Scores are higher for more anomalous; the outlier is the positive class, except in FPR95.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

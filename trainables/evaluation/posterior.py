@@ -3,8 +3,6 @@
 Shapes: K members, M images, D dimensions.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

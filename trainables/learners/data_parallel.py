@@ -3,8 +3,6 @@
 Shapes: B images of a batch, K members.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Shapes: K members; every parameter, gradient and momentum is `[K, ...]`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

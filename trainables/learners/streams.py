@@ -4,8 +4,6 @@ All random numbers derive from the trial's own content (seed and data) by hashin
 generator. A member therefore draws the same numbers alone, fused or resumed, and on any device.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Shapes: B images, M prototypes. Scores are similarities of embeddings and protot
 `epsilon > 0` and `tau > 0` are floats or 0-dimensional tensors.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 

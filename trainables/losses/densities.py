@@ -5,8 +5,6 @@ The degrees of freedom `nu > 0` are a float or a tensor that broadcasts against 
 limit. Constants that depend on `nu` and D alone are left out.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

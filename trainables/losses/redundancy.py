@@ -4,8 +4,6 @@ Shapes: B images (at least 2), D dimensions. The losses are scalars; the weights
 VICReg (SimVAE Eq. 10) takes embeddings as they are and unbiased moments, Barlow Twins standardises every dimension.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -5,8 +5,6 @@ unit length here, with norms floored at 1e-6. Gradients flow into all arguments:
 temperature `tau > 0` is a float or a 0-dimensional tensor.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 Shapes: B images, D features, P dimensions of the projection.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor, nn

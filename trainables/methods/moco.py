@@ -3,8 +3,6 @@
 Shapes: B images, D features, P dimensions of the projection, M keys in the queue.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -4,8 +4,6 @@ Two views of full size, without multi-crop and without a queue. Shapes: B images
 projection, M prototypes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -3,8 +3,6 @@
 Shapes: B images of C channels, H by W pixels; D = C * H * W.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

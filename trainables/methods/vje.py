@@ -4,8 +4,6 @@ Shapes: B images, D features (of the embedding where there is a projector), V = 
 numbers are the paper's (arXiv 2602.05639).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import MappingProxyType
 

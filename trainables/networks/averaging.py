@@ -1,7 +1,5 @@
 """Moving averages of networks: the key encoder of MoCo, the target network of BYOL."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

@@ -4,8 +4,6 @@
 Shapes: B images of C channels, H by W pixels, normalised; D features.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal
 

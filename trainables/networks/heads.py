@@ -1,7 +1,5 @@
 """Small networks on top of an encoder: projectors, predictors, posteriors."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Literal
 

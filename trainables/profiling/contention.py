@@ -5,8 +5,6 @@ line, and replies to each with a number: first all build their cohort, then all 
 the device from the process that starts them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What is measured of a device and of stacks of members that train on it. Imports neither PyTorch nor Ray."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

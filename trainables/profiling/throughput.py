@@ -1,7 +1,5 @@
 """Measure the step time and memory of a cohort at several stack widths, with a few real steps on its device."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -4,8 +4,6 @@ A checkpoint contains no code: it is read with `weights_only`, so bytes from a s
 begins with a digest, because torch reads a file with flipped bits without complaint.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import io

@@ -3,8 +3,6 @@
 Shapes: K members of the cohort that are still running.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

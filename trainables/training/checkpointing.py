@@ -1,7 +1,5 @@
 """What happens between two steps of a cohort: a heartbeat, a checkpoint, or a requested stop."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 Shapes: K members still in the cohort, B images a step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path

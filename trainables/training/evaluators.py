@@ -7,8 +7,6 @@ test images. Where validation images are held out, each metric is also computed 
 Shapes: K members, N images, D dimensions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

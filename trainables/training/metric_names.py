@@ -1,7 +1,5 @@
 """The names of the metrics that trials report."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 

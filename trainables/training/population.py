@@ -3,8 +3,6 @@
 The worst members of a cohort copy the weights and hyperparameters of the best, and perturb the hyperparameters.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

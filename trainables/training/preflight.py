@@ -1,8 +1,6 @@
 """Checks before anything trains: each trial against the declaration of its data set, then against the data, which must
 exist, be readable and be large enough."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 Shapes: K members that are still running.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import types

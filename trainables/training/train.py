@@ -3,8 +3,6 @@
 It depends on neither Ray nor pandas nor the store: the caller decides where reports and checkpoints go.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

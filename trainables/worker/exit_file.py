@@ -1,7 +1,5 @@
 """The file beside a cohort's checkpoint in which a process that ends itself says why."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict

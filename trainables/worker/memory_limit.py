@@ -1,7 +1,5 @@
 """Memory limit of a training: exceeding it raises `OutOfMemory` in this process and leaves its neighbours alone."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import resource

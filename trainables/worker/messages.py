@@ -1,7 +1,5 @@
 """Messages between the driver and the workers: a cohort's task, and the reports and the failure that answer it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

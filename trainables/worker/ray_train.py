@@ -5,8 +5,6 @@ tenths of a second where a worker group needs tens of seconds; there the loop re
 `workers` above 1 gets a worker group with a device for each worker; the first worker's reports are passed on to Tune.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

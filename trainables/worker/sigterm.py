@@ -1,8 +1,6 @@
 """Handle SIGTERM in a training process: the training saves a checkpoint, then the process exits. Where nothing trains,
 the previous handler runs."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -5,8 +5,6 @@ in one of two ways. A thread calls `end` with a failure that says where the trai
 turn, because other code holds the interpreter, Python's `faulthandler` ends the process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import os

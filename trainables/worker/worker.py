@@ -3,8 +3,6 @@
 This module does not import Ray: the caller passes in how a report is sent on.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable

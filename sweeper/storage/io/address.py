@@ -1,7 +1,5 @@
 """The address of a store, a folder or a URI `scheme://...`: parsed as typed, and shown without secrets."""
 
-from __future__ import annotations
-
 import os
 import re
 

@@ -1,7 +1,5 @@
 """Checks of a store before a run: whether it can be written, and how much space its disk has."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

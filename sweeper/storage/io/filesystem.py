@@ -1,7 +1,5 @@
 """Opens pyarrow's filesystem for a store's address, and renames files and folders in any filesystem."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

@@ -3,8 +3,6 @@
 The functions `whole`, `number`, `text` and `truth` return a value that was read, or raise ValueError if it is invalid.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import sys

@@ -1,7 +1,5 @@
 """Files on a local disk: replaced atomically, deleted only if unchanged, and cleaned up after a killed writer."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

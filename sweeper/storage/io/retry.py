@@ -1,7 +1,5 @@
 """Retries of storage operations with exponential backoff, for errors that may be transient."""
 
-from __future__ import annotations
-
 import errno
 import random
 import re

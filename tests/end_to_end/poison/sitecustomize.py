@@ -1,7 +1,5 @@
 """Poison for training processes: with this folder on PYTHONPATH, a member with one of these nu does no step."""
 
-from __future__ import annotations
-
 import importlib.abc
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """Helpers to run the command line with wrong requests, in this process."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import NamedTuple, Never

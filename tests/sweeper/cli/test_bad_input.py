@@ -1,7 +1,5 @@
 """A wrong request ends with exit status 2 and one line, before any Ray process starts."""
 
-from __future__ import annotations
-
 import socket
 import urllib.request
 from collections.abc import Iterator

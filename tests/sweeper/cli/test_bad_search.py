@@ -1,7 +1,5 @@
 """A wrong search ends with exit status 2 and one line, before any Ray process starts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The end of a run: its exit status, and what it prints."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

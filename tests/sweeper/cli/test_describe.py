@@ -1,7 +1,5 @@
 """`--describe` describes methods, data sets and metrics from the source."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """`--fresh` sets the rows of a plan aside, and the command that it prints brings them back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Hostile arguments on the command line end with exit status 2 and one line, without a traceback."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

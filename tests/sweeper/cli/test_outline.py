@@ -1,7 +1,5 @@
 """Outlines of plans, as plain values and as text: axes, fixed values, changes by the request."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

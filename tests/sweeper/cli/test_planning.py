@@ -1,7 +1,5 @@
 """Planning needs no data: every preset can be planned without data and without a network."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An error points out those of its keys that the preset has set."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The reason why a cohort was lost, as far as the driver can know it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

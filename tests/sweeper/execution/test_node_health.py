@@ -1,7 +1,5 @@
 """The Ray process that has died is named in time, and none while all are alive."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Iterator

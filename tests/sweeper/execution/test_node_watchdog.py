@@ -1,7 +1,5 @@
 """A driver whose node has died raises NodeLost, or exits."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Placement groups that are given back while placing one takes so long that Ray's own manager leaks resources."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A cohort that fails is tried again, made smaller, or given up; whatever happens, every trial ends once."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Scratch folders are closed to other users, and those of killed drivers go, and no others."""
 
-from __future__ import annotations
-
 import os
 import signal
 import stat

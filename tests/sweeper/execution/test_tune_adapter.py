@@ -1,7 +1,5 @@
 """Tune's events, as they reach the retry queue and the listener, and the cohorts that Tune gets."""
 
-from __future__ import annotations
-
 import pickle
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A made-up cluster: its devices, and measurements on them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from sweeper.packing.cluster import Cluster, ProbeRequest

@@ -1,7 +1,5 @@
 """Groups of trials, with made-up measurements."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

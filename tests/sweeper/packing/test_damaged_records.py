@@ -1,7 +1,5 @@
 """Damaged JSON records count as absent, and a line says so."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """The changes of a request in its preset: of each trial for its row, of the request for the folder of its views."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

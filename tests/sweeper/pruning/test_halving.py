@@ -1,7 +1,5 @@
 """Which members go on at a rung, which cohorts wait for which, and the bracket of each trial."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

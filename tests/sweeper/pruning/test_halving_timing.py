@@ -1,7 +1,5 @@
 """Decisions of cohorts that run at random speeds, compared with cohorts that are trained one after the other."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The rung server in this process: which cohorts wait for which, and the order of the driver's calls."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import selectors

@@ -1,7 +1,5 @@
 """The colours of a heatmap do not exaggerate differences due to noise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

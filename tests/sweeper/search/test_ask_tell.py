@@ -1,7 +1,5 @@
 """Studies propose trials in waves, and a continued study proposes what an uninterrupted one does."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import math

@@ -1,7 +1,5 @@
 """How a search ends, computed from its rows alone."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

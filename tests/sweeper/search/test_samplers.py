@@ -1,7 +1,5 @@
 """Samplers learn from whole waves, from pruned and diverged trials, and from warm starts."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -1,7 +1,5 @@
 """A study is checked before anything starts: its trials are legal and report what it is judged by."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

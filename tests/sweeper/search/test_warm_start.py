@@ -1,7 +1,5 @@
 """A warm start takes the rows of another sweep that fit a study, and is read back as it was written."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from pathlib import Path

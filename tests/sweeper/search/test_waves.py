@@ -1,7 +1,5 @@
 """`Waves` as a source of cohorts."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

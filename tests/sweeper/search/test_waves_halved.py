@@ -1,7 +1,5 @@
 """Cohorts of a search that are halved while rungs compare them, and continued by a later run."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Waves of trials that cost nothing to train, and a record of what the rungs are told."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Searches over functions that cost nothing to evaluate, for the tests of samplers and studies."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

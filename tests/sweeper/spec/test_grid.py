@@ -1,7 +1,5 @@
 """Grids: the product of their axes, and how the command line changes them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """A metric's direction is checked when it is made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

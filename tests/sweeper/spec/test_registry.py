@@ -1,7 +1,5 @@
 """Sweeps are found by name, and a file that defines none is refused in one line."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator

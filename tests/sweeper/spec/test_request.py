@@ -1,7 +1,5 @@
 """The command line as typed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Rungs of successive halving, and the ranges of both schedulers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

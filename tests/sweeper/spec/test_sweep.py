@@ -1,7 +1,5 @@
 """The definition of a sweep."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

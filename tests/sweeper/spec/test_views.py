@@ -1,7 +1,5 @@
 """Views of a sweep's rows are checked when they are made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

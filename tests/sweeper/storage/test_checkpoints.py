@@ -1,7 +1,5 @@
 """Checkpoints of finished cohorts are removed; a checkpoint from which training may continue stays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

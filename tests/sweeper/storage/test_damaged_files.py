@@ -1,7 +1,5 @@
 """Damaged files are moved to `_damaged`, and trials whose results were only in them are trained again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

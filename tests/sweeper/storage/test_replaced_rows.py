@@ -1,7 +1,5 @@
 """Rows that are trained again are set aside by trial and can be brought back; no crash loses any."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Docstrings, ranges and defaults of keys are read from the source completely and correctly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 
 import pytest

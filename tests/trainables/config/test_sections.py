@@ -1,7 +1,5 @@
 """The sections of a config: names joined by +, zero epochs, batches that are split over workers."""
 
-from __future__ import annotations
-
 import pytest
 
 from trainables.config.sections import Data, Evaluation, Training

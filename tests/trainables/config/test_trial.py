@@ -1,7 +1,5 @@
 """Flat names and values to a complete configuration and back; errors state the law, the offender and the choices."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Outliers have the shape and levels of the test images, are always the same, and differ as their names say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Splits that train on one class and test all, and splits that hold out some classes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Validation images are held out of the training images: always the same ones, of every class, and never tested."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """AUROC of all members at once, compared with scikit-learn's for each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score

@@ -1,7 +1,5 @@
 """k-NN compared with scikit-learn's, at the limits of the temperature, and for any chunk size."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every reported metric has a family, and every family is reported."""
 
-from __future__ import annotations
-
 import pytest
 
 from trainables.evaluation.metrics import FAMILIES, family_of

@@ -1,7 +1,5 @@
 """AUROC, AUPR and FPR95 of all members at once, compared with scikit-learn's for each."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve

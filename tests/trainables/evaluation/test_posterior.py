@@ -1,7 +1,5 @@
 """Mean and spread of the posterior's variance, against scipy, and in the three regimes of the paper."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,8 +1,6 @@
 """Fused probes against a loop of autograd and torch's own SGD, scikit-learn, and each member alone; on features as they
 are and standardised."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

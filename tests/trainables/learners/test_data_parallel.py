@@ -3,8 +3,6 @@
 Shapes: K members, B images.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Warm-up and half cosine."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -3,8 +3,6 @@
 Shapes: K members, B images.
 """
 
-from __future__ import annotations
-
 import copy
 import io
 

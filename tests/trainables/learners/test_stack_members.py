@@ -3,8 +3,6 @@
 Shapes: K members.
 """
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """All random numbers derive from the trial's own content: seed and data, and nothing else."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Random inputs of the densities, and what counts as equal in float64."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Against Sinkhorn's scaling of plain numpy matrices, marginals and limits; float64 unless a test is about less."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Against scipy and the closed forms of VJE (section 1 of its specification), in float64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

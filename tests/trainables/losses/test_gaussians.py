@@ -1,7 +1,5 @@
 """The Gaussian's divergence and entropy against torch, scipy and sampling."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

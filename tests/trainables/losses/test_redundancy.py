@@ -1,7 +1,5 @@
 """Against numpy's variances, covariances and correlations; float64 unless a test is about less."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

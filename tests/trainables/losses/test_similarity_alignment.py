@@ -1,7 +1,5 @@
 """Against scipy's cosine distance, the angle between vectors, and each other; float64 unless a test is about less."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

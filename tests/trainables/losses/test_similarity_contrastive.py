@@ -1,7 +1,5 @@
 """Against scipy's logsumexp, loops in numpy, and limits; float64 unless a test is about less."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 A new method gets the whole suite by its entry in the catalog; OVERRIDES is for one that COMMON does not suit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Shapes: B images, D features, P dimensions of a projection.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 import numpy as np

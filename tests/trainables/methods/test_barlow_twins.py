@@ -1,7 +1,5 @@
 """Against Eqs. 1 and 2 of the paper, with numpy's correlations, in float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

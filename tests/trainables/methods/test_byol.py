@@ -1,7 +1,5 @@
 """BYOL's target network, and its loss compared with a literal implementation of the paper's Eq. 2, in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -3,8 +3,6 @@
 What takes training is in `test_contract_fused`. Shapes: B images.
 """
 
-from __future__ import annotations
-
 import ast
 import copy
 import dataclasses

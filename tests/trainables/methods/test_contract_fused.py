@@ -3,8 +3,6 @@
 Shapes: K members of a cohort.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

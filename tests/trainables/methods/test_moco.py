@@ -3,8 +3,6 @@
 Shapes: B images, M keys in the queue.
 """
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """SimCLR compared with a literal implementation of SimVAE's Eq. 8, in float64."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

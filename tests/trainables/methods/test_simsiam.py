@@ -1,7 +1,5 @@
 """SimSiam compared with a literal implementation of the paper's Eqs. 1 and 2, in float64."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """SwAV compared with the paper's algorithm, in float64. Shapes: B images, M prototypes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

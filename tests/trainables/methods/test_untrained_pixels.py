@@ -1,7 +1,5 @@
 """The pixels as the representation; the result is the same for every seed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The untrained encoder, evaluated like all others."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path

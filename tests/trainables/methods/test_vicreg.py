@@ -1,7 +1,5 @@
 """VICReg compared with a literal implementation of SimVAE's Eq. 10, in float64."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 The model runs in float32, as it does when trained, and agrees to five digits.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

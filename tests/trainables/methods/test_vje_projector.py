@@ -3,8 +3,6 @@
 Shapes: B images, D features of the representation, W dimensions of the embedding.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """The copy of a network that follows it, alone and in a stack. Shapes: K members, B images, D dimensions."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Encoders: inputs and outputs. Shapes: B images of C channels, H by W pixels, D features."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Step time and memory of a cohort, measured with a few real steps."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

@@ -1,7 +1,5 @@
 """Small trials on all classes that are evaluated in several ways."""
 
-from __future__ import annotations
-
 from trainables.config.trial import TrialConfig, Value, resolve
 
 SMALL: dict[str, dict[str, Value]] = {

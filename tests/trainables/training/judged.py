@@ -1,7 +1,5 @@
 """Small cohorts whose members leave or move, and helpers that compare their reports without seconds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Training resumes from a checkpoint exactly, and never from a wrong one."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

@@ -1,7 +1,5 @@
 """A part of a cohort resumes from the checkpoint of the whole cohort and continues as it would have within it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Heartbeats between the steps of a training. For stops and checkpoints see `test_stopping`."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.trainables.small import HERE, at_ends, three

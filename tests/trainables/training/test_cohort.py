@@ -3,8 +3,6 @@
 The cohorts are `six`: members of the streams 0, 1, 0, 1, 2, 2.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

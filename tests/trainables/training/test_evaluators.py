@@ -1,7 +1,5 @@
 """Metrics of members trained on all classes: when they are reported, on which images, and independent of stacking."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

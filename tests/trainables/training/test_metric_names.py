@@ -1,7 +1,5 @@
 """The names of reported metrics: in order, by configuration, and by method."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.trainables.small import HERE, metrics_of

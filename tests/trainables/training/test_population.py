@@ -1,7 +1,5 @@
 """Which members of a population copy which, and with which hyperparameters: the rule alone, without training."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

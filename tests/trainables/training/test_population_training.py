@@ -3,8 +3,6 @@
 The members are `six`, on three streams of data.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -1,7 +1,5 @@
 """Checks before anything trains."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Checkpoints with a valid digest but odd content: training starts from the beginning and says so in one line."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Iterator

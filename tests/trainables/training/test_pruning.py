@@ -1,7 +1,5 @@
 """Members that are pruned or diverge while their cohort trains: what is reported, and how the others continue."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

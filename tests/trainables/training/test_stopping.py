@@ -1,7 +1,5 @@
 """Training stops within a step and resumes from there exactly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any

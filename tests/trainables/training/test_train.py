@@ -1,7 +1,5 @@
 """The training loop: which reports are made when, and members that diverge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Metrics on validation images beside those on test images, and the training images that remain."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

@@ -3,8 +3,6 @@
 It prints its progress line by line, and keeps its checkpoint in FOLDER.
 """
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import sys

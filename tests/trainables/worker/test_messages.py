@@ -1,7 +1,5 @@
 """Tasks and messages as they are sent."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

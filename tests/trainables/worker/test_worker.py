@@ -1,7 +1,5 @@
 """A training process that is asked to end, hangs, or needs too much memory: the checkpoint and reason it leaves."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

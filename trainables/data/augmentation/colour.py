@@ -5,8 +5,6 @@ nothing. Saturation and hue leave images of one channel unchanged. All functions
 never wait for it.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

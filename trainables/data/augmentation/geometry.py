@@ -4,8 +4,6 @@ Shapes: B images, C channels, H rows, W columns, S the length of a side, K taps 
 All functions are pure, run on the images' device and never wait for it.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

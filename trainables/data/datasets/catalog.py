@@ -3,8 +3,6 @@
 A new data set is one function in a file beside this one and one entry here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 

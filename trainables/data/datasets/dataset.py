@@ -3,8 +3,6 @@
 Shapes: N images, C channels, H rows, W columns.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -3,8 +3,6 @@
 Shapes: N images, C channels, H rows, W columns, K classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Shapes: N images, C channels, H rows, W columns, K classes.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

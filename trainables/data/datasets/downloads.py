@@ -1,7 +1,5 @@
 """Download published files once, even if several processes need them, and verify their checksums."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """ImageNet, or any other images in the same folders, decoded on demand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from trainables.data.datasets.dataset import Dataset

@@ -3,8 +3,6 @@
 Shapes: N images, C channels, H rows, W columns.
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from pathlib import Path

@@ -3,8 +3,6 @@
 Shapes: N images.
 """
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -4,8 +4,6 @@ A file that begins and ends like a JPEG or PNG passes. All others are decoded, s
 Damage in the middle of a file is not detected.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Iterate over the images of a data set in parts: tensors stay on a device, files are decoded ahead."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Small studies for the tests of figures and tables of studies."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

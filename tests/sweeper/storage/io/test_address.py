@@ -1,7 +1,5 @@
 """Addresses of stores: which are valid, and how they are shown without secrets."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A store whose folder disappears or is replaced: nothing is written in its place, and work resumes once it is back."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Batches of images, and the comparison of a batch of views with single images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

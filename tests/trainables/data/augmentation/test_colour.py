@@ -1,7 +1,5 @@
 """Colour operations on a batch equal torchvision's on single images with the same parameters."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

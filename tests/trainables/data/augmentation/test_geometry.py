@@ -1,7 +1,5 @@
 """Crops, rotations, shifts and blurs of a batch equal torchvision's on single images with the same parameters."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torchvision.transforms.v2.functional as tv

@@ -1,7 +1,5 @@
 """Views are their augmentations in the order of MoCo v2, with parameters of its own for each image."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest

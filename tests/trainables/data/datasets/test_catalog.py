@@ -1,7 +1,5 @@
 """Data sets by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

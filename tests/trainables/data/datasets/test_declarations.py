@@ -1,7 +1,5 @@
 """The declaration of each data set agrees with its loader."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The split of the digits never changes, and the enlarged digits are the same images."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A published data set is downloaded once and read completely, or refused."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -1,7 +1,5 @@
 """ImageNet's files are listed as torchvision lists them, without opening one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

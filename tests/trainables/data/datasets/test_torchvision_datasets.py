@@ -1,7 +1,5 @@
 """Published data sets hold what torchvision reads from their files, in the same order."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Class folders that are incomplete or hold anything but images are refused by name."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

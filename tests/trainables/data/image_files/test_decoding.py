@@ -1,7 +1,5 @@
 """Folders give the same pixels as torchvision, and errors name the file that cannot be decoded."""
 
-from __future__ import annotations
-
 import gc
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Files that cannot be read are counted and the first is named, before training."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Images come part by part: of a tensor as they are, of files with one part decoded ahead."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -85,6 +85,8 @@ def without_ray(scratch: Path, before_training: Callable[[CohortTask], None] = l
             if callback.error:
                 raise callback.error
 
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as a worker with one core
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(run, "connected", lambda address: contextlib.nullcontext(str(scratch)))
         patched.setattr(run, "NodeHealth", lambda: lambda: None)
@@ -98,6 +100,7 @@ def without_ray(scratch: Path, before_training: Callable[[CohortTask], None] = l
         patched.setattr(rung_client, "ray", LocalActors())
         patched.setattr(rung_client, "NodeAffinitySchedulingStrategy", lambda *_, **__: None)
         yield
+    torch.set_num_threads(threads)
 
 
 class LocalActors:

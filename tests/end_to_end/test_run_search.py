@@ -1,25 +1,25 @@
 """Searches through the command line: what they leave in the store, stopped and continued, begun with another's rows."""
 
 import itertools
-import signal
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pandas as pd
 import pytest
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 
+from sweeper.run import main
 from sweeper.storage.load import load_history
-from sweeper.storage.store import Store
 from tests.end_to_end.shared_ray import SharedRay
 from tests.end_to_end.sweeps import VOLATILE, rows
+from tests.fake_executor import without_ray
+from trainables.worker.messages import CohortTask
 
 pytestmark = pytest.mark.slow
 
 NAME = "vje_search"
-SMALL = ["--trials", "16", "--wave", "8", "--set", "epochs=40"]
-"""Two waves, in cohorts of one width each, pruned at 10 and 20 epochs."""
+SMALL = ["--trials", "16", "--wave", "8", "--set", "epochs=40", "--cohort", "4"]
+"""Two waves, in cohorts of one width and up to four trials each, pruned at 10 and 20 epochs."""
 FOLDER = "digits, epochs=40 wave=8"
 
 
@@ -67,34 +67,42 @@ def test_who_was_pruned_was_beaten_at_that_rung_by_those_who_went_on(undisturbed
 
 
 def test_a_stopped_search_goes_on_is_made_longer_and_ends_as_one_that_was_neither(
-    shared_ray: SharedRay, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write, cohorts = Store.write, itertools.count(1)
+    """And as one that Ray has run."""
+    attempts = itertools.count(1)
 
-    def interrupted(*words: Any) -> None:
-        write(*words)
-        if next(cohorts) == 2:
-            signal.raise_signal(signal.SIGINT)
+    def interrupt(task: CohortTask) -> None:
+        if next(attempts) == 2:
+            raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Store, "write", interrupted)
-        outcome = shared_ray.run(tmp_path, "--trials", "12", *SMALL[2:], name=NAME)
-    before = len(rows(tmp_path, NAME))
-    assert outcome.status == 130 and 0 < before < 12, outcome
-    outcome = shared_ray.run(tmp_path, *SMALL, name=NAME)
-    assert outcome.status == 0 and f"{16 - before} of 16 trials to run" in outcome.out, outcome
-    pd.testing.assert_frame_equal(results(tmp_path), results(undisturbed), check_exact=True)
+    store = tmp_path / "store"
+    command = [NAME, "--preset", "digits", "--store", str(store), *SMALL]
+    with without_ray(tmp_path, interrupt):
+        assert main([*command, "--trials", "12"]) == 130
+    before = len(rows(store, NAME))
+    assert 0 < before < 12
+    with without_ray(tmp_path):
+        assert main(command) == 0
+    assert f"{16 - before} of 16 trials to run" in capsys.readouterr().out
+    pd.testing.assert_frame_equal(results(store), results(undisturbed), check_exact=True)
 
 
-def test_what_fails_for_good_never_stalls_a_search(shared_ray: SharedRay, tmp_path: Path) -> None:
+def test_what_fails_for_good_never_stalls_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It fails alone, whatever its cohort is compared with."""
-    words = ["--trials", "8", "--wave", "4", "--set", "epochs=20", "--cohort", "2"]
-    with shared_ray.poison_above(1.2):
-        outcome = shared_ray.run(tmp_path, *words, "--retries", "0", name=NAME)
-    found = results(tmp_path)
-    assert outcome.status == 1 and len(found) == 8 and "failed for good: " in outcome.out, outcome
+
+    def fail(task: CohortTask) -> None:
+        if any(float(str(config.flat()["beta"])) > 1.2 for config in task.spec.configs()):
+            raise RuntimeError("a poisoned trial")
+
+    store = tmp_path / "store"
+    words = ["--trials", "8", "--wave", "4", "--set", "epochs=20", "--cohort", "2", "--retries", "0"]
+    with without_ray(tmp_path, fail):
+        assert main([NAME, "--preset", "digits", "--store", str(store), *words]) == 1
+    assert "failed for good: " in capsys.readouterr().out
+    found = results(store)
     failed = found["status"] == "failed"
-    assert failed.equals(found["beta"] > 1.2) and failed.any(), found[["beta", "status", "error"]]
+    assert len(found) == 8 and failed.equals(found["beta"] > 1.2) and failed.any(), found[["beta", "status", "error"]]
     assert found[failed]["auroc_joint"].isna().all() and found[failed]["error"].str.contains("a poisoned trial").all()
 
 

@@ -98,6 +98,7 @@ def test_a_sweep_that_was_interrupted_continues_to_the_same_rows(sweep: str, tmp
     pd.testing.assert_frame_equal(rows(tmp_path / "store", name), rows(tmp_path / "whole", name))
 
 
+@pytest.mark.slow
 def test_a_search_prunes_at_rungs_across_cohorts(tmp_path: Path) -> None:
     options = ["--trials", "8", "--wave", "8", "--pruner", "halving", "--set", "epochs=20", "--cohort", "2"]
     with without_ray(tmp_path):

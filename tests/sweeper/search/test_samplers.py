@@ -91,6 +91,7 @@ SHOWN = {(LOSS, "pruned"): "PRUNED", (LOSS, "diverged"): "PRUNED", (LOSS, "faile
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", ["diverged", "pruned"])
 @pytest.mark.parametrize(("sampler", "seeds"), [("tpe", 4), ("cmaes", 4), SLOW_GP])
 def test_where_trials_diverge_or_are_pruned_it_proposes_less(sampler: str, seeds: int, status: str) -> None:

@@ -83,6 +83,7 @@ def test_features_that_are_not_finite_end_only_their_member(
     assert untimed(reports[0].members)[::2] == untimed(clean[0].members)[::2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", ["mlp", "convnet"])
 def test_metrics_are_the_same_fused_or_alone(encoder: str) -> None:
     configs = _members(**EVERYTHING, encoder=encoder, width=4)

@@ -17,6 +17,8 @@ from trainables.training.train import train
 from trainables.worker.exit_file import parse_failure
 from trainables.worker.worker import checkpoint_to_resume
 
+pytestmark = pytest.mark.slow
+
 GIVEN_UP = 300.0
 """Seconds to wait for a process that should end. The processes sleep for 1,000 s where nothing ends them."""
 

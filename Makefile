@@ -1,6 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: install demo lint check test clean
 

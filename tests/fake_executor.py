@@ -1,11 +1,12 @@
 """Sweeps in this process without Ray: their cohorts train one after the other.
 
-The plan, the retry queue, the tasks, the training, the rungs, the recorder and the store are real. Tune, its slots and
-the actors are replaced.
+The plan, the dispatch with its retries and tasks, the training, the rungs, the recorder and the store are real. The
+Tuner and the actors are replaced.
 """
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,24 +17,15 @@ import torch
 
 from sweeper import run
 from sweeper.execution import executor, remote_profiler
-from sweeper.execution.executor import Limits
-from sweeper.execution.listener import CohortListener
-from sweeper.execution.retries import RetryQueue
-from sweeper.execution.stop_signal import StopSignal
-from sweeper.execution.tune_adapter import TuneCallback
+from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback
 from sweeper.packing.cluster import Cluster
 from sweeper.packing.device_kinds import DeviceKind
-from sweeper.packing.slots import Slots
-from sweeper.plan.cohort_source import CohortSource
-from sweeper.plan.cohorts import Cohort
 from sweeper.pruning import rung_client
-from sweeper.storage.io.files import Files
 from trainables.learners.data_parallel import SINGLE_PROCESS
 from trainables.profiling.measurement import DeviceMemory, Measurement, Probe
 from trainables.worker import ray_train, worker
-from trainables.worker.messages import KEY, CohortTask, Comparison, Message
-from trainables.worker.ray_train import JudgeFactory
-from trainables.worker.worker import WorkerSettings
+from trainables.worker.messages import KEY, CohortTask, Message
+from trainables.worker.ray_train import Dispatch
 
 CORES = DeviceKind(False, "", (2,))
 PROBE = Probe(DeviceMemory("cpu", 2**34, 2**20), [Measurement(width, 0.01, 2**20, 0) for width in (1, 2, 4, 8)])
@@ -46,51 +38,24 @@ def without_ray(scratch: Path, before_training: Callable[[CohortTask], None] = l
     `before_training` is called with the task of every attempt; an exception that it raises is the worker's.
     """
 
-    def dispatch(
-        source: CohortSource,
-        *,
-        data: str,
-        checkpoints: Files,
-        checkpoint_path: Callable[[str], str],
-        slots: Slots,
-        limits: Limits,
-        scratch: str,
-        stopping: StopSignal,
-        listener: CohortListener,
-        comparison: Callable[[Cohort], Comparison],
-        judge_factory: JudgeFactory | None,
-    ) -> None:
-        settings = WorkerSettings("run", data, executor._Checkpoints(checkpoints), limits.save_every)
-        queue = RetryQueue(source, limits.retries)
-        callback = TuneCallback(queue, listener, lambda cohort: None, stopping)
-        while attempt := queue.next():
-            task = executor._task(checkpoint_path, comparison, attempt, memory=None)
-            trial: Any = SimpleNamespace(config={"cohort": task.cohort}, error_file=f"{scratch}/error.txt")
+    tuners: list[LocalTuner] = []
 
-            def send(message: Message, trial: Any = trial) -> None:
-                callback.on_trial_result(0, [], trial, {KEY: message})
-                if callback.stopper.stop_all():
-                    raise InterruptedError
+    def start(*arguments: Any) -> LocalTuner:
+        tuners.append(LocalTuner(*arguments))
+        return tuners[-1]
 
-            callback.on_trial_start(0, [], trial)
-            try:
-                before_training(task)
-                judge = ray_train._judge(task, task.spec.configs(), judge_factory)
-                worker.train_cohort(task, settings, judge, torch.device("cpu"), SINGLE_PROCESS, send)
-            except Exception as error:
-                if not callback.stopper.stop_all():
-                    Path(trial.error_file).write_text(f"{type(error).__name__}: {error}")
-                    callback.on_trial_error(0, [], trial)
-            stopping.check()
-            if callback.error:
-                raise callback.error
+    def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
+        before_training(task)
+        judge = ray_train._judge(task, task.spec.configs(), dispatch.judge_factory)
+        worker.train_cohort(task, dispatch.settings, judge, torch.device("cpu"), SINGLE_PROCESS, tuners[-1].report)
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as a worker with one core
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(run, "connected", lambda address: contextlib.nullcontext(str(scratch)))
         patched.setattr(run, "NodeHealth", lambda: lambda: None)
-        patched.setattr(executor, "dispatch", dispatch)
+        patched.setattr(executor, "_tuner", start)
+        patched.setattr(executor, "run_cohort", run_cohort)
         patched.setattr(
             remote_profiler,
             "ray_cluster",
@@ -99,8 +64,51 @@ def without_ray(scratch: Path, before_training: Callable[[CohortTask], None] = l
         patched.setattr(worker, "on_sigterm", lambda callback: contextlib.nullcontext())
         patched.setattr(rung_client, "ray", LocalActors())
         patched.setattr(rung_client, "NodeAffinitySchedulingStrategy", lambda *_, **__: None)
-        yield
-    torch.set_num_threads(threads)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+
+class LocalTuner:
+    """Takes the place of the Tuner of `executor.dispatch`: one cohort after the other, in this process."""
+
+    def __init__(
+        self,
+        trainable: Callable[[dict[str, Any]], None],
+        searcher: CohortSearcher,
+        callback: TuneCallback,
+        at_once: int | None,
+        scratch: str,
+    ) -> None:
+        self._trainable, self._searcher, self._callback = trainable, searcher, callback
+        self._error_file = f"{scratch}/error.txt"
+        self._trial: Any = None
+
+    def fit(self) -> None:
+        for number in itertools.count():
+            config = self._searcher.suggest(str(number))
+            assert config is not None, "a cohort waits for one that does not train"
+            if config == CohortSearcher.FINISHED or self._callback.stopper.stop_all():
+                return
+            self._trial = SimpleNamespace(config=config, error_file=self._error_file)
+            self._callback.on_trial_start(0, [], self._trial)
+            try:
+                self._trainable(config)
+            except InterruptedError:
+                return
+            except Exception as error:
+                Path(self._error_file).write_text(f"{type(error).__name__}: {error}")
+                self._callback.on_trial_error(0, [], self._trial)
+            else:
+                self._callback.on_trial_complete(0, [], self._trial)
+            self._searcher.on_trial_complete(str(number))
+
+    def report(self, message: Message) -> None:
+        """Take a message of the cohort that trains. Raises InterruptedError if the sweep must stop."""
+        self._callback.on_trial_result(0, [], self._trial, {KEY: message})
+        if self._callback.stopper.stop_all():
+            raise InterruptedError
 
 
 class LocalActors:

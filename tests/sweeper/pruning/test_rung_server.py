@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import selectors
 from collections.abc import Coroutine
 from typing import Any
 
@@ -18,36 +17,11 @@ from sweeper.pruning.rung_events import (
     CohortStopped,
 )
 from sweeper.pruning.rung_server import Rule, RungServer
+from tests.sweeper.pruning.fast_clock import play
 
 RULE = Rule("auroc", "maximize", 2, ((1, 3), (3,)))
 NUMBERS = {bracket: [number for number in range(99) if RULE.brackets([number]) == (bracket,)] for bracket in (0, 1)}
 """Bracket -> numbers of trials that are assigned to it."""
-
-
-class Hurried(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps ahead instead of sleeping."""
-
-    def __init__(self) -> None:
-        super().__init__(_Selector(self))
-        self.now = 0.0
-
-    def time(self) -> float:
-        return self.now
-
-
-class _Selector(selectors.SelectSelector):
-    def __init__(self, loop: Hurried) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self._loop.now += timeout or 0.0
-        return super().select(0)
-
-
-def play(scene: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=Hurried) as runner:
-        runner.run(asyncio.wait_for(scene, 60))
 
 
 def rung_server(announcement_timeout: float = 5.0, absence: float = 30.0) -> RungServer:

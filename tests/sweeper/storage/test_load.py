@@ -15,13 +15,6 @@ from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, folder, row
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store(tmp_path)
-    assert store.prepare("grid", COLUMNS) == COLUMNS
-    return store
-
-
 def test_a_reader_is_told_which_file_is_no_parquet_and_the_way_out(store):
     store.files.write("trials/sweep=grid/x.parquet", b"PAR1 not really")
     with pytest.raises(StoreError, match=r"x\.parquet.*not a whole Parquet file.*run the sweep again"):

@@ -17,13 +17,6 @@ from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, folder, row
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store(tmp_path)
-    assert store.prepare("grid", COLUMNS) == COLUMNS
-    return store
-
-
 def test_pandas_reads_native_types_and_no_sweep_column(store):
     store.write("grid", "c0", [row("a", nu=math.inf), row("b", auroc=math.nan, entropy=np.float32(0.5))], COLUMNS)
     table = pq.read_table(folder(store) / "c0.parquet", partitioning=None)

@@ -16,3 +16,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_svhn(tmp_path, monkeypatch)
     write_imagenet(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def imagenet(tmp_path: Path) -> Path:
+    """Small files in ImageNet's folders."""
+    return write_imagenet(tmp_path)

@@ -6,22 +6,10 @@ import pytest
 import torch
 from torchvision.datasets import ImageFolder
 
-from tests.folder_files import CLASSES, write_imagenet
+from tests.folder_files import CLASSES
+from tests.trainables.data.refusals import imagenet_refusal
 from trainables.data.datasets.catalog import load
-from trainables.data.errors import DataError
 from trainables.data.image_files.decoding import ImageFiles
-
-
-@pytest.fixture
-def imagenet(tmp_path: Path) -> Path:
-    return write_imagenet(tmp_path)
-
-
-def refusal(folder: Path) -> str:
-    with pytest.raises(DataError) as error:
-        load("imagenet", folder.parent)
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 def test_files_are_listed_like_torchvision_lists_them(imagenet: Path) -> None:
@@ -43,7 +31,7 @@ def test_listing_opens_no_image(imagenet: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_an_absent_data_set_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "imagenet"
-    assert refusal(folder) == (
+    assert imagenet_refusal(folder) == (
         f"imagenet is absent from {tmp_path} and not to be downloaded; put its images into {folder}/train/CLASS/ and "
         f"{folder}/val/CLASS/, from https://image-net.org"
     )

@@ -5,38 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.folder_files import CLASSES, write_imagenet
+from tests.folder_files import CLASSES
+from tests.trainables.data.refusals import imagenet_refusal
 from trainables.data.datasets.catalog import load
-from trainables.data.errors import DataError
-
-
-@pytest.fixture
-def imagenet(tmp_path: Path) -> Path:
-    return write_imagenet(tmp_path)
-
-
-def refusal(folder: Path) -> str:
-    with pytest.raises(DataError) as error:
-        load("imagenet", folder.parent)
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 def test_hidden_files_are_ignored(imagenet: Path) -> None:
-    for place in ("train", "val", f"train/{CLASSES[0]}"):
-        (imagenet / place / ".DS_Store").write_bytes(b"x")
+    for folder in ("train", "val", f"train/{CLASSES[0]}"):
+        (imagenet / folder / ".DS_Store").write_bytes(b"x")
     assert len(load("imagenet", imagenet.parent).train_images) == 12
 
 
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_a_missing_or_empty_split_is_refused(imagenet: Path, split: str) -> None:
     shutil.rmtree(imagenet / split)
-    assert refusal(imagenet) == (
+    assert imagenet_refusal(imagenet) == (
         f"imagenet is without the split '{split}': there is no folder {imagenet / split}; images belong in "
         f"{imagenet}/{split}/CLASS/"
     )
     (imagenet / split).mkdir()
-    assert refusal(imagenet) == (
+    assert imagenet_refusal(imagenet) == (
         f"imagenet has no images: {imagenet / split} is empty; images belong in {imagenet}/{split}/CLASS/"
     )
 
@@ -44,7 +32,7 @@ def test_a_missing_or_empty_split_is_refused(imagenet: Path, split: str) -> None
 @pytest.mark.parametrize(("there", "absent"), [("train", "val"), ("val", "train")])
 def test_a_class_in_one_split_only_is_refused(imagenet: Path, there: str, absent: str) -> None:
     shutil.rmtree(imagenet / absent / CLASSES[1])
-    assert refusal(imagenet) == (
+    assert imagenet_refusal(imagenet) == (
         f"the classes of imagenet must be the same in train and val, but {imagenet / there / CLASSES[1]} has no "
         f"counterpart in {imagenet / absent}"
     )
@@ -54,7 +42,8 @@ def test_a_class_without_images_is_refused(imagenet: Path) -> None:
     for file in (imagenet / "val" / CLASSES[2]).iterdir():
         file.unlink()
     assert (
-        refusal(imagenet) == f"every class of imagenet must have images, but {imagenet / 'val' / CLASSES[2]} is empty"
+        imagenet_refusal(imagenet)
+        == f"every class of imagenet must have images, but {imagenet / 'val' / CLASSES[2]} is empty"
     )
 
 
@@ -63,7 +52,8 @@ def test_images_outside_class_folders_are_refused(imagenet: Path) -> None:
     stray = imagenet / "val/ILSVRC2012_val_00000001.JPEG"
     stray.write_bytes(b"")
     assert (
-        refusal(imagenet) == f"a split of imagenet must hold nothing but a folder for each class, but {stray} is a file"
+        imagenet_refusal(imagenet)
+        == f"a split of imagenet must hold nothing but a folder for each class, but {stray} is a file"
     )
 
 
@@ -71,5 +61,5 @@ def test_images_outside_class_folders_are_refused(imagenet: Path) -> None:
 def test_other_files_in_a_class_folder_are_refused(imagenet: Path, stray: str) -> None:
     path = imagenet / "train" / CLASSES[0] / stray
     path.mkdir() if stray.endswith("/") else path.write_text("hello")
-    assert refusal(imagenet).startswith("class folders of imagenet must hold nothing but images (.jpg ")
-    assert refusal(imagenet).endswith(f"), but got {path}")
+    assert imagenet_refusal(imagenet).startswith("class folders of imagenet must hold nothing but images (.jpg ")
+    assert imagenet_refusal(imagenet).endswith(f"), but got {path}")

@@ -11,11 +11,6 @@ from trainables.data.errors import DataError
 from trainables.data.image_files import integrity
 
 
-@pytest.fixture
-def imagenet(tmp_path: Path) -> Path:
-    return write_imagenet(tmp_path)
-
-
 def check_refusal(folder: Path) -> str:
     with pytest.raises(DataError) as error:
         check_dataset(load("imagenet", folder.parent))

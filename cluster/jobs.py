@@ -15,7 +15,7 @@ from typing import Any
 from cluster.access import MODE
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from sweeper.errors import ClusterError, JobLost
-from sweeper.execution.connection import first_line
+from sweeper.execution.driver.connection import first_line
 
 STOP_SECONDS = 60
 """Seconds that a stopped driver has to save its results before it is killed. Ray's own default is 3."""

@@ -14,10 +14,10 @@ from sweeper.cli.fresh import CheckpointPath, archive, preview_archive, restore
 from sweeper.cli.option_values import store_retries
 from sweeper.cli.progress import Progress
 from sweeper.errors import ClusterError, NodeLost, StoreError
-from sweeper.execution.connection import check_address, connected
-from sweeper.execution.node_health import NodeHealth
-from sweeper.execution.node_watchdog import NodeWatchdog
-from sweeper.execution.stop_signal import StopSignal, ignore_signals
+from sweeper.execution.driver.connection import check_address, connected
+from sweeper.execution.driver.node_health import NodeHealth
+from sweeper.execution.driver.node_watchdog import NodeWatchdog
+from sweeper.execution.driver.stop_signal import StopSignal, ignore_signals
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec import SpecError
 from sweeper.spec.request import Request

@@ -108,6 +108,9 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=("ray",),
     ),
+    "sweeper.execution.driver": Rule(
+        may=("ray", "psutil", "sweeper.errors", "sweeper.packing"), never=("torch", "pandas", "optuna")
+    ),
     "sweeper.execution": Rule(
         may=(
             *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),

@@ -15,12 +15,12 @@ from typing import Any
 from ray import tune
 
 from sweeper.errors import StoreError
+from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.execution.failures import read_exit_file
 from sweeper.execution.listener import CohortListener
 from sweeper.execution.placement_groups import patched_placement_groups
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
-from sweeper.execution.stop_signal import StopSignal
 from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback, cohort_trainable
 from sweeper.packing.slots import Slots
 from sweeper.plan.cohort_source import CohortSource

@@ -6,11 +6,11 @@ from typing import Any
 from ray import tune
 from ray.tune.search import Searcher
 
+from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.execution.failures import failure_in
 from sweeper.execution.listener import CohortListener
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
-from sweeper.execution.stop_signal import StopSignal
 from trainables.contract import Heartbeat
 from trainables.worker.messages import KEY, CohortReport, CohortTask, Failure
 

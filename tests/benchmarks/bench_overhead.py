@@ -20,7 +20,7 @@ import pandas as pd
 
 from sweeper import run
 from sweeper.execution import executor
-from sweeper.execution.connection import connected
+from sweeper.execution.driver.connection import connected
 from tests.benchmarks.ray_start import timed
 from trainables.worker.messages import CohortTask
 from trainables.worker.ray_train import Dispatch

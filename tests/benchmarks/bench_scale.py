@@ -71,8 +71,8 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.cli.progress import Progress
     from sweeper.cli.recorder import Recorder
     from sweeper.execution import executor
-    from sweeper.execution.connection import connected
-    from sweeper.execution.stop_signal import StopSignal
+    from sweeper.execution.driver.connection import connected
+    from sweeper.execution.driver.stop_signal import StopSignal
     from sweeper.packing.slots import SlotResources, Slots
     from sweeper.plan import cohorts
     from sweeper.plan.cohort_source import CohortQueue
@@ -147,7 +147,7 @@ def service(options: argparse.Namespace, store: str) -> float:
 
 def tune_alone(options: argparse.Namespace) -> float:
     """Milliseconds a trial of as many function trials, actors reused, nothing kept."""
-    from sweeper.execution.connection import connected
+    from sweeper.execution.driver.connection import connected
 
     with connected(None) as scratch:
         from ray import tune

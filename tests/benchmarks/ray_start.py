@@ -4,7 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from sweeper.execution import connection as cluster
+from sweeper.execution.driver import connection as cluster
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from ray._common.utils import get_default_ray_temp_dir
 
-from sweeper.execution.connection import LOOPBACK
+from sweeper.execution.driver.connection import LOOPBACK
 from tests.cluster.files import (
     EVERY,
     FOLDER,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sweeper import run
-from sweeper.execution import connection
+from sweeper.execution.driver import connection
 from tests.end_to_end.poisons import BETA, POISON
 from tests.end_to_end.sweeps import Outcome
 

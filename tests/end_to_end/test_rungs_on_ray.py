@@ -11,7 +11,7 @@ import pytest
 import ray
 from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
 
-from sweeper.execution.connection import connected
+from sweeper.execution.driver.connection import connected
 from sweeper.pruning.rung_client import JudgeFactory, RungClient
 from sweeper.pruning.rung_events import (
     CohortAnnounced,

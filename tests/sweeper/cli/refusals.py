@@ -7,7 +7,7 @@ from typing import NamedTuple, Never
 import pytest
 
 from sweeper import run
-from sweeper.execution import connection as cluster
+from sweeper.execution.driver import connection as cluster
 
 
 class Refused(NamedTuple):

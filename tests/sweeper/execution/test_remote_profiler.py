@@ -10,8 +10,8 @@ import pytest
 import ray
 
 from sweeper.execution import remote_profiler
+from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.execution.remote_profiler import announcement, ray_cluster
-from sweeper.execution.stop_signal import StopSignal
 from sweeper.packing.cluster import ProbeRequest
 from sweeper.packing.device_kinds import DeviceKind
 from tests.sweeper.packing.fake_cluster import CORES, LARGE

@@ -11,10 +11,10 @@ import pytest
 from ray import tune
 from ray.tune.search import Searcher
 
+from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.execution.listener import CohortListener
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
-from sweeper.execution.stop_signal import StopSignal
 from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback
 from sweeper.packing.slots import SlotResources, Slots
 from sweeper.plan.cohort_source import CohortQueue

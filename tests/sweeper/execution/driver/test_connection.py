@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import ClusterError
-from sweeper.execution import connection
-from sweeper.execution.connection import check_address, make_token
-from sweeper.execution.stop_signal import StopSignal
+from sweeper.execution.driver import connection
+from sweeper.execution.driver.connection import check_address, make_token
+from sweeper.execution.driver.stop_signal import StopSignal
 
 
 @pytest.fixture
@@ -96,8 +96,8 @@ def test_our_handler_is_back_before_ray_ends_its_processes() -> None:
     """Ray sets SIGTERM to the system's default first: another one would end the process without a word."""
     code = (
         "import ctypes, os, signal, sys, time, types\n"
-        "from sweeper.execution import connection\n"
-        "from sweeper.execution.stop_signal import StopSignal\n"
+        "from sweeper.execution.driver import connection\n"
+        "from sweeper.execution.driver.stop_signal import StopSignal\n"
         "def shutdown():\n"
         "    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)\n"  # as Ray does, past Python
         "    time.sleep(0.5)\n"
@@ -117,7 +117,6 @@ def test_our_handler_is_back_before_ray_ends_its_processes() -> None:
 
 def test_asking_imports_no_ray() -> None:
     """Its environment is set when it is used, which is too late once it has been imported."""
-    code = (
-        "import sys, sweeper.run, sweeper.execution.connection; sys.exit(not {'ray', 'torch'}.isdisjoint(sys.modules))"
-    )
+    imports = "import sys, sweeper.run, sweeper.execution.driver.connection"
+    code = f"{imports}; sys.exit(not {{'ray', 'torch'}}.isdisjoint(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.execution import scratch
-from sweeper.execution.scratch import ScratchError, remove_abandoned, scratch_folder
+from sweeper.execution.driver import scratch
+from sweeper.execution.driver.scratch import ScratchError, remove_abandoned, scratch_folder
 from tests.other_user import NOBODY, below, needs_root, open_parents, reached_by_nobody
 
 DRIVER = """
 import signal
-from sweeper.execution.scratch import scratch_folder
+from sweeper.execution.driver.scratch import scratch_folder
 with scratch_folder() as folder:
     (folder / "session").mkdir()
     print(folder, flush=True)

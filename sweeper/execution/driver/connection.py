@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import ClusterError
-from sweeper.execution.scratch import ScratchError, scratch_folder
+from sweeper.execution.driver.scratch import ScratchError, scratch_folder
 from sweeper.packing.cluster import is_local
 
 ANSWER_SECONDS = 5.0
@@ -182,7 +182,7 @@ def _init_arguments(address: str | None, scratch: str) -> dict[str, Any]:
         return {"address": "local", "include_dashboard": False, "_temp_dir": scratch}
     if address == os.environ.get("RAY_ADDRESS"):  # inside a Ray job, whose working directory has our code
         return {"address": address}
-    packages = [str(Path(__file__).parents[2] / name) for name in ("sweeper", "trainables", "search_spaces")]
+    packages = [str(Path(__file__).parents[3] / name) for name in ("sweeper", "trainables", "search_spaces")]
     return {"address": address, "runtime_env": {"py_modules": packages}}
 
 

@@ -23,8 +23,8 @@ import yaml  # type: ignore[import-untyped]
 from tests.end_to_end.sweeps import POLL, TRAINERS, suspend, title
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 600.0
-"""Seconds after which what should have happened is given up."""
+TIMEOUT = 600.0
+"""Seconds after which a wait fails."""
 QUICK = {
     "RAY_health_check_initial_delay_ms": "0",
     "RAY_health_check_period_ms": "1000",
@@ -32,17 +32,17 @@ QUICK = {
     "AUTOSCALER_UPDATE_INTERVAL_S": "1",
     "RAY_FAKE_CLUSTER": "1",
 }
-"""A cluster that sees sooner than usual that a node has died, or is wanted."""
+"""Settings with which a cluster notices sooner than by default that a node has died, or is needed."""
 
 
-class Started:
-    """`ray start WORDS --block`, and all that descends from it: a head, or a node beside it."""
+class RayProcess:
+    """`ray start ARGUMENTS --block` and all its descendants: a head, or a node beside it."""
 
-    def __init__(self, home: Path, environment: dict[str, str], *words: str) -> None:
+    def __init__(self, home: Path, environment: dict[str, str], *arguments: str) -> None:
         self.log = home / f"{uuid.uuid4().hex}.log"
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", *words],
+                [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", *arguments],
                 cwd=home,
                 env=environment,
                 stdout=out,
@@ -65,19 +65,19 @@ class Started:
         return []
 
     def raylets(self) -> list[psutil.Process]:
-        """One for each node."""
+        """One raylet for each node."""
         return [process for process in self.processes() if title(process).split(" ")[0].endswith("/raylet")]
 
     def trainers(self) -> list[psutil.Process]:
-        """Those that train a cohort at this moment."""
+        """Processes that are training a cohort."""
         return _trainers(self.processes())
 
     def suspend(self) -> list[psutil.Process]:
-        """The same, which do nothing until they are resumed or killed."""
+        """Suspend the training processes until they are resumed or killed, and return them."""
         return suspend(self.trainers())
 
-    def together(self) -> int:
-        """Of the node that trains most cohorts at this moment: how many. Ray's workers are children of the raylet."""
+    def most_trainers_on_a_node(self) -> int:
+        """The largest number of cohorts that a single node is training. Ray's workers are children of the raylet."""
         counts = [0]
         for raylet in self.raylets():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -85,74 +85,75 @@ class Started:
         return max(counts)
 
     def kill(self) -> None:
-        """kill -9 to all of it at once, as when the power goes."""
-        mine = self.processes()
-        for process in [*mine, self.process]:
+        """Send SIGKILL to all its processes at once, as in a power failure."""
+        descendants = self.processes()
+        for process in [*descendants, self.process]:
             with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
                 process.kill()
         self.process.wait()
-        psutil.wait_procs(mine, timeout=5)
+        psutil.wait_procs(descendants, timeout=5)
 
 
 class Head:
     """The head of a cluster, in a folder and on ports of its own, and the nodes that are started beside it.
 
     `jobs`: with a job server, which needs ray[default]. `scaling`: a cluster file with fake nodes that come and go.
-    `more`: variables for its environment.
+    `variables`: additional variables of its environment.
     """
 
     def __init__(
-        self, cores: int = 2, jobs: bool = True, scaling: Path | None = None, more: Mapping[str, str] | None = None
+        self, cores: int = 2, jobs: bool = True, scaling: Path | None = None, variables: Mapping[str, str] | None = None
     ) -> None:
-        self._more = dict(more or {})
+        self._variables = dict(variables or {})
         self.home = Path(tempfile.mkdtemp(prefix="h-"))  # short: Ray's sockets are below it
         self.token = self.home / "token"
         self.token.write_text(secrets.token_hex(16))
         port, dashboard, agent = _free_ports(3)
         self.address, self.gcs = f"http://127.0.0.1:{dashboard}", f"127.0.0.1:{port}"
-        words = [
+        arguments = [
             *("--head", f"--num-cpus={cores}", f"--temp-dir={self.home / 'ray'}"),
             *(f"--port={port}", f"--dashboard-port={dashboard}", f"--dashboard-agent-listen-port={agent}"),
             f"--include-dashboard={jobs}",
         ]
         if scaling:
-            words.append(f"--autoscaling-config={self._own(scaling)}")
-        self.started = [Started(self.home, self.environment(), *words)]
+            arguments.append(f"--autoscaling-config={self._write_cluster_file(scaling)}")
+        self.started = [RayProcess(self.home, self.environment(), *arguments)]
         try:
             wait_until(lambda: self.started[0].up() and (not jobs or self._answers()), "head", self.started[0])
         except AssertionError:
             self.end()
             raise
 
-    def node(self, cores: int = 1) -> Started:
-        """A node joins; returns once it is part of the cluster. One at a time: together they take one socket's name."""
-        one = Started(self.home, self.environment(), f"--address={self.gcs}", f"--num-cpus={cores}")
-        self.started.append(one)
-        wait_until(one.up, "node", one)
-        return one
+    def node(self, cores: int = 1) -> RayProcess:
+        """Start a node and wait until it is part of the cluster. Nodes that start together would take the same socket's
+        name."""
+        process = RayProcess(self.home, self.environment(), f"--address={self.gcs}", f"--num-cpus={cores}")
+        self.started.append(process)
+        wait_until(process.up, "node", process)
+        return process
 
     def environment(self) -> dict[str, str]:
-        """Of a terminal that has the token, and of the nodes: neither this Python nor our code is on any path, as after
-        `.venv/bin/ray start`."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
-        ours = str(Path(sys.executable).parent)
-        path = os.pathsep.join(folder for folder in os.environ["PATH"].split(os.pathsep) if folder != ours)
-        return {**kept, **QUICK, **self._more, **self.key(), "PATH": path, "OMP_NUM_THREADS": "1"}
+        """Environment of the nodes, and of a terminal that has the token. Neither this Python nor our code is on any
+        path, as after `.venv/bin/ray start`."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTHON"))}
+        own_folder = str(Path(sys.executable).parent)
+        path = os.pathsep.join(folder for folder in os.environ["PATH"].split(os.pathsep) if folder != own_folder)
+        return {**inherited, **QUICK, **self._variables, **self.key(), "PATH": path, "OMP_NUM_THREADS": "1"}
 
     def key(self) -> dict[str, str]:
-        """What a driver elsewhere must have in its environment."""
+        """Variables that a driver outside the cluster needs."""
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token)}
 
     def kill(self) -> None:
-        for one in self.started:
-            one.kill()
+        for process in self.started:
+            process.kill()
 
     def end(self) -> None:
         self.kill()
         shutil.rmtree(self.home, ignore_errors=True)
 
-    def _own(self, scaling: Path) -> Path:
-        """The cluster file, for a head at another port than Ray's usual one, and for shorter patience with idlers."""
+    def _write_cluster_file(self, scaling: Path) -> Path:
+        """Write the cluster file with this head's port and with a short timeout for idle nodes."""
         content: dict[str, Any] = yaml.safe_load(scaling.read_text())
         content |= {"provider": content["provider"] | {"gcs_address": self.gcs}, "idle_timeout_minutes": 0.1}
         (self.home / "scaling.yaml").write_text(yaml.safe_dump(content))
@@ -169,14 +170,14 @@ class Head:
 
 
 class Submission:
-    """`python -m cluster.submit WORDS`, from a terminal."""
+    """`python -m cluster.submit ARGUMENTS`, from a terminal."""
 
-    def __init__(self, head: Head, *words: str, token: str | None = None) -> None:
-        where = () if "--address" in words else ("--address", head.address)
+    def __init__(self, head: Head, *arguments: str, token: str | None = None) -> None:
+        address = () if "--address" in arguments else ("--address", head.address)
         self._files = [head.home / f"{uuid.uuid4().hex}.{stream}" for stream in ("out", "err")]
         with self._files[0].open("wb") as out, self._files[1].open("wb") as err:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "cluster.submit", *words, *where],
+                [sys.executable, "-m", "cluster.submit", *arguments, *address],
                 cwd=ROOT,
                 env=head.environment() | ({"RAY_AUTH_TOKEN": token} if token else {}),
                 stdout=out,
@@ -185,8 +186,8 @@ class Submission:
             )
 
     @property
-    def told(self) -> tuple[str, str]:
-        """What it has written to stdout and to stderr."""
+    def output(self) -> tuple[str, str]:
+        """Return what it has written to stdout and to stderr so far."""
         out, err = (file.read_text() for file in self._files)
         return out, err
 
@@ -197,32 +198,32 @@ class Submission:
         return self._process.poll() is None
 
     def outcome(self) -> tuple[int, str, str]:
-        """Exit status, stdout and stderr at its end."""
+        """Wait for its end, and return its exit status, stdout and stderr."""
         try:
-            return self._process.wait(timeout=PATIENCE), *self.told
+            return self._process.wait(timeout=TIMEOUT), *self.output
         finally:
             self._process.kill()
 
 
-def wait_until(there: Callable[[], object], what: str, *begun: Started | Submission) -> None:
-    """Until `there()` is true; an AssertionError if one of what was begun ends before, or patience does."""
-    deadline = time.monotonic() + PATIENCE
-    while not there():
-        for one in begun:
-            assert one.running(), f"ended before {what}: {one.outcome()}"
-        assert time.monotonic() < deadline, f"no {what} in {PATIENCE:.0f} s"
+def wait_until(condition: Callable[[], object], description: str, *processes: RayProcess | Submission) -> None:
+    """Wait until `condition()` is true. AssertionError if one of the processes ends first, or after TIMEOUT."""
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        for process in processes:
+            assert process.running(), f"ended before {description}: {process.outcome()}"
+        assert time.monotonic() < deadline, f"no {description} in {TIMEOUT:.0f} s"
         time.sleep(POLL)
 
 
 @contextlib.contextmanager
 def head(
-    cores: int = 2, jobs: bool = True, scaling: Path | None = None, more: Mapping[str, str] | None = None
+    cores: int = 2, jobs: bool = True, scaling: Path | None = None, variables: Mapping[str, str] | None = None
 ) -> Iterator[Head]:
-    made = Head(cores, jobs, scaling, more)
+    cluster = Head(cores, jobs, scaling, variables)
     try:
-        yield made
+        yield cluster
     finally:
-        made.end()
+        cluster.end()
 
 
 def _trainers(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
@@ -230,7 +231,7 @@ def _trainers(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Drawn above those that Ray gives to its workers, and below those that the system gives to connections, one of
+    """Draw ports above those that Ray gives to its workers and below those that the system gives to connections, one of
     which could take a port before Ray does."""
     ports = set[int]()
     while len(ports) < count:

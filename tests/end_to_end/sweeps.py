@@ -15,11 +15,11 @@ import pandas as pd
 import psutil
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 600.0
-"""Seconds after which a sweep that should have done something is given up. Only one that hangs takes so long: a test
-waits for what it wants to see, and a busy machine may need minutes where an idle one needs seconds."""
+TIMEOUT = 600.0
+"""Seconds after which a wait fails. Only a sweep that hangs takes so long, but a busy machine may need minutes where an
+idle one needs seconds."""
 POLL = 0.1
-"""Seconds between two looks at what a test waits for."""
+"""Seconds between two checks of what a test waits for."""
 TRAINERS = ("ray::ImplicitFunc.train", "ray::RayTrainWorker")
 """How the titles of processes that train begin: a cohort alone, or one of a group of workers."""
 VOLATILE = ["seconds", "started", "ended", "host", "code_version"]
@@ -38,12 +38,12 @@ class Outcome:
 
 
 class Sweep:
-    """`python -m sweeper.run NAME --preset PRESET WORDS`, leading a process group of its own."""
+    """`python -m sweeper.run NAME --preset PRESET ARGUMENTS`, leading a process group of its own."""
 
-    def __init__(self, store: Path | str, words: Sequence[str], name: str, preset: str, cores: int) -> None:
+    def __init__(self, store: Path | str, arguments: Sequence[str], name: str, preset: str, cores: int) -> None:
         _list_fonts()
         self.store, self._begun = store, time.monotonic()
-        command = [sys.executable, "-m", "sweeper.run", name, "--preset", preset, "--store", str(store), *words]
+        command = [sys.executable, "-m", "sweeper.run", name, "--preset", preset, "--store", str(store), *arguments]
         self._out, self._err = (Path(tempfile.mkstemp(suffix=f".{stream}")[1]) for stream in ("out", "err"))
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
@@ -57,7 +57,7 @@ class Sweep:
         self._seen: dict[int, psutil.Process] = {}
 
     def processes(self) -> list[psutil.Process]:
-        """All that descend from it and live, those whose parents have died included."""
+        """All its living descendants, including those whose parents have died."""
         children: dict[int, list[psutil.Process]] = {}
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -71,28 +71,28 @@ class Sweep:
 
     @property
     def printed(self) -> str:
-        """What it has written to stdout until now."""
+        """What it has written to stdout so far."""
         return self._out.read_text()
 
     def trainers(self) -> list[psutil.Process]:
-        """Its processes that train a cohort at this moment."""
+        """Its processes that are training a cohort."""
         return [process for process in self.processes() if title(process).startswith(TRAINERS)]
 
     def process(self, name: str) -> psutil.Process:
-        """`raylet` or `gcs_server` of its own cluster."""
-        return next(one for one in self.processes() if Path(title(one).split(" ", 1)[0]).name == name)
+        """The process `raylet` or `gcs_server` of its own cluster."""
+        return next(process for process in self.processes() if Path(title(process).split(" ", 1)[0]).name == name)
 
     def suspend(self) -> list[psutil.Process]:
-        """Its training processes, which do nothing until they are resumed or killed."""
+        """Suspend its training processes until they are resumed or killed, and return them."""
         return suspend(self.trainers())
 
-    def wait_until(self, there: Callable[[], object], what: str) -> None:
-        """Until `there()` is true; an AssertionError if the sweep ends before, or patience does."""
-        deadline = time.monotonic() + PATIENCE
-        while not there():
+    def wait_until(self, condition: Callable[[], object], description: str) -> None:
+        """Wait until `condition()` is true. AssertionError if the sweep ends first, or after TIMEOUT."""
+        deadline = time.monotonic() + TIMEOUT
+        while not condition():
             self.processes()
-            assert self._process.poll() is None, f"ended before {what}: {self.outcome()}"
-            assert time.monotonic() < deadline, f"no {what} in {PATIENCE:.0f} s"
+            assert self._process.poll() is None, f"ended before {description}: {self.outcome()}"
+            assert time.monotonic() < deadline, f"no {description} in {TIMEOUT:.0f} s"
             time.sleep(POLL)
 
     def running(self) -> bool:
@@ -100,21 +100,21 @@ class Sweep:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """kill -9, the driver alone."""
+        """Send SIGKILL to the driver alone."""
         self.processes()
         self._process.kill()
         self._process.wait()
 
     def send(self, number: signal.Signals, whole_group: bool = False) -> None:
-        """To the driver; to its whole process group as a terminal does."""
+        """Send a signal to the driver, or to its whole process group as a terminal does."""
         self.processes()
         if whole_group:
             os.killpg(self._process.pid, number)
         else:
             self._process.send_signal(number)
 
-    def outcome(self, timeout: float = PATIENCE) -> Outcome:
-        """Wait for its end; an AssertionError if it does not come."""
+    def outcome(self, timeout: float = TIMEOUT) -> Outcome:
+        """Wait for its end. AssertionError if it still runs after `timeout` seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout)
         status, err = self._process.poll(), self._err.read_text()
@@ -122,30 +122,30 @@ class Sweep:
         return Outcome(status, self.printed, err, time.monotonic() - self._begun)
 
     def clean_up(self) -> None:
-        """End whatever of it still lives."""
+        """Kill all its processes that still run."""
         for process in [*self.processes(), self._process]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
 
 class Sweeps:
-    """Starts sweeps, and sees to it that none outlives its test."""
+    """Starts sweeps, and kills those that are left."""
 
     def __init__(self) -> None:
         self._all: list[Sweep] = []
 
     def start(
-        self, store: Path | str, *words: str, name: str = "anomaly_grid", preset: str = "digits", cores: int = 2
+        self, store: Path | str, *arguments: str, name: str = "anomaly_grid", preset: str = "digits", cores: int = 2
     ) -> Sweep:
-        """`cores`: how many of them the sweep is to see, whatever the machine has. Each trains a cohort in a process of
-        its own, whose start takes seconds."""
-        self._all.append(Sweep(store, words, name, preset, cores))
+        """`cores` is the number of cores that the sweep sees, whatever the machine has. Each trains a cohort in a
+        process of its own, whose start takes seconds."""
+        self._all.append(Sweep(store, arguments, name, preset, cores))
         return self._all[-1]
 
     def run(
-        self, store: Path | str, *words: str, name: str = "anomaly_grid", preset: str = "digits", cores: int = 2
+        self, store: Path | str, *arguments: str, name: str = "anomaly_grid", preset: str = "digits", cores: int = 2
     ) -> Outcome:
-        return self.start(store, *words, name=name, preset=preset, cores=cores).outcome()
+        return self.start(store, *arguments, name=name, preset=preset, cores=cores).outcome()
 
     def clean_up(self) -> None:
         for sweep in self._all:
@@ -153,58 +153,58 @@ class Sweeps:
 
 
 def sweeps() -> Iterator[Sweeps]:
-    """For a fixture of any scope."""
-    made = Sweeps()
+    """Body of a fixture of any scope."""
+    started = Sweeps()
     try:
-        yield made
+        yield started
     finally:
-        made.clean_up()
+        started.clean_up()
 
 
 def rows(store: Path, name: str = "anomaly_grid") -> pd.DataFrame:
-    """What plain pandas reads, by trial; an AssertionError where a trial is there twice."""
+    """Rows that plain pandas reads, by trial. AssertionError if a trial has two rows."""
     frame = pd.read_parquet(store / f"trials/sweep={name}")
     assert frame["trial_id"].is_unique, frame["trial_id"].value_counts().head()
     return frame.set_index("trial_id").sort_index()
 
 
 def row_files(store: Path) -> list[Path]:
-    """Those that readers see."""
+    """Files of rows that readers see."""
     return [path for path in store.glob("trials/sweep=anomaly_grid/*.parquet") if not path.name.startswith(".")]
 
 
 def assert_same_results(left: pd.DataFrame, right: pd.DataFrame) -> None:
-    """Every trial, hyperparameter and metric, to the last bit."""
+    """Assert that every trial, hyperparameter and metric is equal to the last bit."""
     pd.testing.assert_frame_equal(left.drop(columns=VOLATILE), right.drop(columns=VOLATILE), check_exact=True)
 
 
-def survivors(sweep: Sweep, seconds: float = 60.0, but: tuple[str, ...] = ()) -> list[str]:
-    """What still lives of it after it has had this long to go, apart from processes whose titles begin with `but`."""
+def survivors(sweep: Sweep, seconds: float = 60.0, ignored: tuple[str, ...] = ()) -> list[str]:
+    """Titles of its processes that still run after `seconds`, apart from those whose titles begin with `ignored`."""
     deadline = time.monotonic() + seconds
     while True:
-        titles = [title for title in map(title, sweep.processes()) if not (but and title.startswith(but))]
+        titles = [title for title in map(title, sweep.processes()) if not (ignored and title.startswith(ignored))]
         if not titles or time.monotonic() > deadline:
             return titles
         time.sleep(POLL)
 
 
 def _environment(cores: int) -> dict[str, str]:
-    """Of a sweep that sees so many cores."""
+    """Environment of a sweep that sees `cores` cores."""
     paths = [os.environ.get("PYTHONPATH", ""), str(ROOT / "tests/end_to_end/cores")]
     counted = {"CORES": str(cores), "RAY_USE_MULTIPROCESSING_CPU_COUNT": "1"}
     return dict(os.environ) | counted | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
 
 
 def _list_fonts() -> None:
-    """Let matplotlib list the machine's fonts, once in a run of the tests: where that takes more than five seconds it
-    writes a warning to stderr, which would be taken for one of the sweep."""
+    """Let matplotlib list the machine's fonts once in a run of the tests. If that takes more than five seconds,
+    matplotlib writes a warning to stderr, which a test would take for one of the sweep's."""
     folder = os.environ.get("MPLCONFIGDIR")
     if folder and not list(Path(folder).glob("fontlist-*.json")):
         subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], check=True, capture_output=True)
 
 
 def suspend(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """Those of them that are still there; returns all of them."""
+    """Suspend those processes that still exist. Returns all of them."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.suspend()
@@ -212,7 +212,7 @@ def suspend(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
 
 
 def resume(processes: Sequence[psutil.Process]) -> None:
-    """Those of them that are still there."""
+    """Resume those processes that still exist."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
@@ -226,7 +226,7 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def title(process: psutil.Process) -> str:
-    """Its command line; what Ray's workers do stands there."""
+    """Its command line, where Ray's workers write what they do."""
     try:
         return " ".join(process.cmdline())
     except (psutil.NoSuchProcess, psutil.AccessDenied):

@@ -1,4 +1,4 @@
-"""A disk that is full, for a while and for good: what is in the store stays, and the same command goes on."""
+"""A disk that is full, for a while and for good: the rows in the store stay, and the same command continues."""
 
 import contextlib
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 from tests.end_to_end.shared_ray import SharedRay
 from tests.end_to_end.sweeps import Sweeps, row_files, rows, survivors
-from tests.end_to_end.undisturbed import GRID, TRIALS, assert_whole
+from tests.end_to_end.undisturbed import GRID, TRIALS, assert_undisturbed
 
 pytestmark = pytest.mark.slow
 
@@ -20,9 +20,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 80 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", folder], capture_output=True, text=True)
-    if made.returncode:
-        pytest.skip(f"cannot mount a small disk here: {made.stderr.strip()}")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=80m", "tmpfs", folder], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount a small disk here: {mounted.stderr.strip()}")
     try:
         yield folder
     finally:
@@ -30,7 +32,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(path: Path) -> None:
-    """Take all room that its disk has."""
+    """Fill the disk of this file."""
     with path.open("ab", buffering=0) as stream, contextlib.suppress(OSError):
         while True:
             stream.write(bytes(1 << 16))
@@ -56,15 +58,15 @@ def test_a_disk_that_is_full_for_a_while_and_then_for_good(
         fill(filler)
         time.sleep(0.05)
     outcome = sweep.outcome()
-    kept = rows(store)
+    frame = rows(store)
     assert outcome.status == 1 and outcome.out.count(waits) >= 2, outcome
     (line,) = outcome.err.splitlines()
     assert line.startswith(f"error: store {store}: cannot write") and "No space left on device" in line, outcome
     assert "the same command continues" in outcome.out and "Traceback" not in outcome.out, outcome
-    assert 0 < len(kept) < TRIALS and set(kept["status"]) == {"finished"} and survivors(sweep) == []
+    assert 0 < len(frame) < TRIALS and set(frame["status"]) == {"finished"} and survivors(sweep) == []
     refused = shared_ray.run(store, *GRID)
     assert refused.status == 2 and "must have 64 MiB free" in refused.err, refused
     filler.unlink()
     outcome = shared_ray.run(store, *GRID)
     assert outcome.status == 0, outcome
-    assert_whole(store)
+    assert_undisturbed(store)

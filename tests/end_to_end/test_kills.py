@@ -1,4 +1,4 @@
-"""Whatever dies, the same command goes on: every trial has one row, and it is the row of an undisturbed run."""
+"""Whatever process dies, the same command continues: each trial has one row, equal to that of an undisturbed run."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from sweeper import run
 from tests.end_to_end.sweeps import Sweep, Sweeps, resume, row_files, survivors
-from tests.end_to_end.undisturbed import COHORTS, EPOCHS, GRID, TRIALS, assert_whole
+from tests.end_to_end.undisturbed import COHORTS, EPOCHS, GRID, TRIALS, assert_undisturbed
 from tests.other_user import below, open_parents, reached_by_nobody
 from tests.trainables.small import content_of
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 DIED = {"raylet": "error: Ray's node on this machine", "gcs_server": "error: Ray's head (gcs_server)"}
 """Process of Ray -> how the sweep's error begins once it has died."""
 IDLE = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
-"""Ray's own processes, which give up after a minute."""
+"""Ray's own processes, which end after a minute."""
 
 
 @contextlib.contextmanager
@@ -36,8 +36,8 @@ def temporary_home() -> Iterator[Path]:
 
 
 def assert_closed_to_others(home: Path) -> None:
-    """Ray opens its folders to every user, who could then make Ray overwrite any file of ours: the folder around them
-    is closed. Everybody checks the modes; root also tries as another user, who must reach nothing."""
+    """Assert that the folder around Ray's own is closed. Ray opens its folders to every user, who could then make Ray
+    overwrite any file of ours. Modes are always checked; root also tries as another user, who must reach nothing."""
     (folder,) = home.glob("sweep-*")
     paths = below(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and open_parents(folder) == []
@@ -47,7 +47,7 @@ def assert_closed_to_others(home: Path) -> None:
 
 
 def epochs_saved(store: Path) -> dict[str, int]:
-    """Name of a checkpoint file -> how many epochs of its cohort are completed."""
+    """Name of a checkpoint file -> number of completed epochs of its cohort."""
     epochs = {}
     for path in store.glob("checkpoints/*/*.pt"):
         with contextlib.suppress(FileNotFoundError):  # its cohort has just ended
@@ -56,30 +56,30 @@ def epochs_saved(store: Path) -> dict[str, int]:
 
 
 def kill_training(sweep: Sweep, store: Path) -> None:
-    """Kill one training process, send SIGTERM to another, and see both cohorts go on from their checkpoints.
+    """Kill one training process, send SIGTERM to another, and assert that both cohorts continue from their checkpoints.
 
-    The processes are suspended while it is checked that both are in the midst of a cohort that has a checkpoint.
+    The processes are suspended while it is checked that both are in the middle of a cohort that has a checkpoint.
     """
 
     trainers = list[psutil.Process]()
 
     def caught() -> bool:
         trainers[:] = sweep.suspend()
-        midst = [EPOCHS // 10 <= epoch <= EPOCHS - EPOCHS // 10 for epoch in epochs_saved(store).values()]
-        if len(trainers) == 2 and midst == [True, True]:
+        in_the_middle = [EPOCHS // 10 <= epoch <= EPOCHS - EPOCHS // 10 for epoch in epochs_saved(store).values()]
+        if len(trainers) == 2 and in_the_middle == [True, True]:
             return True
         resume(trainers)
         return False
 
     sweep.wait_until(caught, "two cohorts with checkpoints")
-    first, second = trainers  # not asked for again: between two reports they have another title
+    killed, terminated = trainers  # not asked for again: between two reports they have another title
     reached = epochs_saved(store)
-    first.kill()
-    second.terminate()
-    second.resume()
+    killed.kill()
+    terminated.terminate()
+    terminated.resume()
 
     def go_on() -> bool:
-        """Both cohorts have come further, or have ended. Their checkpoints never say less than before."""
+        """Whether both cohorts have progressed or ended. The epoch of a checkpoint never decreases."""
         saved = {name: epoch for name, epoch in epochs_saved(store).items() if name in reached}
         assert all(epoch >= reached[name] for name, epoch in saved.items()), (saved, reached)
         return sweep.printed.count("was cut off") == 2 and all(epoch > reached[name] for name, epoch in saved.items())
@@ -90,28 +90,29 @@ def kill_training(sweep: Sweep, store: Path) -> None:
 
 
 def suspended_once(sweep: Sweep, ready: Callable[[], bool]) -> list[psutil.Process]:
-    """The training processes once `ready()` and a cohort is trained: suspended, or they might train all the rest before
-    the blow falls. A process between two cohorts has another title, and would be missed."""
-    held: list[psutil.Process] = []
+    """Wait until `ready()` and a cohort is being trained, and suspend the training processes, which might otherwise
+    train all the rest before the kill. A process between two cohorts has another title, and is not among them."""
+    suspended: list[psutil.Process] = []
 
     def caught() -> bool:
-        held[:] = sweep.suspend() if ready() else []
-        return bool(held)
+        suspended[:] = sweep.suspend() if ready() else []
+        return bool(suspended)
 
     sweep.wait_until(caught, "a cohort")
-    return held
+    return suspended
 
 
-def assert_ended(sweep: Sweep, status: int, said: str) -> None:
-    """The one line on stderr is ours, none of Ray's; the sweep has left no process, and has said how to go on."""
+def assert_ended(sweep: Sweep, status: int, message: str) -> None:
+    """Assert that stderr is one line of ours and none of Ray's, that no process is left, and that stdout says how to
+    continue."""
     outcome = sweep.outcome()
-    assert outcome.status == status and outcome.err.startswith(said) and len(outcome.err.splitlines()) == 1, outcome
+    assert outcome.status == status and outcome.err.startswith(message) and len(outcome.err.splitlines()) == 1, outcome
     assert f"of {TRIALS} trials are in {sweep.store}; the same command continues" in outcome.out, outcome
-    assert survivors(sweep, but=IDLE) == []
+    assert survivors(sweep, ignored=IDLE) == []
 
 
 def stop_by_ctrl_c(sweep: Sweep, store: Path, home: Path) -> None:
-    """As a terminal sends it, to the whole group; then SIGTERM again and again."""
+    """Interrupt the whole process group, as a terminal does; then send SIGTERM again and again."""
     kill_training(sweep, store)
     trainers = suspended_once(sweep, lambda: bool(row_files(store)))
     assert_closed_to_others(home)
@@ -135,24 +136,24 @@ def kill_driver(sweep: Sweep) -> None:
     trainers = suspended_once(sweep, lambda: True)
     sweep.kill()
     resume(trainers)
-    assert sweep.outcome().err == "" and survivors(sweep, but=IDLE) == []
+    assert sweep.outcome().err == "" and survivors(sweep, ignored=IDLE) == []
     sweep.clean_up()
 
 
 def test_a_sweep_that_is_stopped_and_killed_again_and_again(sweeps: Sweeps, tmp_path: Path) -> None:
-    """Its training processes, by kill -9 and SIGTERM; then all of it: by Ctrl-C, by kill -9 of Ray's node, of its head,
-    and of the driver. Each time the same command goes on; the last time it is given twice at once."""
+    """First its training processes, by SIGKILL and SIGTERM; then the whole sweep: by Ctrl-C, and by SIGKILL of Ray's
+    node, of its head, and of the driver. Each time the same command continues; the last time it runs twice at once."""
     with temporary_home() as home:
         stop_by_ctrl_c(sweeps.start(tmp_path, *GRID, cores=2), tmp_path, home)
         for name in DIED:
             kill_process_of_ray(name, sweeps.start(tmp_path, *GRID, cores=1))
         kill_driver(sweeps.start(tmp_path, *GRID, cores=1))
-        (left,) = home.glob("sweep-*")
-        before = {path: path.stat().st_mtime_ns for path in row_files(tmp_path)}
-        assert 0 < len(before) < COHORTS
+        (abandoned,) = home.glob("sweep-*")
+        mtimes = {path: path.stat().st_mtime_ns for path in row_files(tmp_path)}
+        assert 0 < len(mtimes) < COHORTS
         outcomes = [sweep.outcome() for sweep in [sweeps.start(tmp_path, *GRID, cores=1) for _ in range(2)]]
-        assert [outcome.status for outcome in outcomes] == [0, 0] and not left.exists(), outcomes
-    assert {path: path.stat().st_mtime_ns for path in before} == before  # what was there was not trained again
+        assert [outcome.status for outcome in outcomes] == [0, 0] and not abandoned.exists(), outcomes
+    assert {path: path.stat().st_mtime_ns for path in mtimes} == mtimes  # what was there was not trained again
     # The driver that came second may have left a checkpoint, which the next run deletes; it has nothing to train.
     assert run.main(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *GRID]) == 0
-    assert_whole(tmp_path)
+    assert_undisturbed(tmp_path)

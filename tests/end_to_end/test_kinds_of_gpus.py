@@ -1,4 +1,4 @@
-"""A sweep on a cluster of two kinds of GPU that Ray believes in, from their measurement to the rows."""
+"""A sweep on a cluster with two kinds of fake GPU, from their measurement to the rows."""
 
 import json
 import tempfile
@@ -11,7 +11,7 @@ from ray.cluster_utils import Cluster
 from sweeper import run
 from tests.end_to_end.sweeps import Sweeps, rows
 
-WORDS = ["--axis", "normal_class=0", "--axis", "beta=0.5,1", "--set", "epochs=2", "--set", "report_every=2"]
+ARGUMENTS = ["--axis", "normal_class=0", "--axis", "beta=0.5,1", "--set", "epochs=2", "--set", "report_every=2"]
 """14 trials, or 16."""
 
 
@@ -36,17 +36,18 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 def test_each_kind_is_measured_and_cohorts_go_to_both(
     sweeps: Sweeps, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome = sweeps.run(tmp_path, *WORDS, "--address", address, "--cohort", "2")
+    outcome = sweeps.run(tmp_path, *ARGUMENTS, "--address", address, "--cohort", "2")
     assert outcome.status == 0 and outcome.err == "", outcome
     assert set(rows(tmp_path)["status"]) == {"finished"}
-    seen = json.loads(next((tmp_path / "probes/devices").iterdir()).read_text())
-    assert [(one["kind"]["accelerator"], one["kind"]["cores"]) for one in seen] == [("A", 2.0), ("B", 1.0)]
-    kept = [json.loads(path.read_text()) for path in (tmp_path / "probes").glob("*.json")]
-    assert sorted(one["threads"] for one in kept) == [1, 2] and all(one["measured"] for one in kept)
-    shared = {one["threads"]: one["overlap"] for one in kept}
-    assert not shared[1] and shared[2] and all(list(ratios) == ["2"] for ratios in shared[2].values())
-    words = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *WORDS, "--address", address]
-    assert run.main([*words, "--cohort", "2", "--fresh", "--plan", "--json", "--node-price", "3600"]) == 0
-    plain = json.loads(capsys.readouterr().out)
-    assert f"{plain['at_a_time']} at a time" in outcome.out and plain["hours"] > 0
-    assert plain["cost"] == pytest.approx(3600 * plain["hours"] * len(plain["places"]))
+    devices = json.loads(next((tmp_path / "probes/devices").iterdir()).read_text())
+    assert [(info["kind"]["accelerator"], info["kind"]["cores"]) for info in devices] == [("A", 2.0), ("B", 1.0)]
+    profiles = [json.loads(path.read_text()) for path in (tmp_path / "probes").glob("*.json")]
+    assert sorted(profile["threads"] for profile in profiles) == [1, 2]
+    assert all(profile["measured"] for profile in profiles)
+    overlaps = {profile["threads"]: profile["overlap"] for profile in profiles}
+    assert not overlaps[1] and overlaps[2] and all(list(ratios) == ["2"] for ratios in overlaps[2].values())
+    arguments = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *ARGUMENTS, "--address", address]
+    assert run.main([*arguments, "--cohort", "2", "--fresh", "--plan", "--json", "--node-price", "3600"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert f"{plan['at_a_time']} at a time" in outcome.out and plan["hours"] > 0
+    assert plan["cost"] == pytest.approx(3600 * plan["hours"] * len(plan["places"]))

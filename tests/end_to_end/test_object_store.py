@@ -1,4 +1,4 @@
-"""A sweep into an object store, as it would go into S3; and what the cluster that trains it opens meanwhile."""
+"""A sweep into an object store, as it would run with S3; and the ports that its cluster opens meanwhile."""
 
 import json
 import os
@@ -29,7 +29,7 @@ SMALL = [
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URI of a store in a bucket of a real S3 server; the key to it is in the environment alone."""
+    """The URI of a store in a bucket of a real S3 server, whose key is in the environment alone."""
     server_module = pytest.importorskip("moto.server")
     from pyarrow import fs
 
@@ -47,13 +47,13 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.stop()
 
 
-def ask(address: str, **mine: str) -> subprocess.Popen[str]:
-    """Somebody asks the head what it knows."""
+def ask(address: str, **variables: str) -> subprocess.Popen[str]:
+    """Ask the head at this address for its keys, in a process with these variables."""
     code = "import ray, sys; print(ray._raylet.GcsClient(address=sys.argv[1]).internal_kv_keys(b'', b'', timeout=60))"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     return subprocess.Popen(
         [sys.executable, "-c", code, address],
-        env={**kept, "RAY_gcs_rpc_server_connect_timeout_s": "2", **mine},
+        env={**inherited, "RAY_gcs_rpc_server_connect_timeout_s": "2", **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -83,19 +83,19 @@ def test_a_sweep_into_s3_that_goes_on_from_its_checkpoint_and_is_read(
 
     sweep.wait_until(caught, "a checkpoint in the bucket")
     ports = listening(sweep.processes())
-    tell_everybody = [one for one in ports if tells_metrics(one.port)]
-    [gcs] = [f"{one.address}:{one.port}" for one in ports if one.process == "gcs_server"]
-    asked = [
-        ask(gcs, RAY_AUTH_MODE="token"),  # who is at home here has it
+    open_metrics = [listener for listener in ports if tells_metrics(listener.port)]
+    [gcs] = [f"{listener.address}:{listener.port}" for listener in ports if listener.process == "gcs_server"]
+    clients = [
+        ask(gcs, RAY_AUTH_MODE="token"),  # Ray reads the token from this home
         ask(gcs, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="f" * 64),
         ask(gcs, RAY_AUTH_MODE="disabled"),
     ]
-    told = [one.communicate()[0] for one in asked]
+    outputs = [client.communicate()[0] for client in clients]
     trainers[0].kill()
     outcome = sweep.outcome()
 
-    assert {one.address for one in ports} == {"127.0.0.1"} and tell_everybody == [], ports
-    assert [one.returncode == 0 for one in asked] == [True, False, False], told
+    assert {listener.address for listener in ports} == {"127.0.0.1"} and open_metrics == [], ports
+    assert [client.returncode == 0 for client in clients] == [True, False, False], outputs
     assert stat.S_IMODE((tmp_path / ".ray/auth_token").stat().st_mode) == 0o600
 
     assert main(["anomaly_grid", "--preset", "digits", "--store", bucket, *SMALL, "--plan", "--json"]) == 0
@@ -115,7 +115,7 @@ def test_a_sweep_into_s3_that_goes_on_from_its_checkpoint_and_is_read(
 
 
 def test_google_cloud_storage_is_opened_and_named_where_it_does_not_answer() -> None:
-    """There is none to test against: that it is asked, and what is said of it."""
+    """No server is available, so this checks only that the endpoint is asked, and the error that names the store."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         options = f"endpoint_override=127.0.0.1:{bound.getsockname()[1]}&scheme=http&retry_limit_seconds=0.2"

@@ -29,36 +29,36 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shutil.copytree(undisturbed_store(), tmp_path_factory.mktemp("finished") / "a folder"))
 
 
-def plan(store: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
-    """What `--plan --json` says, in this process."""
-    asked = ["anomaly_grid", "--preset", "digits", "--store", str(store), *words, "--plan", "--json"]
-    assert run.main(asked) == 0
-    found: dict[str, object] = json.loads(capsys.readouterr().out)
-    return found
+def plan(store: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+    """Output of `--plan --json`, run in this process."""
+    command = ["anomaly_grid", "--preset", "digits", "--store", str(store), *arguments, "--plan", "--json"]
+    assert run.main(command) == 0
+    content: dict[str, object] = json.loads(capsys.readouterr().out)
+    return content
 
 
 def test_a_sweep_ends_with_rows_history_and_figures(finished: Path) -> None:
-    found = rows(finished)
-    assert len(found) == TRIALS and set(found["status"]) == {"finished"} and set(found["epochs_run"]) == {EPOCHS}
-    assert set(zip(found["beta"], found["nu"], found["normal_class"], strict=True)) == {
+    frame = rows(finished)
+    assert len(frame) == TRIALS and set(frame["status"]) == {"finished"} and set(frame["epochs_run"]) == {EPOCHS}
+    assert set(zip(frame["beta"], frame["nu"], frame["normal_class"], strict=True)) == {
         (beta, nu, c) for beta in (0.5, 1.0) for nu in (0.5, 3.0, float("inf")) for c in (0, 1)
     }
     kinds = {
-        name: str(found[name].dtype) for name in ("beta", "nu", "normal_class", "epochs", "auroc_joint", "seconds")
+        name: str(frame[name].dtype) for name in ("beta", "nu", "normal_class", "epochs", "auroc_joint", "seconds")
     }
     assert kinds == {
         **{"beta": "float64", "nu": "float64", "normal_class": "int64", "epochs": "int64"},
         **{"auroc_joint": "float64", "seconds": "float64"},
     }
-    assert set(found["small_stem"]) == {True} and set(found["method"]) == {"vje"}
-    assert set(found["preset"]) == {"digits"} and found["nu"].eq(float("inf")).any()
-    assert found["changes"].eq(np.where(found["nu"] < np.inf, "epochs=60", "epochs=60 nu=inf")).all()
+    assert set(frame["small_stem"]) == {True} and set(frame["method"]) == {"vje"}
+    assert set(frame["preset"]) == {"digits"} and frame["nu"].eq(float("inf")).any()
+    assert frame["changes"].eq(np.where(frame["nu"] < np.inf, "epochs=60", "epochs=60 nu=inf")).all()
     assert len(load("anomaly_grid", finished, preset="digits", changes="epochs=60")) == 8
-    assert found["auroc_joint"].between(0, 1).all() and found["loss"].notna().all()
+    assert frame["auroc_joint"].between(0, 1).all() and frame["loss"].notna().all()
     history = load_history("anomaly_grid", finished)
-    assert EPOCHS in set(history["epoch"]) and set(history["trial_id"]) == set(found.index)
-    last = history[(history["epoch"] == EPOCHS) & (history["metric"] == "auroc_joint")].set_index("trial_id")["value"]
-    pd.testing.assert_series_equal(last.sort_index(), found["auroc_joint"], check_names=False, check_exact=True)
+    assert EPOCHS in set(history["epoch"]) and set(history["trial_id"]) == set(frame.index)
+    final = history[(history["epoch"] == EPOCHS) & (history["metric"] == "auroc_joint")].set_index("trial_id")["value"]
+    pd.testing.assert_series_equal(final.sort_index(), frame["auroc_joint"], check_names=False, check_exact=True)
     for metric in ("auroc_joint", "auroc_dir", "auroc_rad", "auroc_variance", "auroc_entropy"):
         assert (finished / VIEWS / f"{metric}.png").read_bytes().startswith(b"\x89PNG")
         assert len(pd.read_parquet(finished / VIEWS / f"{metric}.parquet")) == 6
@@ -68,32 +68,32 @@ def test_a_sweep_ends_with_rows_history_and_figures(finished: Path) -> None:
 def test_the_same_command_again_trains_nothing(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = {path: path.stat().st_mtime_ns for path in finished.glob("trials/*/*.parquet")}
+    mtimes = {path: path.stat().st_mtime_ns for path in finished.glob("trials/*/*.parquet")}
     orphan = checkpoint_path("anomaly_grid", rows(finished)["cohort"].iloc[0])  # as a second driver leaves it
     Files(finished).write(orphan, b"weights")
     monkeypatch.setattr(run, "connected", lambda _: pytest.fail("Ray was started"))
     assert run.main(["anomaly_grid", "--preset", "digits", "--store", str(finished), *GRID]) == 0
     assert Files(finished).read(orphan) is None
     out, err = capsys.readouterr()
-    said = undisturbed_output().replace(str(undisturbed_store()), str(finished))
-    assert err == "" and out.splitlines()[-1] == said.splitlines()[-1] and "12 finished of 12 trials" in out
-    assert {path: path.stat().st_mtime_ns for path in finished.glob("trials/*/*.parquet")} == before
+    expected = undisturbed_output().replace(str(undisturbed_store()), str(finished))
+    assert err == "" and out.splitlines()[-1] == expected.splitlines()[-1] and "12 finished of 12 trials" in out
+    assert {path: path.stat().st_mtime_ns for path in finished.glob("trials/*/*.parquet")} == mtimes
 
 
 def test_a_changed_axis_leaves_only_what_is_new(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [word.replace("nu=0.5,3,inf", "nu=0.5,3,20,inf") for word in GRID]
-    found = plan(finished, words, capsys)
-    assert (found["trials"], found["finished"], found["to run"]) == (16, 12, 4)
+    arguments = [argument.replace("nu=0.5,3,inf", "nu=0.5,3,20,inf") for argument in GRID]
+    planned = plan(finished, arguments, capsys)
+    assert (planned["trials"], planned["finished"], planned["to run"]) == (16, 12, 4)
 
 
 def test_a_trial_that_cannot_train_takes_no_other_with_it(shared_ray: SharedRay, tmp_path: Path) -> None:
     """No machine has room for 10^12 hidden units, which neither the measurement nor the training survives."""
-    words = [word for word in SMALL if word not in ("--cohort", "1")]
-    outcome = shared_ray.run(tmp_path, *words, "--axis", "width=16,1000000000000", "--retries", "0")
-    found = rows(tmp_path)
+    arguments = [argument for argument in SMALL if argument not in ("--cohort", "1")]
+    outcome = shared_ray.run(tmp_path, *arguments, "--axis", "width=16,1000000000000", "--retries", "0")
+    frame = rows(tmp_path)
     assert outcome.status == 1 and "Traceback" not in outcome.out + outcome.err, outcome
-    assert found.groupby("width")["status"].agg(set).to_dict() == {16: {"finished"}, 10**12: {"failed"}}
-    assert found[found["status"] == "failed"]["error"].str.contains("allocate|memory").all(), found["error"].tolist()
+    assert frame.groupby("width")["status"].agg(set).to_dict() == {16: {"finished"}, 10**12: {"failed"}}
+    assert frame[frame["status"] == "failed"]["error"].str.contains("allocate|memory").all(), frame["error"].tolist()
 
 
 def test_fresh_sets_aside_what_it_trains_again_and_restore_brings_it_back(
@@ -101,23 +101,24 @@ def test_fresh_sets_aside_what_it_trains_again_and_restore_brings_it_back(
 ) -> None:
     store = Path(shutil.copytree(finished, tmp_path / "store"))
     before = rows(store)
-    narrowed = [word.replace("normal_class=0,1", "normal_class=0") for word in GRID]
-    again = before["normal_class"] == 0
+    narrowed = [argument.replace("normal_class=0,1", "normal_class=0") for argument in GRID]
+    retrained = before["normal_class"] == 0
     outcome = shared_ray.run(store, *narrowed, "--fresh", "--gpu-fraction", "0.5")
     assert outcome.status == 0 and "6 of 6 trials to run" in outcome.out and "2 at a time" in outcome.out, outcome
     assert "set aside: 6 rows, from " in outcome.out, outcome
     after = rows(store)
     assert_same_results(after, before)
-    assert (after.loc[again, "ended"] > before["ended"].max()).all() and after[~again].equals(before[~again])
+    assert (after.loc[retrained, "ended"] > before["ended"].max()).all()
+    assert after[~retrained].equals(before[~retrained])
     (aside,) = (store / "_replaced").iterdir()
-    pd.testing.assert_frame_equal(rows(aside), before[again])
+    pd.testing.assert_frame_equal(rows(aside), before[retrained])
     assert run.main(["anomaly_grid", "--store", str(store), "--restore", aside.name]) == 0
     pd.testing.assert_frame_equal(rows(store), before)
 
 
 def test_a_fresh_plan_says_what_would_be_set_aside(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [word.replace("normal_class=0,1", "normal_class=0,2") for word in GRID]
-    found = plan(finished, [*words, "--fresh"], capsys)
-    rows_aside = found["set_aside"]
-    assert isinstance(rows_aside, dict) and (found["to run"], rows_aside["rows"]) == (12, 6)
+    arguments = [argument.replace("normal_class=0,1", "normal_class=0,2") for argument in GRID]
+    planned = plan(finished, [*arguments, "--fresh"], capsys)
+    rows_aside = planned["set_aside"]
+    assert isinstance(rows_aside, dict) and (planned["to run"], rows_aside["rows"]) == (12, 6)
     assert len(rows(finished)) == TRIALS and not (finished / "_replaced").exists()

@@ -1,4 +1,4 @@
-"""Searches through the command line: what they leave in the store, stopped and continued, begun with another's rows."""
+"""Searches through the command line: what they leave in the store, and that a stopped search continues."""
 
 import itertools
 from pathlib import Path
@@ -38,38 +38,38 @@ def results(store: Path) -> pd.DataFrame:
 
 
 def test_every_trial_has_a_row_with_its_study_number_and_wave(undisturbed: Path) -> None:
-    found = results(undisturbed)
-    assert list(found["number"]) == list(range(16)) and list(found["wave"]) == [0] * 8 + [1] * 8
-    assert set(found["study"]) == {"all"} and found["study_id"].nunique() == 1 and found["schedule"].isna().all()
-    assert set(found["status"]) == {"finished", "pruned"}
-    assert set(found["preset"]) == {"digits"} and set(found["changes"]) == {"epochs=40 wave=8"}
+    frame = results(undisturbed)
+    assert list(frame["number"]) == list(range(16)) and list(frame["wave"]) == [0] * 8 + [1] * 8
+    assert set(frame["study"]) == {"all"} and frame["study_id"].nunique() == 1 and frame["schedule"].isna().all()
+    assert set(frame["status"]) == {"finished", "pruned"}
+    assert set(frame["preset"]) == {"digits"} and set(frame["changes"]) == {"epochs=40 wave=8"}
 
 
-def test_who_was_pruned_was_beaten_at_that_rung_by_those_who_went_on(undisturbed: Path) -> None:
-    """Said again from the history alone: within a cohort nobody who went on had less than one who did not."""
-    found = rows(undisturbed, NAME)
+def test_a_pruned_trial_was_beaten_at_its_rung_by_those_that_went_on(undisturbed: Path) -> None:
+    """Checked from the history alone: within a cohort, no trial that went on had a lower value than a pruned one."""
+    frame = rows(undisturbed, NAME)
     history = load_history(NAME, undisturbed)
     auroc = history[history["metric"] == "val_auroc_joint"].pivot(index="trial_id", columns="epoch", values="value")
-    pruned = found[found["status"] == "pruned"]
+    pruned = frame[frame["status"] == "pruned"]
     assert (
-        set(pruned["epochs_run"]) <= {10, 20} and (found.loc[found["status"] == "finished", "epochs_run"] == 40).all()
+        set(pruned["epochs_run"]) <= {10, 20} and (frame.loc[frame["status"] == "finished", "epochs_run"] == 40).all()
     )
     for trial, row in pruned.iterrows():
-        reached = auroc.loc[found.index[found["cohort"] == row["cohort"]], row["epochs_run"]]
-        went_on = reached[found.loc[reached.index, "epochs_run"] > row["epochs_run"]]
+        reached = auroc.loc[frame.index[frame["cohort"] == row["cohort"]], row["epochs_run"]]
+        went_on = reached[frame.loc[reached.index, "epochs_run"] > row["epochs_run"]]
         assert (went_on >= auroc.loc[trial, row["epochs_run"]]).all()
         assert (
             row["val_auroc_joint"] == auroc.loc[trial, row["epochs_run"]] and "was not among the best" in row["error"]
         )
         assert auroc.loc[trial].last_valid_index() == row["epochs_run"]
     best_first_rung = auroc[10].idxmax()
-    assert found.loc[best_first_rung, "epochs_run"] > 10
+    assert frame.loc[best_first_rung, "epochs_run"] > 10
 
 
-def test_a_stopped_search_goes_on_is_made_longer_and_ends_as_one_that_was_neither(
+def test_a_search_that_is_stopped_and_made_longer_ends_as_an_undisturbed_one(
     undisturbed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And as one that Ray has run."""
+    """It runs without Ray, the undisturbed one with it."""
     attempts = itertools.count(1)
 
     def interrupt(task: CohortTask) -> None:
@@ -80,46 +80,48 @@ def test_a_stopped_search_goes_on_is_made_longer_and_ends_as_one_that_was_neithe
     command = [NAME, "--preset", "digits", "--store", str(store), *SMALL]
     with without_ray(tmp_path, interrupt):
         assert main([*command, "--trials", "12"]) == 130
-    before = len(rows(store, NAME))
-    assert 0 < before < 12
+    row_count = len(rows(store, NAME))
+    assert 0 < row_count < 12
     with without_ray(tmp_path):
         assert main(command) == 0
-    assert f"{16 - before} of 16 trials to run" in capsys.readouterr().out
+    assert f"{16 - row_count} of 16 trials to run" in capsys.readouterr().out
     pd.testing.assert_frame_equal(results(store), results(undisturbed), check_exact=True)
 
 
-def test_what_fails_for_good_never_stalls_a_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It fails alone, whatever its cohort is compared with."""
+def test_a_trial_that_fails_for_good_does_not_stall_a_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It fails alone, whichever cohort it is compared with."""
 
     def fail(task: CohortTask) -> None:
         if any(float(str(config.flat()["beta"])) > 1.2 for config in task.spec.configs()):
             raise RuntimeError("a poisoned trial")
 
     store = tmp_path / "store"
-    words = ["--trials", "8", "--wave", "4", "--set", "epochs=20", "--cohort", "2", "--retries", "0"]
+    arguments = ["--trials", "8", "--wave", "4", "--set", "epochs=20", "--cohort", "2", "--retries", "0"]
     with without_ray(tmp_path, fail):
-        assert main([NAME, "--preset", "digits", "--store", str(store), *words]) == 1
+        assert main([NAME, "--preset", "digits", "--store", str(store), *arguments]) == 1
     assert "failed for good: " in capsys.readouterr().out
-    found = results(store)
-    failed = found["status"] == "failed"
-    assert len(found) == 8 and failed.equals(found["beta"] > 1.2) and failed.any(), found[["beta", "status", "error"]]
-    assert found[failed]["auroc_joint"].isna().all() and found[failed]["error"].str.contains("a poisoned trial").all()
+    frame = results(store)
+    failed = frame["status"] == "failed"
+    assert len(frame) == 8 and failed.equals(frame["beta"] > 1.2) and failed.any(), frame[["beta", "status", "error"]]
+    assert frame[failed]["auroc_joint"].isna().all() and frame[failed]["error"].str.contains("a poisoned trial").all()
 
 
-def test_optuna_reads_the_studys_journal(undisturbed: Path) -> None:
+def test_optuna_reads_the_journal_of_the_study(undisturbed: Path) -> None:
     storage = JournalStorage(JournalFileBackend(str(undisturbed / f"studies/{NAME}/{FOLDER}/journal.log")))
     study = optuna.load_study(study_name="all", storage=storage)
     states = {"finished": "COMPLETE", "pruned": "PRUNED"}
-    found = results(undisturbed)
-    assert [trial.state.name for trial in study.trials] == [states[status] for status in found["status"]]
-    assert [trial.user_attrs["trial_id"] for trial in study.trials] == list(found["trial_id"])
-    assert study.best_value == found.loc[found["status"] == "finished", "val_auroc_joint"].max()
+    frame = results(undisturbed)
+    assert [trial.state.name for trial in study.trials] == [states[status] for status in frame["status"]]
+    assert [trial.user_attrs["trial_id"] for trial in study.trials] == list(frame["trial_id"])
+    assert study.best_value == frame.loc[frame["status"] == "finished", "val_auroc_joint"].max()
 
 
 def test_the_study_is_shown_beside_its_data(undisturbed: Path) -> None:
     folder = undisturbed / f"studies/{NAME}/{FOLDER}/all"
-    there = {path.name for path in folder.iterdir()}
-    assert {"trials.parquet", "front.parquet", "importance.parquet", "history.png", "parallel.png"} <= there
+    names = {path.name for path in folder.iterdir()}
+    assert {"trials.parquet", "front.parquet", "importance.parquet", "history.png", "parallel.png"} <= names
     best = pd.read_parquet(folder / "front.parquet")
-    found = results(undisturbed).set_index("number")
-    assert best["val_auroc_joint"].iloc[0] == found.loc[found["status"] == "finished", "val_auroc_joint"].max()
+    frame = results(undisturbed).set_index("number")
+    assert best["val_auroc_joint"].iloc[0] == frame.loc[frame["status"] == "finished", "val_auroc_joint"].max()

@@ -26,9 +26,9 @@ GROUP += ["--axis", "seed=0", "--save-every", "0.1", "--set", f"epochs={EPOCHS}"
 
 
 def test_every_method_in_one_sweep(shared_ray: SharedRay, tmp_path: Path) -> None:
-    words = ["--set", "epochs=1", "--set", "report_every=1", "--set", "probe_epochs=1", "--axis", "seed=0,1"]
-    whole = shared_ray.run(tmp_path, *words, "--cohort", "2", name="ssl_cifar10")
-    assert whole.status == 0 and "21 finished of 21 trials" in whole.out, str(whole)
+    arguments = ["--set", "epochs=1", "--set", "report_every=1", "--set", "probe_epochs=1", "--axis", "seed=0,1"]
+    outcome = shared_ray.run(tmp_path, *arguments, "--cohort", "2", name="ssl_cifar10")
+    assert outcome.status == 0 and "21 finished of 21 trials" in outcome.out, str(outcome)
     frame = rows(tmp_path, "ssl_cifar10")
     assert set(frame["method"]) == set(METHODS) and (frame["status"] == "finished").all() and len(frame) == 21
     untrained = frame["method"].isin(["pixels", "random"])
@@ -40,8 +40,8 @@ def test_every_method_in_one_sweep(shared_ray: SharedRay, tmp_path: Path) -> Non
     table = pd.read_parquet(tmp_path / f"tables/ssl_cifar10/{views}/accuracy.parquet")
     for cell in table[table["metric"] == "probe_z"].to_dict("records"):
         width = frame["projector_width"]
-        here = (width == cell["projector_width"]) | (width.isna() & pd.isna(cell["projector_width"]))
-        trials = frame[(frame["method"] == cell["method"]) & here]
+        same_width = (width == cell["projector_width"]) | (width.isna() & pd.isna(cell["projector_width"]))
+        trials = frame[(frame["method"] == cell["method"]) & same_width]
         assert len(trials) == cell["count"] == (1 if cell["method"] == "pixels" else 2)
         assert cell["mean"] == pytest.approx(trials["probe_z"].mean())
     assert (tmp_path / f"tables/ssl_cifar10/{views}/accuracy.md").read_text().count("\n| ") == 1 + 11
@@ -50,21 +50,21 @@ def test_every_method_in_one_sweep(shared_ray: SharedRay, tmp_path: Path) -> Non
 
 
 def test_a_group_of_workers_on_files(sweeps: Sweeps, tmp_path: Path) -> None:
-    """Two workers over gloo train what one would; one of them is killed, and the group goes on from its checkpoint."""
-    words = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=2"]
+    """Two workers over gloo train as one would. One of them is killed, and the group continues from its checkpoint."""
+    arguments = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=2"]
     write_imagenet(tmp_path / "data", train=8, val=2)
     store = tmp_path / "group"
-    sweep = sweeps.start(store, *words, name="imagenet_linear", preset="paper")
+    sweep = sweeps.start(store, *arguments, name="imagenet_linear", preset="paper")
     sweep.wait_until(lambda: list(store.glob("checkpoints/sweep=imagenet_linear/*.pt")), "checkpoint")
     [worker for worker in sweep.trainers() if "RayTrainWorker" in title(worker)][-1].kill()
     outcome = sweep.outcome()
     assert outcome.status == 0 and "goes on from its checkpoint" in outcome.out, str(outcome)
     history = load_history("imagenet_linear", store)
     losses = history[history["metric"] == "loss"]["value"].to_numpy()
-    alone = parse(["imagenet_linear", "--store", str(store), *words[:-1], "workers=1"])
-    (trial,) = prepare(alone, Store(store))[0].trials
+    single_worker = parse(["imagenet_linear", "--store", str(store), *arguments[:-1], "workers=1"])
+    (trial,) = prepare(single_worker, Store(store))[0].trials
     reports = train([resolve(trial.config)], tmp_path / "data")
-    assert losses == pytest.approx([one.members[0].metrics["loss"] for one in reports], rel=1e-4)
+    assert losses == pytest.approx([report.members[0].metrics["loss"] for report in reports], rel=1e-4)
     assert len(losses) == EPOCHS / 2
     (file,) = store.glob("tables/imagenet_linear/*/accuracy.parquet")
     table = pd.read_parquet(file)

@@ -34,14 +34,17 @@ Status = Literal["running", "diverged", "pruned"]
 class Worker:
     """Shows reports to its cohort's judge, in a process of its own."""
 
-    def judged(self, judge_factory: JudgeFactory, cohort: str, shown: Report) -> tuple[Verdict, int]:
-        return judge_factory(cohort)(shown), os.getpid()
+    def judged(self, judge_factory: JudgeFactory, cohort: str, cohort_report: Report) -> tuple[Verdict, int]:
+        return judge_factory(cohort)(cohort_report), os.getpid()
 
 
 def report(epoch: int, values: Sequence[float | None], status: Status = "running", name: str = "auroc") -> Report:
-    """`status` is that of the last member."""
-    statuses: list[Status] = [*["running"] * (len(values) - 1), status]  # type: ignore[list-item]
-    members = tuple(Member(one, epoch, {name: value}) for one, value in zip(statuses, values, strict=True))
+    """A report in which the last member has this status, and all others run."""
+    running: Status = "running"
+    statuses = [*[running] * (len(values) - 1), status]
+    members = tuple(
+        Member(member_status, epoch, {name: value}) for member_status, value in zip(statuses, values, strict=True)
+    )
     return Report(epoch, members, seconds=1.0, done=False)
 
 
@@ -53,22 +56,22 @@ def workers() -> Iterator[list[Any]]:
 
 
 def ask(client: RungClient, cohort: str, *values: float) -> Any:
-    """What the server answers to a process of its own."""
+    """Call the server from a process of its own, and return the reference to its answer."""
     call: Any = ray.remote(num_cpus=0)(lambda server: ray.get(server.judge.remote(cohort, 2, dict(enumerate(values)))))
     return call.remote(client.judge_factory.server)
 
 
 def waits(client: RungClient, call: Any, position: Position = (1,)) -> bool:
-    """The call of the cohort at `position` has reached the server, and has no answer."""
+    """Whether the call of the cohort at `position` has no answer, once it has reached the server."""
     deadline = time.monotonic() + 300
     call_server = client.judge_factory.server.__ray_call__
 
-    def there(server: RungServer) -> bool:
+    def has_values(server: RungServer) -> bool:
         return any(
             position in rungs._positions and rungs._positions[position].posts for rungs in server._rungs.values()
         )
 
-    while not ray.get(call_server.remote(there), timeout=300):
+    while not ray.get(call_server.remote(has_values), timeout=300):
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.05)
     return not ray.wait([call], timeout=0.1)[0]
@@ -92,7 +95,7 @@ def test_no_call_of_the_driver_waits(workers: list[Any], monkeypatch: pytest.Mon
     assert not ray.get(judge_factory.server.__ray_call__.remote(lambda _: "torch" in sys.modules))
 
 
-def test_the_server_is_asked_only_at_rungs_and_an_error_comes_out_where_it_is_gone(workers: list[Any]) -> None:
+def test_the_server_is_asked_only_at_rungs_and_its_loss_is_an_error_there(workers: list[Any]) -> None:
     client = RungClient({"one": RULE})
     client.tell(CohortAnnounced("one", (0,), "low", [0, 1]))
     client.tell(CohortAnnounced("one", (1,), "high", [2, 3]))
@@ -110,22 +113,22 @@ def test_the_server_is_asked_only_at_rungs_and_an_error_comes_out_where_it_is_go
         judge(report(2, [0.5, 0.6]))
 
 
-def test_a_worker_that_died_waiting_asks_again(workers: list[Any]) -> None:
+def test_a_worker_that_died_while_it_waited_asks_again(workers: list[Any]) -> None:
     client = RungClient({"one": RULE})
     client.tell(CohortAnnounced("one", (0,), "low", [0, 1]))
     client.tell(CohortAnnounced("one", (1,), "high", [2, 3]))
-    lost = ask(client, "high", 0.5, 0.9)
-    assert waits(client, lost)
-    ray.cancel(lost, force=True)
+    first_call = ask(client, "high", 0.5, 0.9)
+    assert waits(client, first_call)
+    ray.cancel(first_call, force=True)
     with pytest.raises((TaskCancelledError, WorkerCrashedError)):
-        ray.get(lost)
-    again = ask(client, "high", 0.5, 0.9)
-    assert waits(client, again)
+        ray.get(first_call)
+    second_call = ask(client, "high", 0.5, 0.9)
+    assert waits(client, second_call)
     low = ask(client, "low", 0.7, 0.8)
-    assert [set(pruned) for pruned in ray.get([low, again])] == [{0}, {0}]
+    assert [set(pruned) for pruned in ray.get([low, second_call])] == [{0}, {0}]
 
 
-def test_who_waits_for_a_cohort_that_lost_its_worker_is_stopped_to_make_room(workers: list[Any]) -> None:
+def test_a_cohort_that_waits_for_one_without_a_worker_is_stopped_to_make_room(workers: list[Any]) -> None:
     client = RungClient({"one": RULE}, absence=0.5)
     for index, cohort in enumerate(("low", "high")):
         client.tell(CohortAnnounced("one", (index,), cohort, [2 * index, 2 * index + 1]))
@@ -137,8 +140,8 @@ def test_who_waits_for_a_cohort_that_lost_its_worker_is_stopped_to_make_room(wor
         ray.get(waiting, timeout=300)
 
 
-def test_a_cohort_that_went_on_from_a_checkpoint_counts_by_its_reports(workers: list[Any]) -> None:
-    """Its judge is not asked again about rungs before the checkpoint; a repeated report says who was judged there."""
+def test_a_cohort_that_continued_from_a_checkpoint_counts_by_its_reports(workers: list[Any]) -> None:
+    """Its judge is not asked again about rungs before the checkpoint; a repeated report has the values of that rung."""
     client = RungClient({"one": RULE})
     client.tell(CohortAnnounced("one", (0,), "low", [0, 1, 2]))
     client.tell(CohortAnnounced("one", (1,), "high", [3, 4]))
@@ -149,7 +152,7 @@ def test_a_cohort_that_went_on_from_a_checkpoint_counts_by_its_reports(workers: 
 
 
 def test_the_server_has_room_for_more_calls_than_ray_gives_by_default(workers: list[Any]) -> None:
-    """Which is a thousand; then the call that all of them wait for would not get in."""
+    """The default is a thousand. With that, the call that all others wait for would not be accepted."""
     client = RungClient({"one": RULE})
     client.tell(CohortAnnounced("one", (0,), "low", [0]))
     client.tell(CohortAnnounced("one", (1,), "high", [1, 2]))
@@ -162,7 +165,7 @@ def test_the_server_has_room_for_more_calls_than_ray_gives_by_default(workers: l
         ray.kill(client.judge_factory.server)
 
 
-def test_processes_are_judged_in_their_order_whoever_comes_first(workers: list[Any]) -> None:
+def test_cohorts_are_judged_in_their_order_whichever_asks_first(workers: list[Any]) -> None:
     client = RungClient({"up": RULE, "down": Rule("auroc", "minimize", 2, ((2,),))})
     for study in ("up", "down"):
         client.tell(CohortAnnounced(study, (0,), f"{study} low", [0, 1]))
@@ -172,8 +175,8 @@ def test_processes_are_judged_in_their_order_whoever_comes_first(workers: list[A
     early = workers[1].judged.remote(judge_factory, "up high", high)
     assert waits(client, early)
     verdicts: list[tuple[Verdict, int]] = ray.get([workers[0].judged.remote(judge_factory, "up low", low), early])
-    low_first, pid = ray.get(workers[0].judged.remote(judge_factory, "down low", low))
-    then, other = ray.get(workers[1].judged.remote(judge_factory, "down high", high))
-    assert len({pid, other, os.getpid()}) == 3 and [answer[1] for answer in verdicts] == [pid, other]
+    low_verdict, low_pid = ray.get(workers[0].judged.remote(judge_factory, "down low", low))
+    high_verdict, high_pid = ray.get(workers[1].judged.remote(judge_factory, "down high", high))
+    assert len({low_pid, high_pid, os.getpid()}) == 3 and [pid for _, pid in verdicts] == [low_pid, high_pid]
     assert [set(verdict.pruned) for verdict, _ in verdicts] == [{0}, {1}]
-    assert [set(verdict.pruned) for verdict in (low_first, then)] == [{1}, {0}]
+    assert [set(verdict.pruned) for verdict in (low_verdict, high_verdict)] == [{1}, {0}]

@@ -1,4 +1,4 @@
-"""What happens to the store while others read it, when its writer is killed, and on S3."""
+"""The store while others read it, when its writer is killed, and on S3."""
 
 import math
 import os
@@ -119,24 +119,24 @@ def test_s3(s3):
 
 @pytest.mark.slow
 def test_s3_that_goes_away_for_a_while(s3):
-    """Until the client of S3 has given up, which takes it 6 s."""
+    """It is away until the client of S3 gives up, which takes 6 s."""
     uri, server = s3
     _, port = server.get_host_and_port()
-    again = type(server)(ip_address="127.0.0.1", port=port, verbose=False)
-    said = list[str]()
+    restarted = type(server)(ip_address="127.0.0.1", port=port, verbose=False)
+    lines = list[str]()
 
-    def say(line: str) -> None:
-        said.append(line)
-        if len(said) == 1:
-            again.start()
+    def notify(line: str) -> None:
+        lines.append(line)
+        if len(lines) == 1:
+            restarted.start()
 
-    store = Store(Files(uri, RetryPolicy(600.0), say))
+    store = Store(Files(uri, RetryPolicy(600.0), notify))
     store.prepare("away", COLUMNS)
     server.stop()
     try:
         store.write("away", "c0", [row("a")], COLUMNS)
         assert load("away", uri)["trial_id"].tolist() == ["a"]
-        assert "NETWORK_CONNECTION" in said[0] and "trying again" in said[0] and "works again" in said[1], said
-        assert len(said) == 2 and "SECRET" not in "".join(said)
+        assert "NETWORK_CONNECTION" in lines[0] and "trying again" in lines[0] and "works again" in lines[1], lines
+        assert len(lines) == 2 and "SECRET" not in "".join(lines)
     finally:
-        again.stop()
+        restarted.stop()

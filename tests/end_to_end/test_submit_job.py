@@ -1,4 +1,4 @@
-"""Sweeps sent to the job server of a real head, which asks for a token."""
+"""Sweeps sent to the job server of a real head, which requires a token."""
 
 import socket
 import subprocess
@@ -28,7 +28,7 @@ signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), print("written", flush=
 print("at work", flush=True)
 time.sleep(300)
 """
-"""A driver that takes longer than the three seconds that Ray leaves by default."""
+"""A driver that needs longer to end than the three seconds that Ray leaves by default."""
 STOPPED = """
 import sys, time
 from pathlib import Path
@@ -47,32 +47,32 @@ sys.exit(mine.follow("slow").status)
 @pytest.fixture(scope="module")
 def head() -> Iterator[Head]:
     pytest.importorskip("aiohttp_cors", reason="jobs are taken by ray[default]")
-    with heads.head(cores=1, more=LOOPBACK) as made:
-        yield made
+    with heads.head(cores=1, variables=LOOPBACK) as cluster:
+        yield cluster
 
 
 def test_a_job_is_followed_left_to_itself_and_stopped(head: Head, tmp_path: Path) -> None:
-    words = [*SWEEP, "--store", str(tmp_path)]
-    sent = Submission(head, *words)
-    held = list[psutil.Process]()
+    arguments = [*SWEEP, "--store", str(tmp_path)]
+    submission = Submission(head, *arguments)
+    suspended = list[psutil.Process]()
 
     def caught() -> bool:
-        """In the midst of the second cohort or a later one; the last would end before the job is stopped."""
-        held[:] = head.started[0].suspend() if row_files(tmp_path) else []
-        return bool(held)
+        """Suspend the training of the second cohort or a later one, or all might end before the job is stopped."""
+        suspended[:] = head.started[0].suspend() if row_files(tmp_path) else []
+        return bool(suspended)
 
-    wait_until(caught, "rows", sent)
+    wait_until(caught, "rows", submission)
     ports = listening(head.started[0].processes())
     assert {port.address for port in ports} == {"127.0.0.1"}
     assert [port for port in ports if tells_metrics(port.port)] == []
-    job = sent.told[1].split()[1]
-    again = Submission(head, *words)
-    sent.ctrl_c()
-    status, _, err = again.outcome()
+    job = submission.output[1].split()[1]
+    second = Submission(head, *arguments)
+    submission.ctrl_c()
+    status, _, err = second.outcome()
     assert status == 2 and f"but {job} runs anomaly_grid into {tmp_path}" in err, err
     status, _, err = Submission(head, "--stop", job).outcome()
     assert status == 0 and err == f"job {job} was stopped\n", err
-    status, out, err = sent.outcome()
+    status, out, err = submission.outcome()
     assert status == 130 and out.count("18 of 18 trials to run") == 1, (out, err)
     assert f"job {job} goes on" in err and f"--stop {job}" in err and "was stopped" not in err, err
     assert 0 < len(row_files(tmp_path)) < 9
@@ -80,19 +80,19 @@ def test_a_job_is_followed_left_to_itself_and_stopped(head: Head, tmp_path: Path
     assert status == 130 and f"of 18 trials are in {tmp_path}; the same command continues" in out, (out, err)
 
 
-def test_a_job_ends_with_its_commands_status_and_has_time_to_write_what_it_has(head: Head, tmp_path: Path) -> None:
-    """Ray's own command line turns every status into 1, and kills after three seconds."""
+def test_a_job_ends_with_the_status_of_its_command_and_has_time_to_save(head: Head, tmp_path: Path) -> None:
+    """Ray's own command line turns every status into 1, and kills a job after three seconds."""
     absent = Submission(head, "imagenet_linear", "--store", str(tmp_path / "s"), "--data", str(tmp_path / "absent"))
     (tmp_path / "driver.py").write_text(DRIVER)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", STOPPED, head.address, tmp_path],
         cwd=ROOT,
         env=head.environment(),
         capture_output=True,
         text=True,
     )
-    lines = done.stdout.splitlines()  # Ray writes lines of its own among them
-    assert done.returncode == 130 and "at work" in lines and lines[-1] == "written", done
+    lines = completed.stdout.splitlines()  # Ray writes lines of its own among them
+    assert completed.returncode == 130 and "at work" in lines and lines[-1] == "written", completed
     status, out, err = absent.outcome()
     assert status == 2 and f"error: imagenet is absent from {tmp_path / 'absent'}" in out, (out, err)
     assert "note: the data in" in err and "ended with status 2" in err, err
@@ -102,13 +102,13 @@ def test_what_a_cluster_refuses_is_said_in_one_line(head: Head) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        asked = {
+        submissions = {
             "refuses access: Authentication failed": Submission(head, "--logs", "some-job", token="f" * 32),
             f"error: no Ray cluster answers at {nobody}; start it": Submission(
                 head, "--stop", "some-job", "--address", nobody
             ),
             "some-job does not exist": Submission(head, "--stop", "some-job"),
         }
-        for told, submission in asked.items():
+        for message, submission in submissions.items():
             status, out, err = submission.outcome()
-            assert (status, out) == (2, "") and told in err and err.count("\n") == 1, err
+            assert (status, out) == (2, "") and message in err and err.count("\n") == 1, err

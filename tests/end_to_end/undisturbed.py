@@ -1,6 +1,6 @@
-"""A sweep to which nothing happens. Tests that disturb the same sweep compare their rows with its rows.
+"""A sweep that runs undisturbed. Tests that disturb the same sweep compare their rows with its rows.
 
-It runs once in a run of the tests, whichever of its processes asks first; the others wait for it.
+It runs once in a run of the tests, in the process that needs it first; the others wait for it.
 """
 
 import os
@@ -23,37 +23,38 @@ TRIALS, COHORTS, EPOCHS = 12, 6, 60
 
 
 def undisturbed_store() -> Path:
-    """A store with the rows of GRID. It must stay as it is."""
+    """A store with the rows of GRID. It must not be changed."""
     run = Path(os.environ["SWEEPER_TESTS_FOLDER"])
     store, printed = run / "undisturbed", run / "undisturbed.txt"
     with FileLock(run / "undisturbed.lock"):
         if not printed.exists():
-            for own in _sweeps_of_their_own():
-                outcome = own.run(store, *GRID, cores=1)
+            for fresh_sweeps in _sweeps_of_their_own():
+                outcome = fresh_sweeps.run(store, *GRID, cores=1)
                 assert outcome.status == 0 and outcome.err == "" and len(rows(store)) == TRIALS, outcome
                 printed.write_text(outcome.out)
     return store
 
 
 def undisturbed_output() -> str:
-    """What that sweep has printed."""
+    """Standard output of that sweep."""
     return undisturbed_store().with_suffix(".txt").read_text()
 
 
 def _sweeps_of_their_own() -> Iterator[Sweeps]:
-    """Sweeps that know nothing of a cluster that the test has started and ended."""
+    """Sweeps without the environment of a cluster that the test has started."""
     with pytest.MonkeyPatch.context() as patched:
         for name in [name for name in os.environ if name.startswith("RAY_") and name != "RAY_TMPDIR"]:
             patched.delenv(name)
         yield from sweeps()
 
 
-def assert_whole(store: Path) -> None:
-    """Every row and every report of `store` equals that of the undisturbed sweep, and no checkpoint is left."""
-    calm = undisturbed_store()
-    assert_same_results(rows(store), rows(calm))
+def assert_undisturbed(store: Path) -> None:
+    """Assert that each row and report of `store` equals the undisturbed sweep's, and that no checkpoint is left."""
+
+    undisturbed = undisturbed_store()
+    assert_same_results(rows(store), rows(undisturbed))
     assert set(rows(store)["status"]) == {"finished"}
     pd.testing.assert_frame_equal(
-        load_history("anomaly_grid", store), load_history("anomaly_grid", calm), check_exact=True
+        load_history("anomaly_grid", store), load_history("anomaly_grid", undisturbed), check_exact=True
     )
     assert not list(store.glob("checkpoints/*/*.pt"))

@@ -1,4 +1,4 @@
-"""Poison for training processes: with this folder on PYTHONPATH, a member with one of these nu does no step."""
+"""Poison for training processes: with this folder on PYTHONPATH, members with a nu of `poisons.py` complete no step."""
 
 import importlib.abc
 import importlib.util
@@ -14,20 +14,20 @@ from typing import Any
 from tests.end_to_end.poisons import BETA, DIES, EATS, HANGS, RAISES
 
 
-def _poisoned(options: Sequence[Any]) -> None:
-    nus = [getattr(one, "nu", None) for one in options]
+def _poison(options: Sequence[Any]) -> None:
+    nus = [getattr(member, "nu", None) for member in options]
     limit = Path(os.environ[BETA])
-    if RAISES in nus or (limit.exists() and any(one.beta > float(limit.read_text()) for one in options)):
+    if RAISES in nus or (limit.exists() and any(member.beta > float(limit.read_text()) for member in options)):
         raise ArithmeticError("a poisoned trial")
     if DIES in nus:
         os._exit(7)
     if HANGS in nus:
         time.sleep(1e6)
-    eaten = []
+    allocated = []
     while EATS in nus:
         import numpy as np
 
-        eaten.append(np.zeros(1 << 30))  # eight gigabytes that are never touched, so that no neighbour suffers
+        allocated.append(np.zeros(1 << 30))  # 8 GiB that are never touched, so that other processes keep their memory
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -39,23 +39,23 @@ class _Finder(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         assert spec and spec.loader
-        run = spec.loader.exec_module
+        exec_module = spec.loader.exec_module
 
-        def poisoned(module: ModuleType) -> None:
-            run(module)
-            made, stepped = module.Cohort.__init__, module.Cohort.step
+        def exec_poisoned(module: ModuleType) -> None:
+            exec_module(module)
+            original_init, original_step = module.Cohort.__init__, module.Cohort.step
 
-            def init(self: Any, configs: Any, *rest: Any, **more: Any) -> None:
-                made(self, configs, *rest, **more)
+            def init(self: Any, configs: Any, *args: Any, **kwargs: Any) -> None:
+                original_init(self, configs, *args, **kwargs)
                 self.options = [config.options for config in configs]
 
-            def step(self: Any, *rest: Any, **more: Any) -> Any:
-                _poisoned([self.options[index] for index in self.members])
-                return stepped(self, *rest, **more)
+            def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+                _poison([self.options[index] for index in self.members])
+                return original_step(self, *args, **kwargs)
 
             module.Cohort.__init__, module.Cohort.step = init, step
 
-        spec.loader.exec_module = poisoned  # type: ignore[method-assign]
+        spec.loader.exec_module = exec_poisoned  # type: ignore[method-assign]
         return spec
 
 

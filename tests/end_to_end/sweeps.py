@@ -168,9 +168,9 @@ def rows(store: Path, name: str = "anomaly_grid") -> pd.DataFrame:
     return frame.set_index("trial_id").sort_index()
 
 
-def row_files(store: Path) -> list[Path]:
+def row_files(store: Path, name: str = "anomaly_grid") -> list[Path]:
     """Files of rows that readers see."""
-    return [path for path in store.glob("trials/sweep=anomaly_grid/*.parquet") if not path.name.startswith(".")]
+    return [path for path in store.glob(f"trials/sweep={name}/*.parquet") if not path.name.startswith(".")]
 
 
 def assert_same_results(left: pd.DataFrame, right: pd.DataFrame) -> None:

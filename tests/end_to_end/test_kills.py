@@ -8,12 +8,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pandas as pd
 import psutil
 import pytest
 
 from sweeper import run
-from tests.end_to_end.sweeps import Sweep, Sweeps, resume, row_files, survivors
+from sweeper.storage.load import load_history
+from tests.end_to_end.sweeps import Sweep, Sweeps, assert_same_results, resume, row_files, rows, survivors
 from tests.end_to_end.undisturbed import COHORTS, EPOCHS, GRID, TRIALS, assert_undisturbed
+from tests.fake_executor import without_ray
 from tests.other_user import below, open_parents, reached_by_nobody
 from tests.trainables.small import content_of
 
@@ -23,6 +26,12 @@ DIED = {"raylet": "error: Ray's node on this machine", "gcs_server": "error: Ray
 """Process of Ray -> how the sweep's error begins once it has died."""
 IDLE = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 """Ray's own processes, which end after a minute."""
+SEARCH = "vje_search"
+SMALL_SEARCH = [
+    *("--trials", "8", "--wave", "4", "--set", "epochs=20", "--set", "report_every=1"),
+    *("--cohort", "2", "--save-every", "0.05"),
+]
+"""8 trials in two waves, in cohorts of up to two trials, pruned at 10 epochs."""
 
 
 @contextlib.contextmanager
@@ -132,8 +141,8 @@ def kill_process_of_ray(name: str, sweep: Sweep) -> None:
     sweep.clean_up()
 
 
-def kill_driver(sweep: Sweep) -> None:
-    trainers = suspended_once(sweep, lambda: True)
+def kill_driver(sweep: Sweep, ready: Callable[[], bool] = lambda: True) -> None:
+    trainers = suspended_once(sweep, ready)
     sweep.kill()
     resume(trainers)
     assert sweep.outcome().err == "" and survivors(sweep, ignored=IDLE) == []
@@ -157,3 +166,21 @@ def test_a_sweep_that_is_stopped_and_killed_again_and_again(sweeps: Sweeps, tmp_
     # The driver that came second may have left a checkpoint, which the next run deletes; it has nothing to train.
     assert run.main(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *GRID]) == 0
     assert_undisturbed(tmp_path)
+
+
+def test_a_search_whose_driver_was_killed_ends_as_an_undisturbed_one(sweeps: Sweeps, tmp_path: Path) -> None:
+    """The study is rebuilt from the rows, and proposes the same trials. The undisturbed search runs without Ray."""
+    killed, undisturbed, scratch = (tmp_path / name for name in ("killed", "undisturbed", "scratch"))
+    scratch.mkdir()
+    with without_ray(scratch):
+        assert run.main([SEARCH, "--preset", "digits", "--store", str(undisturbed), *SMALL_SEARCH]) == 0
+    kill_driver(
+        sweeps.start(killed, *SMALL_SEARCH, name=SEARCH, cores=1), ready=lambda: bool(row_files(killed, SEARCH))
+    )
+    row_count = len(rows(killed, SEARCH))
+    assert 0 < row_count < 8
+    outcome = sweeps.run(killed, *SMALL_SEARCH, name=SEARCH, cores=1)
+    assert outcome.status == 0 and f"{8 - row_count} of 8 trials to run" in outcome.out, outcome
+    assert_same_results(rows(killed, SEARCH), rows(undisturbed, SEARCH))
+    histories = [load_history(SEARCH, store) for store in (killed, undisturbed)]
+    pd.testing.assert_frame_equal(*histories, check_exact=True)

@@ -1,6 +1,7 @@
 """Negative log-likelihoods and divergences of Gaussian and Student-t factors.
 
-Shapes: B samples, D dimensions. Every function returns one value per sample, `[B]`.
+Shapes: B samples, D dimensions. Every function returns one value per sample, `[B]`. Functions of `logvar` take the
+logarithm of the variance, which a network may return without bounds.
 The degrees of freedom `nu > 0` are a float or a tensor that broadcasts against `[B]`; `nu = inf` is the exact Gaussian
 limit. Constants that depend on `nu` and D alone are left out.
 """
@@ -38,7 +39,28 @@ def gaussian_kl(mu_BD: Tensor, var_BD: Tensor) -> Tensor:
 
 def gaussian_entropy(var_BD: Tensor) -> Tensor:
     """Differential entropy of `N(., diag var)` in nats."""
-    return 0.5 * (math.log(2 * math.pi * math.e) + var_BD.log()).sum(-1)
+    return logvar_entropy(var_BD.log())
+
+
+def logvar_entropy(logvar_BD: Tensor) -> Tensor:
+    """Differential entropy of `N(., diag exp(logvar))` in nats (SimVAE Eq. 5)."""
+    return 0.5 * (math.log(2 * math.pi * math.e) + logvar_BD).sum(-1)
+
+
+def logvar_kl(mu_BD: Tensor, logvar_BD: Tensor) -> Tensor:
+    """KL from `N(mu, diag exp(logvar))` to `N(0, I)` (SimVAE Eq. 6)."""
+    return 0.5 * (mu_BD.square() + _expm1_excess(logvar_BD)).sum(-1)
+
+
+def logvar_kl_between(mu_BD: Tensor, logvar_BD: Tensor, prior_mu_BD: Tensor, prior_logvar_BD: Tensor) -> Tensor:
+    """KL from `N(mu, diag exp(logvar))` to `N(prior_mu, diag exp(prior_logvar))` (SimVAE Eq. 7)."""
+    distance_BD = (mu_BD - prior_mu_BD).square() * (-prior_logvar_BD).exp()
+    return 0.5 * (distance_BD + _expm1_excess(logvar_BD - prior_logvar_BD)).sum(-1)
+
+
+def _expm1_excess(x: Tensor) -> Tensor:
+    """`exp(x) - 1 - x`, also where that is far below 1."""
+    return x.expm1() - x
 
 
 def _student_exponent(q_B: Tensor, nu: float | Tensor, dimension: int) -> Tensor:

@@ -9,7 +9,10 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-ENCODERS = ("convnet", "mlp", "resnet18", "resnet50")
+from trainables.networks.heads import hidden_widths, mlp
+from trainables.networks.simvae_resnet import simvae_resnet, simvae_resnet_authors
+
+ENCODERS = ("convnet", "mlp", "relu_mlp", "resnet18", "resnet50", "simvae_resnet", "simvae_resnet_authors")
 
 
 class MLP(nn.Module):
@@ -21,6 +24,19 @@ class MLP(nn.Module):
         super().__init__()
         self.features = features
         self.layers = nn.Sequential(nn.Flatten(), nn.Linear(pixels, width), nn.Tanh(), nn.Linear(width, features))
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.layers(images_BCHW)
+
+
+class ReLUMLP(nn.Module):
+    """Linear layers on the flattened pixels with ReLU between them, of `hidden` widths: SimVAE's encoder of grey images
+    (section 5.1)."""
+
+    def __init__(self, pixels: int, hidden: tuple[int, ...], features: int) -> None:
+        super().__init__()
+        self.features = features
+        self.layers = nn.Sequential(nn.Flatten(), *mlp(pixels, *hidden, features, norm=None))
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         return self.layers(images_BCHW)
@@ -70,14 +86,32 @@ def resnet(depth: Literal[18, 50], channels: int = 3, small_stem: bool = False) 
 
 
 def build_encoder(
-    name: str, image_shape: tuple[int, int, int], *, width: int, features: int, small_stem: bool
+    name: str,
+    image_shape: tuple[int, int, int],
+    *,
+    width: int,
+    features: int,
+    small_stem: bool,
+    hidden: str | tuple[int, ...] = "500+500+2000",
+    stem_pool: bool = True,
 ) -> nn.Module:
-    """Build the encoder `name` of ENCODERS for images `(C, H, W)`, initialised from torch's global generator."""
+    """Build the encoder `name` of ENCODERS for images `(C, H, W)`, initialised from torch's global generator.
+
+    `width`: of the `mlp` and the `convnet`. `features`: the size D of the representation; ResNets of torchvision have
+    their own. `small_stem`: of torchvision's ResNets. `hidden`: the widths of the `relu_mlp`'s hidden layers.
+    `stem_pool`: whether the `simvae_resnet` has max-pooling in its stem.
+    """
     network: nn.Module
     if name == "convnet":
         network = ConvNet(image_shape[0], width, features)
     elif name == "mlp":
         network = MLP(math.prod(image_shape), width, features)
+    elif name == "relu_mlp":
+        network = ReLUMLP(math.prod(image_shape), hidden_widths(hidden), features)
+    elif name == "simvae_resnet":
+        network = simvae_resnet(image_shape, features, stem_pool=stem_pool)
+    elif name == "simvae_resnet_authors":
+        network = simvae_resnet_authors(image_shape, features)
     else:
         network = resnet(18 if name == "resnet18" else 50, image_shape[0], small_stem)
     network.image_shape = image_shape  # type: ignore[assignment]

@@ -1,6 +1,7 @@
 """Encoders: inputs and outputs. Shapes: B images of C channels, H by W pixels, D features."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -25,7 +26,7 @@ def test_every_encoder_gives_the_features_that_it_declares(name: str) -> None:
     assert network.features == {"resnet18": 512, "resnet50": 2048}.get(name, 5)
 
 
-@pytest.mark.parametrize("name", ["mlp", "convnet", "resnet18"])
+@pytest.mark.parametrize("name", ["mlp", "relu_mlp", "convnet", "resnet18", "simvae_resnet", "simvae_resnet_authors"])
 def test_initial_weights_come_from_torchs_generator(name: str) -> None:
     def weights(seed: int) -> list[torch.Tensor]:
         torch.manual_seed(seed)
@@ -69,3 +70,23 @@ def test_mlp_has_no_batchnorm_and_treats_each_image_separately() -> None:
     assert not list(network.buffers())
     torch.testing.assert_close(network(images)[1:2], network(images[1:2]))
     assert sum(p.numel() for p in network.parameters()) == 64 * 10 + 10 + 10 * 5 + 5
+
+
+@pytest.mark.parametrize("hidden", ["50+40", (50, 40)])
+def test_relu_mlp_is_linear_layers_with_relu_between_them(hidden: str | tuple[int, ...]) -> None:
+    network = build_encoder("relu_mlp", (2, 3, 4), width=1, features=6, small_stem=True, hidden=hidden)
+    layers = [layer for layer in network.modules() if not list(layer.children())]
+    assert [type(layer) for layer in layers] == [nn.Flatten, *[nn.Linear, nn.ReLU] * 2, nn.Linear]
+    assert sum(p.numel() for p in network.parameters()) == 25 * 50 + 51 * 40 + 41 * 6
+    images = torch.randn(5, 2, 3, 4)
+    first, second, last = (layer for layer in layers if isinstance(layer, nn.Linear))
+    x_BD = images.reshape(5, 24)
+    for linear in (first, second):
+        x_BD = (x_BD @ linear.weight.T + linear.bias).clamp_min(0)
+    torch.testing.assert_close(network(images), x_BD @ last.weight.T + last.bias)
+
+
+def test_stem_pool_halves_the_maps_of_simvaes_encoder() -> None:
+    build = partial(build_encoder, "simvae_resnet", (3, 32, 32), width=1, features=5, small_stem=True)
+    flat = [network.get_submodule("head").in_features for network in (build(), build(stem_pool=False))]
+    assert flat == [1024, 4096]

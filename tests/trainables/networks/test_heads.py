@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainables.networks.heads import SMALLEST_VARIANCE, GaussianHead, mlp
+from trainables.networks.heads import SMALLEST_VARIANCE, GaussianHead, hidden_widths, mlp
 
 D, WIDTH = 6, 4
 
@@ -106,3 +106,21 @@ def test_only_a_batchnorm_undoes_a_bias() -> None:
     x_BD, bias_D = torch.randn(8, 4), torch.randn(4)
     torch.testing.assert_close(nn.BatchNorm1d(4)(x_BD + bias_D), nn.BatchNorm1d(4)(x_BD), rtol=1e-4, atol=1e-5)
     assert (nn.LayerNorm(4)(x_BD + bias_D) - nn.LayerNorm(4)(x_BD)).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("hidden", "widths"), [("500+500+2000", (500, 500, 2000)), ("7", (7,)), ("", ()), ((3, 4), (3, 4)), ((), ())]
+)
+def test_hidden_widths_are_a_tuple_or_text(hidden: str | tuple[int, ...], widths: tuple[int, ...]) -> None:
+    assert hidden_widths(hidden) == widths
+
+
+@pytest.mark.parametrize(
+    "hidden", ["500+", "+", "0", "5+0", "-5", "05", "1.5", "5 + 6", "x", "9" * 30, (5, 0), (5, -1)]
+)
+def test_other_hidden_widths_are_refused(hidden: str | tuple[int, ...]) -> None:
+    with pytest.raises(ValueError) as error:
+        hidden_widths(hidden)
+    assert str(error.value) == (
+        f"hidden must be positive widths joined by +, such as 500+2000, but got hidden={hidden}"
+    )

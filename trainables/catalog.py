@@ -1,4 +1,4 @@
-"""METHODS, the only list of methods. A new method is one file in `trainables/methods/` and one entry here."""
+"""METHODS and TASKS, the only lists of them. A new method is one file in `trainables/methods/` and one entry here."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,6 +13,8 @@ from trainables.methods.swav import SwAV
 from trainables.methods.untrained import Pixels, RandomEncoder
 from trainables.methods.vicreg import VICReg
 from trainables.methods.vje import VJE
+from trainables.tasks.images.task import Images
+from trainables.tasks.task import Task
 
 METHODS: Mapping[str, type[Method]] = MappingProxyType(
     {
@@ -28,3 +30,10 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "vje": VJE,
     }
 )
+
+TASKS: Mapping[str, Task] = MappingProxyType({"images": Images()})
+
+
+def task_of(method: str) -> Task:
+    """The task that a method learns from."""
+    return TASKS[METHODS[method].task]

@@ -1,30 +1,25 @@
-"""The interfaces between methods, training and callers: what each provides and may assume.
+"""What a method promises: how it is built, what it draws, what it can do.
 
-Shapes: K members of a cohort, B images of a batch, D dimensions of a representation.
+Shapes: K members of a cohort, B images of a batch, D dimensions of a representation, C channels, H rows, W columns.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-Status = Literal["running", "finished", "diverged", "pruned", "failed"]
+Batch = Mapping[str, Any]
+"""One batch: the name of an entry -> a tensor `[B, ...]`, or a tuple of such tensors. The task says which entries."""
 
+Shapes = Mapping[str, tuple[int, ...]]
+"""Name of an entry of a batch -> the shape of one example, without B."""
 
-class Stopped(Exception):
-    """Training was asked to end and has saved a checkpoint. The message is one line: why it was asked, if known, and
-    what was saved."""
-
-
-class OutOfMemory(RuntimeError):
-    """Training needs more memory than its limit, or than the device has."""
-
-
-class CheckpointError(Exception):
-    """A checkpoint cannot be read, or training cannot resume from it. The message is one line."""
+Capability = Literal["embed", "score", "decode", "predict"]
+"""What an evaluator needs of a method: representations, anomaly scores, images of representations, or a conditional
+density."""
 
 
 class Losses(NamedTuple):
@@ -34,28 +29,48 @@ class Losses(NamedTuple):
     parts: dict[str, Tensor]
 
 
-class Method(nn.Module):
-    """A way to learn a representation.
+@dataclass(frozen=True)
+class Noise:
+    """Random numbers that a method takes as an argument."""
 
-    A method is built from its `Config` and an encoder. It does not know whether it trains alone or as one of many
-    members with stacked weights (`trainables.learners.stack`). Three rules make that possible:
+    shape: tuple[int, ...]
+    """Their shape, including the dimension of the batch."""
+    batch_dim: int | None = None
+    """Index of the dimension of the batch; None if there is none."""
+    kind: Literal["normal", "uniform"] = "normal"
+    """Standard normal, or uniform in [0, 1)."""
+
+
+Noises = Mapping[str, Noise]
+"""Name -> the random numbers that a method takes under that name."""
+
+
+class Method(nn.Module):
+    """A way to learn from the data of one task.
+
+    A method is built from its `Config`, the task's section of networks, and the shapes of a batch. It does not know
+    whether it trains alone or as one of many members with stacked weights (`trainables.learners.stack`). Three rules
+    make that possible:
 
     1. A hyperparameter in `fusible` is a 0-dimensional buffer of the same name, and is read from there.
-    2. A method draws no random numbers: noise is an argument, of the shape that `noise_shape` returns.
+    2. A method draws no random numbers: noise is an argument, as `noise` and its like declare it.
     3. Moving averages, queues and the like are buffers, which `losses` and `after_step` update in place.
 
-    A method that does not override `losses` does not train.
+    A method that overrides neither `losses` nor `fit` does not train.
     """
 
     Config: ClassVar[type]
     """Frozen dataclass of this method's hyperparameters, which checks their ranges."""
 
+    task: ClassVar[str] = "images"
+    """Name of the task in TASKS that the method learns from."""
+
+    capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    """What evaluators may ask of the method."""
+
     fusible: ClassVar[frozenset[str]] = frozenset()
     """Hyperparameters of `Config` in which members of one stack may differ: they change neither the shape of a tensor
     nor the control flow."""
-
-    view_count: ClassVar[int] = 2
-    """Number of augmented views of an image that `losses` takes."""
 
     per_image: ClassVar[bool] = False
     """Whether a batch can be split over several devices. The loss must be the mean of losses of single images, and no
@@ -63,6 +78,76 @@ class Method(nn.Module):
 
     loss_parts: ClassVar[tuple[str, ...]] = ()
     """All names that `Losses.parts` can hold."""
+
+    def __init__(self, config: Any, networks: Any, shapes: Shapes) -> None:
+        """`networks`: the task's section of networks, for images the `Encoder`; None if the task has none."""
+        super().__init__()
+        self.config = config
+        for name in sorted(self.fusible):  # the same order in every process: peers average buffers by position
+            self.register_buffer(name, torch.tensor(float(getattr(config, name))))
+
+    @classmethod
+    def trains(cls) -> bool:
+        """Whether the method changes in training."""
+        return cls.losses is not Method.losses or cls.fitted()
+
+    @classmethod
+    def fitted(cls) -> bool:
+        """Whether the method is fitted to all training data at once, without gradients."""
+        return cls.fit is not Method.fit
+
+    def noise(self, batch: int) -> Noises:
+        """The noise that `losses` or `fit` takes for `batch` examples."""
+        return {}
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """The training loss of one batch, averaged over its examples."""
+        raise NotImplementedError
+
+    def fit(self, data: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """Fit the method further to all training data, in place: one epoch. Returns the losses before it. It is called
+        outside vmap, for one member at a time."""
+        raise NotImplementedError
+
+    def after_step_noise(self) -> Noises:
+        """The noise that `after_step` takes."""
+        return {}
+
+    def after_step(self, noise: Mapping[str, Tensor]) -> None:
+        """Called after each optimiser step to update averaged weights, queues and the like. Does nothing by default."""
+
+    def predict(self, x_BX: Tensor) -> Mapping[str, Tensor]:
+        """Parameters `[B, ...]` by name of the conditional density of the target."""
+        raise NotImplementedError
+
+
+class EncoderBuilder(Protocol):
+    """Builds the encoder that a trial asks for."""
+
+    def build(self, image_shape: tuple[int, ...], outputs: int = 1) -> nn.Module:
+        """A new encoder of images `(C, H, W)`, whose attribute `features` is the size of its output: `outputs` times
+        the size D that the trial asks for."""
+        ...
+
+
+class ImageMethod(Method):
+    """A method that learns a representation of images by an encoder.
+
+    The entries of a batch are tuples of images `[B, C, H, W]`:
+
+    - `views`: augmented views, as many as `view_count` says, prepared for the encoder
+    - `view_pixels`: the same views in [0, 1]
+    - `plain`: the image without augmentation, prepared for the encoder
+    - `plain_pixels`: the same image in [0, 1]
+    """
+
+    capabilities = frozenset({"embed"})
+
+    reads: ClassVar[frozenset[str]] = frozenset({"views"})
+    """Entries of a batch that `losses` reads."""
+
+    outputs: ClassVar[int] = 1
+    """Outputs of the encoder for each of the D features: 2 for a mean and a log-variance."""
 
     representations: ClassVar[tuple[str, ...]] = ("z",)
     """Names of the vectors of `embed` that classifiers are trained on."""
@@ -76,17 +161,20 @@ class Method(nn.Module):
     score_means: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Name of a metric -> the anomaly score whose mean over the test images it is."""
 
-    def __init__(self, config: Any, encoder: nn.Module) -> None:
-        super().__init__()
-        self.config = config
-        self.encoder = encoder
-        for name in sorted(self.fusible):  # the same order in every process: peers average buffers by position
-            self.register_buffer(name, torch.tensor(float(getattr(config, name))))
+    def __init__(self, config: Any, networks: EncoderBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        self.image_shape = shapes["views"]
+        self.encoder = networks.build(self.image_shape, self.outputs)
+
+    @classmethod
+    def view_count(cls, config: Any) -> int:
+        """Number of augmented views of an image that `losses` takes."""
+        return 2
 
     @property
     def features(self) -> int:
         """Size D of the representation."""
-        return int(self.encoder.features)  # type: ignore[arg-type]
+        return int(self.encoder.features) // self.outputs  # type: ignore[arg-type]
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """The representation `[B, D]`, in float32 whatever the precision of the encoder."""
@@ -96,89 +184,14 @@ class Method(nn.Module):
         """Vectors `[B, D]` of the images by name, including those of `representations` and `variance`."""
         return {"z": self(images_BCHW)}
 
-    def noise_shape(self, batch: int) -> tuple[int, ...]:
-        """Shape of the standard normal noise that `losses` takes for `batch` images; `(0,)` for none. The last but one
-        dimension is that of the batch."""
-        return (0,)
+    def score_noise(self, batch: int) -> Noises:
+        """The noise that `score` takes for `batch` images."""
+        return {}
 
-    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
-        """The training loss of one batch, averaged over its images."""
-        raise NotImplementedError
-
-    def after_step(self) -> None:
-        """Called after each optimiser step to update averaged weights, queues and the like. Does nothing by default."""
-
-    def score_noise_shape(self, batch: int) -> tuple[int, ...]:
-        """Shape of the standard normal noise that `score` takes for `batch` images; `(0,)` for none."""
-        return (0,)
-
-    def score(self, images_BCHW: Tensor, noise: Tensor) -> dict[str, Tensor]:
+    def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Anomaly scores `[B]` by name; higher means more anomalous."""
         raise NotImplementedError
 
-
-@dataclass(frozen=True)
-class Member:
-    """The progress of one member of a cohort."""
-
-    status: Status
-    """`diverged`: a loss or metric was not finite. `pruned`: it was dropped at a rung. Both are results. `failed`: its
-    cohort was given up; training never reports that."""
-    epochs_run: int
-    """Epochs completed; for a diverged member the epoch, counted from 1, in which it diverged."""
-    metrics: Mapping[str, float | None]
-    """Metrics by name; None where undefined or not finite. For a pruned member its last ones."""
-    error: str | None = None
-    """One line that says where and why it diverged or was pruned; None otherwise."""
-    seconds: float = 0.0
-    """Its share of the cohort's training seconds. The members that train in an epoch share its seconds equally."""
-    schedule: str | None = None
-    """The moves of a member of a population, as JSON (see `population.schedule`); None if it never moved."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """The members of a cohort at the end of an epoch, in the order of their configs."""
-
-    epoch: int
-    members: tuple[Member, ...]
-    seconds: float
-    """Training seconds of the whole cohort so far, including those before a resume."""
-    done: bool
-    """Whether this is the last report."""
-
-
-@dataclass(frozen=True)
-class Heartbeat:
-    """The progress of a cohort between two reports."""
-
-    epoch: float
-    """Epochs completed, including the fraction of the current one: 2.5 is half way through the third."""
-    epochs: int
-    """Epochs of the whole training."""
-    loss: float | None
-    """Training loss of the current epoch so far, averaged over the running members; None if it is not finite."""
-
-
-@dataclass(frozen=True)
-class Move:
-    """A member of a population copies the weights of another one and gets new hyperparameters."""
-
-    source: int
-    """Index of the member whose weights, buffers and momentum are copied, as they were before any move."""
-    hyperparameters: Mapping[str, float]
-    """Fusible key -> its new value, for every key that the population adapts."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Which running members are pruned, and which move, after a report."""
-
-    pruned: Mapping[int, str] = field(default_factory=dict)
-    """Index of a member -> why it is pruned, in one line. A pruned member leaves the stack."""
-    moves: Mapping[int, Move] = field(default_factory=dict)
-    """Index of a member -> its move."""
-
-
-Judge = Callable[[Report], Verdict]
-"""Decides after each report but the last which members are pruned or move. Equal reports must get equal verdicts."""
+    def decode(self, z_BD: Tensor) -> Tensor:
+        """Images `[B, C, H, W]` in [0, 1] of representations."""
+        raise NotImplementedError

@@ -15,9 +15,9 @@ from sweeper.spec.search import bounds
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from trainables.config import trial as config
-from trainables.config.trial import TrialConfig
+from trainables.config.trial import stream_key
+from trainables.config.trial_config import TrialConfig
 from trainables.data.errors import DataError
-from trainables.learners.streams import stream_key
 from trainables.training import preflight
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
@@ -65,9 +65,8 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         space.combinations(), complete, lambda config: {"preset": preset, "changes": changes_of_trial(config)}
     )
     configs = {trial.id: trial_config for trial, trial_config in zip(trials, resolved, strict=True)}
-    methods = dict.fromkeys(trial_config.method for trial_config in configs.values())
-    types = {key: kind for method in methods for key, kind in config.keys(method).items()}
-    fusible = {method: config.fusible_keys(method) for method in methods}
+    types = config.column_types(resolved)
+    fusible = {method: config.fusible_keys(method) for method in {trial_config.method for trial_config in resolved}}
     try:
         checked = preflight.check_trials(list(configs.values()), request.data_folder)
     except (DataError, ValueError) as error:
@@ -82,7 +81,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
 
     groups = cohorts.group(trials, shape, lambda trial: stream_key(configs[trial.id]))
     first_ids = [group[0][0].id for group in groups]
-    unsized = (configs[trial.id].data.dataset for trial in trials if not preflight_results[trial.id].size_known)
+    unsized = (str(trial.config["dataset"]) for trial in trials if not preflight_results[trial.id].size_known)
     plan = GridPlan(
         name=name,
         preset=preset,

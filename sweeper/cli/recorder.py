@@ -13,7 +13,7 @@ from sweeper.plan.cohorts import Cohort
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
-from trainables.contract import Heartbeat, Member
+from trainables.reports import Heartbeat, Member
 from trainables.worker.messages import CohortReport, Failure, Origin
 
 HISTORY_SECONDS = 1.0

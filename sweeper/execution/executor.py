@@ -26,7 +26,7 @@ from sweeper.packing.slots import Slots
 from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
 from sweeper.storage.io.files import Files
-from trainables.contract import CheckpointError
+from trainables.reports import CheckpointError
 from trainables.worker.messages import CohortSpec, CohortTask, Comparison
 from trainables.worker.ray_train import Dispatch, JudgeFactory, run_cohort
 from trainables.worker.worker import WorkerSettings

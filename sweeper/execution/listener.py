@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sweeper.plan.cohorts import Cohort
-    from trainables.contract import Heartbeat
+    from trainables.reports import Heartbeat
     from trainables.worker.messages import CohortReport, Failure
 
 

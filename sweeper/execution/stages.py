@@ -24,8 +24,7 @@ from sweeper.search.waves import Waves
 from sweeper.spec.request import Request
 from sweeper.spec.search import Study, bounds
 from sweeper.storage.store import Store
-from trainables.config.trial import fusible_keys, resolve
-from trainables.learners.streams import stream_key
+from trainables.config.trial import fusible_keys, resolve, stream_key
 from trainables.training.population import Population
 from trainables.worker.messages import Comparison
 from trainables.worker.ray_train import JudgeFactory

@@ -11,7 +11,7 @@ from sweeper.execution.failures import failure_in
 from sweeper.execution.listener import CohortListener
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
-from trainables.contract import Heartbeat
+from trainables.reports import Heartbeat
 from trainables.worker.messages import KEY, CohortReport, CohortTask, Failure
 
 

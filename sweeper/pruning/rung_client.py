@@ -15,7 +15,7 @@ from sweeper.pruning.rung_events import RungEvent
 from sweeper.pruning.rung_server import ABSENCE, Rule, RungServer
 
 if TYPE_CHECKING:
-    from trainables.contract import Judge, Report, Verdict
+    from trainables.reports import Judge, Report, Verdict
 
 CALLS = 100_000
 """Calls that may wait in the actor at once: one of each cohort, and those of workers that died while they waited."""
@@ -37,7 +37,7 @@ class JudgeFactory:
         cached_rule = functools.cache(lambda: ray.get(self.server.rule.remote(cohort)))
 
         def judge(report: Report) -> Verdict:
-            from trainables.contract import Stopped, Verdict  # imports torch, which the actor's process does not need
+            from trainables.reports import Stopped, Verdict  # imports torch, which the actor's process does not need
 
             rule: Rule = cached_rule()
             if report.epoch not in rule.epochs:

@@ -49,10 +49,10 @@ def prepare(
     unchecked = iter(preflight_results)
     for study, own_corners in zip(studies, study_corners, strict=True):
         check(study, own_corners, list(itertools.islice(unchecked, len(own_corners))))
-    if len({corner.training.workers for corner in configs}) > 1:
+    if len({corner.training.processes for corner in configs}) > 1:
         raise SpecError("all trials of a search must have the same number of workers, but got several")
 
-    types = {key: kind for corner in configs for key, kind in config.keys(corner.method).items()}
+    types = config.column_types(configs)
     metrics = tuple(dict.fromkeys(metric for result in preflight_results for metric in result.metrics))
 
     def facts(study: Study) -> Mapping[str, Value]:

@@ -6,9 +6,9 @@ from sweeper.errors import SpecError
 from sweeper.spec.schedulers import Population
 from sweeper.spec.search import SECONDS, Search, Study, bounds
 from trainables.config import trial as config
-from trainables.config.sections import Training
-from trainables.config.trial import TrialConfig
-from trainables.training.preflight import PreflightResult
+from trainables.config.training import Training
+from trainables.config.trial_config import TrialConfig
+from trainables.tasks.task import PreflightResult
 
 UNSEARCHABLE_KEYS = frozenset({"workers", "method", "dataset", "normal_class", "held_out", "validation"})
 """Keys that must have the same value in all trials of a study."""

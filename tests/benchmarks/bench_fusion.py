@@ -18,10 +18,11 @@ import torch
 
 from search_spaces.anomaly_grid import DIGITS, PAPER
 from tests.benchmarks.loops import RANDOM, now, plain_step, register_random_images
-from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.data.datasets.catalog import DATASETS
-from trainables.learners.streams import Stream, select_classes
 from trainables.profiling.throughput import peak_bytes
+from trainables.tasks.images.stream import Stream, select_classes
 from trainables.training.cohort import Cohort
 from trainables.training.train import train
 

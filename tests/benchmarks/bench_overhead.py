@@ -76,7 +76,7 @@ def trivial_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
 def report_at_once(configs: Sequence[Any], *_: object, **__: object) -> Iterator[Any]:
     import random
 
-    from trainables.contract import Member, Report
+    from trainables.reports import Member, Report
 
     members = tuple(Member("finished", 1, {name: random.random() for name in METRICS}) for _ in configs)
     yield Report(1, members, 0.0, True)

@@ -24,7 +24,8 @@ from sweeper.packing.packer import pack
 from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.trials import Trial
-from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.profiling.contention import measure_slowdowns
 from trainables.profiling.measurement import Measurement
 from trainables.profiling.throughput import device_memory, measure

@@ -28,7 +28,8 @@ from torch import Tensor
 from search_spaces._protocols import CLASSIFIED
 from search_spaces.ssl_cifar10 import DIGITS
 from trainables.catalog import METHODS
-from trainables.config.trial import TrialConfig, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig
 from trainables.evaluation import probes
 from trainables.evaluation.anomaly import Floats
 from trainables.training.train import train

@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import psutil
 
-from trainables.contract import Member, Report
+from trainables.reports import Member, Report
 from trainables.worker.messages import KEY, CohortReport, CohortTask, Origin
 from trainables.worker.ray_train import Dispatch
 

@@ -22,7 +22,8 @@ import torch
 from search_spaces._protocols import MOCO_V2_VIEWS
 from tests.benchmarks.loops import RANDOM, WARM_UP, WORKERS, our_speed, plain_speed, register_random_images
 from trainables.catalog import METHODS
-from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Method
 from trainables.data.datasets.dataset import Dataset
 from trainables.networks.encoders import ENCODERS

@@ -22,7 +22,7 @@ from sweeper.spec import registry
 from sweeper.spec.search import Search, Study
 
 if TYPE_CHECKING:
-    from trainables.contract import Report
+    from trainables.reports import Report
 
 SWEEP, PRESET = "vje_search", "digits"
 DATA = Path("data")

@@ -23,7 +23,7 @@ from sweeper.pruning.rung_events import (
     Position,
 )
 from sweeper.pruning.rung_server import Rule, RungServer
-from trainables.contract import Member, Report, Stopped, Verdict
+from trainables.reports import Member, Report, Stopped, Verdict
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,8 @@ from search_spaces._protocols import SMALL_IMAGES
 from sweeper.spec import Grid, Grids, Search, Value, registry
 from sweeper.spec.search import SECONDS, Study
 from trainables.catalog import METHODS
-from trainables.config.trial import TrialConfig, fusible_keys, resolve
+from trainables.config.trial import fusible_keys, resolve
+from trainables.config.trial_config import TrialConfig
 from trainables.training.metric_names import metric_names
 from trainables.training.preflight import check_trials
 

@@ -11,8 +11,9 @@ import pytest
 from sweeper.plan.trials import enumerate_trials
 from sweeper.spec import Grid, Grids, Searches, Sweep, Value, registry
 from sweeper.spec.views import Table
-from trainables.config.sections import Evaluation
-from trainables.config.trial import TrialConfig, keys, resolve
+from trainables.config.trial import keys, resolve
+from trainables.config.trial_config import TrialConfig
+from trainables.tasks.images.config import Evaluation
 from trainables.training.metric_names import metric_names
 from trainables.training.preflight import check_trials
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from trainables.config.trial import TrialConfig, Value, resolve
-from trainables.contract import Report
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig, Value
+from trainables.reports import Report
 from trainables.training.checkpoint import DIGEST_SIZE
 
 HERE = Path()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from trainables.catalog import METHODS
 from trainables.config import trial as config
-from trainables.config.trial import Value
+from trainables.config.trial_config import Value
 from trainables.validation import laws
 
 
@@ -31,7 +31,7 @@ class KeyDoc:
 
 def key_docs(method: str) -> tuple[KeyDoc, ...]:
     """All keys of a method's trials except `method`, its own keys first. Raises KeyError for an unknown method."""
-    sections = {"options": METHODS[method].Config, **config.SECTIONS}
+    sections = {"options": METHODS[method].Config, **config.sections(method)}
     return tuple(key for section, cls in sections.items() for key in _keys(section, cls, config.fusible_keys(method)))
 
 

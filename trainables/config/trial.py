@@ -1,73 +1,21 @@
-"""A trial's configuration: flat keys and values outside, one frozen dataclass for each section inside.
+"""Flat keys and values outside, one frozen dataclass for each section inside: the conversion, for every method.
 
-Every key is a field of exactly one section: of `trainables.config.sections`, `Views`, or the method's own `Config`.
+Every key is a field of exactly one section: of the method's task, of the training, or of the method's own `Config`.
 """
 
 import dataclasses
 import functools
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainables.catalog import METHODS
-from trainables.config.sections import Data, Encoder, Evaluation, Training
-from trainables.contract import Method
-from trainables.data.augmentation.views import Views
+from trainables.catalog import METHODS, task_of
+from trainables.config.training import GradientTraining, Training
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.validation import choices, nearest
 
-Value = bool | int | float | str | None
-
-SECTIONS = {"data": Data, "encoder": Encoder, "training": Training, "views": Views, "evaluation": Evaluation}
-LOOP_FUSIBLE = frozenset({"lr", "weight_decay", "seed", "normal_class"})
-"""Keys that are fusible for every method; `normal_class` only if the classes give equally many steps an epoch."""
-
-
-@dataclass(frozen=True)
-class TrialConfig:
-    """Everything that one training run depends on."""
-
-    method: str
-    data: Data
-    encoder: Encoder
-    training: Training
-    views: Views
-    evaluation: Evaluation
-    options: Any
-    """The method's own `Config`."""
-
-    def __post_init__(self) -> None:
-        """Check what concerns several sections. Raises ValueError with a one-line message."""
-        method, training, evaluation = METHODS[self.method], self.training, self.evaluation
-        if method.losses is Method.losses and training.epochs:
-            raise ValueError(f"{self.method} does not train, so epochs must be 0, but got epochs={training.epochs}")
-        if training.workers > 1 and not method.per_image:
-            per_image = [name for name, other in METHODS.items() if other.per_image]
-            raise ValueError(
-                f"{self.method} compares the images of a batch, so workers must be 1, but got workers="
-                f"{training.workers}; a batch can be split for: {', '.join(per_image)}"
-            )
-        if self.data.normal_class is not None:
-            for name, value, off in (
-                ("knn", evaluation.knn, 0),
-                ("probe_epochs", evaluation.probe_epochs, 0),
-                ("outliers", evaluation.outliers, ""),
-                ("held_out", self.data.held_out, ""),
-            ):
-                if value != off:
-                    raise ValueError(f"{name} needs trials on all classes, but got {name}={value} with a normal_class")
-        if evaluation.outliers and not method.scores:
-            scoring = [name for name, other in METHODS.items() if other.scores]
-            raise ValueError(
-                f"{self.method} has no anomaly scores for outliers; those that have them are: {', '.join(scoring)}"
-            )
-        if "held_out" in evaluation.outlier_sets and not self.data.held_out:
-            raise ValueError("outliers=held_out needs classes that are held out, but got held_out=''")
-
-    def flat(self) -> dict[str, Value]:
-        """All keys and their values, including defaults. `resolve` is the inverse."""
-        sections = (self.data, self.encoder, self.training, self.views, self.evaluation, self.options)
-        return {"method": self.method} | {key: value for section in sections for key, value in vars(section).items()}
+GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay"})
+"""Keys that are fusible for every method that is trained by gradients."""
 
 
 def resolve(values: Mapping[str, Value]) -> TrialConfig:
@@ -81,34 +29,66 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
     for key in values:
         if key not in known:
             raise ValueError(f"no key '{key}'{nearest(key, known)}; {method} has: {', '.join(sorted(known))}")
-    sections = {
+    built = {
         name: _section(
             section, **{key: _typed(key, values[key], kind) for key, kind in _fields(section).items() if key in values}
         )
-        for name, section in _sections(str(method)).items()
+        for name, section in sections(str(method)).items()
     }
-    return TrialConfig(method=str(method), **sections)
+    config = task_of(str(method)).Trial(method=str(method), **built)
+    _check(config)
+    return config
+
+
+def _check(config: TrialConfig) -> None:
+    """Check what concerns several sections. Raises ValueError with a one-line message."""
+    name, method, training = config.method, METHODS[config.method], config.training
+    if not method.trains() and training.epochs:
+        raise ValueError(f"{name} does not train, so epochs must be 0, but got epochs={training.epochs}")
+    if training.processes > 1 and not method.per_image:
+        per_image = [other_name for other_name, other in METHODS.items() if other.per_image]
+        raise ValueError(
+            f"{name} compares the images of a batch, so workers must be 1, but got workers={training.processes}; "
+            f"a batch can be split for: {', '.join(per_image)}"
+        )
+    task_of(name).check(config, METHODS)
 
 
 def keys(method: str) -> dict[str, type]:
     """All keys of a method's trials and their types: bool, int, float or str. `int | None` counts as int."""
     types_by_key: dict[str, type] = {"method": str}
-    for section in _sections(method).values():
+    for section in sections(method).values():
         types_by_key |= _fields(section)
+    return types_by_key
+
+
+def column_types(configs: Iterable[TrialConfig]) -> dict[str, type]:
+    """The keys of these trials and their types, in the order of their sections."""
+    types_by_key: dict[str, type] = {}
+    for config in configs:
+        known = keys(config.method)
+        types_by_key |= {key: known[key] for key in config.flat() if key not in types_by_key}
     return types_by_key
 
 
 @functools.cache
 def defaults(method: str) -> Mapping[str, Value]:
     """The defaults of all keys of a method's trials that have one."""
-    fields = [field_ for section in _sections(method).values() for field_ in dataclasses.fields(section)]
+    fields = [field_ for section in sections(method).values() for field_ in dataclasses.fields(section)]
     with_default = {field_.name: field_.default for field_ in fields if field_.default is not dataclasses.MISSING}
     return {"method": method} | with_default
 
 
 def fusible_keys(method: str) -> frozenset[str]:
     """The keys in which the members of one cohort may differ."""
-    return LOOP_FUSIBLE | METHODS[method].fusible
+    cls = METHODS[method]
+    loop = frozenset({"seed"}) if cls.fitted() else GRADIENT_FUSIBLE | {"seed"}
+    return loop | task_of(method).fusible | cls.fusible
+
+
+def stream_key(config: TrialConfig) -> tuple[object, ...]:
+    """The key of a trial's stream. Members with equal keys share examples, their order, noise and initial weights."""
+    return task_of(config.method).stream_key(config)
 
 
 def parse(key: str, text: str) -> Value:
@@ -146,9 +126,14 @@ def _section(section: type, **values: Value) -> Any:
     return section(**values)
 
 
-def _sections(method: str) -> dict[str, type]:
+@functools.cache
+def sections(method: str) -> Mapping[str, type]:
     """Name of each section of a method's trials -> its dataclass."""
-    return {**SECTIONS, "options": METHODS[method].Config}
+    cls = METHODS[method]
+    own = dict(task_of(method).Trial.sections())
+    if cls.fitted():
+        del own["optimiser"]
+    return {"training": Training if cls.fitted() else GradientTraining, **own, "options": cls.Config}
 
 
 def _plain_type(hint: Any) -> type:

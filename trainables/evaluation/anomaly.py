@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from trainables.contract import Method
+from trainables.contract import ImageMethod
 
 Floats = NDArray[np.float64]
 """An array of float64."""
 
 
-def metric_names(method: type[Method]) -> tuple[str, ...]:
+def metric_names(method: type[ImageMethod]) -> tuple[str, ...]:
     """Names of the metrics that `evaluate` returns for a method: `auroc_SCORE` for each score, and its score means."""
     return (*(f"auroc_{name}" for name in method.scores), *method.score_means)
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from trainables.contract import Method
+from trainables.contract import ImageMethod
 from trainables.evaluation.anomaly import Floats, mann_whitney, where_defined
 
 
-def metric_names(method: type[Method]) -> tuple[str, ...]:
+def metric_names(method: type[ImageMethod]) -> tuple[str, ...]:
     """Names of the metrics that `evaluate` returns for the scores of a method."""
     return tuple(f"{metric}_{score}" for score in method.scores for metric in METRICS)
 

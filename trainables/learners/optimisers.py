@@ -1,13 +1,20 @@
-"""Stochastic gradient descent for stacked parameters, with rates of its own for each member, and the schedule of rates.
+"""Optimisers of stacked parameters, with rates of its own for each member, and the schedules of rates.
 
-Shapes: K members; every parameter, gradient and momentum is `[K, ...]`.
+torch.optim supports one rate for all members. Where all members have the same rate it is kept as a plain number, with
+which torch's foreach operations are fastest. Otherwise it is a tensor `[K, 1, ...]` for each parameter.
+
+Shapes: K members; every parameter, gradient and moment is `[K, ...]`.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+ADAM_DECAYS = (0.9, 0.999)
+"""Decay rates of Adam's averages of the gradient and of its square, beta 1 and beta 2."""
 
 
 def cosine(step: int, steps: int, warmup: int = 0) -> float:
@@ -18,17 +25,20 @@ def cosine(step: int, steps: int, warmup: int = 0) -> float:
     return 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))
 
 
-class StackedSGD:
-    """SGD with momentum and L2 weight decay as in torch.optim.SGD, with rates of its own for each member. torch.optim
-    supports one rate for all members. Where all members have the same rate it is kept as a plain number, with which
-    torch's foreach operations are fastest. Otherwise it is a tensor `[K, 1, ...]` for each parameter."""
+def constant(step: int, steps: int, warmup: int = 0) -> float:
+    """As `cosine`, but at its peak after the warm-up."""
+    return step / warmup if step < warmup else 1.0
 
-    def __init__(
-        self, parameters: Sequence[Tensor], lr: Sequence[float], weight_decay: Sequence[float], momentum: float
-    ) -> None:
+
+SCHEDULES = {"cosine": cosine, "constant": constant}
+"""Name of a schedule -> the share of the peak learning rate at a step."""
+
+
+class StackedOptimiser(ABC):
+    """An optimiser with an L2 penalty, as in torch.optim, and rates of its own for each member."""
+
+    def __init__(self, parameters: Sequence[Tensor], lr: Sequence[float], weight_decay: Sequence[float]) -> None:
         self.parameters = list(parameters)
-        self.momentum = momentum
-        self.velocity = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.set_rates(lr, weight_decay)
 
     def set_rates(self, lr: Sequence[float], weight_decay: Sequence[float]) -> None:
@@ -37,23 +47,29 @@ class StackedSGD:
         self._lr, self._decay = self._per_parameter(lr), self._per_parameter(weight_decay)
         self._decays = any(weight_decay)
 
-    @torch.no_grad()
+    @abstractmethod
     def step(self, gradients: Sequence[Tensor], schedule: float) -> None:
         """Make one step at `schedule` times each member's learning rate; `schedule` is in [0, 1]."""
+
+    @abstractmethod
+    def moments(self) -> dict[str, list[Tensor]]:
+        """Kind -> a tensor `[K, ...]` for each parameter, which steps change in place."""
+
+    def _decayed(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """The gradients with those of the L2 penalty."""
         directions = list(gradients)
-        if self._decays:
-            if isinstance(self._decay, float):
-                directions = list(torch._foreach_add(directions, self.parameters, alpha=self._decay))
-            else:
-                directions = list(torch._foreach_add(directions, torch._foreach_mul(self.parameters, self._decay)))
-        if self.momentum:
-            torch._foreach_mul_(self.velocity, self.momentum)
-            torch._foreach_add_(self.velocity, directions)
-            directions = self.velocity
+        if not self._decays:
+            return directions
+        if isinstance(self._decay, float):
+            return list(torch._foreach_add(directions, self.parameters, alpha=self._decay))
+        return list(torch._foreach_add(directions, torch._foreach_mul(self.parameters, self._decay)))
+
+    def _move(self, directions: list[Tensor], rate: float) -> None:
+        """Subtract `rate` times each member's learning rate times the directions from the parameters."""
         if isinstance(self._lr, float):
-            torch._foreach_add_(self.parameters, directions, alpha=-schedule * self._lr)
+            torch._foreach_add_(self.parameters, directions, alpha=-rate * self._lr)
         else:
-            torch._foreach_sub_(self.parameters, torch._foreach_mul(directions, torch._foreach_mul(self._lr, schedule)))
+            torch._foreach_sub_(self.parameters, torch._foreach_mul(directions, torch._foreach_mul(self._lr, rate)))
 
     def _per_parameter(self, values: Sequence[float]) -> float | list[Tensor]:
         """A number where all members have the same value, else a tensor `[K, 1, ...]` for each parameter."""
@@ -62,3 +78,56 @@ class StackedSGD:
         like = self.parameters[0]
         stacked_K = torch.tensor(values, dtype=like.dtype, device=like.device)
         return [stacked_K.view(-1, *[1] * (parameter.dim() - 1)) for parameter in self.parameters]
+
+
+class StackedSGD(StackedOptimiser):
+    """SGD with momentum."""
+
+    def __init__(
+        self, parameters: Sequence[Tensor], lr: Sequence[float], weight_decay: Sequence[float], momentum: float
+    ) -> None:
+        super().__init__(parameters, lr, weight_decay)
+        self.momentum = momentum
+        self.velocity = [torch.zeros_like(parameter) for parameter in self.parameters]
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor], schedule: float) -> None:
+        directions = self._decayed(gradients)
+        if self.momentum:
+            torch._foreach_mul_(self.velocity, self.momentum)
+            torch._foreach_add_(self.velocity, directions)
+            directions = self.velocity
+        self._move(directions, schedule)
+
+    def moments(self) -> dict[str, list[Tensor]]:
+        return {"velocity": self.velocity}
+
+
+class StackedAdam(StackedOptimiser):
+    """Adam. All members of a stack have made equally many steps."""
+
+    def __init__(
+        self, parameters: Sequence[Tensor], lr: Sequence[float], weight_decay: Sequence[float], epsilon: float
+    ) -> None:
+        super().__init__(parameters, lr, weight_decay)
+        self.epsilon = epsilon
+        self.mean = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.square = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.steps = [torch.zeros(len(parameter)) for parameter in self.parameters]
+        """Number of steps made, `[K]` on the CPU for each parameter."""
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor], schedule: float) -> None:
+        directions, (mean_decay, square_decay) = self._decayed(gradients), ADAM_DECAYS
+        torch._foreach_add_(self.steps, 1)
+        made = float(self.steps[0][0])
+        torch._foreach_lerp_(self.mean, directions, 1 - mean_decay)
+        torch._foreach_mul_(self.square, square_decay)
+        torch._foreach_addcmul_(self.square, directions, directions, 1 - square_decay)
+        roots = torch._foreach_sqrt(self.square)
+        torch._foreach_div_(roots, math.sqrt(1 - square_decay**made))
+        torch._foreach_add_(roots, self.epsilon)
+        self._move(list(torch._foreach_div(self.mean, roots)), schedule / (1 - mean_decay**made))
+
+    def moments(self) -> dict[str, list[Tensor]]:
+        return {"mean": self.mean, "square": self.square, "steps": self.steps}

@@ -3,11 +3,12 @@
 Shapes: B images, D features, P dimensions of the projection.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from trainables.contract import Losses, Method
+from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
 from trainables.losses.redundancy import cross_correlation, off_diagonal, on_diagonal
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
@@ -34,7 +35,7 @@ class BarlowTwinsConfig:
         whole("projector_width", self.projector_width, 1)
 
 
-class BarlowTwins(Method):
+class BarlowTwins(ImageMethod):
     """Fusible: `redundancy_weight`, `loss_scale`. The loss takes statistics of the batch, so a batch is not split over
     devices. Unlike in the paper, the projector is a quarter as wide by default, the optimiser is the SGD of all methods
     instead of LARS, and biases and norms decay and learn at the same rate as weights."""
@@ -46,15 +47,15 @@ class BarlowTwins(Method):
     redundancy_weight: Tensor
     loss_scale: Tensor
 
-    def __init__(self, config: BarlowTwinsConfig, encoder: nn.Module) -> None:
-        super().__init__(config, encoder)
+    def __init__(self, config: BarlowTwinsConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
         widths = [config.projector_width] * config.projector_layers
         self.projector = mlp(self.features, *widths, norm="batch", bias=False)
 
-    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Eq. 1: squared differences of the diagonal from one, and weighted squares of all other entries. The reported
         parts are neither weighted nor scaled."""
-        first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in views_BCHW)
+        first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in batch["views"])
         correlation_PP = cross_correlation(first_BP, second_BP)
         parts = {"invariance": on_diagonal(correlation_PP), "redundancy": off_diagonal(correlation_PP)}
         return Losses(self.loss_scale * (parts["invariance"] + self.redundancy_weight * parts["redundancy"]), parts)

@@ -3,11 +3,12 @@
 Shapes: B images, D features, P dimensions of the projection.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from trainables.contract import Losses, Method
+from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
 from trainables.losses.similarity import unit_squared_distance
 from trainables.networks.averaging import MovingAverage
 from trainables.networks.heads import mlp
@@ -32,7 +33,7 @@ class BYOLConfig:
         whole("predictor_width", self.predictor_width, 1)
 
 
-class BYOL(Method):
+class BYOL(ImageMethod):
     """Fusible: `ema`. Unlike in the paper, `ema` is constant; the paper's rises from 0.996 to 1 on half a cosine. The
     optimiser is the SGD of all methods instead of LARS, so that weight decay also applies to biases and norms."""
 
@@ -42,19 +43,19 @@ class BYOL(Method):
 
     ema: Tensor
 
-    def __init__(self, config: BYOLConfig, encoder: nn.Module) -> None:
-        super().__init__(config, encoder)
+    def __init__(self, config: BYOLConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
         self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch", bias=False)
         self.predictor = mlp(config.projection, config.predictor_width, config.projection, norm="batch", bias=False)
         self.target = MovingAverage(nn.Sequential(self.encoder, self.projector))
 
-    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Squared distance of unit vectors, summed over both directions; no gradient reaches the target."""
-        predicted_BP = [self.predictor(self.projector(self(view_BCHW))).float() for view_BCHW in views_BCHW]
-        target_BP = [self.target(view_BCHW).float() for view_BCHW in views_BCHW]
+        predicted_BP = [self.predictor(self.projector(self(view_BCHW))).float() for view_BCHW in batch["views"]]
+        target_BP = [self.target(view_BCHW).float() for view_BCHW in batch["views"]]
         loss_B = unit_squared_distance(predicted_BP[0], target_BP[1])
         loss_B = loss_B + unit_squared_distance(predicted_BP[1], target_BP[0])
         return Losses(loss_B.mean(), {})
 
-    def after_step(self) -> None:
+    def after_step(self, noise: Mapping[str, Tensor]) -> None:
         self.target.update(nn.Sequential(self.encoder, self.projector), self.ema)

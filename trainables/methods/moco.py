@@ -3,13 +3,14 @@
 Shapes: B images, D features, P dimensions of the projection, M keys in the queue.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.contract import Losses, Method
+from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
 from trainables.losses.similarity import info_nce
 from trainables.networks.averaging import MovingAverage
 from trainables.networks.heads import mlp
@@ -37,7 +38,7 @@ class MoCoConfig:
         whole("projection", self.projection, 1)
 
 
-class MoCo(Method):
+class MoCo(ImageMethod):
     """Fusible: `tau`, `ema`. The length of the queue is a shape, so it is not fusible.
 
     Unlike in the paper, the defaults are for small images: an `ema` of 0.99 instead of 0.999, a queue of 4,096 keys
@@ -52,19 +53,20 @@ class MoCo(Method):
     ema: Tensor
     queue_MP: Tensor
 
-    def __init__(self, config: MoCoConfig, encoder: nn.Module) -> None:
-        super().__init__(config, encoder)
+    def __init__(self, config: MoCoConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
         self.projector = mlp(self.features, config.projector_width, config.projection, norm=None)
         self.keys = MovingAverage(nn.Sequential(self.encoder, self.projector))
         self.register_buffer("queue_MP", F.normalize(torch.randn(config.queue, config.projection), dim=-1))
 
-    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """InfoNCE of the queries against their own keys and the queue, to which these keys are then added."""
-        query_BP = self.projector(self(views_BCHW[0])).float()
-        key_BP = F.normalize(self.keys(views_BCHW[1]).float(), dim=-1)
+        query_images_BCHW, key_images_BCHW = batch["views"]
+        query_BP = self.projector(self(query_images_BCHW)).float()
+        key_BP = F.normalize(self.keys(key_images_BCHW).float(), dim=-1)
         loss = info_nce(query_BP, key_BP, self.queue_MP.clone(), self.tau).mean()
         self.queue_MP.copy_(torch.cat([key_BP, self.queue_MP])[: self.config.queue])
         return Losses(loss, {})
 
-    def after_step(self) -> None:
+    def after_step(self, noise: Mapping[str, Tensor]) -> None:
         self.keys.update(nn.Sequential(self.encoder, self.projector), self.ema)

@@ -3,11 +3,12 @@
 Shapes: B images, D features, P dimensions of the projection.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from trainables.contract import Losses, Method
+from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
 from trainables.losses.similarity import nt_xent
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
@@ -28,7 +29,7 @@ class SimCLRConfig:
         whole("projection", self.projection, 1)
 
 
-class SimCLR(Method):
+class SimCLR(ImageMethod):
     """Fusible: `tau`. The loss compares the images of a batch, so a batch is not split over devices. Unlike in the
     paper, the projector has a BatchNorm after its hidden layer, which is 512 wide by default; the paper's is as wide as
     the representation (2048 for a ResNet-50). The optimiser is the SGD of all methods instead of LARS."""
@@ -38,11 +39,11 @@ class SimCLR(Method):
 
     tau: Tensor
 
-    def __init__(self, config: SimCLRConfig, encoder: nn.Module) -> None:
-        super().__init__(config, encoder)
+    def __init__(self, config: SimCLRConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
         self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch")
 
-    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """NT-Xent of the projections."""
-        first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in views_BCHW)
+        first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in batch["views"])
         return Losses(nt_xent(first_BP, second_BP, self.tau).mean(), {})

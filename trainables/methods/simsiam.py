@@ -3,11 +3,12 @@
 Shapes: B images, D features, P dimensions of the projection.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from trainables.contract import Losses, Method
+from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
 from trainables.losses.similarity import negative_cosine
 from trainables.networks.heads import mlp
 from trainables.validation import whole
@@ -28,22 +29,22 @@ class SimSiamConfig:
         whole("predictor_width", self.predictor_width, 1)
 
 
-class SimSiam(Method):
+class SimSiam(ImageMethod):
     """None of its own hyperparameters is fusible: all are shapes. Unlike in the paper, the learning rate of the
     predictor falls with that of all other weights; the paper's stays at its peak."""
 
     Config = SimSiamConfig
     per_image = True
 
-    def __init__(self, config: SimSiamConfig, encoder: nn.Module) -> None:
-        super().__init__(config, encoder)
+    def __init__(self, config: SimSiamConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
         width = config.projector_width
         self.projector = mlp(self.features, *[width] * config.projector_layers, norm="batch", last=True)
         self.predictor = mlp(width, config.predictor_width, width, norm="batch")
 
-    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Negative cosine, averaged over both directions; no gradient flows into the projection that is predicted."""
-        first_BP, second_BP = (self.projector(self(view_BCHW)) for view_BCHW in views_BCHW)
+        first_BP, second_BP = (self.projector(self(view_BCHW)) for view_BCHW in batch["views"])
         loss_B = negative_cosine(self.predictor(first_BP).float(), second_BP.float().detach())
         loss_B = loss_B + negative_cosine(self.predictor(second_BP).float(), first_BP.float().detach())
         return Losses(loss_B.mean() / 2, {})

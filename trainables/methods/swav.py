@@ -4,13 +4,14 @@ Two views of full size, without multi-crop and without a queue. Shapes: B images
 projection, M prototypes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.contract import Losses, Method
+from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
 from trainables.losses.clustering import sinkhorn, swapped_prediction
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
@@ -40,7 +41,7 @@ class SwAVConfig:
         whole("projection", self.projection, 1)
 
 
-class SwAV(Method):
+class SwAV(ImageMethod):
     """Fusible: `tau`, `epsilon`. Prototypes have unit length by construction and are trained from the first step on."""
 
     Config = SwAVConfig
@@ -49,14 +50,14 @@ class SwAV(Method):
     tau: Tensor
     epsilon: Tensor
 
-    def __init__(self, config: SwAVConfig, encoder: nn.Module) -> None:
-        super().__init__(config, encoder)
+    def __init__(self, config: SwAVConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
         self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch")
         self.prototypes_MP = nn.Parameter(F.normalize(torch.randn(config.prototypes, config.projection), dim=-1))
 
-    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Cross-entropy between each view's prediction and the other's assignment, which is constant; mean of both."""
-        first_BM, second_BM = (self._scores(self.projector(self(view_BCHW)).float()) for view_BCHW in views_BCHW)
+        first_BM, second_BM = (self._scores(self.projector(self(view_BCHW)).float()) for view_BCHW in batch["views"])
         loss_B = swapped_prediction(first_BM, self._assigned(second_BM), self.tau)
         loss_B = loss_B + swapped_prediction(second_BM, self._assigned(first_BM), self.tau)
         return Losses(loss_B.mean() / 2, {})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainables.contract import Method
+from trainables.contract import ImageMethod
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,13 @@ class UntrainedConfig:
     """No hyperparameters."""
 
 
-class RandomEncoder(Method):
+class RandomEncoder(ImageMethod):
     """The encoder as initialised, the baseline for all training (SimVAE, section 4)."""
 
     Config = UntrainedConfig
 
 
-class Pixels(Method):
+class Pixels(ImageMethod):
     """The image as its representation, the baseline for all encoders. Every seed gives the same result."""
 
     Config = UntrainedConfig
@@ -30,7 +30,7 @@ class Pixels(Method):
     @property
     def features(self) -> int:
         """Number of values of an image, D."""
-        return math.prod(self.encoder.image_shape)  # type: ignore[arg-type]
+        return math.prod(self.image_shape)
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """The normalised pixels that encoders get, `[B, D]`, in float32."""

@@ -3,11 +3,12 @@
 Shapes: B images, D features, P dimensions of the projection.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from trainables.contract import Losses, Method
+from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
 from trainables.losses.redundancy import covariance_penalty, invariance, variance_hinge
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
@@ -38,7 +39,7 @@ class VICRegConfig:
         whole("projector_width", self.projector_width, 1)
 
 
-class VICReg(Method):
+class VICReg(ImageMethod):
     """Fusible: all three weights. The loss takes statistics of the batch, so a batch is not split over devices."""
 
     Config = VICRegConfig
@@ -49,14 +50,14 @@ class VICReg(Method):
     variance_weight: Tensor
     covariance_weight: Tensor
 
-    def __init__(self, config: VICRegConfig, encoder: nn.Module) -> None:
-        super().__init__(config, encoder)
+    def __init__(self, config: VICRegConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
         widths = [config.projector_width] * config.projector_layers
         self.projector = mlp(self.features, *widths, norm="batch", bias=False)
 
-    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """The weighted sum of three terms. Variance and covariance terms are summed over both views."""
-        first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in views_BCHW)
+        first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in batch["views"])
         parts = {
             "invariance": invariance(first_BP, second_BP),
             "variance": variance_hinge(first_BP, SMALLEST) + variance_hinge(second_BP, SMALLEST),

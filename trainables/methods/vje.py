@@ -4,13 +4,14 @@ Shapes: B images, D features (of the embedding where there is a projector), V = 
 numbers are the paper's (arXiv 2602.05639).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 
-from trainables.contract import Losses, Method
+from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Noise, Noises, Shapes
 from trainables.losses.densities import directional_nll, gaussian_entropy, gaussian_kl, radial_nll
 from trainables.networks.heads import GaussianHead, mlp
 from trainables.validation import choices, positive, whole
@@ -47,12 +48,13 @@ class VJEConfig:
         whole("score_samples", self.score_samples, 0)
 
 
-class VJE(Method):
+class VJE(ImageMethod):
     """The inference network computes `q(s|z)`, whose variance also scales the likelihood of the embedding. The
     embedding is the representation itself, as in the paper, unless there is a projector."""
 
     Config = VJEConfig
     fusible = frozenset({"beta", "nu"})
+    capabilities = frozenset({"embed", "score"})
     per_image = True
     loss_parts = ("dir", "rad", "kl")
     representations = ("z", "mu")
@@ -63,8 +65,8 @@ class VJE(Method):
     beta: Tensor
     nu: Tensor
 
-    def __init__(self, config: VJEConfig, encoder: nn.Module) -> None:
-        super().__init__(config, encoder)
+    def __init__(self, config: VJEConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
         width = config.projector_width
         self.projector = mlp(self.features, width, width, norm="layer", last=True) if width else nn.Identity()
         self.dimensions = width or self.features
@@ -77,14 +79,14 @@ class VJE(Method):
         mu_BD, var_BD = self.posterior(self._project(z_BD))
         return {"z": z_BD, "mu": mu_BD, "var": var_BD}
 
-    def noise_shape(self, batch: int) -> tuple[int, ...]:
-        return (2, batch, self.dimensions)
+    def noise(self, batch: int) -> Noises:
+        return {"posterior": Noise((2, batch, self.dimensions), batch_dim=1)}
 
-    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Eqs. 10 and 38: each view's posterior explains the other's embedding, which is constant (stop-gradient)."""
-        z_VBD = self._project(torch.stack([self(view_BCHW) for view_BCHW in views_BCHW]))
+        z_VBD = self._project(torch.stack([self(view_BCHW) for view_BCHW in batch["views"]]))
         mu_VBD, var_VBD = self.posterior(z_VBD)
-        s_VBD = mu_VBD + var_VBD.sqrt() * noise
+        s_VBD = mu_VBD + var_VBD.sqrt() * noise["posterior"]
         target_VBD = z_VBD.flip(0).detach()
         parts = {}
         if "dir" in self.terms:
@@ -97,14 +99,14 @@ class VJE(Method):
         weights = {"kl": self.beta}
         return Losses(sum((weights.get(name, 1.0) * part for name, part in parts.items()), torch.zeros(())), parts)
 
-    def score_noise_shape(self, batch: int) -> tuple[int, ...]:
-        return (self.config.score_samples, batch, self.dimensions)
+    def score_noise(self, batch: int) -> Noises:
+        return {"posterior": Noise((self.config.score_samples, batch, self.dimensions), batch_dim=1)}
 
-    def score(self, images_BCHW: Tensor, noise: Tensor) -> dict[str, Tensor]:
+    def score(self, images_BCHW: Tensor, noise: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Eq. 39 and its parts, and the summed variance and the entropy of the posterior, without augmentation."""
         z_BD = self._project(self(images_BCHW))
         mu_BD, var_BD = self.posterior(z_BD)
-        s_SBD = mu_BD + var_BD.sqrt() * noise if self.config.score_samples else mu_BD[None]
+        s_SBD = mu_BD + var_BD.sqrt() * noise["posterior"] if self.config.score_samples else mu_BD[None]
         directional_B = directional_nll(z_BD, s_SBD, var_BD, self.nu).mean(0)
         radial_B = radial_nll(z_BD, s_SBD, self.nu).mean(0)
         return {

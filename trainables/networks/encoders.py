@@ -114,5 +114,4 @@ def build_encoder(
         network = simvae_resnet_authors(image_shape, features)
     else:
         network = resnet(18 if name == "resnet18" else 50, image_shape[0], small_stem)
-    network.image_shape = image_shape  # type: ignore[assignment]
     return network

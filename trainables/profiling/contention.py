@@ -18,7 +18,8 @@ from typing import IO, Any
 
 import torch
 
-from trainables.config.trial import TrialConfig, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig
 from trainables.training.cohort import Cohort
 
 STEP_SECONDS = 0.4

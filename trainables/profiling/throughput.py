@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from trainables.config.trial import TrialConfig
+from trainables.config.trial_config import TrialConfig
 from trainables.profiling.measurement import STEPS, DeviceMemory, Measurement, memory_of_process, stack_widths
 from trainables.training.cohort import Cohort
 
@@ -25,7 +25,7 @@ def measure(
     """Measure stacks of width 1, 2, 4, ... and finally all of `configs`, for at most about `seconds`. Width 1 is always
     measured. A larger width is skipped, with all after it, if its estimated time exceeds the limit or the device runs
     out of memory. Returns nothing for configs that do not train or that use several workers."""
-    if configs[0].training.epochs == 0 or configs[0].training.workers > 1:
+    if configs[0].training.epochs == 0 or configs[0].training.processes > 1:
         return []
     device = torch.device(device)
     measured: list[Measurement] = []

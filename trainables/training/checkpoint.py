@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from trainables.config.trial import TrialConfig
-from trainables.contract import CheckpointError
+from trainables.config.trial_config import TrialConfig
+from trainables.reports import CheckpointError
 from trainables.training.progress import Progress, read_progress
 
 FORMAT = 4

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.config.trial import TrialConfig
-from trainables.contract import Report
+from trainables.config.trial_config import TrialConfig
+from trainables.reports import Report
 from trainables.training.checkpoint import pack, unpack
 from trainables.training.progress import Progress
 

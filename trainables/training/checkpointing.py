@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from trainables.contract import Heartbeat, Stopped
 from trainables.learners.data_parallel import Peers
+from trainables.reports import Heartbeat, Stopped
 from trainables.training.cohort import Cohort
 from trainables.training.progress import Progress
 

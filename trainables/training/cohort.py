@@ -4,23 +4,25 @@ Shapes: K members still in the cohort, B images a step.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from trainables.catalog import METHODS
-from trainables.config.trial import TrialConfig
-from trainables.contract import CheckpointError, Move
-from trainables.data.datasets.catalog import load
-from trainables.data.datasets.dataset import Dataset
+from trainables.catalog import METHODS, task_of
+from trainables.config.trial import stream_key
+from trainables.config.trial_config import TrialConfig
+from trainables.contract import Method, Noises
 from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
-from trainables.learners.optimisers import cosine
-from trainables.learners.stack import Stack
-from trainables.learners.streams import Stream, build_models, make_splits, stream_key
-from trainables.training.evaluators import Evaluator
+from trainables.learners.fitted import FittedMembers
+from trainables.learners.members import StackedMembers
+from trainables.learners.noise import draw_noise
+from trainables.learners.optimisers import SCHEDULES, StackedAdam, StackedSGD
+from trainables.learners.stack import MakeOptimiser, Stack
+from trainables.reports import CheckpointError, Move
+from trainables.training.models import build_models
 
 
 class Cohort:
@@ -39,36 +41,38 @@ class Cohort:
         batch. `raise_if_stopped` is called between the batches of an evaluation. Raises DataError or ValueError if the
         data cannot be loaded or do not suit the configs."""
         self.method = METHODS[configs[0].method]
-        self._training = configs[0].training
-        self._peers, self._device = peers, device
-        dataset = dataset_of(configs[0].data.dataset, data)
-        by_stream = {stream_key(config): config for config in configs}
-        parts = {key: make_splits(dataset, config.data) for key, config in by_stream.items()}
-        streams = {key: Stream(config, parts[key].test, device, peers) for key, config in by_stream.items()}
-        self._streams = list(streams.values())
+        self._first, self._peers, self._device = configs[0], peers, device
+        loaded = task_of(configs[0].method).load(configs, self.method, data, device, peers, raise_if_stopped)
+        self._streams, self._evaluator = list(loaded.streams.values()), loaded.evaluator
         if len({stream.steps for stream in self._streams}) > 1:
             raise ValueError("the members of a cohort must have equally many steps an epoch, but these differ")
-        self._stream_of = [streams[stream_key(config)] for config in configs]
-        splits = [parts[stream_key(config)] for config in configs]
-        self._evaluator = Evaluator(configs, splits, dataset, data, device, peers, raise_if_stopped)
-        _, channels, height, image_width = dataset.train_images.shape
-        initial = build_models(configs, (channels, height, image_width))
+        self._stream_of = [loaded.streams[stream_key(config)] for config in configs]
+        initial = build_models(configs, loaded.shapes)
         self._width = width or len(configs)
         self.members = tuple(range(len(configs)))
         """Indices, ascending, of the configs whose members are still in the cohort. Results `[K]` are in this order."""
         self._stacks = [
-            Stack(
-                [initial[index] for index in stacked],
-                streams=self._stream_indices(stacked),
-                lr=[configs[index].training.lr for index in stacked],
-                weight_decay=[configs[index].training.weight_decay for index in stacked],
-                momentum=self._training.momentum,
-                autocast=torch.bfloat16 if self._training.precision == "bfloat16" else None,
-                device=device,
-                peers=peers,
-            )
+            self._stack([initial[index] for index in stacked], [configs[index] for index in stacked], stacked)
             for stacked in self._members_by_stack()
         ]
+
+    def _stack(
+        self, models: Sequence[Method], configs: Sequence[TrialConfig], members: Sequence[int]
+    ) -> StackedMembers:
+        """A stack of these initial models."""
+        streams = self._stream_indices(members)
+        if self.method.fitted():
+            return FittedMembers(models, streams=streams, device=self._device, peers=self._peers)
+        return Stack(
+            models,
+            streams=streams,
+            lr=[config.gradient.lr for config in configs],
+            weight_decay=[config.gradient.weight_decay for config in configs],
+            make_optimiser=_optimiser(configs[0]),
+            autocast=torch.bfloat16 if configs[0].gradient.precision == "bfloat16" else None,
+            device=self._device,
+            peers=self._peers,
+        )
 
     @property
     def steps(self) -> int:
@@ -78,7 +82,7 @@ class Cohort:
     @property
     def epochs(self) -> int:
         """Epochs of the whole training."""
-        return self._training.epochs
+        return self._first.training.epochs
 
     def epoch(
         self,
@@ -98,8 +102,7 @@ class Cohort:
             raise CheckpointError(f"an epoch has {steps} steps, but it has made {first}")
         sums = {name: sum_K.to(self._device) for name, sum_K in (sums or {}).items()}
         for step in range(first, steps):
-            rate = cosine(number * steps + step, self._training.epochs * steps, self._training.warmup_epochs * steps)
-            losses = self.step(number, step, orders, rate)
+            losses = self.step(number, step, orders, self._rate(number * steps + step))
             if step and set(sums) != set(losses):
                 raise CheckpointError(f"its sums must be of {', '.join(losses)}, but are of {', '.join(sums)}")
             sums = {name: sums[name] + loss_K if step else loss_K for name, loss_K in losses.items()}
@@ -119,23 +122,34 @@ class Cohort:
 
     def step(self, epoch: int, step: int, orders: Sequence[torch.Tensor], rate: float) -> dict[str, torch.Tensor]:
         """Step every member at `rate` times its learning rate. Returns each loss before the step, `[K]`."""
-        count, noise_shape = self.method.view_count, self._stacks[0].method.noise_shape(self._training.batch_size)
-        views = []
+        batches = []
         for stream, order in zip(self._streams, orders, strict=True):
-            views.append(stream.views(order[step], epoch, step, count))
-            stream.prefetch(order, epoch, step + 1, count)
-        noise = [stream.noise(noise_shape, epoch, step) for stream in self._streams]
-        losses = [stack.step(views, noise, rate) for stack in self._stacks]
+            batches.append(stream.batch(order[step], epoch, step))
+            stream.prefetch(order, epoch, step + 1)
+        method = self._stacks[0].method
+        noise = self._noise("noise", method.noise(self._streams[0].batch_size), epoch, step)
+        after_noise = self._noise("after_step", method.after_step_noise(), epoch, step)
+        losses = [stack.step(batches, noise, after_noise, rate) for stack in self._stacks]
         total = {"loss": torch.cat([loss.total for loss in losses])}
         return total | {f"loss_{part}": torch.cat([loss.parts[part] for loss in losses]) for part in losses[0].parts}
+
+    def _noise(self, name: str, noises: Noises, epoch: int, step: int) -> list[dict[str, torch.Tensor]]:
+        """The noise of a step, of each stream."""
+        return [
+            draw_noise(noises, name, stream.key, epoch, step, device=self._device, peers=self._peers)
+            for stream in self._streams
+        ]
+
+    def _rate(self, step: int) -> float:
+        """The learning rate of a step, counted over all epochs, as a share of its peak."""
+        if self.method.fitted():
+            return 1.0
+        training, schedule = self._first.gradient, SCHEDULES[self._first.optimiser.schedule]
+        return schedule(step, training.epochs * self.steps, training.warmup_epochs * self.steps)
 
     def evaluate(self, last: bool) -> dict[str, Floats]:
         """Metrics `[K]` by name, NaN where undefined; `last` adds those reported at the end of training only."""
         return self._evaluator.metrics(self._stacks, self.members, last)
-
-    def scores(self) -> dict[str, Floats]:
-        """Anomaly scores `[K, N]` of the test images by name."""
-        return self._evaluator.scores(self._stacks)
 
     def keep(self, members: Collection[int]) -> None:
         """Remove all other members. The remaining ones are moved into as few stacks as possible, and streams that none
@@ -146,7 +160,7 @@ class Cohort:
         self.members = tuple(index for index in self.members if index in members)
         self._streams = list(dict.fromkeys(self._stream_of[index] for index in self.members))
         self._stacks = [
-            Stack.from_members([slots[index] for index in stacked], self._stream_indices(stacked))
+            type(self._stacks[0]).from_members([slots[index] for index in stacked], self._stream_indices(stacked))
             for stacked in self._members_by_stack()
         ]
 
@@ -182,7 +196,7 @@ class Cohort:
     def _members_by_stack(self) -> list[tuple[int, ...]]:
         return [self.members[start : start + self._width] for start in range(0, len(self.members), self._width)]
 
-    def _slots(self) -> dict[int, tuple[Stack, int]]:
+    def _slots(self) -> dict[int, tuple[StackedMembers, int]]:
         """Index of a member -> its stack, and its slot there."""
         return {
             index: (stack, slot)
@@ -195,7 +209,8 @@ class Cohort:
         return [self._streams.index(self._stream_of[index]) for index in members]
 
 
-@lru_cache(maxsize=1)
-def dataset_of(name: str, data: Path) -> Dataset:
-    """Load a data set and keep it: one process trains many cohorts on the same data set."""
-    return load(name, data)
+def _optimiser(config: TrialConfig) -> MakeOptimiser:
+    """The optimiser that a trial asks for."""
+    if config.optimiser.optimiser == "adam":
+        return partial(StackedAdam, epsilon=config.optimiser.adam_epsilon)
+    return partial(StackedSGD, momentum=config.gradient.momentum)

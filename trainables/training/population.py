@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import torch
 
-from trainables.config.trial import TrialConfig, fusible_keys
-from trainables.contract import Judge, Member, Move, Report, Verdict
-from trainables.learners.streams import seeded_generator
+from trainables.config.trial import fusible_keys
+from trainables.config.trial_config import TrialConfig
+from trainables.learners.noise import seeded_generator
+from trainables.reports import Judge, Member, Move, Report, Verdict
 from trainables.validation import between, choices, positive, whole
 
 UNADAPTED = frozenset({"seed", "normal_class"})

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from torch import Tensor
 
-from trainables.contract import CheckpointError, Member, Report
+from trainables.reports import CheckpointError, Member, Report
 
 
 @dataclass(frozen=True)

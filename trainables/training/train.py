@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from trainables.config.trial import Training, TrialConfig
-from trainables.contract import CheckpointError, Heartbeat, Judge, Member, Report, Stopped, Verdict
+from trainables.config.training import Training
+from trainables.config.trial_config import TrialConfig
 from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.reports import CheckpointError, Heartbeat, Judge, Member, Report, Stopped, Verdict
 from trainables.training.checkpoint import pack, unpack
 from trainables.training.checkpointing import Checkpointer
 from trainables.training.cohort import Cohort

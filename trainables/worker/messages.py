@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Self
 
-from trainables.config.trial import TrialConfig, resolve
-from trainables.contract import Heartbeat, Report
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig
+from trainables.reports import Heartbeat, Report
 from trainables.training.population import Population
 
 Cause = Literal["error", "machine", "hung", "memory"]

@@ -22,12 +22,13 @@ from ray.train import RunConfig, ScalingConfig, TrainingFailedError
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from ray.tune.integration.ray_train import TuneReportCallback
 
-from trainables.config.trial import TrialConfig, resolve
-from trainables.contract import Judge, OutOfMemory
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.profiling.contention import measure_slowdowns
 from trainables.profiling.measurement import Measurement, Probe
 from trainables.profiling.throughput import device_memory, measure
+from trainables.reports import Judge, OutOfMemory
 from trainables.worker.messages import KEY, CohortTask
 from trainables.worker.sigterm import on_sigterm
 from trainables.worker.step_watchdog import GRACE
@@ -57,7 +58,7 @@ def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
     the reason in a file (`trainables.worker.exit_file`).
     """
     configs = task.spec.configs()
-    workers, judge = configs[0].training.workers, _judge(task, configs, dispatch.judge_factory)
+    workers, judge = configs[0].training.processes, _judge(task, configs, dispatch.judge_factory)
     if workers == 1:
 
         def alone(_: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Self
 
-from trainables.contract import Stopped
+from trainables.reports import Stopped
 from trainables.worker.messages import Failure
 
 BEGINNING = 5

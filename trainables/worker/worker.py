@@ -13,11 +13,11 @@ from typing import NoReturn, Protocol
 
 import torch
 
-from trainables.contract import CheckpointError, Heartbeat, Judge, Report, Stopped, Verdict
+from trainables.catalog import task_of
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.reports import CheckpointError, Heartbeat, Judge, Report, Stopped, Verdict
 from trainables.training.checkpoint import unpack
 from trainables.training.checkpoint_slicing import slice_checkpoint
-from trainables.training.cohort import dataset_of
 from trainables.training.train import train
 from trainables.worker.exit_file import write_failure
 from trainables.worker.memory_limit import limited
@@ -139,7 +139,7 @@ def train_cohort(
 
     with watchdog, on_sigterm(watchdog.ask):
         # Loaded outside the memory limit: the process keeps the data set for all its cohorts.
-        dataset_of(configs[0].data.dataset, Path(settings.data))
+        task_of(configs[0].method).keep_data(configs[0], Path(settings.data))
         try:
             with limited(device, task.memory, f"a cohort of {len(configs)} in stacks of {task.spec.width}"):
                 loop()

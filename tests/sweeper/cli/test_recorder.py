@@ -17,7 +17,7 @@ from sweeper.storage.load import load, load_history
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.cli.test_progress import plan_of
-from trainables.contract import Heartbeat, Member, Report, Status
+from trainables.reports import Heartbeat, Member, Report, Status
 from trainables.worker.messages import CohortReport, Failure, Origin
 
 COLUMNS = Columns({"nu": float}, ("auroc", "loss"))

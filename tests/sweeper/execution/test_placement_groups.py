@@ -23,7 +23,7 @@ from sweeper.plan.cohort_source import CohortQueue
 from sweeper.plan.cohorts import Cut, cut
 from sweeper.storage.io.files import Files
 from tests.sweeper.packing.measured import members
-from trainables.contract import Report
+from trainables.reports import Report
 from trainables.worker.messages import KEY, CohortReport, CohortTask, Origin
 
 pytestmark = pytest.mark.slow

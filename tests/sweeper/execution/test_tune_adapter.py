@@ -20,7 +20,7 @@ from sweeper.packing.slots import SlotResources, Slots
 from sweeper.plan.cohort_source import CohortQueue
 from sweeper.plan.cohorts import Cohort, Cut, cut
 from tests.sweeper.packing.measured import members
-from trainables.contract import Heartbeat, Report
+from trainables.reports import Heartbeat, Report
 from trainables.worker.messages import KEY, CohortReport, CohortSpec, CohortTask, Failure, Origin
 
 ORIGIN = Origin("cpu", "here", 1, datetime(2026, 1, 1, tzinfo=UTC))

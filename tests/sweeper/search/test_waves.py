@@ -16,7 +16,7 @@ from sweeper.search.study_run import StudyRun, result
 from sweeper.search.warm_start import WarmStart
 from sweeper.spec.schedulers import Halving, Population
 from tests.sweeper.search.toy_waves import Rungs, asked, next_cohort, recorded, rows, run, study, study_run, waves
-from trainables.contract import Member, Report
+from trainables.reports import Member, Report
 from trainables.worker.messages import CohortReport, Origin
 
 ORIGIN = Origin("cpu", "here", 1, datetime(2026, 1, 1, tzinfo=UTC))

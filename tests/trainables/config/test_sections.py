@@ -2,8 +2,9 @@
 
 import pytest
 
-from trainables.config.sections import Data, Evaluation, Training
+from trainables.config.training import Training
 from trainables.data.outliers import OUTLIERS
+from trainables.tasks.images.config import Data, Evaluation
 
 
 @pytest.mark.parametrize(("text", "classes"), [("", ()), ("3", (3,)), ("0", (0,)), ("2+7+10", (2, 7, 10))])

@@ -6,7 +6,8 @@ import math
 import pytest
 
 from trainables.catalog import METHODS
-from trainables.config.trial import LOOP_FUSIBLE, SECTIONS, TrialConfig, Value, fusible_keys, keys, parse, resolve
+from trainables.config.trial import LOOP_FUSIBLE, SECTIONS, fusible_keys, keys, parse, resolve
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Method
 from trainables.data.datasets.catalog import DATASETS
 from trainables.networks.encoders import ENCODERS

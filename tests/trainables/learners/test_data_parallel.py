@@ -15,7 +15,8 @@ from torch import Tensor
 
 from tests.folder_files import write_imagenet
 from tests.trainables.small import at_ends, content_of
-from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.training.train import train
 

@@ -9,21 +9,16 @@ import torch
 from torch import Tensor
 
 from tests.folder_files import write_imagenet
-from trainables.config.sections import Data
-from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.config.trial import resolve, stream_key
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.image_files.decoding import ImageFiles
 from trainables.learners.data_parallel import Peers
-from trainables.learners.streams import (
-    PREFETCH_STEPS,
-    Stream,
-    build_models,
-    seeded_generator,
-    select_classes,
-    steps_per_epoch,
-    stream_key,
-)
+from trainables.learners.noise import seeded_generator
+from trainables.tasks.images.config import Data
+from trainables.tasks.images.stream import PREFETCH_STEPS, Stream, select_classes, steps_per_epoch
+from trainables.training.models import build_models
 
 SHAPE = (1, 8, 8)
 THREE = Data(normal_class=3)

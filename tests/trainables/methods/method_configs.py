@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from trainables.catalog import METHODS
-from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Method
 from trainables.data.augmentation.views import normalise, scale_pixels
 from trainables.data.datasets.catalog import load
-from trainables.learners.streams import Stream, build_models, select_classes
+from trainables.tasks.images.stream import Stream, select_classes
+from trainables.training.models import build_models
 
 B, EPOCHS = 60, 5
 """The images of one class of the digits make two batches of 60, so this is 10 steps."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tests.trainables.methods.method_configs import CPU, EPOCHS, FACTORS, HERE, TRAINED, config_of, members
 from trainables.catalog import METHODS
-from trainables.config.trial import TrialConfig, Value
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.training.cohort import Cohort
 
 SMOOTH: Mapping[str, Value] = {"encoder": "mlp", "width": 32}

@@ -7,7 +7,8 @@ import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
 
-from trainables.config.trial import Value, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import Value
 from trainables.data.datasets.catalog import load
 from trainables.methods.untrained import Pixels, UntrainedConfig
 from trainables.networks.encoders import build_encoder

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainables.config.trial import Value, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import Value
 from trainables.contract import Method
-from trainables.learners.streams import build_models
 from trainables.methods.untrained import RandomEncoder
 from trainables.methods.untrained import UntrainedConfig as Config
+from trainables.training.models import build_models
 from trainables.training.train import train
 
 GIVEN: Mapping[str, Value] = {"encoder": "convnet", "width": 8, "features": 16, "knn": 20}

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainables.config.trial import TrialConfig, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig
 from trainables.profiling import contention
 from trainables.profiling.contention import measure_slowdowns
 

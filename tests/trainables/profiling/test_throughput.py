@@ -11,11 +11,12 @@ import psutil
 import pytest
 import torch
 
-from trainables.config.trial import TrialConfig, Value, resolve
-from trainables.learners.streams import build_models
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.profiling import throughput as module
 from trainables.profiling.measurement import Measurement
 from trainables.profiling.throughput import device_memory, measure, peak_bytes
+from trainables.training.models import build_models
 
 
 def _configs(count: int, **changes: Value) -> list[TrialConfig]:

@@ -1,6 +1,7 @@
 """Small trials on all classes that are evaluated in several ways."""
 
-from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig, Value
 
 SMALL: dict[str, dict[str, Value]] = {
     "vje": {"bottleneck": 8}, "random": {"epochs": 0}, "simsiam": {"projector_width": 8, "predictor_width": 4},

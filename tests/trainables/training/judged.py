@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from trainables.config.trial import TrialConfig, Value, resolve
-from trainables.contract import Judge, Member, Report, Verdict
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig, Value
+from trainables.reports import Judge, Member, Report, Verdict
 from trainables.training.cohort import Cohort
 
 State = dict[int, dict[str, Tensor]]

@@ -8,7 +8,7 @@ import torch
 
 from tests.trainables.small import HERE, content_of
 from tests.trainables.training.judged import assert_near, pruning, six, tensors_of, without_seconds
-from trainables.contract import Report
+from trainables.reports import Report
 from trainables.training.checkpoint import unpack
 from trainables.training.checkpoint_slicing import slice_checkpoint
 from trainables.training.train import train

@@ -4,7 +4,7 @@ import pytest
 
 from tests.trainables.small import HERE, at_ends, three
 from tests.trainables.training.judged import without_seconds
-from trainables.contract import Heartbeat
+from trainables.reports import Heartbeat
 from trainables.training import checkpointing as module
 from trainables.training.train import train
 

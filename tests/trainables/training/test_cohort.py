@@ -12,10 +12,10 @@ from torch import Tensor
 
 from tests.trainables.small import HERE
 from tests.trainables.training.judged import float64, members_of, six, smooth
-from trainables.config.trial import TrialConfig
-from trainables.contract import Move
+from trainables.config.trial import stream_key
+from trainables.config.trial_config import TrialConfig
 from trainables.learners import streams
-from trainables.learners.streams import stream_key
+from trainables.reports import Move
 from trainables.training.cohort import Cohort
 
 CPU = torch.device("cpu")

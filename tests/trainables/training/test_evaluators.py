@@ -16,15 +16,15 @@ from tests.folder_files import write_imagenet
 from tests.trainables.small import HERE, at_ends, metrics_of
 from tests.trainables.training.evaluated import EVERYTHING, eval_config
 from tests.trainables.training.judged import untimed, without_seconds
-from trainables.config.trial import TrialConfig, Value
-from trainables.contract import Report
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.evaluation import probes
-from trainables.learners.streams import build_models
 from trainables.methods.vje import VJE
+from trainables.reports import Report
 from trainables.training import cohort as cohort_module
 from trainables.training.cohort import Cohort
+from trainables.training.models import build_models
 from trainables.training.train import train
 
 

@@ -10,7 +10,7 @@ import torch
 
 from tests.trainables.small import HERE, at_ends, content_of, metrics_of
 from tests.trainables.training.judged import State, float64, six, tensors_of, without_seconds
-from trainables.contract import Judge, Move, Report, Verdict
+from trainables.reports import Judge, Move, Report, Verdict
 from trainables.training.population import Population, parse_schedule
 from trainables.training.train import train
 

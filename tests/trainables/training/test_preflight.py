@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.folder_files import write_broken, write_imagenet
-from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.errors import DataError

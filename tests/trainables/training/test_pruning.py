@@ -10,8 +10,9 @@ import torch
 
 from tests.trainables.small import HERE, at_ends, content_of, metrics_of
 from tests.trainables.training.judged import float64, pruning, six, smooth, tensors_of, without_seconds
-from trainables.contract import Losses, Report, Verdict
+from trainables.contract import Losses
 from trainables.methods.vje import VJE
+from trainables.reports import Report, Verdict
 from trainables.training.cohort import Cohort
 from trainables.training.train import train
 

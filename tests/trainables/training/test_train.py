@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.trainables.small import HERE, at_ends, config_of, content_of, metrics_of, three
 from tests.trainables.training.judged import assert_near, without_seconds
-from trainables.config.trial import TrialConfig
+from trainables.config.trial_config import TrialConfig
 from trainables.contract import Losses
 from trainables.methods.vje import VJE
 from trainables.training.cohort import Cohort

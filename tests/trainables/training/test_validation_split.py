@@ -10,13 +10,16 @@ from torch import Tensor
 
 from sweeper.spec.metric import VALIDATION as SWEEPERS_VALIDATION
 from tests.trainables.small import HERE, metrics_of
-from trainables.config.trial import TrialConfig, Value, resolve
+from trainables.config.trial import resolve, stream_key
+from trainables.config.trial_config import TrialConfig, Value
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.splits import hold_out_validation
-from trainables.learners.streams import build_models, make_splits, stream_key
+from trainables.evaluation.metrics import VALIDATION
 from trainables.methods.vje import VJE
-from trainables.training.metric_names import MAY_BE_UNDEFINED, VALIDATION, metric_names
+from trainables.tasks.images.stream import make_splits
+from trainables.training.metric_names import MAY_BE_UNDEFINED, metric_names
+from trainables.training.models import build_models
 from trainables.training.preflight import check_trials
 from trainables.training.train import train
 

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 
 from tests.trainables.small import HERE, config_of, three
-from trainables.config.trial import TrialConfig
-from trainables.contract import Judge, OutOfMemory, Report, Stopped, Verdict
+from trainables.config.trial_config import TrialConfig
 from trainables.learners.data_parallel import SINGLE_PROCESS
+from trainables.reports import Judge, OutOfMemory, Report, Stopped, Verdict
 from trainables.training.cohort import Cohort
 from trainables.worker.memory_limit import limited
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message

@@ -9,7 +9,7 @@ from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import UNLABELLED
 from trainables.data.datasets.declarations import DECLARATIONS, placeholder
 from trainables.data.image_files.decoding import ImageFiles
-from trainables.learners.streams import select_classes
+from trainables.tasks.images.stream import select_classes
 
 SIZES = {
     "cifar10": (50_000, 10_000), "cifar100": (50_000, 10_000), "stl10": (105_000, 8_000), "svhn": (73_257, 26_032)

@@ -1,11 +1,18 @@
-"""The sections of a trial's configuration that all methods share: data, encoder, training, evaluation."""
+"""The sections of a trial on images: data, encoder, views, evaluation."""
 
 from dataclasses import dataclass
 
+from torch import nn
+
+from trainables.config.trial_config import TrialConfig
+from trainables.data.augmentation.views import Views
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.outliers import OUTLIERS
-from trainables.networks.encoders import ENCODERS
+from trainables.networks.encoders import ENCODERS, build_encoder
 from trainables.validation import between, choices, positive, truth, whole
+
+PUBLISHED_SIZES = ("resnet18", "resnet50")
+"""Encoders whose widths and sizes are fixed."""
 
 
 @dataclass(frozen=True)
@@ -60,57 +67,20 @@ class Encoder:
         whole("features", self.features, 1)
         truth("small_stem", self.small_stem)
 
-
-@dataclass(frozen=True)
-class Training:
-    """The optimisation, and how it runs."""
-
-    seed: int = 0
-    """Random seed. Initial weights, order of images, augmentation and noise derive from it and the data."""
-    epochs: int = 100
-    """Passes over the training images, without the last, incomplete batch. 0 evaluates the untrained model."""
-    batch_size: int = 64
-    """Images per step."""
-    lr: float = 0.05
-    """Peak learning rate of SGD, `lr > 0`. After the warm-up it falls to 0 on half a cosine over all steps."""
-    momentum: float = 0.9
-    """Momentum of SGD, in [0, 1)."""
-    weight_decay: float = 0.0
-    """L2 penalty on all parameters, including norms and biases."""
-    warmup_epochs: int = 0
-    """Epochs over which the learning rate first rises linearly from 0."""
-    precision: str = "float32"
-    """Precision of the networks: `float32`, or `bfloat16` by autocast. Likelihoods and weights are always float32."""
-    channels_last: bool = False
-    """Store images with channels last, which is faster for CUDA's convolutions in bfloat16."""
-    workers: int = 1
-    """Processes that share each batch, with a device each. BatchNorm sees the part of its own process only."""
-    report_every: int = 1
-    """Epochs between reports, each with an evaluation. The last epoch always reports."""
-
-    def __post_init__(self) -> None:
-        whole("seed", self.seed, 0)
-        whole("epochs", self.epochs, 0)
-        whole("batch_size", self.batch_size, 2)
-        positive("lr", self.lr)
-        positive("momentum", self.momentum, zero=True)
-        if self.momentum >= 1:
-            raise ValueError(f"`momentum < 1` must hold, but got momentum={self.momentum}")
-        positive("weight_decay", self.weight_decay, zero=True)
-        whole("warmup_epochs", self.warmup_epochs, 0)
-        if self.warmup_epochs and self.warmup_epochs >= self.epochs:
-            raise ValueError(
-                f"`warmup_epochs < epochs` must hold, but got warmup_epochs={self.warmup_epochs}, epochs={self.epochs}"
-            )
-        choices("precision", self.precision, ("float32", "bfloat16"))
-        truth("channels_last", self.channels_last)
-        whole("workers", self.workers, 1)
-        if self.batch_size % self.workers or self.batch_size < 2 * self.workers:
-            raise ValueError(
-                f"batch_size must be a multiple of workers, at least 2 for each, but got batch_size={self.batch_size}, "
-                f"workers={self.workers}"
-            )
-        whole("report_every", self.report_every, 1)
+    def build(self, image_shape: tuple[int, ...], outputs: int = 1) -> nn.Module:
+        """A new encoder of images `(C, H, W)` with `outputs` times as many outputs as `features` says. Raises
+        ValueError for several outputs of an encoder whose size cannot be chosen."""
+        if outputs > 1 and self.encoder in PUBLISHED_SIZES:
+            sized = ", ".join(name for name in ENCODERS if name not in PUBLISHED_SIZES)
+            raise ValueError(f"{self.encoder} has its published size; encoders whose size can be chosen: {sized}")
+        channels, height, width = image_shape
+        return build_encoder(
+            self.encoder,
+            (channels, height, width),
+            width=self.width,
+            features=outputs * self.features,
+            small_stem=self.small_stem,
+        )
 
 
 @dataclass(frozen=True)
@@ -150,3 +120,13 @@ class Evaluation:
     def outlier_sets(self) -> tuple[str, ...]:
         """Names of the sets in `outliers`."""
         return tuple(self.outliers.split("+")) if self.outliers else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageTrial(TrialConfig):
+    """Everything that one training run on images depends on."""
+
+    data: Data
+    encoder: Encoder
+    views: Views
+    evaluation: Evaluation

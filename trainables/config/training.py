@@ -1,0 +1,93 @@
+"""The sections of a trial's configuration that do not depend on its task: the training and its optimiser."""
+
+from dataclasses import dataclass
+
+from trainables.validation import choices, positive, truth, whole
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long a trial trains. Methods that are fitted without gradients have these keys only."""
+
+    seed: int = 0
+    """Random seed. Initial weights, order of images, augmentation and noise derive from it and the data."""
+    epochs: int = 100
+    """Passes over the training images, without the last, incomplete batch. 0 evaluates the untrained model."""
+    report_every: int = 1
+    """Epochs between reports, each with an evaluation. The last epoch always reports."""
+
+    def __post_init__(self) -> None:
+        whole("seed", self.seed, 0)
+        whole("epochs", self.epochs, 0)
+        whole("report_every", self.report_every, 1)
+
+    @property
+    def processes(self) -> int:
+        """Number of processes that train the trial together."""
+        return 1
+
+
+@dataclass(frozen=True)
+class GradientTraining(Training):
+    """The optimisation, and how it runs."""
+
+    batch_size: int = 64
+    """Images per step."""
+    lr: float = 0.05
+    """Peak learning rate, `lr > 0`. After the warm-up it falls to 0 on half a cosine over all steps, unless `schedule`
+    says otherwise."""
+    momentum: float = 0.9
+    """Momentum of SGD, in [0, 1)."""
+    weight_decay: float = 0.0
+    """L2 penalty on all parameters, including norms and biases."""
+    warmup_epochs: int = 0
+    """Epochs over which the learning rate first rises linearly from 0."""
+    precision: str = "float32"
+    """Precision of the networks: `float32`, or `bfloat16` by autocast. Likelihoods and weights are always float32."""
+    channels_last: bool = False
+    """Store images with channels last, which is faster for CUDA's convolutions in bfloat16."""
+    workers: int = 1
+    """Processes that share each batch, with a device each. BatchNorm sees the part of its own process only."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("batch_size", self.batch_size, 2)
+        positive("lr", self.lr)
+        positive("momentum", self.momentum, zero=True)
+        if self.momentum >= 1:
+            raise ValueError(f"`momentum < 1` must hold, but got momentum={self.momentum}")
+        positive("weight_decay", self.weight_decay, zero=True)
+        whole("warmup_epochs", self.warmup_epochs, 0)
+        if self.warmup_epochs and self.warmup_epochs >= self.epochs:
+            raise ValueError(
+                f"`warmup_epochs < epochs` must hold, but got warmup_epochs={self.warmup_epochs}, epochs={self.epochs}"
+            )
+        choices("precision", self.precision, ("float32", "bfloat16"))
+        truth("channels_last", self.channels_last)
+        whole("workers", self.workers, 1)
+        if self.batch_size % self.workers or self.batch_size < 2 * self.workers:
+            raise ValueError(
+                f"batch_size must be a multiple of workers, at least 2 for each, but got batch_size={self.batch_size}, "
+                f"workers={self.workers}"
+            )
+
+    @property
+    def processes(self) -> int:
+        return self.workers
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """The optimiser and its schedule of learning rates."""
+
+    optimiser: str = "sgd"
+    """`sgd`, or `adam` with decay rates 0.9 and 0.999, which does not read `momentum`."""
+    schedule: str = "cosine"
+    """The learning rate after the warm-up: `cosine` or `constant`."""
+    adam_epsilon: float = 1e-8
+    """Added by Adam to the root of the mean squared gradient, above 0."""
+
+    def __post_init__(self) -> None:
+        choices("optimiser", self.optimiser, ("sgd", "adam"))
+        choices("schedule", self.schedule, ("cosine", "constant"))
+        positive("adam_epsilon", self.adam_epsilon)

@@ -1,0 +1,208 @@
+"""Members of one method with stacked weights, whatever way they learn: their state, and calls of all of them at once.
+
+Shapes: K members, B images; every parameter and buffer is `[K, ...]`. Members with equal data and seed read the same of
+S data streams, so a batch holds each stream once, and `stream_K` is the index of each member's stream.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils._pytree import tree_map
+
+from trainables.contract import Batch, Losses, Method
+from trainables.learners.data_parallel import Peers
+from trainables.reports import CheckpointError
+
+Tensors = dict[str, dict[str, Tensor]]
+"""Kind (parameters, buffers, ...) -> name -> tensor."""
+
+
+class StackedMembers(ABC):
+    """K members of one method. A stack of one calls the plain model, without vmap."""
+
+    def __init__(
+        self,
+        models: Sequence[Method],
+        streams: Sequence[int],
+        device: torch.device | str,
+        peers: Peers,
+        autocast: torch.dtype | None = None,
+    ) -> None:
+        """`models`: one initialised model per member, all of one shape. `streams`: the index of each member's data
+        stream."""
+        self.size = len(models)
+        self.device = torch.device(device)
+        self.autocast = autocast
+        self._peers = peers
+        self.parameters = _stacked([dict(model.named_parameters()) for model in models], self.device)
+        self.buffers = _stacked([dict(model.named_buffers()) for model in models], self.device)
+        self.method = models[0].to(self.device)
+        self._call = _Call(self.method)
+        self._streams = sorted(set(streams))
+        self._shared = len(self._streams) == 1
+        self._stream_K = torch.tensor([self._streams.index(stream) for stream in streams], device=self.device)
+
+    @classmethod
+    @abstractmethod
+    def from_members(cls, members: Sequence[tuple[Self, int]], streams: Sequence[int]) -> Self:
+        """A new stack with copies of these members, each given by its stack and its slot there. Training continues as
+        it would have in the old stacks. `streams` are the members' indices among the streams of the new stack."""
+
+    @abstractmethod
+    def step(
+        self,
+        batches: Sequence[Batch],
+        noise: Sequence[Mapping[str, Tensor]],
+        after_noise: Sequence[Mapping[str, Tensor]],
+        schedule: float,
+    ) -> Losses:
+        """Make one step. `batches[s]` is the batch of stream s, `noise[s]` its noise, and `after_noise[s]` that of
+        `after_step`. `schedule` is the share of its peak that the learning rate has. Returns the losses before the
+        step, `[K]` each. A member whose loss is not finite affects no other member."""
+
+    def copy_member(self, slot: int) -> Tensors:
+        """A copy of the state of the member in this slot, without its hyperparameters: weights, buffers, momentum."""
+        hyperparameters = {f"method.{name}" for name in self.method.fusible}
+        return {
+            kind: {name: tensor.clone() for name, tensor in tensors.items() if name not in hyperparameters}
+            for kind, tensors in self._read(slot).items()
+        }
+
+    def load_member(
+        self, slot: int, state: Mapping[str, Mapping[str, Tensor]], hyperparameters: Mapping[str, float]
+    ) -> None:
+        """Give the member in this slot the state that `copy_member` returned of another one, and these hyperparameters.
+        Raises ValueError for a hyperparameter that is neither a rate of the optimiser nor fusible in the method."""
+        self._write(slot, state)
+        rates = {name: list(values) for name, values in self._rates().items()}
+        for name, value in hyperparameters.items():
+            if name in rates:
+                rates[name][slot] = value
+            elif name in self.method.fusible:
+                self.buffers[f"method.{name}"][slot] = value
+            else:
+                changeable = ", ".join([*rates, *sorted(self.method.fusible)])
+                raise ValueError(f"a member can only change its {changeable}, but got {name}={value}")
+        self._set_rates(rates)
+
+    @torch.no_grad()
+    def evaluate(self, verb: str, *inputs: Any) -> Any:
+        """Call the method `verb`, such as `embed`, of every member in evaluation mode, with inputs that all members see
+        alike. Returns its outputs `[K, ...]`."""
+        self.method.eval()
+        with self._precision():
+            return self._each(verb, *inputs)
+
+    @torch.no_grad()
+    def evaluate_each(self, verb: str, *inputs: Any) -> Any:
+        """As `evaluate`, with inputs `[K, ...]` of each member's own."""
+        self.method.eval()
+        with self._precision():
+            return self._each(verb, *inputs, shared=False)
+
+    def average_buffers(self) -> None:
+        """Average the floating-point buffers over all peers: BatchNorm's statistics differ between processes."""
+        self._peers.average([buffer for buffer in self.buffers.values() if buffer.is_floating_point()])
+
+    def state(self) -> dict[str, Any]:
+        """Everything that `load_state` needs to continue training, bit for bit on the CPU."""
+        rates = {name: torch.tensor(values, dtype=torch.float64) for name, values in self._rates().items()}
+        tensors = tree_map(lambda tensor: tensor.detach().cpu().clone(), self._tensors())
+        return {**tensors, "rates": rates}
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Load what `state` returned in an equal stack. Raises CheckpointError, before any change, where a name, shape
+        or type differs."""
+        _check_alike(self.state(), state)
+        for kind, tensors in self._tensors().items():
+            for name, tensor in tensors.items():
+                tensor.copy_(state[kind][name])
+        self._set_rates({name: values.tolist() for name, values in state["rates"].items()})
+
+    def _tensors(self) -> Tensors:
+        """All tensors `[K, ...]` that training changes."""
+        return {"parameters": self.parameters, "buffers": self.buffers}
+
+    def _rates(self) -> dict[str, tuple[float, ...]]:
+        """The members' hyperparameters that an optimiser holds, by name."""
+        return {}
+
+    def _set_rates(self, rates: Mapping[str, Sequence[float]]) -> None:
+        """Set what `_rates` returns."""
+        return
+
+    def _read(self, slot: int) -> Tensors:
+        """One member's slices of the tensors."""
+        return tree_map(lambda tensor: tensor.detach()[slot], self._tensors())
+
+    @torch.no_grad()
+    def _write(self, slot: int, slices: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Overwrite one member's slices of the tensors."""
+        for kind, tensors in self._tensors().items():
+            for name, tensor in slices[kind].items():
+                tensors[name][slot].copy_(tensor)
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None)
+
+    def _gather(self, by_stream: Sequence[Any]) -> Any:
+        """The members' inputs: those of the stream itself if all members share one, else every tensor `[K, ...]`."""
+        first, *others = (by_stream[stream] for stream in self._streams)
+        if self._shared:
+            return first
+        return tree_map(lambda *tensors: torch.stack(tensors)[self._stream_K], first, *others)
+
+    def _each(self, verb: str, *inputs: Any, shared: bool = True) -> Any:
+        """Call the method `verb` of every member. The inputs are the same for all members if `shared`, else every
+        tensor in them is `[K, ...]`."""
+        state = (self.parameters, self.buffers)
+        if self.size == 1:
+            member_state = tree_map(lambda stacked: stacked.squeeze(0), state)
+            inputs = inputs if shared else tree_map(lambda stacked: stacked.squeeze(0), inputs)
+            return tree_map(lambda out: out.unsqueeze(0), functional_call(self._call, member_state, (verb, *inputs)))
+
+        def call_member(parameters: dict[str, Tensor], buffers: dict[str, Tensor], *inputs: Any) -> Any:
+            return functional_call(self._call, (parameters, buffers), (verb, *inputs))
+
+        in_dims = (0, 0, *[None if shared else 0] * len(inputs))
+        return torch.vmap(call_member, in_dims=in_dims, randomness="error")(*state, *inputs)
+
+
+class _Call(nn.Module):
+    """Makes the other methods of a `Method` available to `functional_call`, which calls only `forward`."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        self.method = method
+
+    def forward(self, verb: str, *inputs: Any) -> Any:
+        output = getattr(self.method, verb)(*inputs)
+        return {} if output is None else output
+
+
+def _stacked(tensors: Sequence[Mapping[str, Tensor]], device: torch.device) -> dict[str, Tensor]:
+    """Stack the members' tensors of equal name to `[K, ...]`, under the names that they have in `_Call`."""
+    return {
+        f"method.{name}": torch.stack([member[name].detach() for member in tensors]).to(device) for name in tensors[0]
+    }
+
+
+def _check_alike(own: Mapping[str, Mapping[str, Tensor]], state: object) -> None:
+    """Raise CheckpointError unless `state` has the names, shapes and types of `own`: `copy_` broadcasts and casts."""
+    if not isinstance(state, dict) or set(state) != set(own):
+        raise CheckpointError(f"a stack must have {', '.join(own)}, but its state is another")
+    for kind, tensors in own.items():
+        saved = state[kind]
+        if not isinstance(saved, dict) or set(saved) != set(tensors):
+            raise CheckpointError(f"the names of its {kind} must be those of this code, but they differ")
+        for name, tensor in tensors.items():
+            value = saved[name]
+            if not isinstance(value, Tensor) or value.shape != tensor.shape or value.dtype != tensor.dtype:
+                raise CheckpointError(
+                    f"{kind} {name} must be {tensor.dtype} of shape {[*tensor.shape]}, but is another"
+                )

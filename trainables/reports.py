@@ -1,0 +1,87 @@
+"""What training says of its members, what it is told about them, and the errors that end it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Status = Literal["running", "finished", "diverged", "pruned", "failed"]
+
+
+class Stopped(Exception):
+    """Training was asked to end and has saved a checkpoint. The message is one line: why it was asked, if known, and
+    what was saved."""
+
+
+class OutOfMemory(RuntimeError):
+    """Training needs more memory than its limit, or than the device has."""
+
+
+class CheckpointError(Exception):
+    """A checkpoint cannot be read, or training cannot resume from it. The message is one line."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """The progress of one member of a cohort."""
+
+    status: Status
+    """`diverged`: a loss or metric was not finite. `pruned`: it was dropped at a rung. Both are results. `failed`: its
+    cohort was given up; training never reports that."""
+    epochs_run: int
+    """Epochs completed; for a diverged member the epoch, counted from 1, in which it diverged."""
+    metrics: Mapping[str, float | None]
+    """Metrics by name; None where undefined or not finite. For a pruned member its last ones."""
+    error: str | None = None
+    """One line that says where and why it diverged or was pruned; None otherwise."""
+    seconds: float = 0.0
+    """Its share of the cohort's training seconds. The members that train in an epoch share its seconds equally."""
+    schedule: str | None = None
+    """The moves of a member of a population, as JSON (see `population.schedule`); None if it never moved."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The members of a cohort at the end of an epoch, in the order of their configs."""
+
+    epoch: int
+    members: tuple[Member, ...]
+    seconds: float
+    """Training seconds of the whole cohort so far, including those before a resume."""
+    done: bool
+    """Whether this is the last report."""
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """The progress of a cohort between two reports."""
+
+    epoch: float
+    """Epochs completed, including the fraction of the current one: 2.5 is half way through the third."""
+    epochs: int
+    """Epochs of the whole training."""
+    loss: float | None
+    """Training loss of the current epoch so far, averaged over the running members; None if it is not finite."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A member of a population copies the weights of another one and gets new hyperparameters."""
+
+    source: int
+    """Index of the member whose weights, buffers and momentum are copied, as they were before any move."""
+    hyperparameters: Mapping[str, float]
+    """Fusible key -> its new value, for every key that the population adapts."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which running members are pruned, and which move, after a report."""
+
+    pruned: Mapping[int, str] = field(default_factory=dict)
+    """Index of a member -> why it is pruned, in one line. A pruned member leaves the stack."""
+    moves: Mapping[int, Move] = field(default_factory=dict)
+    """Index of a member -> its move."""
+
+
+Judge = Callable[[Report], Verdict]
+"""Decides after each report but the last which members are pruned or move. Equal reports must get equal verdicts."""

@@ -1,0 +1,125 @@
+"""The images that the members of a cohort are evaluated on, and passes over them.
+
+Shapes: K members, N images, B images of a batch, D dimensions.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainables.contract import ImageMethod
+from trainables.data.augmentation.views import normalise, scale_pixels
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.image_files.decoding import Images
+from trainables.data.image_files.prefetch import prefetched, to_device
+from trainables.data.outliers import load_outliers
+from trainables.data.splits import Split
+from trainables.evaluation.anomaly import Floats
+from trainables.evaluation.metrics import VALIDATION
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.learners.members import StackedMembers
+from trainables.learners.noise import draw_noise
+from trainables.tasks.images.config import ImageTrial
+from trainables.tasks.images.stream import TrialSplits
+
+BATCH = 256
+"""Images evaluated at a time. It is fixed because the noise of sampled scores is drawn per batch."""
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Images that members are evaluated on: either the test images or the validation images."""
+
+    prefix: str
+    """Prefix of the names of its metrics: empty, or `val_`."""
+    images: Images
+    labels: Tensor
+    """int64 `[N]`."""
+    outlier_KN: NDArray[np.bool_]
+    """For members trained on one class: whether an image is of another class."""
+    outliers: Mapping[str, Images]
+    """Name of a set of outliers -> its images."""
+
+    def named(self, metrics: Mapping[str, Floats]) -> dict[str, Floats]:
+        """The metrics with the prefix before their names."""
+        return {f"{self.prefix}{name}": values for name, values in metrics.items()}
+
+
+class EvaluationImages:
+    """The sets of images of one cohort, and its labelled training images, the bank."""
+
+    def __init__(
+        self,
+        configs: Sequence[ImageTrial],
+        splits: Sequence[TrialSplits],
+        dataset: Dataset,
+        data: Path,
+        device: torch.device,
+        peers: Peers,
+        raise_if_stopped: Callable[[], None],
+    ) -> None:
+        """`splits`: one for each config. `raise_if_stopped` is called between batches. Raises DataError or ValueError
+        if a set of outliers cannot be loaded or does not suit the data set."""
+        self.config, self.dataset, self.device = configs[0], dataset, device
+        self.classes = len(dataset.classes)
+        self.raise_if_stopped = raise_if_stopped
+        self._peers = peers
+        self.split = splits[0].test
+
+        def evaluation_set(prefix: str, splits: Sequence[Split]) -> EvaluationSet:
+            first, masks = splits[0], [split.outlier.numpy() for split in splits if split.outlier is not None]
+            names = self.config.evaluation.outlier_sets
+            outliers = {name: load_outliers(name, dataset, first, data) for name in names}
+            return EvaluationSet(
+                prefix,
+                to_device(first.test_images, device),
+                first.test_labels.to(device),
+                np.array(masks),
+                {name: to_device(images, device) for name, images in outliers.items()},
+            )
+
+        self.sets = [evaluation_set("", [split.test for split in splits])]
+        if validation := [split.validation for split in splits if split.validation]:
+            self.sets.append(evaluation_set(VALIDATION, validation))
+
+    def load_bank(self) -> None:
+        """Move the labelled training images to the device. Evaluators that need them call this once."""
+        self.bank_images = to_device(self.split.labelled_images, self.device)
+        self.bank_labels = self.split.labelled_labels.to(self.device)
+
+    def embedded(self, stack: StackedMembers, images: Images, names: Collection[str | None]) -> dict[str, Tensor]:
+        """The vectors `[K, N, D]` with these names. Each process computes those of its part of the images and receives
+        the rest."""
+        peers = self._peers if len(images) >= self._peers.size else SINGLE_PROCESS  # of fewer images each computes all
+        vectors: dict[str, list[Tensor]] = {}
+        for batch, _ in self._batches(images, range(len(images))[peers.slice_of(len(images))]):
+            for name, vector_KBD in stack.evaluate("embed", batch).items():
+                if name in names:
+                    vectors.setdefault(name, []).append(vector_KBD)
+        return {name: peers.gather(torch.cat(batches, dim=1), len(images)) for name, batches in vectors.items()}
+
+    def scores(self, stacks: Sequence[StackedMembers], images: Images) -> dict[str, Floats]:
+        """Anomaly scores `[K, N]` by name of the images."""
+        batches = []
+        for batch, start in self._batches(images, range(len(images))):
+            method = stacks[0].method
+            assert isinstance(method, ImageMethod)
+            noise = draw_noise(method.score_noise(len(batch)), "scores", start, device=self.device)
+            by_stack = [stack.evaluate("score", batch, noise) for stack in stacks]
+            batches.append({name: torch.cat([scores[name] for scores in by_stack]) for name in by_stack[0]})
+        return {
+            name: torch.cat([scores[name] for scores in batches], dim=1).double().cpu().numpy() for name in batches[0]
+        }
+
+    def _batches(self, images: Images, indices: range) -> Iterator[tuple[Tensor, int]]:
+        """Yield batches of prepared images `[B, C, H, W]` on the device, each with the index of its first image."""
+        slices = [slice(start, min(start + BATCH, indices.stop)) for start in range(indices.start, indices.stop, BATCH)]
+        for batch, pixels in zip(slices, prefetched(images, slices), strict=True):
+            scaled_BCHW = scale_pixels(pixels.to(self.device), self.split.levels)
+            yield normalise(scaled_BCHW, self.split.mean, self.split.std), batch.start
+            self.raise_if_stopped()

@@ -1,0 +1,154 @@
+"""The training images of a trial as batches: their order, and their augmented views."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainables.config.training import GradientTraining
+from trainables.contract import Batch, ImageMethod
+from trainables.data.augmentation.views import normalise, scale_pixels
+from trainables.data.datasets.dataset import Dataset
+from trainables.data.image_files.decoding import Decoding, ImageFiles
+from trainables.data.splits import Split, all_classes_split, held_out_split, hold_out_validation, one_class_split
+from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
+from trainables.learners.noise import seeded_generator
+from trainables.tasks.images.config import Data, ImageTrial
+from trainables.tasks.task import Stream
+
+PREFETCH_STEPS = 2
+"""Number of steps whose images are decoded in advance."""
+
+
+class TrialSplits(NamedTuple):
+    """The images that a trial trains on and is evaluated on."""
+
+    test: Split
+    validation: Split | None
+    """The same training images, with validation images in place of the test images. None if none are held out."""
+
+
+def make_splits(dataset: Dataset, data: Data) -> TrialSplits:
+    """Split the data set as `data` says. Raises ValueError if it has no such class, or too few images of a class to
+    hold any out."""
+    if not data.validation:
+        return TrialSplits(select_classes(dataset, data), None)
+    test, validation = (select_classes(part, data) for part in hold_out_validation(dataset, data.validation))
+    return TrialSplits(test, validation)
+
+
+def select_classes(dataset: Dataset, data: Data) -> Split:
+    """Select the classes that are trained on and tested; `data.validation` is ignored. Raises ValueError if the data
+    set has no such class."""
+    if data.normal_class is not None:
+        return one_class_split(dataset, data.normal_class)
+    return held_out_split(dataset, data.held_out_classes) if data.held_out else all_classes_split(dataset)
+
+
+def steps_per_epoch(config: ImageTrial, images: int) -> int:
+    """Number of whole batches in `images` training images. Raises ValueError if there is none."""
+    size = batch_size(config, images)
+    if size > images:
+        raise ValueError(
+            f"batch_size must not exceed the {images} training images of {config.data.dataset} with "
+            f"normal_class={config.data.normal_class}, but got batch_size={size}"
+        )
+    return images // size
+
+
+def batch_size(config: ImageTrial, images: int) -> int:
+    """Number of images a step: all `images` for a method that is fitted to them at once."""
+    return config.training.batch_size if isinstance(config.training, GradientTraining) else images
+
+
+def stream_key(config: ImageTrial) -> tuple[object, ...]:
+    """The key of a trial's stream. Members with equal keys share images, their order, views, noise and initial
+    weights."""
+    data = config.data
+    parts = [part for part in (data.held_out, data.validation) if part]
+    return (data.dataset, data.normal_class, config.training.seed, *parts)
+
+
+class ImageStream(Stream):
+    """The training images and views that members with equal data and seed share. With several `peers`, random numbers
+    are drawn for the whole batch, but views are computed for this process's part only."""
+
+    def __init__(
+        self,
+        config: ImageTrial,
+        method: type[ImageMethod],
+        split: Split,
+        device: torch.device | str,
+        peers: Peers = SINGLE_PROCESS,
+    ) -> None:
+        images = split.train_images
+        self.key = stream_key(config)
+        self.steps = steps_per_epoch(config, len(images))
+        self.batch_size = batch_size(config, len(images))
+        self._reads, self._count = method.reads, method.view_count(config.options)
+        self._config, self._split, self._device, self._peers = config, split, torch.device(device), peers
+        self._files = images if isinstance(images, ImageFiles) else None
+        self._images = None if isinstance(images, ImageFiles) else images.to(device)
+        self._views = replace(config.views, crop_scale=1.0) if self._files else config.views  # files come cropped
+        self._decoding: dict[tuple[int, int], Decoding] = {}  # by epoch and step
+        channels_last = isinstance(config.training, GradientTraining) and config.training.channels_last
+        self._layout = torch.channels_last if channels_last else torch.contiguous_format
+
+    def order(self, epoch: int) -> Tensor:
+        """Indices `[steps, B]` of the images of each step; on the device, or on the CPU if images are files."""
+        size = self.batch_size
+        shuffled = torch.randperm(len(self._split.train_images), generator=seeded_generator("order", self.key, epoch))
+        order = shuffled[: self.steps * size].view(self.steps, size)
+        return order if self._images is None else order.to(self._device)
+
+    def batch(self, indices_B: Tensor, epoch: int, step: int) -> Batch:
+        """The entries that the method reads (see `ImageMethod`): tuples of images `[B, C, H, W]`."""
+        part = self._peers.slice_of(len(indices_B))
+        entries: dict[str, tuple[Tensor, ...]] = {}
+        if self._reads & {"views", "view_pixels"}:
+            pixels = self._view_pixels(indices_B, part, epoch, step)
+            entries |= {"view_pixels": pixels, "views": tuple(map(self._prepared, pixels))}
+        if self._reads & {"plain", "plain_pixels"}:
+            plain = self._plain_pixels(indices_B[part])
+            entries |= {"plain_pixels": (plain,), "plain": (self._prepared(plain),)}
+        return {name: images for name, images in entries.items() if name in self._reads}
+
+    def prefetch(self, order: Tensor, epoch: int, step: int) -> None:
+        """Start to decode the images of `PREFETCH_STEPS` steps of an epoch's `order`, from `step` on. Does nothing for
+        images that are tensors."""
+        if self._images is None:
+            steps = range(step, min(step + PREFETCH_STEPS, len(order)))
+            self._decoding = {
+                (epoch, ahead): self._decoding.get((epoch, ahead)) or self._decode(order[ahead], epoch, ahead)
+                for ahead in steps
+            }
+
+    def _view_pixels(self, indices_B: Tensor, part: slice, epoch: int, step: int) -> tuple[Tensor, ...]:
+        """Augmented views `[B, C, H, W]` of these images in [0, 1], this process's `part`."""
+        generator = seeded_generator("views", self.key, epoch, step)
+        if self._images is None:
+            decoding = self._decoding.pop((epoch, step), None) or self._decode(indices_B, epoch, step)
+            images = [scale_pixels(crop_BCHW.to(self._device), self._split.levels) for crop_BCHW in decoding()]
+        else:
+            images = [scale_pixels(self._images[indices_B[part]], self._split.levels)] * self._count
+        shape = (len(indices_B), *images[0].shape[1:])
+        draws = [self._views.draw(generator, shape).sliced(part) for _ in range(self._count)]
+        return tuple(self._views.apply(image_BCHW, draw) for image_BCHW, draw in zip(images, draws, strict=True))
+
+    def _plain_pixels(self, indices_B: Tensor) -> Tensor:
+        """These images without augmentation, in [0, 1]."""
+        assert self._images is not None
+        return scale_pixels(self._images[indices_B], self._split.levels)
+
+    def _prepared(self, pixels_BCHW: Tensor) -> Tensor:
+        """The images as encoders take them."""
+        prepared_BCHW = normalise(pixels_BCHW, self._split.mean, self._split.std)
+        return prepared_BCHW.contiguous(memory_format=self._layout)
+
+    def _decode(self, indices_B: Tensor, epoch: int, step: int) -> Decoding:
+        """Start to decode the crops of each of these images."""
+        assert self._files is not None
+        part, views = self._peers.slice_of(len(indices_B)), self._config.views
+        sources = [seeded_generator("crops", self.key, epoch, step, row) for row in range(len(indices_B))[part]]
+        return self._files.crops(indices_B[part], sources, self._count, views.crop_scale, views.crop_ratio)

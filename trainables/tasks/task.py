@@ -1,0 +1,139 @@
+"""What a task promises: the sections of its trials, its data as batches, and its evaluators.
+
+Shapes: K members of a cohort, B examples of a batch.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainables.config.trial_config import TrialConfig, Value
+from trainables.contract import Batch, Method, Shapes
+from trainables.evaluation.anomaly import Floats
+from trainables.learners.data_parallel import Peers
+from trainables.learners.members import StackedMembers
+
+Methods = Mapping[str, type[Method]]
+"""Name of a method -> the method."""
+
+
+class Stream(ABC):
+    """The training data of members with equal data and seed, in the order of that seed."""
+
+    key: tuple[object, ...]
+    """What all random numbers of these members derive from."""
+    steps: int
+    """Steps of an epoch."""
+    batch_size: int
+    """Examples of a batch B, over all processes."""
+
+    @abstractmethod
+    def order(self, epoch: int) -> Tensor:
+        """Indices `[steps, B]` of the examples of each step of an epoch."""
+
+    @abstractmethod
+    def batch(self, indices_B: Tensor, epoch: int, step: int) -> Batch:
+        """This process's part of the batch of these examples."""
+
+    def prefetch(self, order: Tensor, epoch: int, step: int) -> None:
+        """Start to load what the next steps of an epoch's `order` need, from `step` on. Does nothing by default."""
+        return
+
+
+class Evaluator(ABC):
+    """Evaluates the members of one cohort."""
+
+    @abstractmethod
+    def metrics(self, stacks: Sequence[StackedMembers], members: Sequence[int], last: bool) -> dict[str, Floats]:
+        """Metrics `[K]` of the members in the stacks, NaN where undefined; `last` adds those reported at the end of
+        training only. `members`: indices of these K members among the cohort's configs."""
+
+
+class LoadedTask(NamedTuple):
+    """The data of one cohort."""
+
+    streams: Mapping[tuple[object, ...], Stream]
+    """Key of a stream -> the stream."""
+    evaluator: Evaluator
+    shapes: Shapes
+    """Shape of one example of each entry of a batch."""
+
+
+@dataclass(frozen=True)
+class PreflightResult:
+    """What is known of a trial before it trains."""
+
+    steps: int
+    """Steps an epoch; 0 where `size_known` is False."""
+    metrics: tuple[str, ...]
+    """All metrics that its reports can hold."""
+    metrics_during_training: tuple[str, ...]
+    """The metrics that reports before the last one hold, too."""
+    size_known: bool = True
+    """Whether the number of images is known. For a data set of image folders only the files tell."""
+
+
+class Task(ABC):
+    """What a method learns from, and how it is judged."""
+
+    Trial: ClassVar[type[TrialConfig]]
+    """Dataclass of its trials, with a field for each of its config sections."""
+
+    fusible: ClassVar[frozenset[str]] = frozenset()
+    """Keys of its sections in which the members of one cohort may differ."""
+
+    @abstractmethod
+    def check(self, config: Any, methods: Methods) -> None:
+        """Raise ValueError, with a one-line message, if sections do not suit each other or the method."""
+
+    @abstractmethod
+    def networks(self, config: Any) -> Any:
+        """The section that methods build their networks from; None if there is none."""
+
+    @abstractmethod
+    def stream_key(self, config: Any) -> tuple[object, ...]:
+        """The key of a trial's stream. Members with equal keys share examples, their order, noise and initial
+        weights."""
+
+    @abstractmethod
+    def keep_data(self, config: Any, data: Path) -> None:
+        """Load a trial's data from the folder `data` and keep them: one process trains many cohorts on the same
+        data."""
+
+    @abstractmethod
+    def load(
+        self,
+        configs: Sequence[Any],
+        method: type[Method],
+        data: Path,
+        device: torch.device,
+        peers: Peers,
+        raise_if_stopped: Callable[[], None],
+    ) -> LoadedTask:
+        """Load the data of one cohort from the folder `data`. `raise_if_stopped` is called between the batches of an
+        evaluation. Raises DataError or ValueError if the data cannot be loaded or do not suit the configs."""
+
+    @abstractmethod
+    def preflight(
+        self,
+        configs: Sequence[Any],
+        data: Path | None,
+        metric_names: Callable[[TrialConfig, int, bool], tuple[str, ...]],
+    ) -> list[PreflightResult]:
+        """What is known of each trial by its data in the folder `data`, or with None by what is declared without
+        files. `metric_names(config, classes, last)` names the metrics of a trial. Raises DataError or ValueError, with
+        a one-line message, for the first trial that the data cannot serve."""
+
+    @abstractmethod
+    def metric_names(self, config: Any, method: type[Method], classes: int, last: bool) -> tuple[str, ...]:
+        """Names of all metrics but losses that the reports of a trial can hold, on data of `classes` classes; with
+        `last=False` of those before the last report."""
+
+    @abstractmethod
+    def full_evaluations(self, method: type[Method]) -> Sequence[Mapping[str, Value]]:
+        """Values of keys with which trials of a method report, together, every metric that it can."""

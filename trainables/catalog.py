@@ -5,12 +5,16 @@ from types import MappingProxyType
 
 from trainables.contract import Method
 from trainables.methods.barlow_twins import BarlowTwins
+from trainables.methods.beta_vae import BetaVAE
 from trainables.methods.byol import BYOL
+from trainables.methods.cr_vae import CRVAE
 from trainables.methods.moco import MoCo
 from trainables.methods.simclr import SimCLR
 from trainables.methods.simsiam import SimSiam
+from trainables.methods.simvae import SimVAE
 from trainables.methods.swav import SwAV
 from trainables.methods.untrained import Pixels, RandomEncoder
+from trainables.methods.vae import VAE
 from trainables.methods.vicreg import VICReg
 from trainables.methods.vje import VJE
 from trainables.tasks.images.task import Images
@@ -19,13 +23,17 @@ from trainables.tasks.task import Task
 METHODS: Mapping[str, type[Method]] = MappingProxyType(
     {
         "barlow_twins": BarlowTwins,
+        "beta_vae": BetaVAE,
         "byol": BYOL,
+        "cr_vae": CRVAE,
         "moco_v2": MoCo,
         "pixels": Pixels,
         "random": RandomEncoder,
         "simclr": SimCLR,
         "simsiam": SimSiam,
+        "simvae": SimVAE,
         "swav": SwAV,
+        "vae": VAE,
         "vicreg": VICReg,
         "vje": VJE,
     }

@@ -121,12 +121,16 @@ class Method(nn.Module):
         raise NotImplementedError
 
 
-class EncoderBuilder(Protocol):
-    """Builds the encoder that a trial asks for."""
+class NetworkBuilder(Protocol):
+    """Builds the networks that a trial asks for."""
 
     def build(self, image_shape: tuple[int, ...], outputs: int = 1) -> nn.Module:
         """A new encoder of images `(C, H, W)`, whose attribute `features` is the size of its output: `outputs` times
         the size D that the trial asks for."""
+        ...
+
+    def build_decoder(self, features: int, image_shape: tuple[int, ...]) -> Any:
+        """A new decoder of latents of size `features` to images `(C, H, W)` (see `networks.decoders`)."""
         ...
 
 
@@ -161,7 +165,7 @@ class ImageMethod(Method):
     score_means: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Name of a metric -> the anomaly score whose mean over the test images it is."""
 
-    def __init__(self, config: Any, networks: EncoderBuilder, shapes: Shapes) -> None:
+    def __init__(self, config: Any, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         self.image_shape = shapes["views"]
         self.encoder = networks.build(self.image_shape, self.outputs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.redundancy import cross_correlation, off_diagonal, on_diagonal
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
@@ -47,7 +47,7 @@ class BarlowTwins(ImageMethod):
     redundancy_weight: Tensor
     loss_scale: Tensor
 
-    def __init__(self, config: BarlowTwinsConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+    def __init__(self, config: BarlowTwinsConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         widths = [config.projector_width] * config.projector_layers
         self.projector = mlp(self.features, *widths, norm="batch", bias=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import unit_squared_distance
 from trainables.networks.averaging import MovingAverage
 from trainables.networks.heads import mlp
@@ -43,7 +43,7 @@ class BYOL(ImageMethod):
 
     ema: Tensor
 
-    def __init__(self, config: BYOLConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+    def __init__(self, config: BYOLConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch", bias=False)
         self.predictor = mlp(config.projection, config.predictor_width, config.projection, norm="batch", bias=False)

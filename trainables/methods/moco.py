@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import info_nce
 from trainables.networks.averaging import MovingAverage
 from trainables.networks.heads import mlp
@@ -26,7 +26,7 @@ class MoCoConfig:
     queue: int = 4096
     """Number M of keys in the queue, those of the latest batches, at least 1."""
     projector_width: int = 512
-    """Hidden units of the two-layer projector."""
+    """Hidden units of the two-layer projector; 0 for no projector, so that the queue holds representations."""
     projection: int = 128
     """Dimensions of the projection."""
 
@@ -34,7 +34,7 @@ class MoCoConfig:
         positive("tau", self.tau)
         between("ema", self.ema, 0, 1)
         whole("queue", self.queue, 1)
-        whole("projector_width", self.projector_width, 1)
+        whole("projector_width", self.projector_width, 0)
         whole("projection", self.projection, 1)
 
 
@@ -53,11 +53,14 @@ class MoCo(ImageMethod):
     ema: Tensor
     queue_MP: Tensor
 
-    def __init__(self, config: MoCoConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+    def __init__(self, config: MoCoConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = mlp(self.features, config.projector_width, config.projection, norm=None)
+        width = config.projector_width
+        self.projector = mlp(self.features, width, config.projection, norm=None) if width else nn.Identity()
         self.keys = MovingAverage(nn.Sequential(self.encoder, self.projector))
-        self.register_buffer("queue_MP", F.normalize(torch.randn(config.queue, config.projection), dim=-1))
+        self.register_buffer(
+            "queue_MP", F.normalize(torch.randn(config.queue, config.projection if width else self.features), dim=-1)
+        )
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """InfoNCE of the queries against their own keys and the queue, to which these keys are then added."""

@@ -6,9 +6,9 @@ Shapes: B images, D features, P dimensions of the projection.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import nt_xent
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
@@ -19,13 +19,13 @@ class SimCLRConfig:
     tau: float = 0.5
     """Temperature, `tau > 0`."""
     projector_width: int = 512
-    """Hidden units of the two-layer projector."""
+    """Hidden units of the two-layer projector; 0 for no projector, so that the loss compares representations."""
     projection: int = 128
     """Dimensions of the projection."""
 
     def __post_init__(self) -> None:
         positive("tau", self.tau)
-        whole("projector_width", self.projector_width, 1)
+        whole("projector_width", self.projector_width, 0)
         whole("projection", self.projection, 1)
 
 
@@ -39,9 +39,10 @@ class SimCLR(ImageMethod):
 
     tau: Tensor
 
-    def __init__(self, config: SimCLRConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+    def __init__(self, config: SimCLRConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch")
+        width = config.projector_width
+        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """NT-Xent of the projections."""

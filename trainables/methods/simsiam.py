@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import negative_cosine
 from trainables.networks.heads import mlp
 from trainables.validation import whole
@@ -36,7 +36,7 @@ class SimSiam(ImageMethod):
     Config = SimSiamConfig
     per_image = True
 
-    def __init__(self, config: SimSiamConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+    def __init__(self, config: SimSiamConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         width = config.projector_width
         self.projector = mlp(self.features, *[width] * config.projector_layers, norm="batch", last=True)

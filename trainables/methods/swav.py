@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.clustering import sinkhorn, swapped_prediction
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
@@ -50,7 +50,7 @@ class SwAV(ImageMethod):
     tau: Tensor
     epsilon: Tensor
 
-    def __init__(self, config: SwAVConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+    def __init__(self, config: SwAVConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch")
         self.prototypes_MP = nn.Parameter(F.normalize(torch.randn(config.prototypes, config.projection), dim=-1))

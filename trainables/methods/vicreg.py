@@ -6,9 +6,9 @@ Shapes: B images, D features, P dimensions of the projection.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Shapes
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.redundancy import covariance_penalty, invariance, variance_hinge
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
@@ -29,14 +29,15 @@ class VICRegConfig:
     projector_layers: int = 3
     """Layers of the projector, at least 1."""
     projector_width: int = 4096
-    """Width of the projector's layers, including the projection."""
+    """Width of the projector's layers, including the projection; 0 for no projector, so that the loss is of the
+    representations."""
 
     def __post_init__(self) -> None:
         positive("invariance_weight", self.invariance_weight, zero=True)
         positive("variance_weight", self.variance_weight, zero=True)
         positive("covariance_weight", self.covariance_weight, zero=True)
         whole("projector_layers", self.projector_layers, 1)
-        whole("projector_width", self.projector_width, 1)
+        whole("projector_width", self.projector_width, 0)
 
 
 class VICReg(ImageMethod):
@@ -50,10 +51,12 @@ class VICReg(ImageMethod):
     variance_weight: Tensor
     covariance_weight: Tensor
 
-    def __init__(self, config: VICRegConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+    def __init__(self, config: VICRegConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         widths = [config.projector_width] * config.projector_layers
-        self.projector = mlp(self.features, *widths, norm="batch", bias=False)
+        self.projector = nn.Identity()
+        if config.projector_width:
+            self.projector = mlp(self.features, *widths, norm="batch", bias=False)
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """The weighted sum of three terms. Variance and covariance terms are summed over both views."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor, nn
 
-from trainables.contract import Batch, EncoderBuilder, ImageMethod, Losses, Noise, Noises, Shapes
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
 from trainables.losses.densities import directional_nll, gaussian_entropy, gaussian_kl, radial_nll
 from trainables.networks.heads import GaussianHead, mlp
 from trainables.validation import choices, positive, whole
@@ -65,7 +65,7 @@ class VJE(ImageMethod):
     beta: Tensor
     nu: Tensor
 
-    def __init__(self, config: VJEConfig, networks: EncoderBuilder, shapes: Shapes) -> None:
+    def __init__(self, config: VJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         width = config.projector_width
         self.projector = mlp(self.features, width, width, norm="layer", last=True) if width else nn.Identity()

@@ -8,7 +8,9 @@ from trainables.config.trial_config import TrialConfig
 from trainables.data.augmentation.views import Views
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.outliers import OUTLIERS
+from trainables.networks.decoders import DECODERS, Decoder, build_decoder
 from trainables.networks.encoders import ENCODERS, build_encoder
+from trainables.networks.heads import hidden_widths
 from trainables.validation import between, choices, positive, truth, whole
 
 PUBLISHED_SIZES = ("resnet18", "resnet50")
@@ -67,20 +69,56 @@ class Encoder:
         whole("features", self.features, 1)
         truth("small_stem", self.small_stem)
 
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers of the encoders and decoders of autoencoders."""
+
+    hidden: str = "500+500+2000"
+    """Widths of the hidden layers of the encoder `relu_mlp`, joined by +."""
+    stem_pool: bool = True
+    """`simvae_resnet` only: max-pooling in its stem."""
+    decoder: str = "relu_mlp"
+    """Name of the decoder."""
+    decoder_hidden: str = "2000+500+500"
+    """Widths of the hidden layers of the decoder `relu_mlp`, from the latents on, joined by +."""
+
+    def __post_init__(self) -> None:
+        hidden_widths(self.hidden)
+        truth("stem_pool", self.stem_pool)
+        choices("decoder", self.decoder, DECODERS)
+        hidden_widths(self.decoder_hidden)
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Builds the networks that a trial asks for."""
+
+    encoder: Encoder
+    layers: Layers
+
     def build(self, image_shape: tuple[int, ...], outputs: int = 1) -> nn.Module:
-        """A new encoder of images `(C, H, W)` with `outputs` times as many outputs as `features` says. Raises
-        ValueError for several outputs of an encoder whose size cannot be chosen."""
-        if outputs > 1 and self.encoder in PUBLISHED_SIZES:
-            sized = ", ".join(name for name in ENCODERS if name not in PUBLISHED_SIZES)
-            raise ValueError(f"{self.encoder} has its published size; encoders whose size can be chosen: {sized}")
-        channels, height, width = image_shape
+        """A new encoder of images `(C, H, W)` with `outputs` times as many outputs as `features` says."""
+        encoder, layers = self.encoder, self.layers
         return build_encoder(
-            self.encoder,
-            (channels, height, width),
-            width=self.width,
-            features=outputs * self.features,
-            small_stem=self.small_stem,
+            encoder.encoder,
+            _image_shape(image_shape),
+            width=encoder.width,
+            features=outputs * encoder.features,
+            small_stem=encoder.small_stem,
+            hidden=layers.hidden,
+            stem_pool=layers.stem_pool,
         )
+
+    def build_decoder(self, features: int, image_shape: tuple[int, ...]) -> Decoder:
+        """A new decoder of latents of size `features` to images `(C, H, W)`."""
+        layers = self.layers
+        return build_decoder(layers.decoder, features, _image_shape(image_shape), hidden=layers.decoder_hidden)
+
+
+def _image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    channels, height, width = shape
+    return channels, height, width
 
 
 @dataclass(frozen=True)
@@ -126,7 +164,15 @@ class Evaluation:
 class ImageTrial(TrialConfig):
     """Everything that one training run on images depends on."""
 
+    optional = TrialConfig.optional | {"layers"}
+
     data: Data
     encoder: Encoder
+    layers: Layers
     views: Views
     evaluation: Evaluation
+
+    @property
+    def networks(self) -> Networks:
+        """Builds its networks."""
+        return Networks(self.encoder, self.layers)

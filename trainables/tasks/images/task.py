@@ -10,10 +10,13 @@ from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import ImageMethod, Method
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
+from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.outliers import OUTLIERS
 from trainables.learners.data_parallel import Peers
+from trainables.networks.decoders import check_decoder
+from trainables.networks.encoders import ENCODERS
 from trainables.tasks.images.cohort_evaluator import CohortEvaluator
-from trainables.tasks.images.config import Encoder, ImageTrial
+from trainables.tasks.images.config import PUBLISHED_SIZES, ImageTrial, Networks
 from trainables.tasks.images.evaluators.catalog import metric_names
 from trainables.tasks.images.evaluators.evaluation_images import EvaluationImages
 from trainables.tasks.images.preflight import check_image_trials
@@ -28,7 +31,16 @@ class Images(Task):
     fusible = frozenset({"normal_class"})
 
     def check(self, config: ImageTrial, methods: Methods) -> None:
-        method, evaluation = image_method(methods[config.method]), config.evaluation
+        method, evaluation, encoder = image_method(methods[config.method]), config.evaluation, config.encoder.encoder
+        if method.outputs > 1 and encoder in PUBLISHED_SIZES:
+            sized = ", ".join(name for name in ENCODERS if name not in PUBLISHED_SIZES)
+            raise ValueError(
+                f"{config.method} needs an encoder whose size can be chosen, but {encoder} has its published size; "
+                f"there are: {sized}"
+            )
+        declared = DECLARATIONS[config.data.dataset]
+        if "decode" in method.capabilities:
+            check_decoder(config.layers.decoder, declared.shape)
         if config.data.normal_class is not None:
             for name, value, off in (
                 ("knn", evaluation.knn, 0),
@@ -46,8 +58,8 @@ class Images(Task):
         if "held_out" in evaluation.outlier_sets and not config.data.held_out:
             raise ValueError("outliers=held_out needs classes that are held out, but got held_out=''")
 
-    def networks(self, config: ImageTrial) -> Encoder:
-        return config.encoder
+    def networks(self, config: ImageTrial) -> Networks:
+        return config.networks
 
     def stream_key(self, config: ImageTrial) -> tuple[object, ...]:
         return stream_key(config)

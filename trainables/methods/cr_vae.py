@@ -1,0 +1,67 @@
+"""CR-VAE: a VAE whose posteriors of an image and of an augmented view of it agree.
+
+Equation numbers are those of SimVAE (arXiv 2402.01399). Shapes: B images, P = 2 (plain and augmented), L latent
+dimensions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainables.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
+from trainables.contract import Batch, Losses, Noise, Noises
+from trainables.losses.densities import logvar_kl, logvar_kl_between
+from trainables.validation import choices, positive
+
+
+@dataclass(frozen=True)
+class CRVAEConfig:
+    consistency_weight: float = 0.1
+    """Weight of the KL from the view's posterior to the image's, lambda in the paper, at least 0."""
+    sigma_x2: float = 0.02
+    """Variance of the Gaussian likelihood of a pixel, above 0; with `bernoulli` the divisor of the cross-entropy."""
+    likelihood: str = "gaussian"
+    """Likelihood of the pixels: `gaussian` or `bernoulli`."""
+
+    def __post_init__(self) -> None:
+        positive("consistency_weight", self.consistency_weight, zero=True)
+        positive("sigma_x2", self.sigma_x2)
+        choices("likelihood", self.likelihood, LIKELIHOODS)
+
+
+class CRVAE(VariationalAutoencoder):
+    """Fusible: `consistency_weight`, `sigma_x2`. Half of what it trains on are images without augmentation, which no
+    other method sees in training, but which the evaluation uses. Gradients flow through both posteriors."""
+
+    Config = CRVAEConfig
+    fusible = frozenset({"consistency_weight", "sigma_x2"})
+    reads = frozenset({"views", "view_pixels", "plain", "plain_pixels"})
+    loss_parts = ("reconstruction", "kl", "consistency")
+
+    consistency_weight: Tensor
+
+    @classmethod
+    def view_count(cls, config: CRVAEConfig) -> int:
+        return 1
+
+    def noise(self, batch: int) -> Noises:
+        return {"posterior": Noise((batch, 2, self.features), batch_dim=0)}
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """Eq. 7, averaged over all 2 B images: the negative ELBO of image and view, and the weighted KL between their
+        posteriors."""
+        images_BPCHW = torch.stack([*batch["plain"], *batch["views"]], dim=1)
+        pixels_BPCHW = torch.stack([*batch["plain_pixels"], *batch["view_pixels"]], dim=1)
+        mu_XL, logvar_XL = self.posterior(images_BPCHW.flatten(0, 1))
+        z_XL = sample(mu_XL, logvar_XL, noise["posterior"].flatten(0, 1))
+        plain, view = slice(0, None, 2), slice(1, None, 2)
+        consistency_B = logvar_kl_between(mu_XL[view], logvar_XL[view], mu_XL[plain], logvar_XL[plain])
+        parts = {
+            "reconstruction": self.reconstruction(pixels_BPCHW.flatten(0, 1), z_XL).mean(),
+            "kl": logvar_kl(mu_XL, logvar_XL).mean(),
+            "consistency": consistency_B.mean() / 2,
+        }
+        total = parts["reconstruction"] + parts["kl"] + self.consistency_weight * parts["consistency"]
+        return Losses(total, parts)

@@ -1,0 +1,101 @@
+"""SimVAE: a VAE whose prior pulls the latents of an image's views towards their common mean (arXiv 2402.01399).
+
+Shapes: B images, J views, L latent dimensions; X = B * J views, those of one image contiguous.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainables.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
+from trainables.contract import Batch, Losses, Noise, Noises
+from trainables.losses.densities import logvar_entropy
+from trainables.losses.group_prior import expected_group_nll, group_nll, standard_centre_nll
+from trainables.validation import choices, positive, truth, whole
+
+
+@dataclass(frozen=True)
+class SimVAEConfig:
+    views: int = 10
+    """Number J of augmented views of each image, at least 2. A step encodes `batch_size` times J views."""
+    sigma2: float = 0.15
+    """Variance of a view's latent around its image's centre, above 0. With a uniform centre it only sets the scale of
+    the latents."""
+    sigma_x2: float = 0.02
+    """Variance of the Gaussian likelihood of a pixel, above 0; with `bernoulli` the divisor of the cross-entropy."""
+    centre_precision: float = 0.0
+    """Precision 1/gamma^2 of the prior of the centres, at least 0: 0 is the uniform centre of Eq. 4, any other value
+    the Gaussian centre in the exact form of Eq. 3."""
+    authors_centre: bool = False
+    """Add the authors' term `||mean of z||^2 / 2` to the prior. It suits `centre_precision=0` only."""
+    expected_prior: bool = False
+    """Use the exact expectation of the prior under the posterior, whose gradient has a lower variance, instead of one
+    sample."""
+    entropy_weight: float = 1.0
+    """Weight of the posterior's entropy, at least 0. The authors' code has 2 pi."""
+    likelihood: str = "gaussian"
+    """Likelihood of the pixels: `gaussian` or `bernoulli`."""
+
+    def __post_init__(self) -> None:
+        whole("views", self.views, 2)
+        positive("sigma2", self.sigma2)
+        positive("sigma_x2", self.sigma_x2)
+        positive("centre_precision", self.centre_precision, zero=True)
+        truth("authors_centre", self.authors_centre)
+        if self.authors_centre and self.centre_precision:
+            raise ValueError(
+                f"authors_centre needs centre_precision=0, but got centre_precision={self.centre_precision}"
+            )
+        truth("expected_prior", self.expected_prior)
+        if self.authors_centre and self.expected_prior:
+            raise ValueError("authors_centre takes one sample, so expected_prior must be false, but both are true")
+        positive("entropy_weight", self.entropy_weight, zero=True)
+        choices("likelihood", self.likelihood, LIKELIHOODS)
+
+
+class SimVAE(VariationalAutoencoder):
+    """Fusible: `sigma2`, `sigma_x2`, `centre_precision`, `entropy_weight`. The number of views is a shape. The loss is
+    the negative ELBO averaged over all B * J views, without constants; the paper sums it over the batch, which for
+    Adam is the same with `adam_epsilon` divided by B * J."""
+
+    Config = SimVAEConfig
+    fusible = frozenset({"sigma2", "sigma_x2", "centre_precision", "entropy_weight"})
+    reads = frozenset({"views", "view_pixels"})
+    loss_parts = ("reconstruction", "entropy", "prior", "centre_norm")
+
+    sigma2: Tensor
+    centre_precision: Tensor
+    entropy_weight: Tensor
+
+    @classmethod
+    def view_count(cls, config: SimVAEConfig) -> int:
+        return config.views
+
+    def noise(self, batch: int) -> Noises:
+        return {"posterior": Noise((batch, self.config.views, self.features), batch_dim=0)}
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """Section 3.5 with the signs of Eq. 5: reconstruction, minus the weighted entropy, plus the prior of the group.
+        `centre_norm` is the mean norm of the groups' means, which no prior bounds if the centre is uniform."""
+        views_XCHW = torch.stack(batch["views"], dim=1).flatten(0, 1)
+        pixels_XCHW = torch.stack(batch["view_pixels"], dim=1).flatten(0, 1)
+        mu_XL, logvar_XL = self.posterior(views_XCHW)
+        z_XL = sample(mu_XL, logvar_XL, noise["posterior"].flatten(0, 1))
+        mu_BJL, logvar_BJL, z_BJL = (x_XL.unflatten(0, (-1, self.config.views)) for x_XL in (mu_XL, logvar_XL, z_XL))
+        parts = {
+            "reconstruction": self.reconstruction(pixels_XCHW, z_XL).mean(),
+            "entropy": logvar_entropy(logvar_XL).mean(),
+            "prior": self._prior(mu_BJL, logvar_BJL, z_BJL).mean() / self.config.views,
+            "centre_norm": torch.linalg.vector_norm(z_BJL.detach().mean(1), dim=-1).mean(),
+        }
+        total = parts["reconstruction"] - self.entropy_weight * parts["entropy"] + parts["prior"]
+        return Losses(total, parts)
+
+    def _prior(self, mu_BJL: Tensor, logvar_BJL: Tensor, z_BJL: Tensor) -> Tensor:
+        """Negative log prior of each group, `[B]`."""
+        if self.config.expected_prior:
+            return expected_group_nll(mu_BJL, logvar_BJL, self.sigma2, self.centre_precision)
+        prior_B = group_nll(z_BJL, self.sigma2, self.centre_precision)
+        return prior_B + standard_centre_nll(z_BJL) if self.config.authors_centre else prior_B

@@ -6,7 +6,7 @@ Shapes: K members of a cohort, B images of a batch, D dimensions of a representa
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -86,7 +86,7 @@ class Method(nn.Module):
     @property
     def features(self) -> int:
         """Size D of the representation."""
-        return int(self.encoder.features)  # type: ignore[arg-type]
+        return cast(int, self.encoder.features)
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """The representation `[B, D]`, in float32 whatever the precision of the encoder."""

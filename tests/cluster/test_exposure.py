@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 from ray._common.utils import get_default_ray_temp_dir
 
 from sweeper.execution.driver.connection import LOOPBACK

@@ -7,8 +7,8 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ParamValidationError  # type: ignore[import-untyped]
-from botocore.validate import validate_parameters  # type: ignore[import-untyped]
+from botocore.exceptions import ParamValidationError
+from botocore.validate import validate_parameters
 from ray.autoscaler._private.node_provider_availability_tracker import NodeAvailabilitySummary
 from ray.autoscaler._private.resource_demand_scheduler import _default_utilization_scorer, get_nodes_for
 from ray.autoscaler._private.util import prepare_config, validate_config

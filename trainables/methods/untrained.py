@@ -5,6 +5,7 @@ Shapes: B images of C channels, H by W pixels; D = C * H * W.
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 from torch import Tensor
 
@@ -30,7 +31,7 @@ class Pixels(Method):
     @property
     def features(self) -> int:
         """Number of values of an image, D."""
-        return math.prod(self.encoder.image_shape)  # type: ignore[arg-type]
+        return math.prod(cast(tuple[int, int, int], self.encoder.image_shape))
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """The normalised pixels that encoders get, `[B, D]`, in float32."""

@@ -101,7 +101,7 @@ def build_encoder(
     their own. `small_stem`: of torchvision's ResNets. `hidden`: the widths of the `relu_mlp`'s hidden layers.
     `stem_pool`: whether the `simvae_resnet` has max-pooling in its stem.
     """
-    network: nn.Module
+    network: Any
     if name == "convnet":
         network = ConvNet(image_shape[0], width, features)
     elif name == "mlp":
@@ -114,5 +114,5 @@ def build_encoder(
         network = simvae_resnet_authors(image_shape, features)
     else:
         network = resnet(18 if name == "resnet18" else 50, image_shape[0], small_stem)
-    network.image_shape = image_shape  # type: ignore[assignment]
+    network.image_shape = image_shape
     return network

@@ -1,6 +1,7 @@
 """The declaration of each data set agrees with its loader."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,8 +44,8 @@ def test_there_are_as_many_images_as_published(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["digits", "digits32"])
 @pytest.mark.parametrize("data", [{}, {"normal_class": 3}, {"held_out": "2+7"}])
-def test_the_embedded_sets_are_split_as_they_are_declared(name: str, data: dict[str, object]) -> None:
-    empty, config = placeholder(name), resolve({"method": "vje", "dataset": name, **data}).data  # type: ignore[dict-item]
+def test_the_embedded_sets_are_split_as_they_are_declared(name: str, data: dict[str, Any]) -> None:
+    empty, config = placeholder(name), resolve({"method": "vje", "dataset": name, **data}).data
     assert empty
     loaded = load(name, Path())
     for labels in ("train_labels", "test_labels"):

@@ -46,6 +46,10 @@ TABLE: Mapping[str, Rule] = {
     ),
     "trainables.evaluation.metrics": Rule(never=("torch", *LAUNCHERS)),
     "trainables.evaluation": Rule(may=(*CONTRACT, "numpy", "scipy", "sklearn"), never=LAUNCHERS),
+    "trainables.evaluation.generation": Rule(
+        may=("torch", "PIL", "torchmetrics", "trainables.validation", "trainables.data", "trainables.evaluation"),
+        never=LAUNCHERS,
+    ),
     "trainables.catalog": Rule(may=(*CONTRACT, "trainables.methods"), never=LAUNCHERS),
     "trainables.config": Rule(
         may=(*CONTRACT, "trainables.networks", "trainables.data", "trainables.catalog"), never=LAUNCHERS

@@ -6,7 +6,7 @@ Shapes: K members of a cohort, B images of a batch, D dimensions of a representa
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -178,7 +178,7 @@ class ImageMethod(Method):
     @property
     def features(self) -> int:
         """Size D of the representation."""
-        return int(self.encoder.features) // self.outputs  # type: ignore[arg-type]
+        return cast(int, self.encoder.features) // self.outputs
 
     def forward(self, images_BCHW: Tensor) -> Tensor:
         """The representation `[B, D]`, in float32 whatever the precision of the encoder."""

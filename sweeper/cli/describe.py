@@ -28,9 +28,12 @@ SECTIONS: Mapping[str, str] = {
 """Section of a config -> its heading."""
 
 FILES: Mapping[str, str] = {
+    "celeba": "DATA/celeba/, never fetched: img_align_celeba.zip (or the folder in it) and the .txt files beside it",
     "cifar10": "DATA/cifar-10-batches-py/, fetched if absent, from DATA/cifar-10-python.tar.gz if that is there",
     "cifar100": "DATA/cifar-100-python/, fetched if absent, from DATA/cifar-100-python.tar.gz if that is there",
+    "fashion_mnist": "DATA/FashionMNIST/raw/*.gz, fetched if absent",
     "imagenet": "DATA/imagenet/train/CLASS/ and DATA/imagenet/val/CLASS/, never fetched",
+    "mnist": "DATA/MNIST/raw/*.gz, fetched if absent",
     "stl10": "DATA/stl10_binary/, fetched if absent, from DATA/stl10_binary.tar.gz if that is there",
     "svhn": "DATA/train_32x32.mat and DATA/test_32x32.mat, fetched if absent",
 }
@@ -73,7 +76,9 @@ def _method(name: str) -> str:
 
 def _key(key: KeyDoc) -> list[str]:
     head = f"{'*' if key.fusible else ' '} {key.name}={_shown(key.default)}"
-    return [f"{head}  ({key.law.strip('`')})" if key.law else head, *_wrapped(key.doc, "      ")]
+    if key.law:
+        head += f"  ({key.law.strip('`')})"
+    return [*textwrap.wrap(head, WIDTH, subsequent_indent=" " * 4), *_wrapped(key.doc, "      ")]
 
 
 def _dataset(name: str) -> str:
@@ -85,9 +90,14 @@ def _dataset(name: str) -> str:
         "classes": str(declared.classes),
         "training": _count(declared.train, declared.unlabelled),
         "test": _count(declared.test),
+        "attributes": ", ".join(f"{attribute} ({count})" for attribute, count in declared.attributes.items()) or "none",
         "files": FILES.get(name, "none: it comes with scikit-learn"),
     }
-    return "\n".join([*lines, *(f"  {fact:<9} {text}" for fact, text in facts.items())])
+    return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
+
+
+def _fact(fact: str, text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=f"  {fact:<10} ", subsequent_indent=" " * 13)
 
 
 def _count(per_class: tuple[int, ...] | None, unlabelled: int = 0) -> str:

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import ray
 import ray.tune.tune
 from ray.air.execution.resources.placement_group import PlacementGroupAcquiredResources, PlacementGroupResourceManager
-from ray.air.execution.resources.request import ResourceRequest
+from ray.air.execution.resources.request import AcquiredResources, ResourceRequest
 from ray.util.placement_group import remove_placement_group
 
 SPARE_SECONDS = 5.0
@@ -50,9 +50,9 @@ class PlacementGroupPool(PlacementGroupResourceManager):
         else:
             super().cancel_resource_request(resource_request)
 
-    def free_resources(self, acquired_resource: PlacementGroupAcquiredResources) -> None:  # type: ignore[override]
+    def free_resources(self, acquired_resource: AcquiredResources) -> None:
         self._freed = time.monotonic()
-        super().free_resources(acquired_resource)
+        super().free_resources(cast(PlacementGroupAcquiredResources, acquired_resource))
 
     def get_resource_futures(self) -> list[ray.ObjectRef]:
         """Return the futures of the pending groups, and remove old spare ones: Tune calls this at each of its steps."""

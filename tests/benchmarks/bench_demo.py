@@ -23,16 +23,16 @@ def main() -> None:
         driver = subprocess.Popen([*command, *sys.argv[1:]])
         resident = shared_once = processes = 0
         while driver.poll() is None:
-            now = _memory(psutil.Process(driver.pid))
+            memory = _memory(psutil.Process(driver.pid))
             resident, shared_once, processes = (
-                max(pair) for pair in zip(now, (resident, shared_once, processes), strict=True)
+                max(pair) for pair in zip(memory, (resident, shared_once, processes), strict=True)
             )
             time.sleep(SAMPLE_SECONDS)
         seconds = time.perf_counter() - begun
         rows = load("anomaly_grid", store)
     means = rows.groupby(["beta", "nu"])["auroc_joint"].mean()
-    each = seconds / len(rows) * 1000
-    print(f"\n{len(rows)} models in {seconds:.1f} s wall ({each:.0f} ms a model), exit status {driver.returncode}")
+    ms = seconds / len(rows) * 1000
+    print(f"\n{len(rows)} models in {seconds:.1f} s wall ({ms:.0f} ms a model), exit status {driver.returncode}")
     print(f"peak memory of {processes} processes: {resident / 2**30:.2f} GiB, shared pages counted in each process,")
     print(f"  {shared_once / 2**30:.2f} GiB with each page counted once")
     print(f"class-averaged auroc_joint: best {means.max():.3f}, worst {means.min():.3f}")

@@ -70,9 +70,9 @@ def _settings(precision: str | None, channels_last: bool, all_of_them: bool) -> 
 
 def grid_configs(encoder: str, setting: Setting, count: int) -> list[TrialConfig]:
     """The first `count` members of the preset's cohort: 56 values of beta and nu for one class."""
-    grid, data = (DIGITS, {"normal_class": 0}) if encoder == "mlp" else (PAPER, {"dataset": RANDOM})
-    own: dict[str, Value] = {**data, "precision": setting.precision, "channels_last": setting.channels_last}
-    cells = grid.changed(own, {}).changed({}, {"seed": (0,)}).combinations()
+    grid, task = (DIGITS, {"normal_class": 0}) if encoder == "mlp" else (PAPER, {"dataset": RANDOM})
+    changes: dict[str, Value] = {**task, "precision": setting.precision, "channels_last": setting.channels_last}
+    cells = grid.changed(changes, {}).changed({}, {"seed": (0,)}).combinations()
     if encoder == "resnet18":
         cells = (cell for cell in cells if cell.pop("normal_class") == 0)
     return [resolve(cell) for cell, _ in zip(cells, range(count), strict=False)]
@@ -108,8 +108,8 @@ def whole_models(device: torch.device, widths: Sequence[int]) -> None:
     for label, count, width in [("in turn", 8, 1), *((f"width {width:3}", width, None) for width in widths)]:
         configs = grid_configs("mlp", Setting("float32", False), count)
         begun = time.perf_counter()
-        last = list(train(configs, Path(), device=device, width=width))[-1]
-        print(f"  {label:9} {len(last.members) / (time.perf_counter() - begun):7.2f} models/s", flush=True)
+        report = list(train(configs, Path(), device=device, width=width))[-1]
+        print(f"  {label:9} {len(report.members) / (time.perf_counter() - begun):7.2f} models/s", flush=True)
 
 
 def _stepping(cohort: Cohort) -> Callable[[], object]:

@@ -39,12 +39,12 @@ def main(rounds: int) -> None:
         costs = {}
         for case in CASES:
             command = [sys.executable, "-m", "tests.benchmarks.bench_overhead", "--case", case]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            whole, ray_start = json.loads(done.stdout.splitlines()[-1])
-            costs[case] = 1000 * whole / TRIALS, 1000 * (whole - ray_start) / TRIALS
+            completed = subprocess.run(command, capture_output=True, text=True, check=True)
+            seconds, ray_start = json.loads(completed.stdout.splitlines()[-1])
+            costs[case] = 1000 * seconds / TRIALS, 1000 * (seconds - ray_start) / TRIALS
             name = "Ray Tune alone, a trial a model" if case == "tune" else f"this service, cohorts of {case}"
             print(
-                f"{name:34}{TRIALS:8}{whole:8.1f}{ray_start:8.1f}{costs[case][0]:12.1f}{costs[case][1]:13.1f}",
+                f"{name:34}{TRIALS:8}{seconds:8.1f}{ray_start:8.1f}{costs[case][0]:12.1f}{costs[case][1]:13.1f}",
                 flush=True,
             )
         ratios = [theirs / ours for theirs, ours in zip(costs["tune"], costs["auto"], strict=True)]

@@ -49,9 +49,9 @@ def main() -> None:
     parser.add_argument("--encoder", choices=("mlp", "resnet18"), default="resnet18")
     parser.add_argument("--most", type=int, default=8, help="processes that share the device")
     parser.add_argument("--seconds", type=float, default=30.0, help="for the widths of a stack")
-    words = parser.parse_args()
-    if words.device:
-        steps(torch.device(words.device), words.encoder, words.most, words.seconds)
+    arguments = parser.parse_args()
+    if arguments.device:
+        steps(torch.device(arguments.device), arguments.encoder, arguments.most, arguments.seconds)
     else:
         sweeps()
 
@@ -61,13 +61,13 @@ def sweeps() -> None:
     print(f"{'':28}{'seconds':>9}{'over chosen':>13}")
     with tempfile.TemporaryDirectory() as store:
         cases = {"chosen, measuring first": (), **CASES}
-        took = {name: _sweep(store, words) for name, words in cases.items()}
+        took = {name: _sweep(store, arguments) for name, arguments in cases.items()}
     for name, seconds in took.items():
         print(f"{name:28}{seconds:9.1f}{seconds / took['chosen']:13.2f}", flush=True)
 
 
-def _sweep(store: str, words: Sequence[str]) -> float:
-    command = [sys.executable, "-m", "sweeper.run", *SWEEP, "--store", store, "--fresh", *words]
+def _sweep(store: str, arguments: Sequence[str]) -> float:
+    command = [sys.executable, "-m", "sweeper.run", *SWEEP, "--store", store, "--fresh", *arguments]
     for path in Path(store).glob("cuts"):
         path.rename(Path(store) / f"_cuts-{time.monotonic_ns()}")  # else the cohorts are those of the case before
     begun = time.perf_counter()
@@ -75,13 +75,18 @@ def _sweep(store: str, words: Sequence[str]) -> float:
     return time.perf_counter() - begun
 
 
-def steps(device: torch.device, encoder: str, most: int, seconds: float) -> None:
+def steps(device: torch.device, encoder: str, max_processes: int, seconds: float) -> None:
     """Member-steps a second by width and number of processes, over those of one trial alone; and what is chosen."""
     configs = _configs(encoder)
     measured = measure(configs, Path(), device, seconds)
     memory, cores = device_memory(device), os.cpu_count() or 1
     slowdowns = measure_slowdowns(
-        configs, Path(), device, widths=[stack.width for stack in measured], max_processes=min(most, cores), cores=cores
+        configs,
+        Path(),
+        device,
+        widths=[stack.width for stack in measured],
+        max_processes=min(max_processes, cores),
+        cores=cores,
     )
     counts = sorted({1} | {count for ratios in slowdowns.values() for count in ratios})
     print(f"{memory.device}, torch {torch.__version__}, {encoder}; a process takes {memory.overhead >> 20} MiB beside")
@@ -100,19 +105,20 @@ def steps(device: torch.device, encoder: str, most: int, seconds: float) -> None
     print(
         f"chosen for {TRIALS} trials of {STEPS} steps: 1/{packed.slots_per_device[0]} of the device, {packed.cuts[0]}"
     )
-    for name, share, by in _others(measured, counts):
-        if share * _need(measured, by.width, memory.overhead) <= MEMORY_MARGIN * memory.bytes:
-            workload = Workload([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS, by)
-            other = pack([workload], [kind], [share]).seconds
-            print(f"  {name:32}{other / packed.seconds:8.2f} times as long")
+    for name, share, cut in _others(measured, counts):
+        if share * _need(measured, cut.width, memory.overhead) <= MEMORY_MARGIN * memory.bytes:
+            workload = Workload([[Trial(str(number), {}) for number in range(TRIALS)]], measured, STEPS, cut)
+            seconds_of_other = pack([workload], [kind], [share]).seconds
+            print(f"  {name:32}{seconds_of_other / packed.seconds:8.2f} times as long")
     need = packed.slots_per_device[0] * _need(measured, packed.cuts[0].width, memory.overhead)
     print(f"memory: {need / memory.bytes:.2f} of the device, fits: {need <= MEMORY_MARGIN * memory.bytes}")
 
 
 def _others(measured: Sequence[Measurement], counts: Sequence[int]) -> list[tuple[str, int, Cut]]:
     widest = measured[-1].width
-    alone = [(f"one trial, {count} a device", count, Cut(1, 1)) for count in counts]
-    return [*alone, *((f"stacks of {widest}, {count} a device", count, Cut(widest, widest)) for count in counts)]
+    single_trials = [(f"one trial, {count} a device", count, Cut(1, 1)) for count in counts]
+    stacks = [(f"stacks of {widest}, {count} a device", count, Cut(widest, widest)) for count in counts]
+    return single_trials + stacks
 
 
 def _need(measured: Sequence[Measurement], width: int, overhead: int) -> int:
@@ -130,10 +136,10 @@ def _rate(stack: Measurement, count: int, slowdowns: dict[int, dict[int, float]]
 
 def _configs(encoder: str) -> list[TrialConfig]:
     grid = DIGITS if encoder == "mlp" else PAPER
-    first: dict[str, Value] = {**next(iter(grid.combinations()))}
+    config: dict[str, Value] = {**next(iter(grid.combinations()))}
     if encoder != "mlp":
-        first |= {"dataset": "digits32", "batch_size": 64}
-    return [resolve({**first, "beta": 0.1 + index / MEMBERS}) for index in range(MEMBERS)]
+        config |= {"dataset": "digits32", "batch_size": 64}
+    return [resolve({**config, "beta": 0.1 + index / MEMBERS}) for index in range(MEMBERS)]
 
 
 if __name__ == "__main__":

@@ -48,13 +48,13 @@ class Comparison:
         """Of the probes and of the regressions."""
 
     def __call__(
-        self, bank_KND: Tensor, labels_N: Tensor, test_KMD: Tensor, labels_M: Tensor, classes: int, **how: Any
+        self, bank_KND: Tensor, labels_N: Tensor, test_KMD: Tensor, labels_M: Tensor, classes: int, **options: Any
     ) -> dict[int, Floats]:
-        data = (bank_KND, labels_N, test_KMD, labels_M, classes)
+        features = (bank_KND, labels_N, test_KMD, labels_M, classes)
         size = min(int(str(CLASSIFIED["probe_batch_size"])), len(labels_N))
         papers = {"epochs": CLASSIFIED["probe_epochs"], "batch_size": size, "standardize": False}
         papers["lr"] = float(str(CLASSIFIED["probe_lr"])) * size / 256
-        self.raw.append(self.classify(*data, **how | papers)[1])
+        self.raw.append(self.classify(*features, **options | papers)[1])
         begun = time.perf_counter()
         regression = [
             make_pipeline(StandardScaler(), LogisticRegression(C=1, max_iter=10_000))
@@ -64,7 +64,7 @@ class Comparison:
         ]
         self.regression.append(np.array(regression))
         fitted = time.perf_counter()
-        accuracies = self.classify(*data, **how)
+        accuracies = self.classify(*features, **options)
         self.seconds[0] += time.perf_counter() - fitted
         self.seconds[1] += fitted - begun
         return accuracies
@@ -75,12 +75,12 @@ def rows(configs: Sequence[TrialConfig], comparison: Comparison) -> Iterator[tup
     begin = len(comparison.raw)
     *_, report = train(configs, Path())
     method = METHODS[configs[0].method]
-    for place, vector in enumerate(method.representations, begin):
+    for index, vector in enumerate(method.representations, begin):
         knn, probe = (
             np.array([member.metrics[f"{name}_{vector}"] for member in report.members], dtype=np.float64)
             for name in ("knn", "probe")
         )
-        raw, regression = comparison.raw[place], comparison.regression[place]
+        raw, regression = comparison.raw[index], comparison.regression[index]
         projector = " projector" if getattr(configs[0].options, "projector_width", 0) and method.variance else ""
         values = [float(100 * np.mean(value)) for value in (knn, raw, probe, regression, probe - regression)]
         yield f"{configs[0].method}{projector} {vector}", values
@@ -113,5 +113,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=numbers, default=["0"], help="of each method, default 0")
     parser.add_argument("--methods", type=numbers, default=list(METHODS), help="default all")
-    words = parser.parse_args()
-    report([int(seed) for seed in words.seeds], words.methods)
+    arguments = parser.parse_args()
+    report([int(seed) for seed in arguments.seeds], arguments.methods)

@@ -97,15 +97,15 @@ def service(options: argparse.Namespace, store: str) -> float:
                 now, count = time.perf_counter(), self._done - self._total * self._tenth / 10
                 self._tenth = 10 * self._done // self._total
                 files = [len(self._store.files.list(f"{kind}/sweep=anomaly_grid")) for kind in ("trials", "history")]
-                each = 1000 * (now - self._since) / count
-                print(f"{self._done:10,} {each:10.2f} {memory():12.0f} {files[0]:9} {files[1]:8}", flush=True)
+                ms = 1000 * (now - self._since) / count
+                print(f"{self._done:10,} {ms:10.2f} {memory():12.0f} {files[0]:9} {files[1]:8}", flush=True)
                 self._since = time.perf_counter()
 
     seeds = ",".join(map(str, range(math.ceil(options.trials / GRID))))
-    words = ["anomaly_grid", "--preset", "digits", "--axis", f"seed={seeds}", "--store", store]
+    arguments = ["anomaly_grid", "--preset", "digits", "--axis", f"seed={seeds}", "--store", store]
     begun, before = time.perf_counter(), memory()
     store_of = Store(store)
-    plan, columns = prepare(parse(words), store_of)
+    plan, columns = prepare(parse(arguments), store_of)
     planned = time.perf_counter()
     assert isinstance(plan, GridPlan)
     cuts = [Cut(options.size, options.size)] * len(plan.groups)
@@ -163,11 +163,9 @@ def tune_alone(options: argparse.Namespace) -> float:
             run_config=tune.RunConfig(storage_path=scratch, name="tune", verbose=0),
         ).fit()
         took = time.perf_counter() - begun
-    each = 1000 * took / options.alone
-    print(
-        f"Tune alone: {options.alone:,} trials, {each:.1f} ms a trial, {memory() - before:.0f} MiB more on the driver"
-    )
-    return each
+    ms = 1000 * took / options.alone
+    print(f"Tune alone: {options.alone:,} trials, {ms:.1f} ms a trial, {memory() - before:.0f} MiB more on the driver")
+    return ms
 
 
 def memory() -> float:
@@ -177,15 +175,15 @@ def memory() -> float:
 
 def run(options: argparse.Namespace) -> None:
     if options.case == "tune":
-        each = tune_alone(options)
+        ms = tune_alone(options)
     else:
         if options.case == "loose":
             from sweeper.storage import compaction as folding
 
             folding.MANY = 10**9
         with tempfile.TemporaryDirectory(dir=options.folder or None) as store:
-            each = service(options, store)
-    print(json.dumps({"ms": each}))
+            ms = service(options, store)
+    print(json.dumps({"ms": ms}))
 
 
 if __name__ == "__main__":

@@ -61,20 +61,20 @@ class Run:
         return sorted(self.outcome.values, reverse=search().objectives[0].ranking_direction == "maximize")
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.bench_search", allow_abbrev=False)
     parser.add_argument("--trials", type=_numbers, default=[64, 256], help="the first is that of --waves, too")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--cases", type=_listed, default=list(NAMES))
     parser.add_argument("--waves", type=_numbers, default=[1, 8, 32])
     parser.add_argument("--all", action="store_true")
-    asked = parser.parse_args(words)
+    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a case is stopped, too
-    for trials in asked.trials if asked.cases else []:
-        cases = [case for case in asked.cases if asked.all or trials <= 64 or case not in SLOW]
-        compare(cases, trials, asked.seeds)
-    if asked.waves:
-        compare_waves(asked.waves, asked.trials[0], asked.seeds)
+    for trials in options.trials if options.cases else []:
+        cases = [case for case in options.cases if options.all or trials <= 64 or case not in SLOW]
+        compare(cases, trials, options.seeds)
+    if options.waves:
+        compare_waves(options.waves, options.trials[0], options.seeds)
 
 
 def compare(cases: Sequence[str], trials: int, seeds: int) -> None:
@@ -87,8 +87,8 @@ def compare(cases: Sequence[str], trials: int, seeds: int) -> None:
         for case in cases:
             runs[case].append(run := measure(case, trials, seed, search().wave))
             print(f"{NAMES[case]:32}{seed:5}{_line([run])}", flush=True)
-    for case, found in runs.items():
-        print(f"{NAMES[case]:32}{'mean':>5}{_line(found)}")
+    for case, case_runs in runs.items():
+        print(f"{NAMES[case]:32}{'mean':>5}{_line(case_runs)}")
     for case in ("a", "b", "r", "c"):
         if case in runs and "d" in runs:
             print(_ratio(case, runs[case], runs["d"]), flush=True)
@@ -134,8 +134,8 @@ def _line(runs: Sequence[Run]) -> str:
 def _ratio(case: str, theirs: Sequence[Run], ours: Sequence[Run]) -> str:
     """Our pruned search over another, in trials a second, seed by seed."""
     pairs = [
-        [own / other for own, other in zip(mine.speeds, one.speeds, strict=True)]
-        for one, mine in zip(theirs, ours, strict=True)
+        [our_speed / their_speed for our_speed, their_speed in zip(our_run.speeds, their_run.speeds, strict=True)]
+        for their_run, our_run in zip(theirs, ours, strict=True)
     ]
     texts = [f"{fmean(them):.2f} ({min(them):.2f} to {max(them):.2f})" for them in zip(*pairs, strict=True)]
     epochs = sum(run.outcome.epochs for run in ours) / sum(run.outcome.epochs for run in theirs)

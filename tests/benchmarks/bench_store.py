@@ -104,18 +104,18 @@ def measure(trials: int, folder: Path) -> None:
     seconds = time.perf_counter() - begun
     print(f"write    {trials:,} rows in {len(groups):,} files   {seconds:6.2f} s   {len(groups) / seconds:.0f} files/s")
     begun = time.perf_counter()
-    again = Store(folder)
-    again.prepare("bench", COLUMNS)
+    resumed = Store(folder)
+    resumed.prepare("bench", COLUMNS)
     print(f"prepare  (a resumed run reads what is there)   {time.perf_counter() - begun:6.2f} s")
-    many = min(timed_pivot(folder) for _ in range(2))
-    print(f"pivot    from {len(groups):,} files   {many:6.2f} s")
+    many_files = min(timed_pivot(folder) for _ in range(2))
+    print(f"pivot    from {len(groups):,} files   {many_files:6.2f} s")
     begun = time.perf_counter()
-    again.compact("bench")
+    resumed.compact("bench")
     print(f"compact  {time.perf_counter() - begun:6.2f} s")
-    few = min(timed_pivot(folder) for _ in range(3))
-    print(f"pivot    from 1 file   {few:6.2f} s   {many / few:.1f} times faster (target: under 2 s)")
+    one_file = min(timed_pivot(folder) for _ in range(3))
+    print(f"pivot    from 1 file   {one_file:6.2f} s   {many_files / one_file:.1f} times faster (target: under 2 s)")
     begun = time.perf_counter()
-    again.write("bench", "c0", [{**groups[0][0], "auroc_joint": 0.5}], COLUMNS)
+    resumed.write("bench", "c0", [{**groups[0][0], "auroc_joint": 0.5}], COLUMNS)
     print(f"rewrite  one trial of the compacted file   {time.perf_counter() - begun:6.2f} s")
 
 
@@ -130,21 +130,23 @@ def loaded(folder: Path) -> pd.DataFrame:
 READERS: Mapping[str, Callable[[Path], pd.DataFrame]] = {"pandas": plain, "load": loaded}
 
 
-def read_on(name: str, folder: Path, written: Synchronized[int], ended: Synchronized[int], said: Queue[object]) -> None:
+def read_on(
+    name: str, folder: Path, written: Synchronized[int], ended: Synchronized[int], results: Queue[object]
+) -> None:
     """Read the store again and again until the writer has ended; put how often each outcome was seen."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     begun = time.perf_counter()
     while not ended.value:
-        before = written.value
+        written_before = written.value
         try:
             trials = READERS[name](folder)["trial_id"]
         except Exception as error:
-            seen[f"failed ({type(error).__name__})"] += 1
+            counts[f"failed ({type(error).__name__})"] += 1
         else:
-            seen["held a trial twice"] += not trials.is_unique
-            seen["missed a trial"] += trials.nunique() < before
-        seen["reads"] += 1
-    said.put((name, seen, time.perf_counter() - begun))
+            counts["held a trial twice"] += not trials.is_unique
+            counts["missed a trial"] += trials.nunique() < written_before
+        counts["reads"] += 1
+    results.put((name, counts, time.perf_counter() - begun))
 
 
 def measure_readers(writes: int, folder: Path) -> None:
@@ -154,8 +156,8 @@ def measure_readers(writes: int, folder: Path) -> None:
     store.prepare("bench", COLUMNS)
     store.write("bench", "c0", groups[0], COLUMNS)
     context = multiprocessing.get_context("spawn")
-    written, ended, said = context.Value("q", READ_COHORT), context.Value("q", 0), context.Queue()
-    readers = [context.Process(target=read_on, args=(name, folder, written, ended, said)) for name in READERS]
+    written, ended, results = context.Value("q", READ_COHORT), context.Value("q", 0), context.Queue()
+    readers = [context.Process(target=read_on, args=(name, folder, written, ended, results)) for name in READERS]
     for reader in readers:
         reader.start()
     begun = time.perf_counter()
@@ -166,9 +168,9 @@ def measure_readers(writes: int, folder: Path) -> None:
     ended.value = 1
     print(f"while    {writes:,} cohorts are written   {seconds:6.2f} s   {writes / seconds:.0f} files/s")
     for _ in readers:
-        name, seen, took = said.get()
-        reads = seen.pop("reads")
-        shares = ", ".join(f"{100 * count / reads:.2f} % {what}" for what, count in sorted(seen.items()))
+        name, counts, took = results.get()
+        reads = counts.pop("reads")
+        shares = ", ".join(f"{100 * count / reads:.2f} % {outcome}" for outcome, count in sorted(counts.items()))
         print(f"  {name:<6} {reads:,} reads of {took / reads:.2f} s: {shares}")
     for reader in readers:
         reader.join()

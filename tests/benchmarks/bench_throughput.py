@@ -55,38 +55,40 @@ def main() -> None:
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--encoder", choices=ENCODERS, default="resnet18")
-    asked = parser.parse_args()
-    device = torch.device(asked.device)
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
     cuda = device.type == "cuda"
-    steps, batch = asked.steps or (48 if cuda else 2), asked.batch or (256 if cuda else 32)
+    steps, batch = arguments.steps or (48 if cuda else 2), arguments.batch or (256 if cuda else 32)
     name = torch.cuda.get_device_name(device) if cuda else f"cpu, {torch.get_num_threads()} threads"
-    layout = " channels_last" if asked.channels_last else ""
-    print(f"{name}, torch {torch.__version__}, {asked.encoder}, {asked.precision}{layout}, batch {batch}")
+    layout = " channels_last" if arguments.channels_last else ""
+    print(f"{name}, torch {torch.__version__}, {arguments.encoder}, {arguments.precision}{layout}, batch {batch}")
     print(f"{steps} steps after {WARM_UP}, {WORKERS} workers of the plain loop; images/s")
     dataset = register_random_images((WARM_UP + steps) * batch)
     fixed: dict[str, Value] = {
-        "dataset": RANDOM, "encoder": asked.encoder, "batch_size": batch, "weight_decay": 5e-4,
-        "precision": asked.precision, "channels_last": asked.channels_last, **MOCO_V2_VIEWS,
+        "dataset": RANDOM, "encoder": arguments.encoder, "batch_size": batch, "weight_decay": 5e-4,
+        "precision": arguments.precision, "channels_last": arguments.channels_last, **MOCO_V2_VIEWS,
     }  # fmt: skip
-    each = [column for count in asked.members for column in (f"K={count}", "/solo")]
-    memory = ["MiB", *(f"MiB K={count}" for count in asked.members)]
-    print(_line(["", "plain", "solo", "/plain", *each, *memory, "GPU"]))
-    for method in asked.methods:
-        print(_line([method, *cells({"method": method, **fixed}, asked.members, dataset, device, steps)]), flush=True)
+    columns = [column for count in arguments.members for column in (f"K={count}", "/solo")]
+    memory = ["MiB", *(f"MiB K={count}" for count in arguments.members)]
+    print(_line(["", "plain", "solo", "/plain", *columns, *memory, "GPU"]))
+    for method in arguments.methods:
+        print(
+            _line([method, *cells({"method": method, **fixed}, arguments.members, dataset, device, steps)]), flush=True
+        )
 
 
 def cells(
     fixed: dict[str, Value], members: Sequence[int], dataset: Dataset, device: torch.device, steps: int
 ) -> list[str]:
     """A row of the table, its name apart."""
-    alone = cohort(fixed, 1)
-    plain = cost(partial(plain_speed, alone[0], dataset, device, steps), device)
-    solo = cost(partial(our_speed, alone, device, steps), device)
+    single = cohort(fixed, 1)
+    plain = cost(partial(plain_speed, single[0], dataset, device, steps), device)
+    solo = cost(partial(our_speed, single, device, steps), device)
     fused = [cost(partial(our_speed, cohort(fixed, count), device, steps), device) for count in members]
     row = [_speed(plain), _speed(solo), _ratio(solo, plain)]
-    for one in fused:
-        row += [_speed(one), _ratio(one, solo)]
-    return [*row, *(_mebibytes(one) for one in (solo, *fused)), solo.share if solo else "OOM"]
+    for fused_cost in fused:
+        row += [_speed(fused_cost), _ratio(fused_cost, solo)]
+    return [*row, *(_mebibytes(fused_cost) for fused_cost in (solo, *fused)), solo.share if solo else "OOM"]
 
 
 def cohort(fixed: dict[str, Value], count: int) -> list[TrialConfig]:
@@ -115,18 +117,18 @@ def share(needed: int, total: int) -> str:
     return f"1/{max(1, int(total / (MARGIN * needed)))}"
 
 
-def _speed(one: Cost | None) -> str:
-    return "OOM" if one is None else f"{one.speed:.{1 if one.speed < 100 else 0}f}"
+def _speed(cost: Cost | None) -> str:
+    return "OOM" if cost is None else f"{cost.speed:.{1 if cost.speed < 100 else 0}f}"
 
 
-def _ratio(one: Cost | None, other: Cost | None) -> str:
-    return f"{one.speed / other.speed:.2f}" if one and other else "-"
+def _ratio(numerator: Cost | None, denominator: Cost | None) -> str:
+    return f"{numerator.speed / denominator.speed:.2f}" if numerator and denominator else "-"
 
 
-def _mebibytes(one: Cost | None) -> str:
-    if one is None:
+def _mebibytes(cost: Cost | None) -> str:
+    if cost is None:
         return "OOM"
-    return "-" if one.bytes is None else f"{one.bytes / 2**20:.0f}"
+    return "-" if cost.bytes is None else f"{cost.bytes / 2**20:.0f}"
 
 
 def _line(row: Sequence[str]) -> str:
@@ -150,7 +152,7 @@ def _number(text: str) -> int:
 
 
 def _numbers(text: str) -> list[int]:
-    return [_number(word) for word in text.split(",")]
+    return [_number(number) for number in text.split(",")]
 
 
 if __name__ == "__main__":

@@ -48,8 +48,8 @@ def compare(name: str, views: Views, theirs: Callable[[Tensor], Tensor], x_BCHW:
     generator = torch.Generator().manual_seed(0)
     on_device_BCHW = x_BCHW.to(device)
     ours = speed(lambda: views.apply(on_device_BCHW, views.draw(generator, x_BCHW.shape)), len(x_BCHW), device)
-    alone = speed(lambda: torch.stack([theirs(x_CHW) for x_CHW in x_BCHW]), len(x_BCHW), "cpu")
-    print(f"{name:16} batch {len(x_BCHW):3}: ours {ours:9.0f}/s, torchvision {alone:7.0f}/s, ratio {ours / alone:.1f}")
+    plain = speed(lambda: torch.stack([theirs(x_CHW) for x_CHW in x_BCHW]), len(x_BCHW), "cpu")
+    print(f"{name:16} batch {len(x_BCHW):3}: ours {ours:9.0f}/s, torchvision {plain:7.0f}/s, ratio {ours / plain:.1f}")
 
 
 def speed(make: Callable[[], Tensor], views: int, device: str, seconds: float = 2.0) -> float:

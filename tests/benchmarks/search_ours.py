@@ -18,10 +18,10 @@ def command(trials: int, seed: int, wave: int, *options: str) -> Outcome:
 
     run.connected = partial(timed, started=started)
 
-    words = ["--trials", str(trials), "--wave", str(min(wave, trials)), "--search-seed", str(seed), *options]
+    arguments = ["--trials", str(trials), "--wave", str(min(wave, trials)), "--search-seed", str(seed), *options]
     with tempfile.TemporaryDirectory() as store:
         with contextlib.redirect_stdout(io.StringIO()):
-            status = run.main([SWEEP, "--preset", PRESET, "--store", store, *words])
+            status = run.main([SWEEP, "--preset", PRESET, "--store", store, *arguments])
         assert status == 0, f"the command ended with status {status}"
         import pandas as pd
 
@@ -45,21 +45,21 @@ def in_process(trials: int, seed: int, wave: int) -> Outcome:
     from trainables.training.train import train
 
     torch.set_num_threads(1)
-    (one,) = replace(search(), trials=trials, wave=min(wave, trials), seed=seed, pruner=None).studies()
-    engine, free = AskTellStudy(one), fusible_keys(str(one.fixed["method"]))
+    (study,) = replace(search(), trials=trials, wave=min(wave, trials), seed=seed, pruner=None).studies()
+    engine, free = AskTellStudy(study), fusible_keys(str(study.fixed["method"]))
     ended: list[Last] = []
     while len(ended) < trials:
         stacks: dict[str, list[ProposedTrial]] = {}
-        for asked in engine.ask(min(wave, trials - len(ended))):
-            shape = json.dumps({key: value for key, value in asked.params.items() if key not in free})
-            stacks.setdefault(shape, []).append(asked)
-        told = []
+        for trial in engine.ask(min(wave, trials - len(ended))):
+            shape = json.dumps({key: value for key, value in trial.params.items() if key not in free})
+            stacks.setdefault(shape, []).append(trial)
+        results = []
         for stack in stacks.values():
-            *_, report = train([resolve({**one.fixed, **asked.params}) for asked in stack], DATA)
-            for index, (asked, member) in enumerate(zip(stack, report.members, strict=True)):
+            *_, report = train([resolve({**study.fixed, **trial.params}) for trial in stack], DATA)
+            for index, (trial, member) in enumerate(zip(stack, report.members, strict=True)):
                 finished = member.status == "finished"
                 value = value_of(report, index)
-                told.append(TrialResult(asked.number, "finished" if finished else "diverged", (value,)))
+                results.append(TrialResult(trial.number, "finished" if finished else "diverged", (value,)))
                 ended.append(Last(member.epochs_run, finished, value))
-        engine.tell(told)
+        engine.tell(results)
     return outcome(0.0, ended)

@@ -54,35 +54,35 @@ class Last:
 
 def search() -> Search:
     """What all search."""
-    _, found = registry.find(SWEEP).preset(PRESET)
-    assert isinstance(found, Search)
-    return found
+    _, preset = registry.find(SWEEP).preset(PRESET)
+    assert isinstance(preset, Search)
+    return preset
 
 
 def optuna_alone(trials: int, seed: int, wave: int) -> Outcome:
     """Optuna's `study.optimize` as one writes it for a training script: a fresh process a trial, nothing pruned."""
     import optuna
 
-    one = _study()
-    study = optuna.create_study(direction=one.search.objectives[0].ranking_direction, sampler=_sampler(seed))
+    definition = _study()
+    study = optuna.create_study(direction=definition.search.objectives[0].ranking_direction, sampler=_sampler(seed))
     running: dict[Future[Last], Any] = {}
     ended: list[Last] = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         while len(ended) < trials:
             while len(running) < AT_ONCE and len(running) + len(ended) < trials:
-                asked = study.ask(dict(one.search.space))
-                running[pool.submit(_in_a_process, {**one.fixed, **asked.params})] = asked
-            for done in wait(running, return_when=FIRST_COMPLETED).done:
-                study.tell(running.pop(done), done.result().value)
-                ended.append(done.result())
+                trial = study.ask(dict(definition.search.space))
+                running[pool.submit(_in_a_process, {**definition.fixed, **trial.params})] = trial
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                study.tell(running.pop(future), future.result().value)
+                ended.append(future.result())
     return outcome(0.0, ended)
 
 
 def _in_a_process(config: Mapping[str, Any]) -> Last:
     command = [sys.executable, "-m", "tests.benchmarks.search_rivals", json.dumps(config)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
-    return Last(**json.loads(done.stdout.splitlines()[-1]))
+    completed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    return Last(**json.loads(completed.stdout.splitlines()[-1]))
 
 
 def train_one(config: Mapping[str, Any]) -> Last:
@@ -110,8 +110,8 @@ def ray_tune(trials: int, seed: int, wave: int, reuse: bool = False) -> Outcome:
         from ray.tune.schedulers import ASHAScheduler
         from ray.tune.search.optuna import OptunaSearch
 
-        one = _study()
-        fixed, metric, pruner = dict(one.fixed), one.search.objectives[0], one.search.pruner
+        definition = _study()
+        fixed, metric, pruner = dict(definition.fixed), definition.search.objectives[0], definition.search.pruner
         assert pruner
 
         class Trial(tune.Trainable):
@@ -140,7 +140,7 @@ def ray_tune(trials: int, seed: int, wave: int, reuse: bool = False) -> Outcome:
             tune_config=tune.TuneConfig(
                 metric=metric.name,
                 mode=mode,
-                search_alg=OptunaSearch(dict(one.search.space), metric.name, mode, sampler=_sampler(seed)),
+                search_alg=OptunaSearch(dict(definition.search.space), metric.name, mode, sampler=_sampler(seed)),
                 scheduler=ASHAScheduler(
                     time_attr="epoch",
                     max_t=epochs,
@@ -161,7 +161,9 @@ def ray_tune(trials: int, seed: int, wave: int, reuse: bool = False) -> Outcome:
         ).fit()
         assert len(results) == trials and not results.num_errors
         lasts = [results[index].metrics or {} for index in range(trials)]
-        ended = [Last(it["epoch"], it["good"] and it["epoch"] == epochs, it[metric.name]) for it in lasts]
+        ended = [
+            Last(result["epoch"], result["good"] and result["epoch"] == epochs, result[metric.name]) for result in lasts
+        ]
     return outcome(started, ended)
 
 
@@ -178,8 +180,8 @@ def value_of(report: Report, index: int = 0) -> float:
 
 
 def _study() -> Study:
-    (one,) = search().studies()
-    return one
+    (study,) = search().studies()
+    return study
 
 
 def _sampler(seed: int) -> Any:
@@ -194,7 +196,8 @@ def _sampler(seed: int) -> Any:
 
 
 def outcome(ray_start: float, ended: list[Last]) -> Outcome:
-    return Outcome(ray_start, sum(one.epoch for one in ended), tuple(one.value for one in ended if one.finished))
+    epochs = sum(trial.epoch for trial in ended)
+    return Outcome(ray_start, epochs, tuple(trial.value for trial in ended if trial.finished))
 
 
 if __name__ == "__main__":

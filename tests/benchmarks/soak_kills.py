@@ -49,10 +49,10 @@ def one_trainer(number: signal.Signals) -> Callable[[Sweep, random.Random], bool
     """Sends the signal to a process that trains."""
 
     def send(sweep: Sweep, drawn: random.Random) -> bool:
-        there = sweep.trainers()
+        trainers = sweep.trainers()
         with contextlib.suppress(psutil.NoSuchProcess):
-            if there:
-                drawn.choice(there).send_signal(number)
+            if trainers:
+                drawn.choice(trainers).send_signal(number)
                 return True
         return False
 
@@ -89,10 +89,10 @@ HARMS = (
 class Soak:
     """One sweep that is killed again and again."""
 
-    def __init__(self, made: Sweeps, store: Path, words: tuple[str, ...], seed: int) -> None:
-        self._sweeps, self._store, self._words = made, store, words
+    def __init__(self, sweeps: Sweeps, store: Path, arguments: tuple[str, ...], seed: int) -> None:
+        self._sweeps, self._store, self._arguments = sweeps, store, arguments
         self._drawn = random.Random(seed)
-        self._sweep = made.start(store, *words)
+        self._sweep = sweeps.start(store, *arguments)
         self.done: list[tuple[str, float]] = []
         """Of each kill what it was, and the seconds until training went on."""
         self.starts = 1
@@ -101,12 +101,12 @@ class Soak:
         """So many kills, or as many as there are until the sweep has ended; then to its end."""
         while len(self.done) < kills and self._until_it_trains():
             time.sleep(self._drawn.uniform(*PAUSE))
-            harm = self._drawn.choices(HARMS, [one.weight for one in HARMS])[0]
-            before = {one.pid for one in self._sweep.trainers()}
+            harm = self._drawn.choices(HARMS, [kind.weight for kind in HARMS])[0]
+            pids_before = {process.pid for process in self._sweep.trainers()}
             begun = time.monotonic()
             if not self._sweep.running() or not harm.do(self._sweep, self._drawn):
                 continue
-            if self._until_it_trains(beside=before):
+            if self._until_it_trains(beside=pids_before):
                 self.done.append((harm.name, time.monotonic() - begun))
                 print(f"{len(self.done):3} {harm.name}: trains again after {self.done[-1][1]:.1f} s", flush=True)
         while not self._whole():
@@ -115,7 +115,7 @@ class Soak:
     def _until_it_trains(self, beside: Collection[int] = ()) -> bool:
         """Wait for a training process that was not there before; False where the sweep ended whole instead."""
         while True:
-            if any(one.pid not in beside for one in self._sweep.trainers()):
+            if any(process.pid not in beside for process in self._sweep.trainers()):
                 return True
             if not self._sweep.running():
                 if self._whole():
@@ -129,7 +129,7 @@ class Soak:
 
     def _again(self) -> None:
         self._sweep.clean_up()
-        self._sweep = self._sweeps.start(self._store, *self._words)
+        self._sweep = self._sweeps.start(self._store, *self._arguments)
         self.starts += 1
 
 
@@ -137,35 +137,37 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    words = (*GRID, "--set", f"epochs={max(LEAST_EPOCHS, EPOCHS_A_KILL * asked.kills)}")
-    with tempfile.TemporaryDirectory() as folder, contextlib.contextmanager(sweeps)() as made:
-        calm = made.start(Path(folder, "calm"), *words).outcome(timeout=LONGEST)
-        assert calm.status == 0, calm
-        print(f"undisturbed: {calm.seconds:.0f} s", flush=True)
+    options = parser.parse_args()
+    arguments = (*GRID, "--set", f"epochs={max(LEAST_EPOCHS, EPOCHS_A_KILL * options.kills)}")
+    with tempfile.TemporaryDirectory() as folder, contextlib.contextmanager(sweeps)() as started:
+        undisturbed = started.start(Path(folder, "calm"), *arguments).outcome(timeout=LONGEST)
+        assert undisturbed.status == 0, undisturbed
+        print(f"undisturbed: {undisturbed.seconds:.0f} s", flush=True)
         begun = time.monotonic()
-        soak = Soak(made, Path(folder, "killed"), words, asked.seed)
-        soak.run(asked.kills)
+        soak = Soak(started, Path(folder, "killed"), arguments, options.seed)
+        soak.run(options.kills)
         took = time.monotonic() - begun
-        _say(soak, took, calm.seconds)
-        same = _same(Path(folder, "killed"), Path(folder, "calm"))
-    return 0 if same and len(soak.done) == asked.kills else 1
+        _say(soak, took, undisturbed.seconds)
+        rows_are_equal = _same(Path(folder, "killed"), Path(folder, "calm"))
+    return 0 if rows_are_equal and len(soak.done) == options.kills else 1
 
 
-def _say(soak: Soak, took: float, calm: float) -> None:
+def _say(soak: Soak, took: float, baseline: float) -> None:
     for name in dict.fromkeys(name for name, _ in soak.done):
-        times = [seconds for one, seconds in soak.done if one == name]
-        middle, most = statistics.median(times), max(times)
-        print(f"{name:<28} {len(times):3} kills, trains again after {middle:.1f} s (median), {most:.1f} s (most)")
-    print(f"{len(soak.done)} kills, {soak.starts} starts of the driver, {took:.0f} s: {took / calm:.2f} x undisturbed")
+        times = [seconds for kill, seconds in soak.done if kill == name]
+        middle, longest = statistics.median(times), max(times)
+        print(f"{name:<28} {len(times):3} kills, trains again after {middle:.1f} s (median), {longest:.1f} s (most)")
+    print(
+        f"{len(soak.done)} kills, {soak.starts} starts of the driver, {took:.0f} s: {took / baseline:.2f} x undisturbed"
+    )
 
 
-def _same(killed: Path, calm: Path) -> bool:
+def _same(killed: Path, undisturbed: Path) -> bool:
     """Whether every row and every number of the history is the same, to the last bit."""
     try:
-        assert_same_results(rows(killed), rows(calm))
-        both = (load_history("anomaly_grid", store) for store in (killed, calm))
-        pd.testing.assert_frame_equal(*both, check_exact=True)
+        assert_same_results(rows(killed), rows(undisturbed))
+        histories = (load_history("anomaly_grid", store) for store in (killed, undisturbed))
+        pd.testing.assert_frame_equal(*histories, check_exact=True)
     except AssertionError as error:
         print(f"rows differ: {error}")
         return False

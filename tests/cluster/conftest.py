@@ -23,5 +23,5 @@ def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeClient:
 
 
 @pytest.fixture
-def words(tmp_path: Path) -> list[str]:
+def arguments(tmp_path: Path) -> list[str]:
     return ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), "--set", "nu=0.5"]

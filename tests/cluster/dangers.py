@@ -63,10 +63,10 @@ def _called(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
-        root, dot, rest = ast.unparse(node.func).partition(".")
-        called = names.get(root, root) + dot + rest
+        root, dot, attributes = ast.unparse(node.func).partition(".")
+        called = names.get(root, root) + dot + attributes
         options = {keyword.arg: keyword.value for keyword in node.keywords}
-        if called in RUNNERS or rest.split(".")[-1] == "extractall":
+        if called in RUNNERS or attributes.split(".")[-1] == "extractall":
             yield node.lineno, f"{called} may execute its argument"
         if called == "torch.load" and not _is(options.get("weights_only"), True):
             yield node.lineno, "torch.load must have weights_only=True"

@@ -16,8 +16,8 @@ class Status(enum.StrEnum):
         return self in (Status.STOPPED, Status.SUCCEEDED, Status.FAILED)
 
 
-def details(status: str, code: int | None = None, message: str | None = None, **more: object) -> SimpleNamespace:
-    return SimpleNamespace(status=Status(status), driver_exit_code=code, message=message, **more)
+def details(status: str, code: int | None = None, message: str | None = None, **fields: object) -> SimpleNamespace:
+    return SimpleNamespace(status=Status(status), driver_exit_code=code, message=message, **fields)
 
 
 class FakeClient:
@@ -28,21 +28,21 @@ class FakeClient:
 
     def __init__(self, *answers: SimpleNamespace | BaseException, logs: Sequence[Sequence[str | BaseException]] = ()):
         self.answers, self.logs = list(answers), list(logs)
-        self.others: list[SimpleNamespace] = []
-        self.sent: list[dict[str, Any]] = []
+        self.other_jobs: list[SimpleNamespace] = []
+        self.submissions: list[dict[str, Any]] = []
         self.files: list[str] = []
         """Names of the files in the package that was sent last."""
         self.stopped: list[str] = []
         self.on_stop: Callable[[], None] = lambda: None
 
     def submit_job(self, **arguments: Any) -> str:
-        self.sent.append(arguments)
+        self.submissions.append(arguments)
         with ZipFile(arguments["runtime_env"]["working_dir"]) as archive:
             self.files = archive.namelist()
         return str(arguments["submission_id"])
 
     def list_jobs(self) -> list[SimpleNamespace]:
-        return self.others
+        return self.other_jobs
 
     def get_job_info(self, job: str) -> SimpleNamespace:
         """The next answer. The last answer is repeated."""

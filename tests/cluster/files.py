@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "cluster"
@@ -64,7 +64,7 @@ def instructions() -> list[tuple[str, str]]:
     """Instructions of the Dockerfile, as (keyword, arguments)."""
     text = re.sub(r"^#.*\n", "", (FOLDER / "Dockerfile").read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     lines = [" ".join(line.split()).partition(" ") for line in text.splitlines() if line.strip()]
-    return [(keyword, rest) for keyword, _, rest in lines]
+    return [(keyword, arguments) for keyword, _, arguments in lines]
 
 
 def leaves(value: Any, name: str = "") -> list[tuple[str, Any]]:

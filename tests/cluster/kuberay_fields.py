@@ -79,38 +79,38 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-def offences(value: Any, kind: Any, place: str) -> Iterator[str]:
-    """One line for each field that does not match its documentation. `place` is the path of `value` in the manifest."""
+def offences(value: Any, kind: Any, path: str) -> Iterator[str]:
+    """One line for each field that does not match its documentation. `path` is that of `value` in the manifest."""
     if kind == ANY:
         return
     if kind == TEXTS:
         if not isinstance(value, dict):
-            yield f"{place} must hold texts by name, but is {value!r}"
+            yield f"{path} must hold texts by name, but is {value!r}"
         else:
             yield from (
-                f"{place}.{key} must be a text, but is {text!r}" for key, text in value.items() if type(text) is not str
+                f"{path}.{key} must be a text, but is {text!r}" for key, text in value.items() if type(text) is not str
             )
     elif isinstance(kind, list):
         if not isinstance(value, list):
-            yield f"{place} must be a list, but is {value!r}"
+            yield f"{path} must be a list, but is {value!r}"
         else:
             for index, item in enumerate(value):
-                yield from offences(item, kind[0], f"{place}[{index}]")
+                yield from offences(item, kind[0], f"{path}[{index}]")
     elif isinstance(kind, tuple):
         if value not in kind:
-            yield f"{place} must be one of {', '.join(kind)}, but is {value!r}"
+            yield f"{path} must be one of {', '.join(kind)}, but is {value!r}"
     elif isinstance(kind, str):
-        yield from _of_fields(value, KINDS[kind], place)
+        yield from _of_fields(value, KINDS[kind], path)
     elif type(value) is not kind:
-        yield f"{place} must be of {kind.__name__}, but is {value!r}"
+        yield f"{path} must be of {kind.__name__}, but is {value!r}"
 
 
-def _of_fields(value: Any, fields: Mapping[str, Any], place: str) -> Iterator[str]:
+def _of_fields(value: Any, fields: Mapping[str, Any], path: str) -> Iterator[str]:
     if not isinstance(value, dict):
-        yield f"{place} must have fields, but is {value!r}"
+        yield f"{path} must have fields, but is {value!r}"
         return
     kinds = {name.rstrip("!"): kind for name, kind in fields.items()}
-    yield from (f"{place} has no field {name}; there are: {', '.join(kinds)}" for name in value if name not in kinds)
-    yield from (f"{place} must have {name[:-1]}" for name in fields if name.endswith("!") and name[:-1] not in value)
+    yield from (f"{path} has no field {name}; there are: {', '.join(kinds)}" for name in value if name not in kinds)
+    yield from (f"{path} must have {name[:-1]}" for name in fields if name.endswith("!") and name[:-1] not in value)
     for name in value.keys() & kinds.keys():
-        yield from offences(value[name], kinds[name], f"{place}.{name}")
+        yield from offences(value[name], kinds[name], f"{path}.{name}")

@@ -18,7 +18,7 @@ from sweeper.errors import ClusterError
         ("http://c:3", {"RAY_ADDRESS": "http://a:1", "RAY_API_SERVER_ADDRESS": "http://b:2"}, "http://c:3"),
     ],
 )
-def test_the_address_is_what_is_asked_before_what_rays_variables_say(
+def test_a_requested_address_precedes_rays_variables(
     requested: str | None, environment: Mapping[str, str], expected: str
 ) -> None:
     assert address(requested, environment) == expected
@@ -29,7 +29,7 @@ def test_the_address_is_what_is_asked_before_what_rays_variables_say(
     ["", "head:8265", "head", "auto", "ray://head:10001", "http://head", "http://:8265", "http://head:port", "ftp://h:1",
      "http://head:99999", "http://user:secret@head:8265", "http://head:8265?x=1"],
 )  # fmt: skip
-def test_an_address_that_is_no_dashboards_is_refused(text: str) -> None:
+def test_an_address_that_is_not_a_dashboards_is_refused(text: str) -> None:
     with pytest.raises(
         ClusterError, match="must be the URL of the cluster's dashboard, http://host:port or"
     ) as refused:
@@ -51,7 +51,7 @@ def test_a_token_may_be_in_the_environment_in_a_named_file_or_in_rays_own(tmp_pa
     check_token({}, tmp_path)
 
 
-def test_a_missing_token_is_said_with_the_three_places_for_it(tmp_path: Path) -> None:
+def test_a_missing_token_is_an_error_that_names_the_three_places_for_it(tmp_path: Path) -> None:
     with pytest.raises(ClusterError) as refused:
         check_token({}, tmp_path)
     assert str(refused.value) == (
@@ -61,7 +61,7 @@ def test_a_missing_token_is_said_with_the_three_places_for_it(tmp_path: Path) ->
     )
 
 
-def test_a_named_file_goes_before_rays_own_even_where_it_is_bad(tmp_path: Path) -> None:
+def test_a_named_file_precedes_rays_own_even_if_it_is_bad(tmp_path: Path) -> None:
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray/auth_token").write_text("abc")
     (empty := tmp_path / "empty").write_text("\n")
@@ -74,7 +74,7 @@ def test_a_named_file_goes_before_rays_own_even_where_it_is_bad(tmp_path: Path) 
         check_token({"RAY_AUTH_TOKEN_PATH": str(broken)}, tmp_path)
 
 
-def test_no_token_is_asked_for_where_they_are_off(tmp_path: Path) -> None:
+def test_no_token_is_required_if_authentication_is_off(tmp_path: Path) -> None:
     check_token({"RAY_AUTH_MODE": "disabled"}, tmp_path)
     with pytest.raises(ClusterError):
         check_token({"RAY_AUTH_MODE": "TOKEN"}, tmp_path)
@@ -91,5 +91,5 @@ def test_no_token_is_asked_for_where_they_are_off(tmp_path: Path) -> None:
         ("http://localhost.example.org:8265", True),
     ],
 )
-def test_only_this_machine_and_tls_keep_a_token(url: str, clear: bool) -> None:
+def test_a_token_is_encrypted_by_tls_or_stays_on_this_machine(url: str, clear: bool) -> None:
     assert is_unencrypted(url) == clear

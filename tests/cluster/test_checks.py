@@ -27,14 +27,14 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return attempts
 
 
-def refusal(*words: str) -> str:
+def refusal(*arguments: str) -> str:
     with pytest.raises((SpecError, StoreError)) as refused:
-        check(parse(words))
+        check(parse(arguments))
     return str(refused.value)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         "anomaly_gird",
         "anomaly_grid --preset digit",
@@ -50,15 +50,15 @@ def refusal(*words: str) -> str:
         "ssl_cifar10 --set method=simclr --set outliers=fog",
     ],
 )
-def test_what_a_plan_refuses_is_refused_in_the_same_words(
-    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_a_plan_refuses_is_refused_with_the_same_message(
+    arguments: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = ["--store", str(tmp_path)]
-    assert run.main([*words.split(), *store, "--plan"]) == 2
-    assert capsys.readouterr().err == f"error: {refusal(*words.split(), *store)}\n"
+    assert run.main([*arguments.split(), *store, "--plan"]) == 2
+    assert capsys.readouterr().err == f"error: {refusal(*arguments.split(), *store)}\n"
 
 
-def test_what_a_plan_refuses_is_refused_where_the_store_is_not_seen_too(tmp_path: Path) -> None:
+def test_what_a_plan_refuses_is_refused_even_if_the_store_is_not_visible(tmp_path: Path) -> None:
     assert refusal(*DIGITS, "--store", str(tmp_path / "absent"), "--set", "nu=-1") == (
         "`nu > 0` must hold, but got nu=-1.0"
     )
@@ -66,10 +66,10 @@ def test_what_a_plan_refuses_is_refused_where_the_store_is_not_seen_too(tmp_path
 
 def test_keys_and_ranges_are_checked_without_the_data(tmp_path: Path, fetched: list[object]) -> None:
     """The paper's preset trains on CIFAR-10, which is not here."""
-    words = ["anomaly_grid", "--store", str(tmp_path), "--data", "/mnt/not/here"]
-    assert refusal(*words, "--set", "nu=-1") == "`nu > 0` must hold, but got nu=-1.0"
-    assert refusal(*words, "--axis", "bata=1,2").startswith("no key 'bata' (did you mean 'beta'?); there are: ")
-    assert check(parse(words)) == [
+    arguments = ["anomaly_grid", "--store", str(tmp_path), "--data", "/mnt/not/here"]
+    assert refusal(*arguments, "--set", "nu=-1") == "`nu > 0` must hold, but got nu=-1.0"
+    assert refusal(*arguments, "--axis", "bata=1,2").startswith("no key 'bata' (did you mean 'beta'?); there are: ")
+    assert check(parse(arguments)) == [
         "the data in /mnt/not/here are not visible from here; the job checks what depends on them"
     ]
     assert fetched == []
@@ -80,7 +80,7 @@ def test_data_that_need_no_files_need_no_folder(tmp_path: Path, fetched: list[ob
     assert fetched == [] and list(tmp_path.iterdir()) == []
 
 
-def test_a_relative_folder_of_data_is_refused_where_files_are_read(tmp_path: Path, fetched: list[object]) -> None:
+def test_a_relative_folder_of_data_is_refused_if_files_are_read(tmp_path: Path, fetched: list[object]) -> None:
     assert refusal("anomaly_grid", "--store", str(tmp_path)) == (
         "--data must be an absolute folder, the same on every machine of the cluster, because these trials read or "
         "fetch files and a job runs in a temporary copy of the working directory, but got 'data'"
@@ -89,7 +89,7 @@ def test_a_relative_folder_of_data_is_refused_where_files_are_read(tmp_path: Pat
 
 
 @pytest.mark.parametrize("store", [[], ["--store", "results"], ["--store", "../r"], ["--store", "s3:bucket/r"]])
-def test_a_store_in_the_copy_of_the_working_directory_would_be_lost(store: list[str]) -> None:
+def test_a_store_in_the_copy_of_the_working_directory_is_refused(store: list[str]) -> None:
     assert refusal(*DIGITS, *store) == (
         "--store must be a URI (s3://, gs://) or an absolute folder that the cluster's machines share, because a job "
         f"runs in a temporary copy of the working directory, but got '{store[-1] if store else 'results'}'"
@@ -97,7 +97,7 @@ def test_a_store_in_the_copy_of_the_working_directory_would_be_lost(store: list[
 
 
 @pytest.mark.parametrize("store", ["s3://", "nfs://host/x", "s3://bucket/x?nonsense=1"])
-def test_a_store_that_is_no_place_is_refused(store: str) -> None:
+def test_a_store_that_cannot_be_opened_is_refused(store: str) -> None:
     assert "cannot be opened" in refusal(*DIGITS, "--store", store)
 
 
@@ -111,14 +111,14 @@ def test_a_store_that_only_the_cluster_sees_is_left_to_the_job(monkeypatch: pyte
         return opened(files)
 
     monkeypatch.setattr(Files, "_open", refuse)
-    words = ["vje_search", "--preset", "digits", "--warm-start", "anomaly_grid", "--store"]
+    arguments = ["vje_search", "--preset", "digits", "--warm-start", "anomaly_grid", "--store"]
     for store in ("s3://bucket1/r", "/mnt/not/here"):
         note = f"store {store} does not exist yet or is not visible from here; the job checks its rows"
-        assert check(parse([*words, store])) == [note]
-    assert "anomaly_grid" in refusal(*words, str(Path(__file__).parent))
+        assert check(parse([*arguments, store])) == [note]
+    assert "anomaly_grid" in refusal(*arguments, str(Path(__file__).parent))
 
 
-def test_credentials_in_a_store_are_warned_of_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_in_a_store_cause_a_warning_and_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Files, "list", lambda *_: [])
     monkeypatch.setattr(Files, "read", lambda *_: None)
     (note,) = check(parse([*DIGITS, "--store", "s3://KEY:SECRET@bucket1/r?region=us-east-1"]))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 from ray._common.utils import get_default_ray_temp_dir
 
 from sweeper.execution.driver.connection import LOOPBACK
@@ -40,7 +40,7 @@ def secrets(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", EVERY, ids=[path.name for path in EVERY])
-def test_no_file_holds_a_secret(path: Path) -> None:
+def test_no_file_contains_a_secret(path: Path) -> None:
     assert secrets(path.read_text()) == []
 
 
@@ -58,7 +58,7 @@ def test_no_file_holds_a_secret(path: Path) -> None:
         ("gcs_address: 10.128.0.7:6379", "a machine"),
     ],
 )
-def test_a_secret_would_be_seen(text: str, name: str) -> None:
+def test_a_secret_is_detected(text: str, name: str) -> None:
     assert name in secrets(text)
 
 
@@ -86,19 +86,19 @@ def test_a_head_on_this_machine_is_closed_to_other_machines_and_other_users() ->
         assert any(line.startswith("export RAY_TMPDIR=$(mktemp -d) ") for line in exported), page
 
 
-def test_ray_keeps_its_files_where_the_pages_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_ray_keeps_its_files_where_the_readmes_say(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     assert Path(get_default_ray_temp_dir()).parent == tmp_path
 
 
 def test_the_image_leaves_out_metrics_whose_ports_ask_for_no_token() -> None:
-    [variables] = [rest.split() for keyword, rest in instructions() if keyword == "ENV"]
+    [variables] = [arguments.split() for keyword, arguments in instructions() if keyword == "ENV"]
     metrics = {name: value for name, value in LOOPBACK.items() if name != "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"}
     assert {f"{name}={value}" for name, value in metrics.items()} <= set(variables) and len(metrics) == 3
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_kubernetes_gives_no_node_a_door_of_its_own(name: str) -> None:
+def test_kubernetes_exposes_no_node_by_itself(name: str) -> None:
     head = cluster_spec(name)["headGroupSpec"]
     assert head["serviceType"] == "ClusterIP" and not head.get("enableIngress")
     for pod in pods(name).values():
@@ -134,7 +134,7 @@ def scopes(kind: dict[str, Any]) -> list[str]:
     return [scope.rsplit("/")[-1] for scope in account["scopes"]]
 
 
-def test_the_page_says_what_is_to_be_filled_in() -> None:
+def test_the_readme_lists_what_is_to_be_filled_in() -> None:
     page = (FOLDER / "README.md").read_text()
     gaps = set()
     for path in EVERY:

@@ -63,7 +63,7 @@ def test_a_cluster_that_answers_again_in_time_is_not_lost() -> None:
     assert Jobs(ADDRESS, client).follow("j").status == 0
 
 
-def test_a_cluster_that_answers_no_more_is_given_up_and_the_job_named() -> None:
+def test_a_cluster_that_stops_answering_is_an_error_that_names_the_job() -> None:
     for wait in ("follow", "wait"):
         client = FakeClient(details("RUNNING"), ConnectionError("Failed\nto connect"))
         with pytest.raises(JobLost) as lost:
@@ -72,7 +72,7 @@ def test_a_cluster_that_answers_no_more_is_given_up_and_the_job_named() -> None:
         assert str(lost.value) == expected
 
 
-def test_what_the_cluster_refuses_is_said_in_one_line() -> None:
+def test_a_refusal_of_the_cluster_is_reported_in_one_line() -> None:
     client = FakeClient(RuntimeError("Request failed with status code 404: Job j does not exist.\nTraceback"))
     with pytest.raises(ClusterError) as refused:
         Jobs(ADDRESS, client).end("j")
@@ -82,10 +82,10 @@ def test_what_the_cluster_refuses_is_said_in_one_line() -> None:
     assert not isinstance(refused.value, JobLost)
 
 
-def test_a_job_that_goes_on_is_found_by_what_it_does() -> None:
+def test_a_running_job_is_found_by_its_sweep_and_store() -> None:
     metadata = {"sweep": "grid", "store": "/s"}
     client = FakeClient()
-    client.others = [
+    client.other_jobs = [
         details("RUNNING", metadata=None, submission_id=None),
         details("FAILED", metadata=metadata, submission_id="ended"),
         details("RUNNING", metadata={**metadata, "store": "/t"}, submission_id="elsewhere"),
@@ -95,16 +95,17 @@ def test_a_job_that_goes_on_is_found_by_what_it_does() -> None:
     assert Jobs(ADDRESS, client).running({**metadata, "sweep": "other"}) is None
 
 
-def test_a_driver_has_longer_than_rays_three_seconds_to_write_what_it_has(tmp_path: Path) -> None:
+def test_a_driver_has_longer_than_rays_three_seconds_to_save(tmp_path: Path) -> None:
     client = FakeClient()
     package.pack(tmp_path, [], packed := tmp_path / "code.zip")
     Jobs(ADDRESS, client).send("j", "true", packed, {"sweep": "grid"})
-    (sent,) = client.sent
-    assert int(sent["runtime_env"]["env_vars"]["RAY_JOB_STOP_WAIT_TIME_S"]) >= 30
-    assert (sent["entrypoint"], sent["submission_id"], sent["metadata"]) == ("true", "j", {"sweep": "grid"})
+    (submission,) = client.submissions
+    assert int(submission["runtime_env"]["env_vars"]["RAY_JOB_STOP_WAIT_TIME_S"]) >= 30
+    assert (submission["entrypoint"], submission["submission_id"]) == ("true", "j")
+    assert submission["metadata"] == {"sweep": "grid"}
 
 
-WORDS = ["anomaly_grid", "--store", "/a b;$(rm) 'c'"]
+ARGUMENTS = ["anomaly_grid", "--store", "/a b;$(rm) 'c'"]
 
 
 def interpreter(folder: Path, has_ray: bool) -> Path:
@@ -122,31 +123,31 @@ def run_on_head(line: str, path: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("mine", "heads", "taken"),
+    ("mine", "heads", "chosen"),
     [(True, None, "mine"), (True, True, "mine"), (None, True, "heads"), (False, True, "heads"), (True, False, "mine")],
 )
-def test_the_first_python_that_has_ray_becomes_the_sweep(
-    mine: bool | None, heads: bool | None, taken: str, tmp_path: Path
+def test_the_first_python_that_has_ray_runs_the_sweep(
+    mine: bool | None, heads: bool | None, chosen: str, tmp_path: Path
 ) -> None:
     """`mine` is the submitter's interpreter, `heads` the one on the head's PATH: None if absent, False without Ray."""
     for name, has_ray in (("mine", mine), ("heads", heads)):
         if has_ray is not None:
             interpreter(tmp_path / name, has_ray)
-    done = run_on_head(entrypoint(WORDS, str(tmp_path / "mine/python")), tmp_path / "heads")
-    assert done.returncode == 7 and done.stderr == "", done
-    assert done.stdout.splitlines() == [str(tmp_path / taken / "python"), "-m", "sweeper.run", *WORDS]
+    completed = run_on_head(entrypoint(ARGUMENTS, str(tmp_path / "mine/python")), tmp_path / "heads")
+    assert completed.returncode == 7 and completed.stderr == "", completed
+    assert completed.stdout.splitlines() == [str(tmp_path / chosen / "python"), "-m", "sweeper.run", *ARGUMENTS]
 
 
-def test_where_no_python_has_ray_one_line_says_what_to_do(tmp_path: Path) -> None:
+def test_if_no_python_has_ray_one_line_says_what_to_do(tmp_path: Path) -> None:
     path = interpreter(tmp_path / "heads", has_ray=False).parent
-    done = run_on_head(entrypoint(WORDS, f"{tmp_path}/it's/python"), path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
+    completed = run_on_head(entrypoint(ARGUMENTS, f"{tmp_path}/it's/python"), path)
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert completed.stderr == (
         f"error: the cluster's head has no Python with Ray: tried {tmp_path}/it's/python, and python on its PATH; "
         "start the head with its environment on PATH: PATH=VENV/bin:$PATH ray start ...\n"
     )
 
 
-def test_it_is_seen_whether_a_python_has_ray() -> None:
+def test_whether_a_python_has_ray_is_detected() -> None:
     assert subprocess.run([sys.executable, "-c", HAS_RAY]).returncode == 0
     assert subprocess.run([sys.executable, "-I", "-S", "-c", HAS_RAY]).returncode == 1

@@ -23,7 +23,7 @@ def autoscaling(name: str) -> dict[str, Any]:
     return dict(_derive_autoscaling_config_from_ray_cr({"metadata": metadata, "spec": cluster_spec(name)}))
 
 
-def asked_for(name: str, cohorts: int, share: float, failed: tuple[str, ...] = ()) -> dict[str, int]:
+def requested_pods(name: str, cohorts: int, share: float, failed: tuple[str, ...] = ()) -> dict[str, int]:
     """Group -> number of pods that Ray's autoscaler requests. Pods of `failed` groups are unavailable."""
     config = AutoscalingConfig(autoscaling(name), skip_content_hash=True)
     requests = [ResourceRequestUtil.make({"GPU": share, "CPU": share}) for _ in range(cohorts)]
@@ -46,7 +46,7 @@ def test_every_field_is_documented_and_of_its_type(name: str, kind: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("slip", "says"),
+    ("slip", "message"),
     [
         (lambda spec: spec.update(autoscaling=True), "RayCluster.spec has no field autoscaling"),
         (lambda spec: spec.update(rayVersion=2.6), "rayVersion must be of str"),
@@ -57,11 +57,11 @@ def test_every_field_is_documented_and_of_its_type(name: str, kind: str) -> None
         (lambda spec: spec["headGroupSpec"].update(template=None), "template must have fields"),
     ],
 )
-def test_a_slip_would_be_seen(slip: Callable[[dict[str, Any]], Any], says: str) -> None:
+def test_a_slip_is_detected(slip: Callable[[dict[str, Any]], Any], message: str) -> None:
     manifest = copy.deepcopy(objects("raycluster")[0])
     slip(manifest["spec"])
-    [found] = offences(manifest, "RayCluster", "RayCluster")
-    assert says in found
+    [offence] = offences(manifest, "RayCluster", "RayCluster")
+    assert message in offence
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
@@ -79,17 +79,17 @@ def test_the_head_trains_nothing_and_workers_come_from_none(name: str) -> None:
 @pytest.mark.parametrize(
     ("cohorts", "share", "pods"), [(0, 0.25, 0), (1, 0.25, 1), (4, 0.25, 1), (5, 0.25, 2), (3, 1, 3)]
 )
-def test_pending_cohorts_bring_the_pods_that_they_share(name: str, cohorts: int, share: float, pods: int) -> None:
-    assert asked_for(name, cohorts, share) == ({"gpu-spot": pods} if pods else {})
+def test_pending_cohorts_request_the_pods_that_they_share(name: str, cohorts: int, share: float, pods: int) -> None:
+    assert requested_pods(name, cohorts, share) == ({"gpu-spot": pods} if pods else {})
 
 
-def test_where_spot_pods_are_not_to_be_had_others_come() -> None:
-    assert asked_for("raycluster", 3, 1.0, failed=("gpu-spot",)) == {"gpu-on-demand": 3}
-    assert asked_for("raycluster", 100, 1.0) == {"gpu-spot": 16, "gpu-on-demand": 4}
+def test_if_spot_pods_are_unavailable_others_are_requested() -> None:
+    assert requested_pods("raycluster", 3, 1.0, failed=("gpu-spot",)) == {"gpu-on-demand": 3}
+    assert requested_pods("raycluster", 100, 1.0) == {"gpu-spot": 16, "gpu-on-demand": 4}
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_tokens_are_asked_for(name: str) -> None:
+def test_tokens_are_required(name: str) -> None:
     assert cluster_spec(name)["authOptions"] == {"mode": "token"}
 
 
@@ -106,7 +106,7 @@ def test_no_pod_runs_as_root_or_can_become_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
-def test_pods_that_need_no_kubernetes_have_no_key_to_it(name: str) -> None:
+def test_pods_that_need_no_kubernetes_have_no_token_for_it(name: str) -> None:
     """Only the head has one, because its autoscaler requests pods."""
     keyless = {role for role, pod in pods(name).items() if pod["spec"].get("automountServiceAccountToken") is False}
     assert keyless == set(pods(name)) - {"head"}
@@ -171,10 +171,10 @@ def _lets_out(rule: dict[str, Any], address: str, port: int) -> bool:
 
 def test_both_manifests_describe_one_cluster() -> None:
     """They differ in the dashboard's address only, because the operator asks a RayJob's dashboard over the network."""
-    alone, of_job = cluster_spec("raycluster"), cluster_spec("rayjob")
-    assert alone["headGroupSpec"]["rayStartParams"].pop("dashboard-host") == "127.0.0.1"
+    of_cluster, of_job = cluster_spec("raycluster"), cluster_spec("rayjob")
+    assert of_cluster["headGroupSpec"]["rayStartParams"].pop("dashboard-host") == "127.0.0.1"
     assert of_job["headGroupSpec"]["rayStartParams"].pop("dashboard-host") == "0.0.0.0"
-    assert alone == of_job
+    assert of_cluster == of_job
 
 
 def test_a_job_that_lost_its_head_goes_on_in_a_new_cluster() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import boto3
 import pytest
-from botocore.exceptions import ParamValidationError  # type: ignore[import-untyped]
-from botocore.validate import validate_parameters  # type: ignore[import-untyped]
+from botocore.exceptions import ParamValidationError
+from botocore.validate import validate_parameters
 from ray.autoscaler._private.node_provider_availability_tracker import NodeAvailabilitySummary
 from ray.autoscaler._private.resource_demand_scheduler import _default_utilization_scorer, get_nodes_for
 from ray.autoscaler._private.util import prepare_config, validate_config
@@ -36,14 +36,14 @@ def prepared(name: str) -> dict[str, Any]:
     return dict(config)
 
 
-def asked_for(name: str, demands: list[dict[str, Any]], there: dict[str, int] | None = None) -> dict[str, int]:
-    """Node type -> number of nodes that Ray adds for the demands, if the nodes `there` are fully used."""
+def requested_nodes(name: str, demands: list[dict[str, Any]], existing: dict[str, int] | None = None) -> dict[str, int]:
+    """Node type -> number of nodes that Ray adds for the demands, if the `existing` nodes are fully used."""
     config = prepared(name)
     nodes, _ = get_nodes_for(
         config["available_node_types"],
-        {config["head_node_type"]: 1, **(there or {})},
+        {config["head_node_type"]: 1, **(existing or {})},
         config["head_node_type"],
-        config["max_workers"] - sum((there or {}).values()),
+        config["max_workers"] - sum((existing or {}).values()),
         demands,
         partial(_default_utilization_scorer, node_availability_summary=NodeAvailabilitySummary({})),
     )
@@ -51,14 +51,14 @@ def asked_for(name: str, demands: list[dict[str, Any]], there: dict[str, int] | 
 
 
 @pytest.mark.parametrize("name", [*LAUNCHED, "local"])
-def test_ray_takes_the_file(name: str) -> None:
+def test_ray_accepts_the_file(name: str) -> None:
     types = prepared(name)["available_node_types"]
     assert all(set(kind) >= {"resources", "node_config", "min_workers", "max_workers"} for kind in types.values())
 
 
 @pytest.mark.parametrize("name", [*LAUNCHED, "local"])
 @pytest.mark.parametrize("wrong", ["max_worker", "available_node_types.gpu", "head_node_type", "resources"])
-def test_ray_would_refuse_a_slip(name: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_refuses_a_slip(name: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = launched(name)
     types, head = config["available_node_types"], config["head_node_type"]
     if wrong == "max_worker":
@@ -99,36 +99,36 @@ def test_one_kind_of_worker_is_spot_and_the_others_are_not(name: str) -> None:
     assert plain["gpu_spot"] == plain["gpu_on_demand"]  # they do not differ in anything else
 
 
-@pytest.mark.parametrize(("name", "first"), [("aws", "gpu_spot"), ("gcp", "gpu_spot"), ("local", "gpu")])
+@pytest.mark.parametrize(("name", "node_type"), [("aws", "gpu_spot"), ("gcp", "gpu_spot"), ("local", "gpu")])
 @pytest.mark.parametrize(
     ("cohorts", "share", "nodes"), [(0, 0.25, 0), (1, 0.25, 1), (4, 0.25, 1), (5, 0.25, 2), (6, 1 / 3, 2), (3, 1.0, 3)]
 )
-def test_pending_cohorts_bring_the_gpus_that_they_share(
-    name: str, first: str, cohorts: int, share: float, nodes: int
+def test_pending_cohorts_request_the_gpus_that_they_share(
+    name: str, node_type: str, cohorts: int, share: float, nodes: int
 ) -> None:
-    assert asked_for(name, [{"GPU": share, "CPU": share}] * cohorts) == ({first: nodes} if nodes else {})
+    assert requested_nodes(name, [{"GPU": share, "CPU": share}] * cohorts) == ({node_type: nodes} if nodes else {})
 
 
 @pytest.mark.parametrize("name", LAUNCHED)
-def test_spot_machines_come_first_and_the_others_when_there_are_no_more(name: str) -> None:
+def test_spot_machines_are_requested_first_and_others_when_they_are_used_up(name: str) -> None:
     demands = [{"GPU": 1.0, "CPU": 1.0}] * 100
-    assert asked_for(name, demands) == {"gpu_spot": 16, "gpu_on_demand": 4}
-    assert asked_for(name, demands, {"gpu_spot": 16}) == {"gpu_on_demand": 4}
+    assert requested_nodes(name, demands) == {"gpu_spot": 16, "gpu_on_demand": 4}
+    assert requested_nodes(name, demands, {"gpu_spot": 16}) == {"gpu_on_demand": 4}
 
 
 @pytest.mark.parametrize("kind", launched("aws")["available_node_types"])
-def test_the_api_of_aws_knows_what_a_machine_is_to_be(kind: str) -> None:
+def test_the_api_of_aws_accepts_the_configuration_of_each_machine(kind: str) -> None:
     """Ray passes this configuration on unchecked. boto3 has AWS's own schema of it."""
     machine = launched("aws")["available_node_types"][kind]["node_config"]
-    wanted = boto3.client("ec2", region_name="us-west-2").meta.service_model.operation_model("RunInstances").input_shape
-    validate_parameters({**machine, "MinCount": 1, "MaxCount": 1}, wanted)
-    assert machine["InstanceType"] in wanted.members["InstanceType"].enum
+    schema = boto3.client("ec2", region_name="us-west-2").meta.service_model.operation_model("RunInstances").input_shape
+    validate_parameters({**machine, "MinCount": 1, "MaxCount": 1}, schema)
+    assert machine["InstanceType"] in schema.members["InstanceType"].enum
     with pytest.raises(ParamValidationError, match="Instancetype"):
-        validate_parameters({**machine, "Instancetype": "g5.xlarge", "MinCount": 1, "MaxCount": 1}, wanted)
+        validate_parameters({**machine, "Instancetype": "g5.xlarge", "MinCount": 1, "MaxCount": 1}, schema)
 
 
 @pytest.mark.parametrize("name", LAUNCHED)
-def test_the_same_token_is_on_every_node_and_asked_for_from_the_start(name: str) -> None:
+def test_the_same_token_is_on_every_node_and_required_from_the_start(name: str) -> None:
     config = launched(name)
     assert config["file_mounts"] == {"~/.ray/auth_token": "~/.ray/auth_token"}
     for key in ("head_start_ray_commands", "worker_start_ray_commands"):

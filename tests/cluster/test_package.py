@@ -25,12 +25,12 @@ def tree(folder: Path, files: Sequence[str] | set[str]) -> Path:
     return folder
 
 
-def test_the_code_is_sent_and_nothing_else(tmp_path: Path) -> None:
+def test_the_code_alone_is_sent(tmp_path: Path) -> None:
     folder = tree(tmp_path, [*CODE, *NOT_CODE])
     assert contents(folder, [folder / "results", folder / "data"]) == {name: len(name) for name in CODE}
 
 
-def test_only_the_folder_that_is_left_out_is_not_sent_whatever_others_are_named(tmp_path: Path) -> None:
+def test_an_excluded_folder_excludes_no_other_of_the_same_name(tmp_path: Path) -> None:
     folder = tree(tmp_path, ["data/a.py", "trainables/data/a.py"])
     assert set(contents(folder, [folder / "data"])) == {"trainables/data/a.py"}
     assert set(contents(folder)) == {"data/a.py", "trainables/data/a.py"}
@@ -44,7 +44,7 @@ def test_what_git_ignores_is_not_sent(tmp_path: Path) -> None:
     assert set(contents(folder)) == {"a.py", "kept/b.log", "ünï code.py"}
 
 
-def test_what_is_no_file_is_not_sent(tmp_path: Path) -> None:
+def test_only_files_are_sent(tmp_path: Path) -> None:
     folder = tree(tmp_path, ["a.py", "there/b.py"])
     (folder / "broken").symlink_to("nowhere")
     (folder / "linked").symlink_to("there")
@@ -53,7 +53,7 @@ def test_what_is_no_file_is_not_sent(tmp_path: Path) -> None:
     assert set(contents(folder)) == {"a.py", "there/b.py", "link.py"}
 
 
-def test_a_directory_that_is_too_large_is_refused_with_what_is_large_in_it(tmp_path: Path) -> None:
+def test_a_directory_that_is_too_large_is_refused_with_its_largest_entries(tmp_path: Path) -> None:
     mib = 1 << 20
     files = {f"runs/old/deep/{n}": 10 * mib for n in range(6)} | {"big.bin": 35 * mib, "a/b.py": 4 * mib}
     check_size(tmp_path, {**files, "c": mib})
@@ -66,7 +66,7 @@ def test_a_directory_that_is_too_large_is_refused_with_what_is_large_in_it(tmp_p
     )
 
 
-def test_the_same_files_make_the_same_package_whenever_they_were_written(tmp_path: Path) -> None:
+def test_a_package_does_not_depend_on_when_its_files_were_written(tmp_path: Path) -> None:
     folder = tree(tmp_path / "code", CODE)
     pack(folder, sorted(CODE), first := tmp_path / "1.zip")
     os.utime(folder / "README.md", (1, 1))
@@ -81,6 +81,6 @@ def test_the_same_files_make_the_same_package_whenever_they_were_written(tmp_pat
         }
 
 
-def test_a_file_that_has_gone_is_said_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"^the job's code cannot be read: .*/gone: No such file or directory$"):
         pack(tmp_path, ["gone"], tmp_path / "x.zip")

@@ -20,21 +20,21 @@ LOCAL = {"cluster/spot_notice.py"}
 """Modules that fetch from their own machine only."""
 
 
-def shown(path: Path) -> str:
+def relative_name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def test_no_module_makes_objects_or_runs_code_of_what_it_reads() -> None:
+def test_no_module_creates_objects_or_runs_code_from_data() -> None:
     assert len(SOURCES) > 80
-    assert {shown(path): found for path in SOURCES if (found := dangers(path.read_text()))} == {}
+    assert {relative_name(path): reasons for path in SOURCES if (reasons := dangers(path.read_text()))} == {}
 
 
-def test_no_module_fetches_but_through_what_verifies() -> None:
-    assert {shown(path) for path in SOURCES if fetched(path.read_text())} == LOCAL
-    assert {shown(path): lines for path in SOURCES if (lines := unguarded_downloads(path.read_text()))} == {}
+def test_no_module_fetches_without_verification() -> None:
+    assert {relative_name(path) for path in SOURCES if fetched(path.read_text())} == LOCAL
+    assert {relative_name(path): lines for path in SOURCES if (lines := unguarded_downloads(path.read_text()))} == {}
 
 
-def test_downloads_are_still_there_to_be_guarded() -> None:
+def test_the_downloads_that_are_checked_exist() -> None:
     assert "download=True" in (ROOT / "trainables/data/datasets/torchvision_datasets.py").read_text()
 
 
@@ -59,9 +59,9 @@ def test_downloads_are_still_there_to_be_guarded() -> None:
         "def f():\n    import marshal",
     ],
 )
-def test_a_danger_is_seen(source: str) -> None:
-    [found] = dangers(source)
-    assert found.startswith(f"{len(source.splitlines())}: ")
+def test_a_danger_is_detected(source: str) -> None:
+    [danger] = dangers(source)
+    assert danger.startswith(f"{len(source.splitlines())}: ")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_danger_is_seen(source: str) -> None:
         "import yaml\nyaml.safe_load(f)",
     ],
 )
-def test_what_is_safe_passes(source: str) -> None:
+def test_safe_code_passes(source: str) -> None:
     assert dangers(source) == []
 
 
@@ -88,12 +88,12 @@ def test_what_is_safe_passes(source: str) -> None:
         ("CIFAR10(root, download=wanted)", [1]),
     ],
 )
-def test_a_download_that_nobody_verifies_is_seen(source: str, lines: list[int]) -> None:
+def test_a_download_without_verification_is_detected(source: str, lines: list[int]) -> None:
     assert unguarded_downloads(source) == lines
 
 
 @pytest.mark.parametrize("source", ["import urllib.request", "from urllib import request", "import requests as r"])
-def test_a_fetch_is_seen(source: str) -> None:
+def test_a_fetch_is_detected(source: str) -> None:
     assert fetched(source) and not fetched("from urllib.parse import urlsplit\nfrom http.client import HTTPException")
 
 

@@ -31,20 +31,20 @@ time.sleep(1000)
 class Metadata(BaseHTTPRequestHandler):
     """Metadata server of both clouds. It refuses requests without the header that the cloud requires."""
 
-    taken = False
+    preempted = False
 
     def do_PUT(self) -> None:
-        wanted = self.path == "/latest/api/token" and "X-aws-ec2-metadata-token-ttl-seconds" in self.headers
-        self._answer("secret" if wanted else None)
+        is_valid = self.path == "/latest/api/token" and "X-aws-ec2-metadata-token-ttl-seconds" in self.headers
+        self._answer("secret" if is_valid else None)
 
     def do_GET(self) -> None:
         if (
             self.path == "/latest/meta-data/spot/instance-action"
             and self.headers["X-aws-ec2-metadata-token"] == "secret"
         ):
-            self._answer('{"action": "terminate", "time": "2026-01-01T00:00:00Z"}' if Metadata.taken else None)
+            self._answer('{"action": "terminate", "time": "2026-01-01T00:00:00Z"}' if Metadata.preempted else None)
         elif self.path == "/computeMetadata/v1/instance/preempted" and self.headers["Metadata-Flavor"] == "Google":
-            self._answer("TRUE" if Metadata.taken else "FALSE")
+            self._answer("TRUE" if Metadata.preempted else "FALSE")
         else:
             self._answer(None)
 
@@ -59,7 +59,7 @@ class Metadata(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def metadata() -> Iterator[str]:
-    Metadata.taken = False
+    Metadata.preempted = False
     server = HTTPServer(("127.0.0.1", 0), Metadata)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -92,16 +92,16 @@ def work(tmp_path: Path) -> Iterator[dict[str, psutil.Process]]:
 
 def raylet(pid: int, *children: psutil.Process) -> Any:
     """Fake `psutil.Process` of a raylet."""
-    words = ["/ray/raylet", "--node_port=0", f"--node_id={pid}abc", "--head", "--gcs-address=127.0.0.1:6379"]
+    command = ["/ray/raylet", "--node_port=0", f"--node_id={pid}abc", "--head", "--gcs-address=127.0.0.1:6379"]
     return SimpleNamespace(
-        pid=pid, name=lambda: "raylet", cmdline=lambda: words, children=lambda recursive: list(children)
+        pid=pid, name=lambda: "raylet", cmdline=lambda: command, children=lambda recursive: list(children)
     )
 
 
 @pytest.mark.parametrize("noticed", [noticed_by_aws, noticed_by_gcp])
 def test_a_notice_is_seen_when_it_is_given(noticed: type[bool], metadata: str) -> None:
     assert not noticed(metadata)
-    Metadata.taken = True
+    Metadata.preempted = True
     assert noticed(metadata)
 
 
@@ -125,23 +125,24 @@ def test_training_processes_save_in_time_and_others_are_left_alone(
 
 
 def test_processes_that_have_gone_are_passed_over(work: dict[str, psutil.Process]) -> None:
-    gone = work["quick"]
-    gone.kill()
-    gone.wait()
-    [node] = nodes([gone, raylet(7, gone)])
-    assert trainers(node) == [] and stop([gone], seconds=1.0) == 0
+    ended = work["quick"]
+    ended.kill()
+    ended.wait()
+    [node] = nodes([ended, raylet(7, ended)])
+    assert trainers(node) == [] and stop([ended], seconds=1.0) == 0
 
 
-@pytest.mark.parametrize("words", [["--cloud", "aws"], ["--now", "--raylet", "7"]])
+@pytest.mark.parametrize("arguments", [["--cloud", "aws"], ["--now", "--raylet", "7"]])
 def test_ray_is_told_of_the_node_before_its_training_is_stopped(
-    words: list[str],
+    arguments: list[str],
     work: dict[str, psutil.Process],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     drained: list[tuple[str, str, float, bool]] = []
     answers = iter([False, False, True])
-    processes = [raylet(7, work["quick"]), work["other"], *([raylet(8, work["slow"])] if "--raylet" in words else [])]
+    second_raylet = [raylet(8, work["slow"])] if "--raylet" in arguments else []
+    processes = [raylet(7, work["quick"]), work["other"], *second_raylet]
     monkeypatch.setitem(spot_notice.CLOUDS, "aws", lambda: next(answers))
     monkeypatch.setattr(spot_notice, "BETWEEN_SECONDS", 0.0)
     monkeypatch.setattr(
@@ -150,20 +151,20 @@ def test_ray_is_told_of_the_node_before_its_training_is_stopped(
         lambda node, seconds: drained.append((node.id, node.cluster, seconds, work["quick"].is_running())),
     )
     monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter(processes))
-    assert main([*words, "--grace", "60"]) == 0
+    assert main([*arguments, "--grace", "60"]) == 0
     assert drained == [("7abc", "127.0.0.1:6379", 60.0, True)]
     assert "0 processes still ran after 60 s" in capsys.readouterr().out
     assert work["other"].is_running() and work["slow"].is_running() and not work["quick"].is_running()
 
 
-@pytest.mark.parametrize(("pids", "found"), [([], "none"), ([7, 8], "7, 8")])
+@pytest.mark.parametrize(("pids", "listed"), [([], "none"), ([7, 8], "7, 8")])
 def test_no_node_or_several_are_not_stopped_as_one(
-    pids: list[int], found: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pids: list[int], listed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(spot_notice.psutil, "process_iter", lambda: iter(map(raylet, pids)))
     monkeypatch.setattr(spot_notice, "drain", lambda *_: pytest.fail("Ray was told"))
     assert main(["--now"]) == 2
     err = capsys.readouterr().err
     assert err == (
-        f"exactly one raylet must run here, or --raylet PID must name one of several; raylets found: {found}\n"
+        f"exactly one raylet must run here, or --raylet PID must name one of several; raylets found: {listed}\n"
     )

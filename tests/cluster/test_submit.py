@@ -33,20 +33,20 @@ class Keys:
         monkeypatch.setattr(time, "sleep", sleep)
 
 
-def test_a_sweep_is_sent_as_it_was_typed_and_followed_to_its_end(
-    client: FakeClient, words: list[str], capsys: pytest.CaptureFixture[str]
+def test_a_sweep_is_sent_as_typed_and_followed_to_its_end(
+    client: FakeClient, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert submit.main([*words, "--address", "http://127.0.0.1:9999", "--fresh"]) == 0
-    (sent,) = client.sent
-    assert sent["entrypoint"] == entrypoint([*words, "--fresh"])
-    assert sent["metadata"] == {"sweep": "anomaly_grid", "store": words[words.index("--store") + 1]}
+    assert submit.main([*arguments, "--address", "http://127.0.0.1:9999", "--fresh"]) == 0
+    (submission,) = client.submissions
+    assert submission["entrypoint"] == entrypoint([*arguments, "--fresh"])
+    assert submission["metadata"] == {"sweep": "anomaly_grid", "store": arguments[arguments.index("--store") + 1]}
     out, err = capsys.readouterr()
     assert out == "trained\n"
-    assert f"job {sent['submission_id']} is sent to http://127.0.0.1:9999" in err and "has succeeded" in err
+    assert f"job {submission['submission_id']} is sent to http://127.0.0.1:9999" in err and "has succeeded" in err
 
 
-def test_the_code_that_is_sent_runs_by_itself(client: FakeClient, words: list[str]) -> None:
-    assert submit.main(words) == 0
+def test_the_code_that_is_sent_runs_by_itself(client: FakeClient, arguments: list[str]) -> None:
+    assert submit.main(arguments) == 0
     ours = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "*.py"], cwd=ROOT, capture_output=True, text=True
     ).stdout.splitlines()
@@ -57,29 +57,29 @@ def test_the_code_that_is_sent_runs_by_itself(client: FakeClient, words: list[st
 @pytest.mark.parametrize(
     ("end", "status"), [(("FAILED", 1), 1), (("FAILED", 2), 2), (("FAILED", -15), 143), (("STOPPED", None), 130)]
 )
-def test_the_sweeps_exit_status_is_ours(
-    client: FakeClient, words: list[str], end: tuple[str, int | None], status: int
+def test_the_exit_status_is_that_of_the_sweep(
+    client: FakeClient, arguments: list[str], end: tuple[str, int | None], status: int
 ) -> None:
     client.answers = [details("RUNNING"), details(*end)]
-    assert submit.main(words) == status
+    assert submit.main(arguments) == status
 
 
-def test_without_waiting_the_id_is_all_there_is_on_stdout(
-    client: FakeClient, words: list[str], capsys: pytest.CaptureFixture[str]
+def test_without_waiting_stdout_has_the_id_alone(
+    client: FakeClient, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert submit.main([*words, "--no-wait"]) == 0
+    assert submit.main([*arguments, "--no-wait"]) == 0
     out, err = capsys.readouterr()
-    job = client.sent[0]["submission_id"]
+    job = client.submissions[0]["submission_id"]
     assert out == f"{job}\n" and job.startswith("anomaly_grid-")
     assert err.splitlines() == [
         f"  follow    python -m cluster.submit --logs {job}",
         f"  stop      python -m cluster.submit --stop {job}",
-        f"  continue  python -m cluster.submit {shlex.join(words)}",
+        f"  continue  python -m cluster.submit {shlex.join(arguments)}",
     ]
 
 
 @pytest.mark.parametrize(
-    ("more", "law"),
+    ("changes", "law"),
     [
         (["--set", "nuu=1"], "no key 'nuu' (did you mean 'nu'?)"),
         (["--epoch", "3"], "unrecognized arguments: --epoch 3"),
@@ -94,8 +94,8 @@ def test_without_waiting_the_id_is_all_there_is_on_stdout(
 )
 def test_a_wrong_request_is_refused_before_any_cluster_is_asked(
     client: FakeClient,
-    words: list[str],
-    more: list[str],
+    arguments: list[str],
+    changes: list[str],
     law: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -104,71 +104,71 @@ def test_a_wrong_request_is_refused_before_any_cluster_is_asked(
         raise AssertionError("no cluster must be asked for a request that is wrong")
 
     monkeypatch.setattr(submit, "connect", connect)
-    assert submit.main([*words, *more]) == 2
+    assert submit.main([*arguments, *changes]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith(f"error: {law}") and err.count("\n") == 1, err
 
 
 def test_without_a_token_nothing_is_asked(
-    client: FakeClient, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    client: FakeClient, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("RAY_AUTH_TOKEN")
-    monkeypatch.setenv("HOME", str(Path(words[4]) / "home"))
-    assert submit.main(words) == 2
+    monkeypatch.setenv("HOME", str(Path(arguments[4]) / "home"))
+    assert submit.main(arguments) == 2
     err = capsys.readouterr().err
-    assert err.startswith("error: a cluster requires a token, but RAY_AUTH_TOKEN is not set") and not client.sent
+    assert err.startswith("error: a cluster requires a token, but RAY_AUTH_TOKEN is not set") and not client.submissions
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    assert submit.main(words) == 0
+    assert submit.main(arguments) == 0
 
 
 def test_a_token_that_travels_in_clear_is_warned_of(
-    client: FakeClient, words: list[str], capsys: pytest.CaptureFixture[str]
+    client: FakeClient, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert submit.main([*words, "--address", "http://10.0.0.7:8265"]) == 0
+    assert submit.main([*arguments, "--address", "http://10.0.0.7:8265"]) == 0
     assert "note: the token goes to http://10.0.0.7:8265 unencrypted" in capsys.readouterr().err
 
 
 def test_a_sweep_that_a_job_already_runs_is_not_run_by_another(
-    client: FakeClient, words: list[str], capsys: pytest.CaptureFixture[str]
+    client: FakeClient, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = words[words.index("--store") + 1]
-    client.others = [
+    store = arguments[arguments.index("--store") + 1]
+    client.other_jobs = [
         details("RUNNING", metadata={"sweep": "anomaly_grid", "store": store}, submission_id="anomaly_grid-1")
     ]
-    assert submit.main(words) == 2 and not client.sent
+    assert submit.main(arguments) == 2 and not client.submissions
     assert capsys.readouterr().err == (
         "error: only one job at a time can run a sweep into a store, but anomaly_grid-1 runs anomaly_grid into "
         f"{store}; --logs anomaly_grid-1 follows it, --stop anomaly_grid-1 stops it\n"
     )
-    assert submit.main([*words, "--plan"]) == 0  # which trains nothing
+    assert submit.main([*arguments, "--plan"]) == 0  # which trains nothing
 
 
-def test_ctrl_c_leaves_the_job_to_itself_and_says_how_to_go_on(
-    client: FakeClient, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_ctrl_c_leaves_the_job_running_and_prints_how_to_continue(
+    client: FakeClient, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client.logs = [["trained\n", KeyboardInterrupt()]]
     keys = Keys(monkeypatch, at_sleeps=set())
-    assert submit.main([*words, "--fresh"]) == 130
+    assert submit.main([*arguments, "--fresh"]) == 130
     assert keys.slept == [submit.STOP_WINDOW_SECONDS] and client.stopped == []
     out, err = capsys.readouterr()
-    job = client.sent[0]["submission_id"]
+    job = client.submissions[0]["submission_id"]
     assert out == "trained\n"
     assert err.splitlines()[2:] == [
         f"job {job} goes on; Ctrl-C again within 5 s stops it",
         f"  follow    python -m cluster.submit --logs {job}",
         f"  stop      python -m cluster.submit --stop {job}",
-        f"  continue  python -m cluster.submit {shlex.join(words)}",
+        f"  continue  python -m cluster.submit {shlex.join(arguments)}",
     ]
 
 
-def test_ctrl_c_again_stops_the_job_and_shows_its_last_words(
-    client: FakeClient, words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_second_ctrl_c_stops_the_job_and_prints_the_rest_of_its_log(
+    client: FakeClient, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client.logs = [["trained\n", KeyboardInterrupt()], ["trained\nstopped: 3 of 70\n"]]
     client.answers = [details("RUNNING"), details("STOPPED")]
     Keys(monkeypatch, at_sleeps={1})
-    assert submit.main(words) == 130
-    job = client.sent[0]["submission_id"]
+    assert submit.main(arguments) == 130
+    job = client.submissions[0]["submission_id"]
     assert client.stopped == [job]
     out, err = capsys.readouterr()
     assert out == "trained\nstopped: 3 of 70\n" and err.endswith(f"job {job} was stopped\n")
@@ -189,7 +189,7 @@ def test_a_job_is_followed_by_name_to_its_exit_status(client: FakeClient, capsys
     assert capsys.readouterr() == ("trained\n", "job a-1 ended with status 1\n")
 
 
-def test_a_job_that_there_is_not_is_said_at_once(client: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_job_is_reported_at_once(client: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
     client.answers = [RuntimeError("Request failed with status code 404: Job a-1 does not exist.")]
     for option in ("--logs", "--stop"):
         assert submit.main([option, "a-1"]) == 2
@@ -202,22 +202,22 @@ def test_asking_imports_neither_ray_nor_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
-def test_what_is_not_ours_is_sweeper_runs_in_its_order() -> None:
-    words = ["anomaly_grid", "--preset", "digits", "--store", "s3://b/r", "--set", "nu=-1", "--axis", "beta=0,1"]
-    more = ["--working-dir", "/code", "--no-wait"]
-    options, run_words = submit.parse([*words[:3], "--address", "http://h:1", *words[3:], *more])
-    assert run_words == words and run_arguments.parse(run_words).store == "s3://b/r"
+def test_other_arguments_go_to_sweeper_run_in_their_order() -> None:
+    arguments = ["anomaly_grid", "--preset", "digits", "--store", "s3://b/r", "--set", "nu=-1", "--axis", "beta=0,1"]
+    own_options = ["--working-dir", "/code", "--no-wait"]
+    options, sweep_arguments = submit.parse([*arguments[:3], "--address", "http://h:1", *arguments[3:], *own_options])
+    assert sweep_arguments == arguments and run_arguments.parse(sweep_arguments).store == "s3://b/r"
     assert (options.address, options.working_dir, options.no_wait) == ("http://h:1", "/code", True)
     assert (options.stop, options.logs) == (None, None)
 
 
-def test_a_job_is_named_to_stop_or_to_follow() -> None:
+def test_stop_and_logs_take_the_id_of_a_job() -> None:
     assert submit.parse(["--stop", "a-1"])[0].stop == "a-1"
     assert submit.parse(["--logs", "a-1", "--address", "http://h:1"])[0].logs == "a-1"
 
 
 @pytest.mark.parametrize(
-    ("words", "law"),
+    ("arguments", "law"),
     [
         (["--stop", "a-1", "grid"], "--stop ID and --logs ID can be combined with --address only"),
         (["--stop", "a-1", "--logs", "a-1"], "--stop ID and --logs ID can be combined with --address only"),
@@ -226,12 +226,12 @@ def test_a_job_is_named_to_stop_or_to_follow() -> None:
         (["--stop"], "argument --stop: expected one argument; --help shows all options"),
     ],
 )
-def test_words_that_make_no_request_are_refused(words: list[str], law: str) -> None:
+def test_arguments_that_make_no_request_are_refused(arguments: list[str], law: str) -> None:
     with pytest.raises(SpecError, match=law) as refused:
-        submit.parse(words)
+        submit.parse(arguments)
     assert "\n" not in str(refused.value)
 
 
 def test_our_options_are_not_abbreviated() -> None:
-    words = ["grid", "--log", "x", "--addr", "y"]
-    assert submit.parse(words)[1] == words
+    arguments = ["grid", "--log", "x", "--addr", "y"]
+    assert submit.parse(arguments)[1] == arguments

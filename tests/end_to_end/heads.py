@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from tests.end_to_end.sweeps import POLL, TRAINERS, suspend, title
 

@@ -4,13 +4,14 @@ are outliers.
 Shapes: N images, C channels, H rows, W columns.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
 
-from trainables.data.datasets.dataset import UNLABELLED, Dataset
+from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset
 from trainables.data.image_files.decoding import ImageFiles, Images
 
 SPLIT_SEED = 0
@@ -67,10 +68,15 @@ def held_out_split(dataset: Dataset, classes: tuple[int, ...]) -> Split:
         )
     train_N = ~torch.isin(dataset.train_labels, torch.tensor([*classes, UNLABELLED]))
     held_N = torch.isin(dataset.test_labels, torch.tensor(classes))
+    trained = _trained_on(dataset, train_N)
     return replace(
-        _trained_on(dataset, train_N),
+        trained,
         test_images=select_images(dataset.test_images, ~held_N),
         test_labels=dataset.test_labels[~held_N],
+        attributes={
+            name: replace(attribute, test_labels=attribute.test_labels[~held_N])
+            for name, attribute in trained.attributes.items()
+        },
         held_out_images=select_images(dataset.test_images, held_N),
     )
 
@@ -84,8 +90,20 @@ def select_images(images: Images, mask_N: Tensor) -> Images:
 
 def _trained_on(dataset: Dataset, mask_N: Tensor) -> Split:
     """The training images where `mask` (bool `[N]`) is True, and all test images."""
-    images, labels_N = select_images(dataset.train_images, mask_N), dataset.train_labels[mask_N]
-    return replace(all_classes_split(dataset), train_images=images, train_labels=labels_N)
+    return replace(
+        all_classes_split(dataset),
+        train_images=select_images(dataset.train_images, mask_N),
+        train_labels=dataset.train_labels[mask_N],
+        attributes=_attributes_of(dataset, mask_N),
+    )
+
+
+def _attributes_of(dataset: Dataset, mask_N: Tensor) -> Mapping[str, Attribute]:
+    """The attributes of the training images where `mask` (bool `[N]`) is True, and of all test images."""
+    return {
+        name: replace(attribute, train_labels=attribute.train_labels[mask_N])
+        for name, attribute in dataset.attributes.items()
+    }
 
 
 def _check_class(name: str, dataset: Dataset, index: object) -> None:
@@ -104,10 +122,22 @@ def hold_out_validation(dataset: Dataset, share: float) -> tuple[Dataset, Datase
     the images. Raises ValueError unless each class keeps and holds out at least one image.
     """
     held_N = _held_out(dataset, share)
-    images, labels_N = select_images(dataset.train_images, ~held_N), dataset.train_labels[~held_N]
-    trained = replace(dataset, train_images=images, train_labels=labels_N)
-    validation_images, validation_labels = select_images(dataset.train_images, held_N), dataset.train_labels[held_N]
-    return trained, replace(trained, test_images=validation_images, test_labels=validation_labels)
+    trained = replace(
+        dataset,
+        train_images=select_images(dataset.train_images, ~held_N),
+        train_labels=dataset.train_labels[~held_N],
+        attributes=_attributes_of(dataset, ~held_N),
+    )
+    validated = replace(
+        trained,
+        test_images=select_images(dataset.train_images, held_N),
+        test_labels=dataset.train_labels[held_N],
+        attributes={
+            name: replace(attribute, test_labels=dataset.attributes[name].train_labels[held_N])
+            for name, attribute in trained.attributes.items()
+        },
+    )
+    return trained, validated
 
 
 def _held_out(dataset: Dataset, share: float) -> Tensor:

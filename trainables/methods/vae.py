@@ -28,8 +28,8 @@ class VAEConfig:
 
 
 class VAE(VariationalAutoencoder):
-    """Fusible: `sigma_x2`. The loss is the negative ELBO of Eq. 6 with beta = 1, averaged over augmented images, without
-    constants."""
+    """Fusible: `sigma_x2`. The loss is the negative ELBO of Eq. 6 with `beta = 1`, averaged over augmented images and
+    without constants."""
 
     Config = VAEConfig
     fusible = frozenset({"sigma_x2"})

@@ -54,9 +54,8 @@ class VICReg(ImageMethod):
     def __init__(self, config: VICRegConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         widths = [config.projector_width] * config.projector_layers
-        self.projector = nn.Identity()
-        if config.projector_width:
-            self.projector = mlp(self.features, *widths, norm="batch", bias=False)
+        projects = config.projector_width > 0
+        self.projector = mlp(self.features, *widths, norm="batch", bias=False) if projects else nn.Identity()
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """The weighted sum of three terms. Variance and covariance terms are summed over both views."""

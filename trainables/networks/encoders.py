@@ -1,5 +1,4 @@
-"""Encoders map images to a representation. Each has two attributes: `features`, the size D of the representation, and
-`image_shape`, the `(C, H, W)` of its images.
+"""Encoders map images to a representation. Each has the attribute `features`, the size D of the representation.
 
 Shapes: B images of C channels, H by W pixels, normalised; D features.
 """
@@ -101,7 +100,7 @@ def build_encoder(
     their own. `small_stem`: of torchvision's ResNets. `hidden`: the widths of the `relu_mlp`'s hidden layers.
     `stem_pool`: whether the `simvae_resnet` has max-pooling in its stem.
     """
-    network: nn.Module
+    network: Any
     if name == "convnet":
         network = ConvNet(image_shape[0], width, features)
     elif name == "mlp":

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 
@@ -59,7 +59,7 @@ class Population:
                     f"a population of {configs[0].method} can only adapt {', '.join(sorted(adaptable))}, but got {key}"
                 )
         flat_configs = [config.flat() for config in configs]
-        initial = [{key: float(flat[key]) for key in self.ranges} for flat in flat_configs]  # type: ignore[arg-type]
+        initial = [{key: float(cast(float, flat[key])) for key in self.ranges} for flat in flat_configs]
         identity = seeded_generator("population", [sorted(flat.items()) for flat in flat_configs]).initial_seed()
 
         def judge(report: Report) -> Verdict:

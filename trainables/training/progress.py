@@ -9,7 +9,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 from torch import Tensor
 
@@ -107,7 +107,8 @@ def _read(value: Any, kind: Any, name: str) -> Any:
         raise CheckpointError(f"its {name} must be {expected}, but is of type {type(value).__name__}")
     if dataclasses.is_dataclass(kind):
         kinds = typing.get_type_hints(kind)
-        return kind(**{key: _read(value[key], kinds[key], f"{name}.{key}") for key in kinds})  # type: ignore[operator]
+        fields = {key: _read(value[key], kinds[key], f"{name}.{key}") for key in kinds}
+        return cast(Any, kind)(**fields)
     if origin is tuple:
         return tuple(_read(part, arguments[0], name) for part in value)
     if origin is Mapping:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ray
 import ray.train
@@ -87,7 +87,7 @@ def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
         run_config=RunConfig(
             storage_path=dispatch.storage,
             name=uuid.uuid4().hex,
-            callbacks=[TuneReportCallback()],  # type: ignore[list-item]  # Ray's own, of a class beside the declared one
+            callbacks=[cast(Any, TuneReportCallback())],  # Ray's own, of a class beside the declared one
         ),
     )
     with on_sigterm(_exit_after_grace):  # this process, which started the workers, stays alive while they save

@@ -39,7 +39,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         assert spec and spec.loader
-        exec_module = spec.loader.exec_module
+        loader: Any = spec.loader
+        exec_module = loader.exec_module
 
         def exec_poisoned(module: ModuleType) -> None:
             exec_module(module)
@@ -55,7 +56,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
             module.Cohort.__init__, module.Cohort.step = init, step
 
-        spec.loader.exec_module = exec_poisoned  # type: ignore[method-assign]
+        loader.exec_module = exec_poisoned
         return spec
 
 

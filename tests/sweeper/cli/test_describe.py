@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from torchvision.datasets import CIFAR10, CIFAR100, STL10, SVHN
+from torchvision.datasets import CIFAR10, CIFAR100, MNIST, STL10, SVHN, CelebA, FashionMNIST
 
 from sweeper import run
 from sweeper.cli.describe import FILES, describe
@@ -11,6 +11,7 @@ from sweeper.errors import SpecError
 from trainables.catalog import METHODS
 from trainables.config.key_docs import key_docs
 from trainables.data.datasets.catalog import DATASETS
+from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.evaluation.metrics import FAMILIES
 from trainables.training.metric_names import methods_by_metric
 
@@ -39,10 +40,18 @@ def test_no_key_is_left_out(method: str) -> None:
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_a_data_set_has_its_shape_classes_sizes_and_files(dataset: str) -> None:
-    facts = dict(line.split(maxsplit=1) for line in describe(dataset).splitlines()[-5:])
-    assert list(facts) == ["images", "classes", "training", "test", "files"]
-    assert int(facts["classes"]) >= 10 and " x " in facts["images"]
+    lines = [line for line in describe(dataset).split("\n\n")[1].splitlines() if not line.startswith(" " * 3)]
+    facts = dict(line.split(maxsplit=1) for line in lines)
+    assert list(facts) == ["images", "classes", "training", "test", "attributes", "files"]
+    assert int(facts["classes"]) == DECLARATIONS[dataset].classes and " x " in facts["images"]
+    assert max(map(len, describe(dataset).splitlines())) <= 110
     assert facts["files"].startswith("DATA/") or dataset.startswith("digits")
+
+
+def test_a_data_set_has_its_attributes_with_their_numbers_of_values() -> None:
+    assert "\n  attributes ink (5), slant (5), hue (5)\n" in describe("digits_tint")
+    assert "\n  attributes hair (5), 5_o_clock_shadow (2), " in describe("celeba")
+    assert "\n  attributes none\n" in describe("svhn")
 
 
 def test_sizes_and_places_are_the_published_ones() -> None:
@@ -53,6 +62,9 @@ def test_sizes_and_places_are_the_published_ones() -> None:
     assert "5,000 images, 500 of each class, and 100,000 without a label" in text
     for name, source in {"cifar10": CIFAR10, "cifar100": CIFAR100, "stl10": STL10}.items():
         assert f"DATA/{source.base_folder}/, " in FILES[name] and f"DATA/{source.filename} " in FILES[name]
+    for name, files in {"mnist": MNIST, "fashion_mnist": FashionMNIST}.items():
+        assert f"DATA/{files.__name__}/raw/*.gz" in FILES[name] and files.resources[0][0].endswith(".gz")
+    assert f"DATA/{CelebA.base_folder}/, " in FILES["celeba"] and CelebA.file_list[0][2] in FILES["celeba"]
     assert all(f"DATA/{SVHN.split_list[part][1]}" in FILES["svhn"] for part in ("train", "test"))
 
 

@@ -132,8 +132,8 @@ def test_no_trial_that_was_told_stays_open(sampler: str, result: TrialResult, st
 def test_of_several_objectives_only_what_finished_whole_is_complete() -> None:
     engine = AskTellStudy(study("tpe", metric=BOTH))
     engine.ask(4)
-    cases = ("finished", (0.1, 0.9)), ("finished", (0.1, None)), ("diverged", (None, None)), ("failed", (1.0, 1.0))
-    engine.tell([TrialResult(number, *case) for number, case in enumerate(cases)])  # type: ignore[arg-type]
+    cases: Any = ("finished", (0.1, 0.9)), ("finished", (0.1, None)), ("diverged", (None, None)), ("failed", (1.0, 1.0))
+    engine.tell([TrialResult(number, *case) for number, case in enumerate(cases)])
     assert states(engine) == [TrialState.COMPLETE, *3 * [TrialState.FAIL]]
     assert [trial.values for trial in engine.optuna_study.trials] == [[0.1, 0.9], None, None, None]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sweeper.errors import SpecError
-from sweeper.spec.metric import Metric
+from sweeper.spec.metric import Direction, Metric
 
 
 @pytest.mark.parametrize("direction", ["max", "MAXIMIZE", "up", "", 1, True])
@@ -20,14 +20,14 @@ def test_a_direction_that_is_none_is_refused(direction: Any) -> None:
     [("knn_z", "minimize", True), ("auroc_joint_svhn", "minimize", True), ("fpr95_dir_noise", "maximize", False)],
 )
 def test_a_direction_against_the_meaning_of_the_metric_is_refused(name: str, direction: Any, higher: bool) -> None:
-    right = "maximize" if higher else "minimize"
+    right: Direction = "maximize" if higher else "minimize"
     message = (
         f"{name} is better the {'higher' if higher else 'lower'} it is, so its direction must be '{right}', but got "
         f"'{direction}'"
     )
     with pytest.raises(SpecError, match=f"^{message}$"):
         Metric(name, direction)
-    assert Metric(name, right).ranking_direction == right  # type: ignore[arg-type]
+    assert Metric(name, right).ranking_direction == right
 
 
 def test_what_has_no_direction_of_its_own_takes_either_or_none() -> None:

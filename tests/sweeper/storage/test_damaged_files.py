@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,6 @@ from sweeper import run
 from sweeper.errors import DamagedFiles, StoreError
 from sweeper.report import publish
 from sweeper.search.warm_start import warm_start_from_rows
-from sweeper.spec.grid import Value
 from sweeper.storage import compaction
 from sweeper.storage.arrow_tables import table_of
 from sweeper.storage.damaged_files import quarantine, quarantining
@@ -150,9 +150,9 @@ def test_a_search_trains_a_row_again_that_has_lost_its_history(harness: Harness)
 
 def test_a_warm_start_does_not_do_with_less_than_there_was(harness: Harness) -> None:
     flipped(harness.store.files, "trials/sweep=grid/ca.parquet")
-    nothing: dict[str, Value] = {}
+    study: Any = None  # not needed before the damage is found
     with pytest.raises(DamagedFiles, match=r"ca\.parquet"):
-        warm_start_from_rows(harness.reopened(), "grid", None, nothing)  # type: ignore[arg-type]
+        warm_start_from_rows(harness.reopened(), "grid", study, {})
 
 
 def test_a_file_that_is_intact_after_all_comes_back(harness: Harness) -> None:

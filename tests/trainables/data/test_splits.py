@@ -8,7 +8,7 @@ import torch
 
 from tests.folder_files import CLASSES, write_imagenet
 from trainables.data.datasets.catalog import load
-from trainables.data.datasets.dataset import UNLABELLED, Dataset
+from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset
 from trainables.data.image_files.decoding import ImageFiles
 from trainables.data.splits import all_classes_split, held_out_split, one_class_split
 
@@ -128,3 +128,25 @@ def test_folders_are_split_by_their_files(imagenet: Dataset) -> None:
         assert {Path(path).parent.name for path in images.paths()} == set(classes)
     assert others.train_labels.tolist() == [0] * 4 + [2] * 4
     assert all_classes_split(imagenet).labelled_images is imagenet.train_images
+
+
+@pytest.fixture(scope="module")
+def numbered(digits: Dataset) -> Dataset:
+    """The digits with an attribute that counts their images."""
+    train_N, test_N = (torch.arange(len(images)) for images in (digits.train_images, digits.test_images))
+    return replace(digits, attributes={"number": Attribute(train_N, test_N, 1260)})
+
+
+@pytest.mark.parametrize("held_out", [None, (2, 7)])
+def test_attributes_stay_with_their_images(numbered: Dataset, held_out: tuple[int, ...] | None) -> None:
+    split = held_out_split(numbered, held_out) if held_out else one_class_split(numbered, 3)
+    number = split.attributes["number"]
+    assert number.classes == 1260
+    assert torch.equal(split.train_images[:], numbered.train_images[:][number.train_labels])
+    assert torch.equal(split.train_labels, numbered.train_labels[number.train_labels])
+    assert torch.equal(split.test_images[:], numbered.test_images[:][number.test_labels])
+    assert torch.equal(split.test_labels, numbered.test_labels[number.test_labels])
+
+
+def test_whole_keeps_the_attributes(numbered: Dataset) -> None:
+    assert all_classes_split(numbered).attributes is numbered.attributes

@@ -8,7 +8,7 @@ import torch
 
 from tests.folder_files import write_imagenet
 from trainables.data.datasets.catalog import load
-from trainables.data.datasets.dataset import UNLABELLED, Dataset
+from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset
 from trainables.data.image_files.decoding import ImageFiles
 from trainables.data.splits import hold_out_validation
 
@@ -70,6 +70,18 @@ def test_the_split_is_fixed_and_a_larger_share_holds_out_more_of_the_same(number
     assert held[0.1] < held[0.2] < held[0.4]
     assert sorted(held[0.2])[:5] != list(range(5))  # shuffled, not the first of the file
     torch.set_rng_state(drawn)
+
+
+def test_attributes_stay_with_their_images(digits: Dataset) -> None:
+    train_N, test_N = (torch.arange(len(images)) for images in (digits.train_images, digits.test_images))
+    trained, validated = hold_out_validation(
+        replace(digits, attributes={"number": Attribute(train_N, test_N, 1260)}), 0.2
+    )
+    kept, held = trained.attributes["number"].train_labels, validated.attributes["number"].test_labels
+    assert torch.equal(trained.attributes["number"].test_labels, test_N)
+    assert torch.equal(validated.attributes["number"].train_labels, kept)
+    assert torch.equal(trained.train_images[:], digits.train_images[:][kept])
+    assert torch.equal(validated.test_images[:], digits.train_images[:][held])
 
 
 def test_unlabelled_images_stay_training_images(numbered: Dataset) -> None:

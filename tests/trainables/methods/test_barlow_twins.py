@@ -66,7 +66,7 @@ def test_scale_of_the_projection_does_not_matter() -> None:
     model = built(BarlowTwins, Config(projector_width=P))
     before = loss_of(model).item()
     with torch.no_grad():
-        model.projector[-1].weight.mul_(torch.linspace(0.5, 20, P)[:, None])  # type: ignore[operator]
+        model.projector[-1].get_parameter("weight").mul_(torch.linspace(0.5, 20, P)[:, None])
     assert loss_of(model).item() == pytest.approx(before, rel=1e-5)
 
 

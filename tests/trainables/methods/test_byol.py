@@ -48,10 +48,10 @@ def test_loss_is_equation_2_both_ways() -> None:
 
 def test_the_loss_is_between_0_and_8() -> None:
     model = built(BYOL, Config(**SMALL))
-    model.predictor = nn.Identity()  # type: ignore[assignment]
+    model.predictor = nn.Sequential(nn.Identity())
     assert loss_of(model, 0, 0).item() == pytest.approx(0, abs=1e-6)
     with torch.no_grad():
-        model.projector[-1].weight.neg_()  # type: ignore[operator]
+        model.projector[-1].get_parameter("weight").neg_()
     assert loss_of(model, 0, 0).item() == pytest.approx(8, abs=1e-5)
 
 
@@ -59,11 +59,11 @@ def test_no_gradient_reaches_the_target() -> None:
     """With a predictor that ignores its input, a gradient could reach the encoder through the target only."""
     model = built(BYOL, Config(**SMALL))
     assert gradient_of_rows(model, loss_of(model)).abs().amin(-1).gt(0).all()
-    nn.init.zeros_(model.predictor[0].weight)  # type: ignore[arg-type]
-    nn.init.ones_(model.predictor[1].bias)  # type: ignore[arg-type]
+    nn.init.zeros_(model.predictor.get_parameter("0.weight"))
+    nn.init.ones_(model.predictor.get_parameter("1.bias"))
     loss = loss_of(model)
     assert torch.equal(gradient_of_rows(model, loss), torch.zeros(2, B, 4))
-    assert torch.autograd.grad(loss, model.predictor[3].weight)[0].abs().max() > 1e-3  # type: ignore[arg-type]
+    assert torch.autograd.grad(loss, model.predictor.get_parameter("3.weight"))[0].abs().max() > 1e-3
     assert not any(buffer.requires_grad for buffer in model.buffers())
     assert {name.split(".")[0] for name, _ in model.named_parameters()} == {"encoder", "projector", "predictor"}
 
@@ -101,7 +101,7 @@ def test_statistics_of_batchnorm_are_the_targets_own() -> None:
 def test_collapse_is_a_fixed_point() -> None:
     """Equal outputs for all images are predicted perfectly, and no gradient leads away: the predictor has to."""
     model = built(BYOL, Config(**SMALL), encoder=Constant).eval()
-    model.predictor = nn.Identity()  # type: ignore[assignment]
+    model.predictor = nn.Sequential(nn.Identity())
     loss = loss_of(model)
     assert loss.item() == pytest.approx(0, abs=1e-6)
     gradients = torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True)

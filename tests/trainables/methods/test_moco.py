@@ -4,6 +4,7 @@ Shapes: B images, M keys in the queue.
 """
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -29,7 +30,8 @@ SMALL = {"projector_width": 8, "projection": 3}
 
 
 def _config(**changes: float) -> Config:
-    return Config(**{"queue": 7, **SMALL, **changes})  # type: ignore[arg-type]
+    options: dict[str, Any] = {"queue": 7, **SMALL, **changes}
+    return Config(**options)
 
 
 def _scatter(model: MoCo) -> None:
@@ -160,7 +162,7 @@ def test_statistics_of_batchnorm_are_each_encoders_own() -> None:
         ("queue", 0, "`queue >= 1` must hold, but got queue=0"),
     ],
 )
-def test_config_states_the_law_and_the_offender(field: str, value: object, message: str) -> None:
+def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError) as error:
-        Config(**{field: value})  # type: ignore[arg-type]
+        Config(**{field: value})
     assert str(error.value) == message

@@ -1,6 +1,7 @@
 """SimCLR compared with a literal implementation of SimVAE's Eq. 8, in float64."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_the_representation_is_before_the_projector() -> None:
         ("projection", 0, "`projection >= 1` must hold, but got projection=0"),
     ],
 )
-def test_config_states_the_law_and_the_offender(field: str, value: object, message: str) -> None:
+def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError) as error:
-        Config(**{field: value})  # type: ignore[arg-type]
+        Config(**{field: value})
     assert str(error.value) == message

@@ -25,11 +25,11 @@ def test_loss_is_the_mean_negative_cosine_both_ways(layers: int) -> None:
 def test_no_gradient_reaches_what_is_predicted() -> None:
     """With a predictor that ignores its input, a gradient could reach the encoder through the target only."""
     model = built(SimSiam, Config(**SMALL))
-    nn.init.zeros_(model.predictor[0].weight)  # type: ignore[arg-type]
-    nn.init.ones_(model.predictor[1].bias)  # type: ignore[arg-type]
+    nn.init.zeros_(model.predictor.get_parameter("0.weight"))
+    nn.init.ones_(model.predictor.get_parameter("1.bias"))
     loss = loss_of(model)
     assert torch.equal(gradient_of_rows(model, loss), torch.zeros(2, B, 4))
-    assert torch.autograd.grad(loss, model.predictor[3].bias)[0].abs().max() > 1e-3  # type: ignore[arg-type]
+    assert torch.autograd.grad(loss, model.predictor.get_parameter("3.bias"))[0].abs().max() > 1e-3
 
 
 def test_gradient_of_the_encoder_is_that_of_its_own_branch() -> None:
@@ -48,7 +48,7 @@ def test_gradient_of_the_encoder_is_that_of_its_own_branch() -> None:
 def test_collapse_is_a_fixed_point() -> None:
     """Equal outputs for all images are predicted perfectly, at the least loss of all, and no gradient leads away."""
     model = built(SimSiam, Config(**SMALL), encoder=Constant).eval()
-    model.predictor = nn.Identity()  # type: ignore[assignment]
+    model.predictor = nn.Sequential(nn.Identity())
     loss = loss_of(model)
     assert loss.item() == pytest.approx(-1, abs=1e-6)
     assert all(gradient.abs().max() < 1e-6 for gradient in torch.autograd.grad(loss, list(model.parameters())))

@@ -1,5 +1,7 @@
 """SwAV compared with the paper's algorithm, in float64. Shapes: B images, M prototypes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -123,7 +125,7 @@ def test_gradients_take_assignments_for_constants() -> None:
         ("prototypes", 1, "`prototypes >= 2` must hold, but got prototypes=1"),
     ],
 )
-def test_config_states_the_law_and_the_offender(field: str, value: object, message: str) -> None:
+def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError) as error:
-        Config(**{field: value})  # type: ignore[arg-type]
+        Config(**{field: value})
     assert str(error.value) == message

@@ -41,9 +41,10 @@ def test_is_reported_once_as_initialised() -> None:
 
 
 def test_is_the_encoder_and_nothing_more() -> None:
-    encoder = torch.nn.Flatten()
-    encoder.features = 64  # type: ignore[assignment]
-    model = RandomEncoder(Config(), encoder)
+    class Flatten(torch.nn.Flatten):
+        features = 64
+
+    model = RandomEncoder(Config(), Flatten())
     assert not list(model.parameters()) and not list(model.buffers()) and not dataclasses.fields(Config)
     assert RandomEncoder.losses is Method.losses
     assert torch.equal(model(IMAGES), IMAGES.flatten(1)) and list(model.embed(IMAGES)) == ["z"]

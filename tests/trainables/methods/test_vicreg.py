@@ -1,6 +1,7 @@
 """VICReg compared with a literal implementation of SimVAE's Eq. 10, in float64."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,8 +58,8 @@ def test_loss_is_the_weighted_sum_of_its_three_parts(layers: int, weights: tuple
 
 @pytest.mark.parametrize(("field", "part"), WEIGHTS.items())
 def test_gradient_of_one_weight_is_that_of_its_part(field: str, part: str) -> None:
-    off = dict.fromkeys(WEIGHTS, 0.0)
-    model = built(VICReg, Config(**{**off, field: 2.0}, projector_width=P))  # type: ignore[arg-type]
+    weights: dict[str, Any] = {**dict.fromkeys(WEIGHTS, 0.0), field: 2.0}
+    model = built(VICReg, Config(**weights, projector_width=P))
     total, parts = model.losses(*VIEWS, noise=NO_NOISE)
     got = gradient_of_rows(model, total)
     torch.testing.assert_close(got, 2 * gradient_of_rows(model, parts[part]))
@@ -89,6 +90,7 @@ def test_no_bias_that_the_loss_does_not_see() -> None:
 
 @pytest.mark.parametrize("field", WEIGHTS)
 def test_config_states_the_law_and_the_offender(field: str) -> None:
+    negative: dict[str, Any] = {field: -1.0}
     with pytest.raises(ValueError) as error:
-        Config(**{field: -1.0})  # type: ignore[arg-type]
+        Config(**negative)
     assert str(error.value) == f"`{field} >= 0` must hold, but got {field}=-1.0"

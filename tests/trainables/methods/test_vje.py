@@ -6,6 +6,7 @@ The model runs in float32, as it does when trained, and agrees to five digits.
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -184,7 +185,8 @@ def test_fusible_hyperparameters_are_scalar_buffers_that_the_loss_reads(noise: T
     for name, other in (("beta", 2.0), ("nu", 0.5)):
         assert buffers[name].shape == () and buffers[name].item() == getattr(config, name)
         model.get_buffer(name).fill_(other)
-        config = replace(config, **{name: other})  # type: ignore[arg-type]
+        changes: dict[str, Any] = {name: other}
+        config = replace(config, **changes)
         assert torch.equal(model.losses(*VIEWS, noise=noise).total, _vje(config).losses(*VIEWS, noise=noise).total)
     assert torch.equal(model.score(VIEWS[0], noise[:0])["joint"], _vje(config).score(VIEWS[0], noise[:0])["joint"])
 
@@ -217,9 +219,9 @@ def test_noise_is_the_only_source_of_chance(noise: Tensor) -> None:
         ("score_samples", -1, "`score_samples >= 0` must hold, but got score_samples=-1"),
     ],
 )
-def test_config_states_the_law_and_the_offender(field: str, value: object, message: str) -> None:
+def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError) as error:
-        Config(**{field: value})  # type: ignore[arg-type]
+        Config(**{field: value})
     assert str(error.value) == message
 
 

@@ -171,4 +171,5 @@ def test_a_checkpoint_is_read_as_it_was_packed() -> None:
     unpacked = unpack(_saved(), three(), None)
     assert unpacked
     assert content_of(pack(three(), None, *unpacked))["standing"].keys() == content_of(_saved())["standing"].keys()
-    assert unpack(pack(three(), None, *unpacked), three(), None)[0].reports == unpacked[0].reports  # type: ignore[index]
+    again = unpack(pack(three(), None, *unpacked), three(), None)
+    assert again and again[0].reports == unpacked[0].reports

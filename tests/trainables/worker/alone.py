@@ -112,7 +112,8 @@ def _slow_down(fault: Any = None) -> None:
         print(f"step {epoch} {number}", flush=True)
         return original(self, epoch, number, *arguments)
 
-    Cohort.step = step  # type: ignore
+    cohort_class: Any = Cohort
+    cohort_class.step = step
 
 
 def _listen() -> None:
@@ -131,8 +132,10 @@ def _listen() -> None:
         dump_later(timeout, **options)
         limits.append(timeout)
 
-    StepWatchdog.__enter__, StepWatchdog.ask = recording_enter, printing_ask  # type: ignore[method-assign, assignment]
-    faulthandler.dump_traceback_later = recording_dump_later  # type: ignore[assignment]
+    watchdog_class: Any = StepWatchdog
+    watchdog_class.__enter__, watchdog_class.ask = recording_enter, printing_ask
+    patched: Any = faulthandler
+    patched.dump_traceback_later = recording_dump_later
 
 
 def overrun(folder: Path) -> None:

@@ -1,19 +1,21 @@
 """Augmented views of a batch of images. Each image has its own parameters, drawn on the CPU and applied on its device.
 
-The order is that of MoCo v2: crop, (rotation and shift), colour jitter, greyscale, blur, flip. Normalisation is apart.
+The order is that of MoCo v2: crop, (rotation and shift), colour jitter, greyscale, blur, flip; `PixelViews` can put the
+colour jitter first. `prepare` then turns pixels into the input of networks.
 Shapes: B images, C channels (1 or 3), H rows, W columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from trainables.data.augmentation import colour, geometry
+from trainables.data.augmentation.pixel_views import DEFAULT, FLIPS, PixelViews
 from trainables.validation import between, positive
 
 ADJUST: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -23,6 +25,9 @@ ADJUST: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "hue": colour.adjust_hue,
 }
 """The four operations of the colour jitter."""
+
+FLIP_AXES: Mapping[str, int] = {"flip": -1, "flip_vertical": -2}
+"""Parameter of a flip -> the dimension of images that it reverses."""
 
 BLUR_SIGMA = (0.1, 2.0)
 """Range of the blur's sigma in pixels."""
@@ -34,20 +39,23 @@ class Parameters:
 
     values: Mapping[str, Tensor]
     """Name -> float32 `[B]`: `top left height width` (pixels), `rotation` (degrees), `right down` (pixels),
-    `brightness contrast saturation hue` (factors), `blur` (sigma, 0 = none), and `jitter greyscale flip` (0 or 1)."""
+    `brightness contrast saturation hue` (factors), `blur` (sigma, 0 = none), and `jitter greyscale flip
+    flip_vertical` (0 or 1)."""
     order: tuple[str, ...] = ()
     """The order of the colour jitter's operations, the same for the whole batch."""
+    jitter_first: bool = False
+    """Whether the colour jitter comes before the crop."""
 
     def to(self, device: torch.device | str) -> Parameters:
         """The same parameters on `device`, in a single copy that the host does not wait for."""
         if not self.values or next(iter(self.values.values())).device == torch.device(device):
             return self
         stacked_NB = torch.stack(list(self.values.values())).to(device, non_blocking=True)
-        return Parameters(dict(zip(self.values, stacked_NB.unbind(), strict=True)), self.order)
+        return replace(self, values=dict(zip(self.values, stacked_NB.unbind(), strict=True)))
 
     def sliced(self, images: slice) -> Parameters:
         """The parameters of a slice of the batch."""
-        return Parameters({name: value_B[images] for name, value_B in self.values.items()}, self.order)
+        return replace(self, values={name: value_B[images] for name, value_B in self.values.items()})
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,7 @@ class Views:
     crop_ratio: float = 4 / 3
     """Aspect ratios of the crop are log-uniform in [1/crop_ratio, crop_ratio]; crop_ratio is in [1, 100]."""
     flip: float = 0.0
-    """Probability of a horizontal flip."""
+    """Probability of a flip, horizontal unless `flip_direction` says otherwise."""
     brightness: float = 0.0
     """The jitter's brightness factor is uniform in [max(0, 1 - brightness), 1 + brightness]."""
     contrast: float = 0.0
@@ -90,7 +98,7 @@ class Views:
         between("hue", self.hue, 0, 0.5)
         between("rotation", self.rotation, 0, 180)
 
-    def draw(self, generator: torch.Generator, shape: Sequence[int]) -> Parameters:
+    def draw(self, generator: torch.Generator, shape: Sequence[int], pixel_views: PixelViews = DEFAULT) -> Parameters:
         """Draw the parameters for a batch of `shape` (n, C, H, W), with a CPU generator, so that they are the same on
         any device. Raises ValueError if colours are to change and C is neither 1 nor 3."""
         n, channels, height, width = shape
@@ -110,14 +118,15 @@ class Views:
         if self.blur:
             values["blur"] = happens(self.blur) * uniform(*BLUR_SIGMA)
         if self.flip:
-            values["flip"] = happens(self.flip)
-        return Parameters(values, order)
+            values |= {name: happens(self.flip) for name in FLIPS[pixel_views.flip_direction]}
+        return Parameters(values, order, pixel_views.jitter_first)
 
     def apply(self, images_BCHW: Tensor, parameters: Parameters) -> Tensor:
         """Apply `parameters` to images (float, in [0, 1]) and return the view `[B, C, H, W]`. The function is pure and
         never waits for the device. Without augmentations it returns `images_BCHW` itself."""
-        values = parameters.to(images_BCHW.device).values
-        view_BCHW = images_BCHW
+        parameters = parameters.to(images_BCHW.device)
+        values = parameters.values
+        view_BCHW = _jitter(images_BCHW, parameters) if parameters.jitter_first else images_BCHW
         if "top" in values:
             box = (values[name] for name in ("top", "left", "height", "width"))
             view_BCHW = geometry.resized_crop(view_BCHW, *box)
@@ -125,18 +134,16 @@ class Views:
             zero_B = torch.zeros_like(next(iter(values.values())))
             motion = (values.get(name, zero_B) for name in ("rotation", "right", "down"))
             view_BCHW = geometry.rotate_and_shift(view_BCHW, *motion)
-        if "jitter" in values:
-            jittered_BCHW = view_BCHW
-            for name in parameters.order:
-                jittered_BCHW = ADJUST[name](jittered_BCHW, values[name])
-            view_BCHW = _where(values["jitter"], jittered_BCHW, view_BCHW)
+        if not parameters.jitter_first:
+            view_BCHW = _jitter(view_BCHW, parameters)
         if "greyscale" in values:
             view_BCHW = _where(values["greyscale"], colour.greyscale(view_BCHW), view_BCHW)
         if "blur" in values:
             sigma_B = values["blur"].clamp_min(BLUR_SIGMA[0])
             view_BCHW = _where(values["blur"], geometry.gaussian_blur(view_BCHW, sigma_B), view_BCHW)
-        if "flip" in values:
-            view_BCHW = _where(values["flip"], view_BCHW.flip(-1), view_BCHW)
+        for name, axis in FLIP_AXES.items():
+            if name in values:
+                view_BCHW = _where(values[name], view_BCHW.flip(axis), view_BCHW)
         return view_BCHW
 
     def _draw_jitter(self, generator: torch.Generator, n: int, order: Sequence[str]) -> dict[str, Tensor]:
@@ -167,6 +174,24 @@ def normalise(images_BCHW: Tensor, mean: tuple[float, ...], std: tuple[float, ..
     """Subtract the mean and divide by the standard deviation of each channel, both for pixels in [0, 1]."""
     mean_C, std_C = torch.tensor((mean, std), dtype=images_BCHW.dtype).to(images_BCHW.device, non_blocking=True)
     return (images_BCHW - mean_C[:, None, None]) / std_C[:, None, None]
+
+
+def prepare(images_BCHW: Tensor, pixel_views: PixelViews, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Turn pixels in [0, 1], augmented or not, into the input of networks: binarise and normalise them, as
+    `pixel_views` says, with the mean and standard deviation of each channel."""
+    if pixel_views.binarise:
+        images_BCHW = (images_BCHW > 0.5).to(images_BCHW.dtype)
+    return normalise(images_BCHW, mean, std) if pixel_views.normalise else images_BCHW
+
+
+def _jitter(images_BCHW: Tensor, parameters: Parameters) -> Tensor:
+    """The images with their colours jittered where `parameters` say so."""
+    if "jitter" not in parameters.values:
+        return images_BCHW
+    jittered_BCHW = images_BCHW
+    for name in parameters.order:
+        jittered_BCHW = ADJUST[name](jittered_BCHW, parameters.values[name])
+    return _where(parameters.values["jitter"], jittered_BCHW, images_BCHW)
 
 
 def _uniform(generator: torch.Generator, n: int, low: float, high: float) -> Tensor:

@@ -6,9 +6,11 @@ A new data set is one function in a file beside this one and one entry here.
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from trainables.data.datasets.celeba import celeba
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.digits import digits, digits32
+from trainables.data.datasets.digits import digits, digits32, digits_tint
 from trainables.data.datasets.imagenet import imagenet
+from trainables.data.datasets.mnist import fashion_mnist, mnist
 from trainables.data.datasets.torchvision_datasets import cifar10, cifar100, stl10, svhn
 from trainables.data.errors import DataError
 from trainables.data.image_files.decoding import ImageFiles
@@ -18,10 +20,14 @@ from trainables.validation import nearest
 Loader = Callable[[Path], Dataset]
 
 IN_MEMORY: Mapping[str, Loader] = {
+    "celeba": celeba,
     "cifar10": cifar10,
     "cifar100": cifar100,
     "digits": digits,
     "digits32": digits32,
+    "digits_tint": digits_tint,
+    "fashion_mnist": fashion_mnist,
+    "mnist": mnist,
     "stl10": stl10,
     "svhn": svhn,
 }

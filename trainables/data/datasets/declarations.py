@@ -4,12 +4,13 @@ Shapes: N images, C channels, H rows, W columns, K classes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from trainables.data.datasets.dataset import UNLABELLED, Dataset
+from trainables.data.datasets.celeba_attributes import ATTRIBUTES as CELEBA_ATTRIBUTES
+from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Declaration:
     """The pixel value of white."""
     unlabelled: int = 0
     """Number of training images of unknown class."""
+    attributes: Mapping[str, int] = field(default_factory=dict)
+    """Name of each attribute of the images -> its number of classes."""
 
 
 DIGITS = Declaration(
@@ -36,13 +39,29 @@ DIGITS = Declaration(
     train=(125, 128, 124, 128, 127, 128, 127, 125, 122, 126),
     test=(53, 54, 53, 55, 54, 54, 54, 54, 52, 54),
     levels=16,
+    attributes={"ink": 5, "slant": 5},
 )
 DECLARATIONS: Mapping[str, Declaration] = {
+    "celeba": Declaration(
+        (3, 64, 64),
+        2,
+        train=(94_509, 68_261),
+        test=(12_247, 7_715),
+        attributes=CELEBA_ATTRIBUTES,
+    ),
     "cifar10": Declaration((3, 32, 32), 10, train=(5000,) * 10, test=(1000,) * 10),
     "cifar100": Declaration((3, 32, 32), 100, train=(500,) * 100, test=(100,) * 100),
     "digits": DIGITS,
-    "digits32": Declaration((3, 32, 32), 10, train=DIGITS.train, test=DIGITS.test),
+    "digits32": replace(DIGITS, shape=(3, 32, 32), levels=255),
+    "digits_tint": replace(DIGITS, shape=(3, 8, 8), levels=80, attributes={**DIGITS.attributes, "hue": 5}),
+    "fashion_mnist": Declaration((1, 28, 28), 10, train=(6000,) * 10, test=(1000,) * 10),
     "imagenet": Declaration((3, 224, 224), 1000, train=None, test=None),
+    "mnist": Declaration(
+        (1, 28, 28),
+        10,
+        train=(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+        test=(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+    ),
     "stl10": Declaration((3, 96, 96), 10, train=(500,) * 10, test=(800,) * 10, unlabelled=100_000),
     "svhn": Declaration(
         (3, 32, 32),
@@ -56,7 +75,7 @@ DECLARATIONS: Mapping[str, Declaration] = {
 
 def placeholder(name: str) -> Dataset | None:
     """A data set with the declared labels, class by class, and empty images `[N, C, 0, 0]`, which take no memory. It
-    can be split like the real one. None if the number of images is not declared."""
+    can be split like the real one. Its attributes' labels are made up. None if the number of images is not declared."""
     declared = DECLARATIONS.get(name)
     if declared is None or declared.train is None or declared.test is None:
         return None
@@ -72,6 +91,10 @@ def placeholder(name: str) -> Dataset | None:
         levels=declared.levels,
         mean=(0.0,) * channels,
         std=(1.0,) * channels,
+        attributes={
+            attribute: Attribute(torch.arange(len(train_N)) % classes, torch.arange(len(test_N)) % classes, classes)
+            for attribute, classes in declared.attributes.items()
+        },
     )
 
 

@@ -1,9 +1,10 @@
-"""Data sets that need no download: scikit-learn's digits, in their own size and enlarged.
+"""Data sets that need no download: scikit-learn's digits, in their own size, enlarged, and tinted.
 
 Shapes: N images, C channels, H rows, W columns, K classes.
 """
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,20 +12,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.data.datasets.dataset import Dataset
+from trainables.data.datasets.dataset import Attribute, Dataset
+from trainables.data.datasets.digit_styles import ink, quintiles, slant
 
 _SKLEARN = importlib.util.find_spec("sklearn")
 FILE = Path(_SKLEARN.origin if _SKLEARN and _SKLEARN.origin else "").parent / "datasets/data/digits.csv.gz"
 """scikit-learn's file of digits: each line holds the 64 pixels of an image and its label. If it does not exist, because
 a version of scikit-learn keeps it elsewhere, scikit-learn is imported instead."""
+TINTS = ((5, 0, 0), (4, 5, 0), (0, 5, 2), (0, 2, 5), (4, 0, 5))
+"""Red, green and blue, in fifths, of the fully saturated hues 0/5, 1/5, ..., 4/5 of the colour circle."""
+TINT_SEED = 0
+"""Seed of the hues, which are drawn for all digits in file order."""
 
 
 def digits(root: Path) -> Dataset:
     """scikit-learn's 1,797 real digits of 8x8 pixels, which ship with the package. `root` is not used. The split is
     this project's own and fixed: of every ten images of a class, in file order, the third, sixth and ninth are test
     images. That makes 1,260 training and 537 test images."""
-    images_NCHW, labels_N = _digits()
-    return _split("digits", images_NCHW, labels_N, levels=16, mean=(0.305470,), std=(0.376049,))
+    images_N1HW, labels_N = _digits()
+    return _split("digits", images_N1HW, images_N1HW, labels_N, levels=16, mean=(0.305470,), std=(0.376049,))
 
 
 def digits32(root: Path) -> Dataset:
@@ -32,7 +38,22 @@ def digits32(root: Path) -> Dataset:
     small_N1HW, labels_N = _digits()
     large_N1HW = F.interpolate(small_N1HW * (255 / 16), scale_factor=4, mode="bilinear", align_corners=False)
     images_NCHW = large_N1HW.round().byte().repeat(1, 3, 1, 1)
-    return _split("digits32", images_NCHW, labels_N, levels=255, mean=(0.305442,) * 3, std=(0.323596,) * 3)
+    mean, std = (0.305442,) * 3, (0.323596,) * 3
+    return _split("digits32", images_NCHW, small_N1HW, labels_N, levels=255, mean=mean, std=std)
+
+
+def digits_tint(root: Path) -> Dataset:
+    """The digits with the same split, each on black in one of five fully saturated hues, 3x8x8 pixels. The hue, an
+    attribute, is drawn for each image and says nothing about its digit. Pixels are in 0..80: five steps for each of the
+    digits' 16 levels keep the hues exact."""
+    grey_N1HW, labels_N = _digits()
+    hue_N = torch.randint(len(TINTS), labels_N.shape, generator=torch.Generator().manual_seed(TINT_SEED))
+    images_NCHW = grey_N1HW * torch.tensor(TINTS, dtype=torch.uint8)[hue_N][:, :, None, None]
+    mean, std = (0.160426, 0.141881, 0.144934), (0.288450, 0.277567, 0.281887)
+    dataset = _split("digits_tint", images_NCHW, grey_N1HW, labels_N, levels=80, mean=mean, std=std)
+    test_N = _tested(labels_N)
+    hue = Attribute(hue_N[~test_N], hue_N[test_N], classes=len(TINTS))
+    return replace(dataset, attributes={**dataset.attributes, "hue": hue})
 
 
 def _digits() -> tuple[Tensor, Tensor]:
@@ -49,11 +70,17 @@ def _digits() -> tuple[Tensor, Tensor]:
 
 
 def _split(
-    name: str, images_NCHW: Tensor, labels_N: Tensor, levels: int, mean: tuple[float, ...], std: tuple[float, ...]
+    name: str,
+    images_NCHW: Tensor,
+    grey_N1HW: Tensor,
+    labels_N: Tensor,
+    levels: int,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
 ) -> Dataset:
-    one_hot_NK = F.one_hot(labels_N)
-    rank_N = (one_hot_NK.cumsum(0) * one_hot_NK).sum(1) - 1
-    test_N = torch.isin(rank_N % 10, torch.tensor([2, 5, 8]))
+    """The data set of these images of the `grey` digits, from which the attributes `ink` and `slant` are taken."""
+    test_N = _tested(labels_N)
+    styles = {"ink": ink(grey_N1HW[:, 0]), "slant": slant(grey_N1HW[:, 0])}
     return Dataset(
         name=name,
         train_images=images_NCHW[~test_N],
@@ -64,4 +91,15 @@ def _split(
         levels=levels,
         mean=mean,
         std=std,
+        attributes={
+            style: quintiles(value_N[~test_N], labels_N[~test_N], value_N[test_N], labels_N[test_N])
+            for style, value_N in styles.items()
+        },
     )
+
+
+def _tested(labels_N: Tensor) -> Tensor:
+    """bool `[N]`, True for the test images."""
+    one_hot_NK = F.one_hot(labels_N)
+    rank_N = (one_hot_NK.cumsum(0) * one_hot_NK).sum(1) - 1
+    return torch.isin(rank_N % 10, torch.tensor([2, 5, 8]))

@@ -1,6 +1,7 @@
 """Views are their augmentations in the order of MoCo v2, with parameters of its own for each image."""
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 import torch
@@ -101,9 +102,9 @@ def test_draws_fill_their_ranges() -> None:
         ("blur", True, "blur must be a number, but got blur=True"),
     ],
 )
-def test_a_field_out_of_its_range_is_refused(field: str, value: object, message: str) -> None:
+def test_a_field_out_of_its_range_is_refused(field: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError) as error:
-        Views(**{field: value})  # type: ignore[arg-type]
+        Views(**{field: value})
     assert str(error.value) == message
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from trainables.data.datasets.catalog import DATASETS, IN_MEMORY, check_dataset, load
 from trainables.data.datasets.dataset import UNLABELLED
@@ -23,6 +24,13 @@ def test_every_set_keeps_the_contract(root: Path, name: str) -> None:
         assert labels.unique().tolist() == list(range(len(dataset.classes)))
         assert 0 <= images[:2].min() < images[:2].max() <= dataset.levels
     assert len(dataset.train_images) == len(dataset.train_labels)
+    for attribute in dataset.attributes.values():
+        for labels, images in (
+            (attribute.train_labels, dataset.train_images),
+            (attribute.test_labels, dataset.test_images),
+        ):
+            assert labels.dtype == torch.int64 and labels.shape == (len(images),)
+            assert labels.min() >= UNLABELLED and labels.max() < attribute.classes
     check_dataset(dataset)
 
 
@@ -34,6 +42,6 @@ def test_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(DataError) as error:
         load("cifar-10", tmp_path)
     assert str(error.value) == (
-        "no dataset 'cifar-10' (did you mean 'cifar10'?); there are: cifar10, cifar100, digits, digits32, imagenet, "
-        "stl10, svhn"
+        "no dataset 'cifar-10' (did you mean 'cifar10'?); there are: celeba, cifar10, cifar100, digits, digits32, "
+        "digits_tint, fashion_mnist, imagenet, mnist, stl10, svhn"
     )

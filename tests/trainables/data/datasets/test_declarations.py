@@ -1,6 +1,7 @@
 """The declaration of each data set agrees with its loader."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,8 @@ from trainables.data.image_files.decoding import ImageFiles
 from trainables.tasks.images.stream import select_classes
 
 SIZES = {
-    "cifar10": (50_000, 10_000), "cifar100": (50_000, 10_000), "stl10": (105_000, 8_000), "svhn": (73_257, 26_032)
+    "celeba": (162_770, 19_962), "cifar10": (50_000, 10_000), "cifar100": (50_000, 10_000),
+    "fashion_mnist": (60_000, 10_000), "mnist": (60_000, 10_000), "stl10": (105_000, 8_000), "svhn": (73_257, 26_032),
 }  # fmt: skip
 """Training and test images, as published."""
 
@@ -32,6 +34,8 @@ def test_shape_classes_and_levels_are_the_loaders(root: Path, name: str) -> None
     if not files:
         assert len(dataset.classes) == declared.classes == len(declared.train or ()) == len(declared.test or ())
         assert bool(declared.unlabelled) == (UNLABELLED in dataset.train_labels)
+    attributes = {attribute: labels.classes for attribute, labels in dataset.attributes.items()}
+    assert attributes == declared.attributes
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -41,10 +45,10 @@ def test_there_are_as_many_images_as_published(name: str) -> None:
     assert (len(empty.train_labels), len(empty.test_labels)) == SIZES[name]
 
 
-@pytest.mark.parametrize("name", ["digits", "digits32"])
+@pytest.mark.parametrize("name", ["digits", "digits32", "digits_tint"])
 @pytest.mark.parametrize("data", [{}, {"normal_class": 3}, {"held_out": "2+7"}])
-def test_the_embedded_sets_are_split_as_they_are_declared(name: str, data: dict[str, object]) -> None:
-    empty, config = placeholder(name), resolve({"method": "vje", "dataset": name, **data}).data  # type: ignore[dict-item]
+def test_the_embedded_sets_are_split_as_they_are_declared(name: str, data: dict[str, Any]) -> None:
+    empty, config = placeholder(name), resolve({"method": "vje", "dataset": name, **data}).data
     assert empty
     loaded = load(name, Path())
     for labels in ("train_labels", "test_labels"):
@@ -53,6 +57,18 @@ def test_the_embedded_sets_are_split_as_they_are_declared(name: str, data: dict[
     for part in ("train_images", "labelled_images", "test_images", "train_labels", "test_labels"):
         assert len(getattr(ours, part)) == len(getattr(theirs, part))
     assert (empty.levels, empty.classes) == (loaded.levels, loaded.classes)
+    for name, attribute in ours.attributes.items():
+        assert len(attribute.train_labels) == len(theirs.attributes[name].train_labels)
+        assert len(attribute.test_labels) == len(theirs.attributes[name].test_labels)
+
+
+@pytest.mark.parametrize("name", ["celeba", "digits_tint"])
+def test_attributes_of_a_stand_in_have_all_their_values(name: str) -> None:
+    empty = placeholder(name)
+    assert empty and list(empty.attributes) == list(DECLARATIONS[name].attributes)
+    for attribute in empty.attributes.values():
+        assert attribute.train_labels.unique().tolist() == list(range(attribute.classes))
+        assert len(attribute.test_labels) == len(empty.test_labels)
 
 
 def test_a_stand_in_takes_no_memory_and_folders_have_none() -> None:

@@ -1,5 +1,6 @@
-"""The split of the digits never changes, and the enlarged digits are the same images."""
+"""The split of the digits never changes, and the enlarged and the tinted digits are the same images."""
 
+import colorsys
 import hashlib
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy.stats import chi2_contingency
 
 from trainables.data.datasets import digits as digits_module
 from trainables.data.datasets.catalog import load
@@ -91,5 +93,42 @@ def test_digits_are_enlarged_as_pil_does(tmp_path: Path) -> None:
 def test_enlarged_digits_normalisation_is_that_of_the_training_images(tmp_path: Path) -> None:
     digits = load("digits32", tmp_path)
     pixels = digits.train_images[:].double() / 255
+    assert digits.mean == pytest.approx(pixels.mean(dim=(0, 2, 3)).tolist(), abs=1e-6)
+    assert digits.std == pytest.approx(pixels.std(dim=(0, 2, 3), correction=0).tolist(), abs=1e-6)
+
+
+def test_tinted_digits_keep_split_and_labels_and_never_change(tmp_path: Path) -> None:
+    grey, tinted = load("digits", tmp_path), load("digits_tint", tmp_path)
+    assert tinted.train_images.shape == (1260, 3, 8, 8) and tinted.test_images.shape == (537, 3, 8, 8)
+    assert (tinted.train_labels == grey.train_labels).all() and (tinted.test_labels == grey.test_labels).all()
+    for style in ("ink", "slant"):
+        assert (tinted.attributes[style].train_labels == grey.attributes[style].train_labels).all()
+    hue = tinted.attributes["hue"]
+    checksum = hashlib.sha256(torch.cat([hue.train_labels, hue.test_labels]).numpy().tobytes()).hexdigest()
+    assert checksum == "f130f62ddad62171e0ba6e16fc0b7ea21a22127e1d0d34f97a3f4f817395f171"
+
+
+def test_a_tint_is_the_digit_in_a_fully_saturated_hue(tmp_path: Path) -> None:
+    """To the last bit, against the standard library's conversion of hues."""
+    grey, tinted = load("digits", tmp_path), load("digits_tint", tmp_path)
+    hues = tinted.attributes["hue"].test_labels
+    for image, digit, hue in zip(tinted.test_images[:], grey.test_images[:][:, 0], hues, strict=True):
+        colour = torch.tensor(colorsys.hsv_to_rgb(hue.item() / 5, 1, 1), dtype=torch.float64)
+        wanted = colour[:, None, None] * digit / 16
+        torch.testing.assert_close(image.double() / tinted.levels, wanted, atol=1e-12, rtol=0)
+
+
+def test_hues_are_independent_of_the_digit(tmp_path: Path) -> None:
+    tinted = load("digits_tint", tmp_path)
+    hue = tinted.attributes["hue"]
+    for labels, hues in ((tinted.train_labels, hue.train_labels), (tinted.test_labels, hue.test_labels)):
+        counts = torch.stack([hues[labels == digit].bincount(minlength=5) for digit in range(10)])
+        assert chi2_contingency(counts.numpy()).pvalue > 0.1
+        assert ((counts.sum(0) / len(hues) - 0.2).abs() < 0.04).all()
+
+
+def test_tinted_digits_normalisation_is_that_of_the_training_images(tmp_path: Path) -> None:
+    digits = load("digits_tint", tmp_path)
+    pixels = digits.train_images[:].double() / digits.levels
     assert digits.mean == pytest.approx(pixels.mean(dim=(0, 2, 3)).tolist(), abs=1e-6)
     assert digits.std == pytest.approx(pixels.std(dim=(0, 2, 3), correction=0).tolist(), abs=1e-6)

@@ -14,6 +14,7 @@ import pytest
 import torch
 import torchvision.transforms.functional as tv
 from PIL import Image
+from PIL.ImageFile import ImageFile
 from torch import Tensor
 from torchvision.datasets.folder import pil_loader
 from torchvision.transforms import CenterCrop, Compose, PILToTensor, Resize
@@ -108,10 +109,10 @@ def test_no_crop_is_the_central_one_and_draws_nothing(folder: ImageFiles) -> Non
 
 
 def test_each_file_is_decoded_once_for_all_crops(folder: ImageFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
+    opened: list[str | bytes] = []
 
-    def counted(image: Image.Image) -> Image.Image:
-        opened.append(image.filename)  # type: ignore[attr-defined]
+    def counted(image: ImageFile) -> Image.Image:
+        opened.append(image.filename)
         return image.convert("RGB")
 
     monkeypatch.setattr(decoding, "rgb", counted)

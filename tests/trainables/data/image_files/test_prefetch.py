@@ -63,4 +63,5 @@ def test_a_file_that_cannot_be_decoded_ends_the_iteration(files: ImageFiles) -> 
 
 def test_only_tensors_move_to_a_device(files: ImageFiles) -> None:
     assert to_device(files, torch.device("meta")) is files
-    assert to_device(torch.zeros(2), torch.device("meta")).is_meta  # type: ignore[union-attr]
+    moved = to_device(torch.zeros(2), torch.device("meta"))
+    assert isinstance(moved, torch.Tensor) and moved.is_meta

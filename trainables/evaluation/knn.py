@@ -1,4 +1,4 @@
-"""k nearest neighbours on frozen features (VJE, section 4).
+"""k nearest neighbours on frozen features: by cosine (VJE, section 4), and by distance for each k (SimVAE, section 8).
 
 Shapes: N bank images, M test images, D features, B test images at a time.
 """
@@ -6,14 +6,16 @@ Shapes: N bank images, M test images, D features, B test images at a time.
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from trainables.evaluation.anomaly import Floats
 from trainables.evaluation.probes import all_finite
 from trainables.validation import positive, whole
 
 CHUNK_BYTES = 128 * 2**20
-"""Maximum bytes of the similarities in memory at a time. The similarities of one test image are always computed."""
+"""Maximum bytes of the similarities or distances in memory at a time. Those of one test image are always computed."""
 
 
 class Accuracies(NamedTuple):
@@ -42,17 +44,13 @@ def accuracies(
     all others. With `temperature = inf` both votes are the same. NaN if a feature is not finite. Raises ValueError
     unless `1 <= k <= N` and `temperature > 0`.
     """
-    whole("k", k, 1)
+    _check("k", k, bank_ND)
     positive("temperature", temperature, infinite=True)
-    if k > len(bank_ND):
-        raise ValueError(f"k must not exceed the {len(bank_ND)} images of the bank, but got k={k}")
     if not (all_finite(bank_ND) and all_finite(test_MD)):
         return Accuracies(math.nan, math.nan)
     bank_DN, test_MD = _unit(bank_ND).T, _unit(test_MD)
     bank_labels_N, test_labels_M = bank_labels_N.to(test_MD.device), test_labels_M.to(test_MD.device)
-    rows = max(1, CHUNK_BYTES // (len(bank_ND) * test_MD.element_size()))
-    # Parts of equal size: a last part of a single image would use another matrix product, which rounds differently.
-    parts = max(1, -(-len(test_MD) // rows))
+    parts = _parts(test_MD, len(bank_ND))
     similarity_BN = test_MD.new_empty(-(-len(test_MD) // parts), len(bank_ND))
     correct_2 = torch.zeros(2, dtype=torch.long, device=test_MD.device)
     for test_BD, labels_B in zip(test_MD.tensor_split(parts), test_labels_M.tensor_split(parts), strict=True):
@@ -65,6 +63,53 @@ def accuracies(
         )
     majority, weighted = (correct_2.double() / len(test_MD)).tolist()
     return Accuracies(majority, weighted)
+
+
+@torch.no_grad()
+def accuracies_by_k(
+    bank_ND: Tensor, bank_labels_N: Tensor, test_MD: Tensor, test_labels_M: Tensor, classes: int, most: int
+) -> Floats:
+    """Accuracy `[most]` of a vote among the k bank images nearest by Euclidean distance, for k = 1, ..., `most`.
+
+    Each neighbour has one vote. Labels are in 0..classes-1. Of classes with equally many votes the lowest wins.
+    Distances are computed in float64 on the features' device. All NaN if a feature is not finite. Raises ValueError
+    unless `1 <= most <= N`.
+    """
+    _check("most", most, bank_ND)
+    if not (all_finite(bank_ND) and all_finite(test_MD)):
+        return np.full(most, math.nan)
+    centre_D = bank_ND.mean(0, dtype=torch.float64)  # distances from features near 0 round less
+    bank_DN, test_MD = (bank_ND.double() - centre_D).T, test_MD.double() - centre_D
+    bank_labels_N, test_labels_M = bank_labels_N.to(test_MD.device), test_labels_M.to(test_MD.device)
+    norm_N = bank_DN.square().sum(0)
+    parts = _parts(test_MD, len(bank_ND))
+    correct_k = torch.zeros(most, dtype=torch.long, device=test_MD.device)
+    for test_BD, labels_B in zip(test_MD.tensor_split(parts), test_labels_M.tensor_split(parts), strict=True):
+        # The squared distances, less the square of the test image, which changes no order.
+        neighbours_Bk = torch.addmm(norm_N, test_BD, bank_DN, alpha=-2).topk(most, largest=False).indices
+        votes_Bk = torch.ones_like(neighbours_Bk)
+        correct_k += torch.stack(
+            [
+                (_elect(bank_labels_N[neighbours_Bk[:, :k]], votes_Bk[:, :k], classes) == labels_B).sum()
+                for k in range(1, most + 1)
+            ]
+        )
+    shares: Floats = (correct_k.double() / len(test_MD)).cpu().numpy()
+    return shares
+
+
+def _check(name: str, k: int, bank_ND: Tensor) -> None:
+    """Raises ValueError unless `1 <= k <= N`."""
+    whole(name, k, 1)
+    if k > len(bank_ND):
+        raise ValueError(f"{name} must not exceed the {len(bank_ND)} images of the bank, but got {name}={k}")
+
+
+def _parts(test_MD: Tensor, images: int) -> int:
+    """Number of parts of the test images, whose similarities with `images` others fit in `CHUNK_BYTES`. The parts have
+    equal sizes: a last part of a single image would use another matrix product, which rounds differently."""
+    rows = max(1, CHUNK_BYTES // (images * test_MD.element_size()))
+    return max(1, -(-len(test_MD) // rows))
 
 
 def _elect(labels_Bk: Tensor, votes_Bk: Tensor, classes: int) -> Tensor:

@@ -5,12 +5,14 @@ Evaluators, sweep files and `--describe` share this definition. It does not need
 The name of a metric begins with its family: `knn_z` is the metric of the family `knn` on the vector z.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 SHARE = "a share in [0, 1]"
+CORRECTED_SHARE = "a share of at most 1, corrected for chance: 0 for random clusters"
 VALIDATION = "val_"
 """Prefix of the names of metrics on validation images."""
 
@@ -32,8 +34,8 @@ class MetricFamily:
 
     @property
     def share(self) -> bool:
-        """Whether it lies in [0, 1], so that it can be shown in percent."""
-        return self.unit == SHARE
+        """Whether it is a share, so that it can be shown in percent."""
+        return self.unit in (SHARE, CORRECTED_SHARE)
 
 
 FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
@@ -62,6 +64,115 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
         "probe_top5": MetricFamily(
             "How often the true class is among the linear classifier's five first guesses, of more than five classes.",
             "maximize",
+            at_end=True,
+        ),
+        "knn_best": MetricFamily(
+            "The largest of the accuracies knn_1, knn_2 and so on. It is chosen on the test images, so it is too high.",
+            "maximize",
+            at_end=True,
+        ),
+        "knn_k": MetricFamily(
+            "For each number k, as in knn_1 or knn_15: accuracy on test images of a vote among the k training images "
+            "nearest by Euclidean distance.",
+            "maximize",
+            at_end=True,
+        ),
+        "probe_linear": MetricFamily(
+            "Accuracy on test images of a linear classifier trained by Adam on the frozen representation.",
+            "maximize",
+            at_end=True,
+        ),
+        "probe_linear_best": MetricFamily(
+            "The accuracy of the classifier of probe_linear after its best epoch, which is chosen on the test images.",
+            "maximize",
+            at_end=True,
+        ),
+        "probe_mlp": MetricFamily(
+            "Accuracy on test images of a classifier with one hidden layer, trained by Adam on the frozen "
+            "representation.",
+            "maximize",
+            at_end=True,
+        ),
+        "probe_mlp_best": MetricFamily(
+            "The accuracy of the classifier of probe_mlp after its best epoch, which is chosen on the test images.",
+            "maximize",
+            at_end=True,
+        ),
+        "style": MetricFamily(
+            "Accuracy on test images of a classifier with one hidden layer, trained on the frozen representation to "
+            "predict an attribute of style, which the class does not reveal.",
+            "maximize",
+            at_end=True,
+        ),
+        "gmm_accuracy": MetricFamily(
+            "Share of test images whose component in a Gaussian mixture is matched with their class. Null where the "
+            "representation has collapsed.",
+            "maximize",
+            at_end=True,
+            may_be_undefined=True,
+        ),
+        "nmi": MetricFamily(
+            "Normalised mutual information of the components of a Gaussian mixture and the classes of test images. "
+            "Null where the representation has collapsed.",
+            "maximize",
+            at_end=True,
+            may_be_undefined=True,
+        ),
+        "ari": MetricFamily(
+            "Adjusted Rand index of the components of a Gaussian mixture and the classes of test images. Null where "
+            "the representation has collapsed.",
+            "maximize",
+            CORRECTED_SHARE,
+            at_end=True,
+            may_be_undefined=True,
+        ),
+        "gmm_accuracy_batch64": MetricFamily(
+            "Mean of gmm_accuracy over batches of 64 test images, where random components reach 0.29 for ten classes.",
+            "maximize",
+            at_end=True,
+            may_be_undefined=True,
+        ),
+        "nmi_batch64": MetricFamily(
+            "Mean of nmi over batches of 64 test images, where random components reach 0.31 for ten classes.",
+            "maximize",
+            at_end=True,
+            may_be_undefined=True,
+        ),
+        "ari_batch64": MetricFamily(
+            "Mean of ari over batches of 64 test images.",
+            "maximize",
+            CORRECTED_SHARE,
+            at_end=True,
+            may_be_undefined=True,
+        ),
+        "reconstruction_mse": MetricFamily(
+            "Squared error of reconstructed test images, the mean over images and pixels.",
+            "minimize",
+            "a number of at least 0, for pixels in [0, 1]",
+            at_end=True,
+        ),
+        "frechet_digits": MetricFamily(
+            "Fréchet distance of generated images from test images of digits, in the last hidden layer of a small "
+            "classifier of digits. It does not compare with FID.",
+            "minimize",
+            "a number of at least 0",
+            at_end=True,
+        ),
+        "fid": MetricFamily(
+            "Fréchet Inception distance of generated images from test images.",
+            "minimize",
+            "a number of at least 0",
+            at_end=True,
+        ),
+        "sample_accuracy": MetricFamily(
+            "Share of generated images that a classifier assigns to the class they were generated for.",
+            "maximize",
+            at_end=True,
+        ),
+        "diversity": MetricFamily(
+            "Variance of the pixels over generated images, divided by that over test images: below 1 the samples are "
+            "too much alike.",
+            unit="a number of at least 0",
             at_end=True,
         ),
         "auroc": MetricFamily(
@@ -104,11 +215,13 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
 
 
 def family_of(metric: str) -> MetricFamily | None:
-    """The family of a metric: that with the longest name that the metric begins with, or `loss_part` for `loss_kl` and
-    the like. A metric of validation images (`val_knn_z`) has the family of its name without `val_`. None if there is no
-    family, for example for a metric of a new method."""
+    """The family of a metric: that with the longest name that the metric begins with, `loss_part` for `loss_kl` and the
+    like, or `knn_k` for `knn_3_z` and the like. A metric of validation images (`val_knn_z`) has the family of its name
+    without `val_`. None if there is no family, for example for a metric of a new method."""
     metric = metric.removeprefix(VALIDATION)
     if metric.startswith("loss_"):
         return FAMILIES["loss_part"]
+    if re.match(r"knn_\d+(_|$)", metric):
+        return FAMILIES["knn_k"]
     names = [name for name in FAMILIES if metric == name or metric.startswith(f"{name}_")]
     return FAMILIES[max(names, key=len)] if names else None

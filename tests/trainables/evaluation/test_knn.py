@@ -1,4 +1,4 @@
-"""k-NN compared with scikit-learn's, at the limits of the temperature, and for any chunk size."""
+"""k-NN by cosine and by distance compared with scikit-learn's, at their limits, and for any chunk size."""
 
 import math
 
@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor
 
 from trainables.evaluation import knn
-from trainables.evaluation.knn import accuracies
+from trainables.evaluation.knn import accuracies, accuracies_by_k
 
 N, M, D, C, K, TEMPERATURE = 300, 90, 6, 4, 12, 0.07
 Sets = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -125,3 +126,63 @@ def test_errors_state_the_law(sets: Sets, k: int, law: str) -> None:
         accuracies(*sets, C, k, TEMPERATURE)
     with pytest.raises(ValueError, match="`temperature > 0` must hold"):
         accuracies(*sets, C, K, 0.0)
+
+
+def distances_of_scikit_learn(sets: Sets, most: int) -> list[float]:
+    bank_ND, bank_labels_N, test_MD, test_labels_M = (tensor.numpy() for tensor in sets)
+    voters = (KNeighborsClassifier(k).fit(bank_ND.astype(float), bank_labels_N) for k in range(1, most + 1))
+    return [voter.score(test_MD.astype(float), test_labels_M) for voter in voters]
+
+
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_distances_vote_for_each_k_as_scikit_learns(sets: Sets, shift: float) -> None:
+    """In float32 the shift would leave distances four digits."""
+    bank_ND, bank_labels_N, test_MD, test_labels_M = sets
+    shifted = (bank_ND + shift, bank_labels_N, test_MD + shift, test_labels_M)
+    got = accuracies_by_k(*shifted, C, 15)
+    assert got.tolist() == pytest.approx(distances_of_scikit_learn(shifted, 15), abs=1e-12)
+    assert len(set(got)) > 5 and got.dtype == np.float64
+
+
+def test_distances_between_components_of_real_digits_as_scikit_learn_votes_on_them() -> None:
+    """Components and not pixels, because whole numbers have equal distances, of which either may come first."""
+    images, labels = load_digits(return_X_y=True)
+    features = torch.from_numpy(PCA(10).fit_transform(images)).float()
+    labels_N = torch.from_numpy(labels)
+    sets = (features[:1200], labels_N[:1200], features[1200:], labels_N[1200:])
+    got = accuracies_by_k(*sets, 10, 15)
+    assert got.tolist() == pytest.approx(distances_of_scikit_learn(sets, 15), abs=1e-12) and got.min() > 0.9
+
+
+def test_distances_count_lengths_that_the_cosine_does_not() -> None:
+    bank_ND, test_1D = torch.tensor([[9.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 0.1]])
+    labels_N, label_1 = torch.tensor([0, 1]), torch.tensor([1])
+    assert accuracies_by_k(bank_ND, labels_N, test_1D, label_1, 2, 1) == [1.0]
+    assert accuracies(bank_ND, labels_N, test_1D, label_1, 2, 1, 1.0).majority == 0
+
+
+def test_of_two_neighbours_with_one_vote_each_the_lower_class_wins_at_any_distance() -> None:
+    bank_ND, test_1D = torch.tensor([[0.0], [3.0], [9.0]]), torch.tensor([[1.0]])
+    by_class = [accuracies_by_k(bank_ND, torch.tensor([2, 1, 2]), test_1D, torch.tensor([c]), 3, 3) for c in range(3)]
+    assert np.stack(by_class, axis=1).tolist() == [[0, 0, 1], [0, 1, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 64])
+def test_any_chunk_gives_the_same_votes_on_distances(sets: Sets, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = accuracies_by_k(*sets, C, K)
+    monkeypatch.setattr(knn, "CHUNK_BYTES", rows * N * 8 + 3)
+    np.testing.assert_array_equal(accuracies_by_k(*sets, C, K), expected)
+
+
+@pytest.mark.parametrize("where", [0, 2])
+def test_a_feature_that_is_not_finite_gives_nan_for_each_k(sets: Sets, where: int) -> None:
+    sets[where][3, 2] = math.inf
+    got = accuracies_by_k(*sets, C, K)
+    assert got.shape == (K,) and np.isnan(got).all()
+
+
+def test_more_neighbours_than_images_are_refused(sets: Sets) -> None:
+    with pytest.raises(ValueError, match="most must not exceed the 300 images of the bank, but got most=301"):
+        accuracies_by_k(*sets, C, N + 1)
+    with pytest.raises(ValueError, match="`most >= 1` must hold, but got most=0"):
+        accuracies_by_k(*sets, C, 0)

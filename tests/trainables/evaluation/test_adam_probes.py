@@ -1,0 +1,207 @@
+"""Fused probes against plain modules trained by torch's Adam, scikit-learn, and each member alone."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+
+from trainables.evaluation.adam_probes import Accuracies, accuracies, train
+
+K, N, M, D, H, C, B, EPOCHS, LR = 3, 130, 70, 7, 9, 5, 32, 6, 0.02
+Sets = tuple[Tensor, Tensor, Tensor, Tensor]
+SEED = 3
+
+
+def generator_of_epoch(epoch: int) -> torch.Generator:
+    return torch.Generator().manual_seed(100 + epoch)
+
+
+def how(**changed: Any) -> dict[str, Any]:
+    """Arguments of a short training; generators keep a state, so each call makes its own."""
+    settings = {"epochs": EPOCHS, "lr": LR, "batch_size": B, "generator_of_epoch": generator_of_epoch}
+    return {**settings, "initial_generator": torch.Generator().manual_seed(SEED), **changed}
+
+
+HIDDEN = pytest.mark.parametrize("hidden", [(), (H,)], ids=["linear", "mlp"])
+
+
+@pytest.fixture
+def sets() -> Sets:
+    """Members have the same classes, but features of their own."""
+    source = torch.Generator().manual_seed(0)
+    centres_KCD = torch.randn(K, C, D, generator=source)
+    bank_labels_N, test_labels_M = (torch.randint(C, (count,), generator=source) for count in (N, M))
+    bank_KND, test_KMD = (
+        centres_KCD[:, labels] + torch.randn(K, len(labels), D, generator=source)
+        for labels in (bank_labels_N, test_labels_M)
+    )
+    return bank_KND, bank_labels_N, test_KMD, test_labels_M
+
+
+def plain(hidden: tuple[int, ...], bank_ND: Tensor, labels_N: Tensor, lr: float, epochs: int, batch_size: int) -> Any:
+    """A plain module after each epoch of training."""
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        wide = [nn.Linear(bank_ND.shape[1], hidden[0]), nn.ReLU()] if hidden else []
+        probe = nn.Sequential(*wide, nn.Linear(hidden[0] if hidden else bank_ND.shape[1], C))
+    probe.to(bank_ND)
+    optimiser = torch.optim.Adam(probe.parameters(), lr)
+    for epoch in range(epochs):
+        order_N = torch.randperm(len(bank_ND), generator=generator_of_epoch(epoch))
+        for batch_B in order_N.split(batch_size)[: len(bank_ND) // batch_size]:
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(probe(bank_ND[batch_B]), labels_N[batch_B]).backward()
+            optimiser.step()
+        yield probe
+
+
+@HIDDEN
+def test_training_is_that_of_a_plain_module_and_torch_adam(sets: Sets, hidden: tuple[int, ...]) -> None:
+    bank_KND, labels_N, _, _ = sets
+    layers = train(bank_KND, labels_N, (D, *hidden, C), **how())
+    for k in range(K):
+        *_, probe = plain(hidden, bank_KND[k].double(), labels_N, LR, EPOCHS, B)
+        for (weight_KOI, bias_KO1), linear in zip(layers, list(probe)[::2], strict=True):
+            torch.testing.assert_close(weight_KOI[k].double(), linear.weight.detach(), rtol=1e-3, atol=1e-4)
+            torch.testing.assert_close(bias_KO1[k, :, 0].double(), linear.bias.detach(), rtol=1e-3, atol=1e-4)
+
+
+@HIDDEN
+def test_accuracies_are_those_after_the_last_and_the_best_epoch(sets: Sets, hidden: tuple[int, ...]) -> None:
+    """At a learning rate at which the best epoch is not the last."""
+    bank_KND, labels_N, test_KMD, test_labels_M = sets
+    got = accuracies(*sets, C, hidden=hidden, **how(lr=0.5, epochs=8))
+    by_epoch_KE = [
+        [
+            (probe(test_MD).argmax(1) == test_labels_M).double().mean().item()
+            for probe in plain(hidden, bank_ND, labels_N, 0.5, 8, B)
+        ]
+        for bank_ND, test_MD in zip(bank_KND, test_KMD, strict=True)
+    ]
+    np.testing.assert_allclose(got.last, [shares[-1] for shares in by_epoch_KE])
+    np.testing.assert_allclose(got.best, [max(shares) for shares in by_epoch_KE])
+    assert (got.best > got.last).any()
+
+
+@pytest.mark.parametrize("inputs", [4, 100])
+def test_probes_start_as_torch_draws_linear_layers_and_equal_in_all_members(inputs: int) -> None:
+    """A learning rate of almost 0 leaves the initial weights."""
+    bank_KND = torch.randn(K, 8, inputs)
+    labels_N = torch.zeros(8, dtype=torch.long)
+    layers = train(bank_KND, labels_N, (inputs, H, C), **how(lr=1e-12, epochs=1))
+    with torch.random.fork_rng():
+        torch.manual_seed(SEED)
+        expected = [nn.Linear(inputs, H), nn.Linear(H, C)]
+    for (weight_KOI, bias_KO1), linear in zip(layers, expected, strict=True):
+        torch.testing.assert_close(weight_KOI, linear.weight.detach().expand(K, -1, -1))
+        torch.testing.assert_close(bias_KO1[..., 0], linear.bias.detach().expand(K, -1))
+
+
+def test_real_digits_as_well_as_scikit_learns_regression() -> None:
+    """At the learning rate that 1,260 images need, on pixels as the specification scales them."""
+    images, labels = load_digits(return_X_y=True)
+    features, labels_N = torch.from_numpy(images / 16).float(), torch.from_numpy(labels)
+    sets = (features[None, :1260], labels_N[:1260], features[None, 1260:], labels_N[1260:])
+    got = accuracies(*sets, 10, hidden=(), **how(lr=1e-2, epochs=200, batch_size=128))
+    reference = LogisticRegression(C=10, max_iter=1000).fit(images[:1260] / 16, labels[:1260])
+    assert got.last == pytest.approx(reference.score(images[1260:] / 16, labels[1260:]), abs=0.01)
+
+
+def test_only_the_hidden_layer_solves_exclusive_or() -> None:
+    corners = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]).repeat(8, 1)[None]
+    labels_N = torch.tensor([0, 1, 1, 0]).repeat(8)
+    sets = (corners, labels_N, corners, labels_N)
+    assert accuracies(*sets, 2, hidden=(16,), **how(epochs=200)).last == 1
+    assert accuracies(*sets, 2, hidden=(), **how(epochs=200)).best <= 0.75
+
+
+@HIDDEN
+def test_fused_equals_alone(sets: Sets, hidden: tuple[int, ...]) -> None:
+    bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
+    fused, layers = (
+        accuracies(*sets, C, hidden=hidden, **how()),
+        train(bank_KND, bank_labels_N, (D, *hidden, C), **how()),
+    )
+    assert len(set(fused.last)) > 1, "the members differ"
+    for k in range(K):
+        member = slice(k, k + 1)
+        alone = accuracies(bank_KND[member], bank_labels_N, test_KMD[member], test_labels_M, C, hidden=hidden, **how())
+        assert (alone.last[0], alone.best[0]) == (fused.last[k], fused.best[k])
+        layers_alone = train(bank_KND[member], bank_labels_N, (D, *hidden, C), **how())
+        for got, expected in zip(layers_alone, layers, strict=True):
+            torch.testing.assert_close(got[0], expected[0][member], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(got[1], expected[1][member], rtol=1e-4, atol=1e-5)
+
+
+@HIDDEN
+def test_images_without_a_label_are_as_if_they_were_not_there(sets: Sets, hidden: tuple[int, ...]) -> None:
+    bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
+    bank_labels_N[::3], test_labels_M[1::4] = -1, -1
+    bank_N, test_M = bank_labels_N >= 0, test_labels_M >= 0
+    got = accuracies(*sets, C, hidden=hidden, **how())
+    labelled = (bank_KND[:, bank_N], bank_labels_N[bank_N], test_KMD[:, test_M], test_labels_M[test_M])
+    for shares, expected in zip(got, accuracies(*labelled, C, hidden=hidden, **how()), strict=True):
+        np.testing.assert_array_equal(shares, expected)
+    assert got.last.min() > 1.5 / C
+
+
+@pytest.mark.parametrize("where", [1, 3])
+def test_without_any_label_accuracies_are_nan(sets: Sets, where: int) -> None:
+    sets[where][:] = -1
+    got = accuracies(*sets, C, hidden=(H,), **how())
+    assert all(shares.shape == (K,) and np.isnan(shares).all() for shares in got)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("where", [0, 2])
+@HIDDEN
+def test_a_feature_that_is_not_finite_affects_only_its_own_member(
+    sets: Sets, where: int, bad: float, hidden: tuple[int, ...]
+) -> None:
+    clean = accuracies(*sets, C, hidden=hidden, **how())
+    sets[where][1, 5, 3] = bad
+    for shares, expected in zip(accuracies(*sets, C, hidden=hidden, **how()), clean, strict=True):
+        assert np.isnan(shares).tolist() == [False, True, False] and shares.dtype == np.float64
+        np.testing.assert_array_equal(np.delete(shares, 1), np.delete(expected, 1))
+
+
+def test_inputs_are_left_as_they_were(sets: Sets) -> None:
+    before = [tensor.clone() for tensor in sets]
+    accuracies(*sets, C, hidden=(H,), **how(batch_size=N))
+    assert all(torch.equal(left, right) for left, right in zip(sets, before, strict=True))
+
+
+def test_a_batch_size_beyond_the_images_is_their_number(sets: Sets) -> None:
+    expected = accuracies(*sets, C, hidden=(H,), **how(batch_size=N))
+    assert all(map(np.array_equal, accuracies(*sets, C, hidden=(H,), **how(batch_size=10 * N)), expected))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_features_of_other_precisions_are_read_as_float32(sets: Sets, dtype: torch.dtype) -> None:
+    bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
+
+    def shares(bank_KND: Tensor, test_KMD: Tensor) -> Accuracies:
+        return accuracies(bank_KND, bank_labels_N, test_KMD, test_labels_M, C, hidden=(H,), **how())
+
+    read = shares(bank_KND.to(dtype).float(), test_KMD.to(dtype).float())
+    assert all(map(np.array_equal, shares(bank_KND.to(dtype), test_KMD.to(dtype)), read))
+
+
+@pytest.mark.parametrize(
+    ("changed", "law"),
+    [
+        ({"epochs": 0}, "`epochs >= 1` must hold"),
+        ({"batch_size": 0}, "`batch_size >= 1` must hold"),
+        ({"lr": 0.0}, "`lr > 0` must hold"),
+        ({"hidden": (0,)}, "`hidden >= 1` must hold"),
+    ],
+)
+def test_errors_state_the_law(sets: Sets, changed: dict[str, Any], law: str) -> None:
+    with pytest.raises(ValueError, match=law):
+        accuracies(*sets, C, **how(**{"hidden": (H,), **changed}))

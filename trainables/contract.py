@@ -175,6 +175,11 @@ class ImageMethod(Method):
         """Number of augmented views of an image that `losses` takes."""
         return 2
 
+    @classmethod
+    def encoded_count(cls, config: Any) -> int:
+        """Number of images that a step encodes for each image of a batch."""
+        return cls.view_count(config) + ("plain" in cls.reads)
+
     @property
     def features(self) -> int:
         """Size D of the representation."""

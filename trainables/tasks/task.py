@@ -53,6 +53,11 @@ class Evaluator(ABC):
         """Metrics `[K]` of the members in the stacks, NaN where undefined; `last` adds those reported at the end of
         training only. `members`: indices of these K members among the cohort's configs."""
 
+    @property
+    def pictures(self) -> Sequence[Mapping[str, bytes]]:
+        """Name -> PNG, of each member of the last evaluation; empty if it made none."""
+        return ()
+
 
 class LoadedTask(NamedTuple):
     """The data of one cohort."""

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from trainables.catalog import METHODS, task_of
 from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig
-from trainables.evaluation.metrics import FAMILIES, VALIDATION
+from trainables.evaluation.metrics import family_of
 
-MAY_BE_UNDEFINED = frozenset(
-    prefix + name for name, family in FAMILIES.items() if family.may_be_undefined for prefix in ("", VALIDATION)
-)
-"""Metrics that may be undefined (NaN). A member has diverged if any other metric is not finite."""
+
+def may_be_undefined(metric: str) -> bool:
+    """Whether a metric may be NaN. A member has diverged if any other metric is not finite."""
+    family = family_of(metric)
+    return family is not None and family.may_be_undefined
+
+
 MANY_CLASSES = 10
 """Number of classes of which trials report every metric."""
 

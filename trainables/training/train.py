@@ -20,7 +20,7 @@ from trainables.reports import CheckpointError, Heartbeat, Judge, Member, Report
 from trainables.training.checkpoint import pack, unpack
 from trainables.training.checkpointing import Checkpointer
 from trainables.training.cohort import Cohort
-from trainables.training.metric_names import MAY_BE_UNDEFINED
+from trainables.training.metric_names import may_be_undefined
 from trainables.training.progress import Progress
 
 
@@ -149,7 +149,7 @@ def _train_epoch(cohort: Cohort, before: Progress, training: Training, checkpoin
 def _diverged(metrics: Mapping[str, Floats], members: Sequence[int], epoch: int) -> dict[int, Member]:
     """The members that have diverged, by index: those with a metric that is not finite. `members` are the indices of
     the values `[K]` of `metrics`. Metrics that may be undefined do not count."""
-    checked = [name for name in metrics if name not in MAY_BE_UNDEFINED]
+    checked = [name for name in metrics if not may_be_undefined(name)]
     diverged = {}
     for row, index in enumerate(members):
         not_finite = [name for name in checked if not math.isfinite(metrics[name][row])]

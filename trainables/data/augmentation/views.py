@@ -179,9 +179,13 @@ def normalise(images_BCHW: Tensor, mean: tuple[float, ...], std: tuple[float, ..
 def prepare(images_BCHW: Tensor, pixel_views: PixelViews, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """Turn pixels in [0, 1], augmented or not, into the input of networks: binarise and normalise them, as
     `pixel_views` says, with the mean and standard deviation of each channel."""
-    if pixel_views.binarise:
-        images_BCHW = (images_BCHW > 0.5).to(images_BCHW.dtype)
-    return normalise(images_BCHW, mean, std) if pixel_views.normalise else images_BCHW
+    pixels_BCHW = prepare_pixels(images_BCHW, pixel_views)
+    return normalise(pixels_BCHW, mean, std) if pixel_views.normalise else pixels_BCHW
+
+
+def prepare_pixels(images_BCHW: Tensor, pixel_views: PixelViews) -> Tensor:
+    """As `prepare`, but without normalisation: what decoders are trained to return."""
+    return (images_BCHW > 0.5).to(images_BCHW.dtype) if pixel_views.binarise else images_BCHW
 
 
 def _jitter(images_BCHW: Tensor, parameters: Parameters) -> Tensor:

@@ -7,7 +7,7 @@ test images. Where validation images are held out, each metric is also computed 
 Shapes: K members, N images.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from trainables.learners.members import StackedMembers
 from trainables.tasks.images.evaluators.catalog import asked_representation_evaluators, asked_score_evaluators
 from trainables.tasks.images.evaluators.evaluation_images import EvaluationImages
 from trainables.tasks.images.evaluators.evaluator import RepresentationEvaluator, Representations
+from trainables.tasks.images.evaluators.generation import GenerationEvaluator
 from trainables.tasks.task import Evaluator
 
 
@@ -28,18 +29,24 @@ class CohortEvaluator(Evaluator):
         at_end = [cls(images) for cls in asked_representation_evaluators(config, method, classes, True)]
         always = asked_representation_evaluators(config, method, classes, False)
         self._at_end, self._always = at_end, [evaluator for evaluator in at_end if type(evaluator) in always]
+        self._pictures: list[dict[str, bytes]] = []
         self._scoring = [cls(images) for cls in asked_score_evaluators(config, method, classes)]
         if any(evaluator.needs_bank for evaluator in at_end):
             images.load_bank()
 
     def metrics(self, stacks: Sequence[StackedMembers], members: Sequence[int], last: bool) -> dict[str, Floats]:
         asked = self._at_end if last else self._always
+        self._pictures = []
         by_stack = [self._of_representations(stack, asked) for stack in stacks]
         metrics = {name: np.concatenate([values[name] for values in by_stack]) for name in by_stack[0]}
         for tested in self._images.sets:
             for evaluator in self._scoring:
                 metrics |= tested.named(evaluator.metrics(stacks, members, tested))
         return metrics
+
+    @property
+    def pictures(self) -> Sequence[Mapping[str, bytes]]:
+        return self._pictures
 
     def _of_representations(
         self, stack: StackedMembers, evaluators: Sequence[RepresentationEvaluator]
@@ -49,4 +56,7 @@ class CohortEvaluator(Evaluator):
         for tested in self._images.sets:
             for evaluator in evaluators:
                 metrics |= tested.named(evaluator.metrics(vectors, tested))
+        for evaluator in evaluators:
+            if isinstance(evaluator, GenerationEvaluator) and self._images.config.generation.sheets:
+                self._pictures += evaluator.pictures(vectors, self._images.sets[0])
         return metrics

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trainables.config.training import GradientTraining
 from trainables.contract import Batch, ImageMethod
-from trainables.data.augmentation.views import normalise, scale_pixels
+from trainables.data.augmentation.views import prepare, prepare_pixels, scale_pixels
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.image_files.decoding import Decoding, ImageFiles
 from trainables.data.splits import Split, all_classes_split, held_out_split, hold_out_validation, one_class_split
@@ -47,8 +47,8 @@ def select_classes(dataset: Dataset, data: Data) -> Split:
 
 
 def steps_per_epoch(config: ImageTrial, images: int) -> int:
-    """Number of whole batches in `images` training images. Raises ValueError if there is none."""
-    size = batch_size(config, images)
+    """Number of steps of an epoch over `images` training images. Raises ValueError if there is none."""
+    size = config.training.batch_size if isinstance(config.training, GradientTraining) else images
     if size > images:
         raise ValueError(
             f"batch_size must not exceed the {images} training images of {config.data.dataset} with "
@@ -57,9 +57,12 @@ def steps_per_epoch(config: ImageTrial, images: int) -> int:
     return images // size
 
 
-def batch_size(config: ImageTrial, images: int) -> int:
-    """Number of images a step: all `images` for a method that is fitted to them at once."""
-    return config.training.batch_size if isinstance(config.training, GradientTraining) else images
+def images_per_step(config: ImageTrial, method: type[ImageMethod], images: int) -> int:
+    """Number of images of a batch: all `images` for a method that is fitted to them at once."""
+    if not isinstance(config.training, GradientTraining):
+        return images
+    views = method.encoded_count(config.options) if config.batches.batch_unit == "views" else 1
+    return config.training.batch_size // views
 
 
 def stream_key(config: ImageTrial) -> tuple[object, ...]:
@@ -85,7 +88,7 @@ class ImageStream(Stream):
         images = split.train_images
         self.key = stream_key(config)
         self.steps = steps_per_epoch(config, len(images))
-        self.batch_size = batch_size(config, len(images))
+        self.batch_size = images_per_step(config, method, len(images))
         self._reads, self._count = method.reads, method.view_count(config.options)
         self._config, self._split, self._device, self._peers = config, split, torch.device(device), peers
         self._files = images if isinstance(images, ImageFiles) else None
@@ -133,17 +136,18 @@ class ImageStream(Stream):
         else:
             images = [scale_pixels(self._images[indices_B[part]], self._split.levels)] * self._count
         shape = (len(indices_B), *images[0].shape[1:])
-        draws = [self._views.draw(generator, shape).sliced(part) for _ in range(self._count)]
-        return tuple(self._views.apply(image_BCHW, draw) for image_BCHW, draw in zip(images, draws, strict=True))
+        draws = [self._views.draw(generator, shape, self._config.pixel_views).sliced(part) for _ in range(self._count)]
+        views = (self._views.apply(image_BCHW, draw) for image_BCHW, draw in zip(images, draws, strict=True))
+        return tuple(prepare_pixels(view_BCHW, self._config.pixel_views) for view_BCHW in views)
 
     def _plain_pixels(self, indices_B: Tensor) -> Tensor:
         """These images without augmentation, in [0, 1]."""
         assert self._images is not None
-        return scale_pixels(self._images[indices_B], self._split.levels)
+        return prepare_pixels(scale_pixels(self._images[indices_B], self._split.levels), self._config.pixel_views)
 
     def _prepared(self, pixels_BCHW: Tensor) -> Tensor:
         """The images as encoders take them."""
-        prepared_BCHW = normalise(pixels_BCHW, self._split.mean, self._split.std)
+        prepared_BCHW = prepare(pixels_BCHW, self._config.pixel_views, self._split.mean, self._split.std)
         return prepared_BCHW.contiguous(memory_format=self._layout)
 
     def _decode(self, indices_B: Tensor, epoch: int, step: int) -> Decoding:

@@ -6,10 +6,26 @@ from trainables.contract import ImageMethod
 from trainables.evaluation.metrics import VALIDATION
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.classifiers import LinearProbes, Neighbours, PosteriorSpread
+from trainables.tasks.images.evaluators.content import (
+    ContentProbes,
+    EuclideanNeighbours,
+    MixtureClusters,
+    StyleProbes,
+)
 from trainables.tasks.images.evaluators.evaluator import RepresentationEvaluator, ScoreEvaluator
+from trainables.tasks.images.evaluators.generation import GenerationEvaluator
 from trainables.tasks.images.evaluators.scores import AnomalyDetection, OutlierDetection
 
-REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (Neighbours, LinearProbes, PosteriorSpread)
+REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
+    Neighbours,
+    LinearProbes,
+    PosteriorSpread,
+    ContentProbes,
+    EuclideanNeighbours,
+    MixtureClusters,
+    StyleProbes,
+    GenerationEvaluator,
+)
 SCORE_EVALUATORS: Sequence[type[ScoreEvaluator]] = (AnomalyDetection, OutlierDetection)
 
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.contract import ImageMethod
-from trainables.data.augmentation.views import normalise, scale_pixels
-from trainables.data.datasets.dataset import Dataset
+from trainables.data.augmentation.views import prepare, prepare_pixels, scale_pixels
+from trainables.data.datasets.dataset import UNLABELLED, Dataset
 from trainables.data.image_files.decoding import Images
 from trainables.data.image_files.prefetch import prefetched, to_device
 from trainables.data.outliers import load_outliers
@@ -44,6 +44,8 @@ class EvaluationSet:
     """For members trained on one class: whether an image is of another class."""
     outliers: Mapping[str, Images]
     """Name of a set of outliers -> its images."""
+    attributes: Mapping[str, Tensor]
+    """Name of an attribute -> its labels, int64 `[N]`."""
 
     def named(self, metrics: Mapping[str, Floats]) -> dict[str, Floats]:
         """The metrics with the prefix before their names."""
@@ -81,6 +83,7 @@ class EvaluationImages:
                 first.test_labels.to(device),
                 np.array(masks),
                 {name: to_device(images, device) for name, images in outliers.items()},
+                {name: attribute.test_labels.to(device) for name, attribute in first.attributes.items()},
             )
 
         self.sets = [evaluation_set("", [split.test for split in splits])]
@@ -91,6 +94,17 @@ class EvaluationImages:
         """Move the labelled training images to the device. Evaluators that need them call this once."""
         self.bank_images = to_device(self.split.labelled_images, self.device)
         self.bank_labels = self.split.labelled_labels.to(self.device)
+        labelled_N = self.split.train_labels != UNLABELLED
+        self.bank_attributes = {
+            name: attribute.train_labels[labelled_N].to(self.device)
+            for name, attribute in self.split.attributes.items()
+        }
+
+    def pixels(self, images: Images) -> Iterator[tuple[Tensor, slice]]:
+        """Yield batches of these images `[B, C, H, W]` in [0, 1] as decoders are to return them, each with its
+        slice."""
+        for pixels_BCHW, batch in self._scaled(images, range(len(images))):
+            yield prepare_pixels(pixels_BCHW, self.config.pixel_views), batch
 
     def embedded(self, stack: StackedMembers, images: Images, names: Collection[str | None]) -> dict[str, Tensor]:
         """The vectors `[K, N, D]` with these names. Each process computes those of its part of the images and receives
@@ -118,8 +132,12 @@ class EvaluationImages:
 
     def _batches(self, images: Images, indices: range) -> Iterator[tuple[Tensor, int]]:
         """Yield batches of prepared images `[B, C, H, W]` on the device, each with the index of its first image."""
+        for scaled_BCHW, batch in self._scaled(images, indices):
+            yield prepare(scaled_BCHW, self.config.pixel_views, self.split.mean, self.split.std), batch.start
+
+    def _scaled(self, images: Images, indices: range) -> Iterator[tuple[Tensor, slice]]:
+        """Yield batches of images `[B, C, H, W]` in [0, 1] on the device, each with its slice."""
         slices = [slice(start, min(start + BATCH, indices.stop)) for start in range(indices.start, indices.stop, BATCH)]
         for batch, pixels in zip(slices, prefetched(images, slices), strict=True):
-            scaled_BCHW = scale_pixels(pixels.to(self.device), self.split.levels)
-            yield normalise(scaled_BCHW, self.split.mean, self.split.std), batch.start
+            yield scale_pixels(pixels.to(self.device), self.split.levels), batch
             self.raise_if_stopped()

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from tests.trainables.methods.plain import (
+    BATCH,
     NO_NOISE,
-    VIEWS,
     Array,
     Constant,
+    batch_of,
     built,
     gradient_of_rows,
     loss_of,
@@ -48,7 +49,7 @@ def _parts(model: VICReg) -> dict[str, float]:
 def test_loss_is_the_weighted_sum_of_its_three_parts(layers: int, weights: tuple[float, float, float]) -> None:
     """A weight of 0 turns its part off."""
     model = built(VICReg, Config(*weights, projector_layers=layers, projector_width=P))
-    total, parts = model.losses(*VIEWS, noise=NO_NOISE)
+    total, parts = model.losses(BATCH, NO_NOISE)
     expected = _parts(model)
     assert {name: part.item() for name, part in parts.items()} == pytest.approx(expected, rel=1e-4)
     assert min(expected.values()) > 1e-3
@@ -60,7 +61,7 @@ def test_loss_is_the_weighted_sum_of_its_three_parts(layers: int, weights: tuple
 def test_gradient_of_one_weight_is_that_of_its_part(field: str, part: str) -> None:
     weights: dict[str, Any] = {**dict.fromkeys(WEIGHTS, 0.0), field: 2.0}
     model = built(VICReg, Config(**weights, projector_width=P))
-    total, parts = model.losses(*VIEWS, noise=NO_NOISE)
+    total, parts = model.losses(BATCH, NO_NOISE)
     got = gradient_of_rows(model, total)
     torch.testing.assert_close(got, 2 * gradient_of_rows(model, parts[part]))
     assert (got.abs().amax((1, 2)) > 1e-4).all()
@@ -69,13 +70,13 @@ def test_gradient_of_one_weight_is_that_of_its_part(field: str, part: str) -> No
 def test_views_are_alike_and_equal_views_agree() -> None:
     model = built(VICReg, Config(projector_width=P))
     assert loss_of(model, 1, 0).item() == pytest.approx(loss_of(model, 0, 1).item(), rel=1e-5)
-    assert model.losses(VIEWS[0], VIEWS[0], noise=NO_NOISE).parts["invariance"].item() == 0
+    assert model.losses(batch_of(0, 0), NO_NOISE).parts["invariance"].item() == 0
 
 
 def test_a_collapsed_encoder_pays_the_whole_hinge() -> None:
     """Nothing else: constants agree and do not covary. The gradient is finite there."""
     model = built(VICReg, Config(projector_width=P), encoder=Constant)
-    total, parts = model.losses(*VIEWS, noise=NO_NOISE)
+    total, parts = model.losses(BATCH, NO_NOISE)
     assert parts["variance"].item() == pytest.approx(2 * (1 - math.sqrt(1e-4)), rel=1e-6)
     assert parts["invariance"].item() == 0 and parts["covariance"].item() == pytest.approx(0, abs=1e-10)
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(total, list(model.parameters())))

@@ -107,7 +107,9 @@ def gradient_of_rows(model: ImageMethod, loss: Tensor) -> Tensor:
 
 
 def through(network: nn.Module, x_BD: Array) -> Array:
-    """The output of linear layers, norms and ReLU in training mode."""
+    """The output of linear layers, norms and ReLU in training mode, or of no layers at all."""
+    if isinstance(network, nn.Identity):
+        return x_BD
     assert isinstance(network, nn.Sequential)
     for layer in network:
         weights = {name: weight.detach().double().numpy() for name, weight in layer.named_parameters()}

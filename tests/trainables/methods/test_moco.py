@@ -49,9 +49,11 @@ def _own_keys(model: MoCo, view_BCHW: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("tau", [0.07, 0.2, 1.0])
-def test_loss_is_info_nce_of_queries_and_keys(tau: float) -> None:
-    """Queries are of the first view, keys of the second and by the key encoder; negatives the queue as it was."""
-    model = built(MoCo, _config(tau=tau))
+@pytest.mark.parametrize("width", [8, 0])
+def test_loss_is_info_nce_of_queries_and_keys(tau: float, width: int) -> None:
+    """Queries are of the first view, keys of the second and by the key encoder; negatives the queue as it was. Without
+    a projector queries and keys are representations."""
+    model = built(MoCo, _config(tau=tau, projector_width=width))
     _scatter(model)
     keys = model.keys.network
     assert isinstance(keys, nn.Sequential)

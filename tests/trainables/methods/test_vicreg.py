@@ -27,12 +27,12 @@ P = 6
 
 
 def _variance(z: Array) -> float:
-    return sum(max(0.0, 1 - math.sqrt(np.var(z[:, d], ddof=1) + 1e-4)) for d in range(P)) / P
+    return sum(max(0.0, 1 - math.sqrt(np.var(z[:, d], ddof=1) + 1e-4)) for d in range(z.shape[1])) / z.shape[1]
 
 
 def _covariance(z: Array) -> float:
     covariance = np.cov(z.T)
-    return sum(covariance[d, e] ** 2 for d in range(P) for e in range(P) if d != e) / P
+    return (np.square(covariance).sum() - np.square(np.diag(covariance)).sum()) / len(covariance)
 
 
 def _parts(model: VICReg) -> dict[str, float]:
@@ -55,6 +55,16 @@ def test_loss_is_the_weighted_sum_of_its_three_parts(layers: int, weights: tuple
     assert min(expected.values()) > 1e-3
     weighted = [weight * expected[name] for weight, name in zip(weights, WEIGHTS.values(), strict=True)]
     assert total.item() == pytest.approx(sum(weighted), rel=1e-4)
+
+
+def test_without_a_projector_the_loss_is_of_the_representations() -> None:
+    model = built(VICReg, Config(projector_width=0))
+    with torch.no_grad():
+        model.encoder.get_parameter("rows").mul_(0.3)  # so that no dimension varies enough
+    _, parts = model.losses(BATCH, NO_NOISE)
+    expected = _parts(model)
+    assert {name: part.item() for name, part in parts.items()} == pytest.approx(expected, rel=1e-4)
+    assert min(expected.values()) > 1e-3
 
 
 @pytest.mark.parametrize(("field", "part"), WEIGHTS.items())
@@ -85,6 +95,7 @@ def test_a_collapsed_encoder_pays_the_whole_hinge() -> None:
 def test_no_bias_that_the_loss_does_not_see() -> None:
     """Differences and covariances do not: as in the authors' network, the last layer has none."""
     model = built(VICReg, Config(projector_layers=3, projector_width=P))
+    assert isinstance(model.projector, torch.nn.Sequential)
     assert [type(layer).__name__ for layer in model.projector] == ["Linear", "BatchNorm1d", "ReLU"] * 2 + ["Linear"]
     assert all(layer.bias is None for layer in model.projector if isinstance(layer, torch.nn.Linear))
 

@@ -3,17 +3,18 @@
 Shapes: B images, D features, P dimensions of a projection.
 """
 
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainables.contract import Method
+from trainables.contract import Batch, ImageMethod, Noises
 
 B, D = 5, 4
 Array = np.ndarray[Any, np.dtype[np.float64]]
-M = TypeVar("M", bound=Method)
+M = TypeVar("M", bound=ImageMethod)
 
 
 class Table(nn.Module):
@@ -57,25 +58,48 @@ class Constant(nn.Module):
 
 VIEWS = torch.arange(2.0 * B).view(2, B, 1, 1, 1)
 """Two views of B images, each image another row of a Table."""
-NO_NOISE = torch.zeros(0)
+BATCH: Batch = {"views": tuple(VIEWS)}
+NO_NOISE: dict[str, Tensor] = {}
+
+
+@dataclass(frozen=True)
+class Builder:
+    """A section of networks that builds an encoder of this class, whatever the shape of the images."""
+
+    encoder: type[nn.Module]
+
+    def build(self, image_shape: tuple[int, ...], outputs: int = 1) -> nn.Module:
+        return self.encoder()
+
+    def build_decoder(self, features: int, image_shape: tuple[int, ...]) -> nn.Module:
+        raise NotImplementedError
 
 
 def built(method: type[M], config: Any, encoder: type[nn.Module] = Table) -> M:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return method(config, encoder())
+        return method(config, Builder(encoder), {"views": (1, 1, 1)})
 
 
-def loss_of(model: Method, first: int = 0, second: int = 1) -> Tensor:
-    return model.losses(VIEWS[first], VIEWS[second], noise=NO_NOISE).total
+def batch_of(first: int, second: int) -> Batch:
+    """A batch of these two of the views."""
+    return {"views": (VIEWS[first], VIEWS[second])}
 
 
-def rows_of(model: Method) -> Array:
+def zeros_for(noises: Noises) -> dict[str, Tensor]:
+    return {name: torch.zeros(noise.shape) for name, noise in noises.items()}
+
+
+def loss_of(model: ImageMethod, first: int = 0, second: int = 1) -> Tensor:
+    return model.losses(batch_of(first, second), NO_NOISE).total
+
+
+def rows_of(model: ImageMethod) -> Array:
     """The Table's embeddings of both views, `[2, B, D]`."""
     return model.encoder.get_parameter("rows").detach().view(2, B, D).double().numpy()
 
 
-def gradient_of_rows(model: Method, loss: Tensor) -> Tensor:
+def gradient_of_rows(model: ImageMethod, loss: Tensor) -> Tensor:
     """`[2, B, D]`; zero where no gradient arrives."""
     rows = model.encoder.get_parameter("rows")
     (gradient,) = torch.autograd.grad(loss, rows, retain_graph=True, materialize_grads=True)
@@ -83,7 +107,9 @@ def gradient_of_rows(model: Method, loss: Tensor) -> Tensor:
 
 
 def through(network: nn.Module, x_BD: Array) -> Array:
-    """The output of linear layers, norms and ReLU in training mode."""
+    """The output of linear layers, norms and ReLU in training mode, or of no layers at all."""
+    if isinstance(network, nn.Identity):
+        return x_BD
     assert isinstance(network, nn.Sequential)
     for layer in network:
         weights = {name: weight.detach().double().numpy() for name, weight in layer.named_parameters()}

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from tests.trainables.methods.plain import (
+    BATCH,
     NO_NOISE,
-    VIEWS,
     Constant,
+    batch_of,
     built,
     gradient_of_rows,
     loss_of,
@@ -28,7 +29,7 @@ def test_loss_pulls_correlations_to_the_identity(layers: int, weight: float) -> 
     c = np.corrcoef(first.T, second.T)[:P, P:]
     on = sum((1 - c[i, i]) ** 2 for i in range(P))
     off = sum(c[i, j] ** 2 for i in range(P) for j in range(P) if i != j)
-    total, parts = model.losses(*VIEWS, noise=NO_NOISE)
+    total, parts = model.losses(BATCH, NO_NOISE)
     assert {name: part.item() for name, part in parts.items()} == pytest.approx(
         {"invariance": on, "redundancy": off}, rel=1e-4
     )
@@ -37,7 +38,7 @@ def test_loss_pulls_correlations_to_the_identity(layers: int, weight: float) -> 
 
 def test_identical_views_correlate_fully() -> None:
     model = built(BarlowTwins, Config(projector_width=P))
-    total, parts = model.losses(VIEWS[0], VIEWS[0], noise=NO_NOISE)
+    total, parts = model.losses(batch_of(0, 0), NO_NOISE)
     assert parts["invariance"].item() == pytest.approx(0, abs=1e-8)
     assert total.item() == pytest.approx(5e-3 * parts["redundancy"].item(), rel=1e-4) and total.item() > 1e-3
 
@@ -45,7 +46,7 @@ def test_identical_views_correlate_fully() -> None:
 @pytest.mark.parametrize("scale", [0.024, 3.0])
 def test_the_scale_is_of_the_whole_loss_and_not_of_its_parts(scale: float) -> None:
     plain, scaled = (built(BarlowTwins, Config(0.5, loss_scale=factor, projector_width=P)) for factor in (1.0, scale))
-    (total, parts), (other, others) = (model.losses(*VIEWS, noise=NO_NOISE) for model in (plain, scaled))
+    (total, parts), (other, others) = (model.losses(BATCH, NO_NOISE) for model in (plain, scaled))
     assert other.item() == pytest.approx(scale * total.item(), rel=1e-5)
     assert {name: part.item() for name, part in parts.items()} == {name: part.item() for name, part in others.items()}
 
@@ -73,7 +74,7 @@ def test_scale_of_the_projection_does_not_matter() -> None:
 def test_a_collapsed_encoder_correlates_with_nothing() -> None:
     """It pays one for each dimension, with finite gradients."""
     model = built(BarlowTwins, Config(projector_width=P), encoder=Constant)
-    total, parts = model.losses(*VIEWS, noise=NO_NOISE)
+    total, parts = model.losses(BATCH, NO_NOISE)
     assert parts["invariance"].item() == pytest.approx(P, rel=1e-3)
     assert parts["redundancy"].item() == pytest.approx(0, abs=1e-3)
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(total, list(model.parameters())))

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from tests.trainables.methods.plain import (
+    BATCH,
     NO_NOISE,
     VIEWS,
     B,
@@ -73,7 +74,7 @@ def test_target_follows_the_online_network(ema: float) -> None:
     model = built(BYOL, Config(ema=ema, **SMALL))
     _scatter(model)
     before = {name: buffer.clone() for name, buffer in model.target.network.named_buffers()}
-    model.after_step()
+    model.after_step(NO_NOISE)
     after = dict(model.target.network.named_buffers())
     online = dict(nn.Sequential(model.encoder, model.projector).named_parameters())
     for name, weight in online.items():
@@ -91,7 +92,7 @@ def test_statistics_of_batchnorm_are_the_targets_own() -> None:
             for name, buffer in network.named_buffers():
                 if name.endswith("running_mean"):
                     buffer.zero_()
-    model.losses(*VIEWS, noise=NO_NOISE)
+    model.losses(BATCH, NO_NOISE)
     for encoder in (model.encoder, model.target.network.get_submodule("0")):
         made = [encoder.get_submodule("linear")(view.flatten(1)).detach() for view in VIEWS]
         expected = 0.09 * made[0].mean(0) + 0.1 * made[1].mean(0)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.trainables.methods.plain import (
+    BATCH,
     NO_NOISE,
     VIEWS,
     B,
@@ -48,9 +49,11 @@ def _own_keys(model: MoCo, view_BCHW: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("tau", [0.07, 0.2, 1.0])
-def test_loss_is_info_nce_of_queries_and_keys(tau: float) -> None:
-    """Queries are of the first view, keys of the second and by the key encoder; negatives the queue as it was."""
-    model = built(MoCo, _config(tau=tau))
+@pytest.mark.parametrize("width", [8, 0])
+def test_loss_is_info_nce_of_queries_and_keys(tau: float, width: int) -> None:
+    """Queries are of the first view, keys of the second and by the key encoder; negatives the queue as it was. Without
+    a projector queries and keys are representations."""
+    model = built(MoCo, _config(tau=tau, projector_width=width))
     _scatter(model)
     keys = model.keys.network
     assert isinstance(keys, nn.Sequential)
@@ -91,11 +94,11 @@ def test_queue_is_first_in_first_out(queue: int) -> None:
     for _ in range(4):
         views = VIEWS[:, torch.randperm(B, generator=source)]
         expected = torch.cat([_own_keys(model, views[1]), expected])[:queue]
-        model.losses(*views, noise=NO_NOISE)
+        model.losses({"views": tuple(views)}, NO_NOISE)
         with torch.no_grad():  # a step
             for parameter in model.parameters():
                 parameter.add_(0.1 * torch.randn(parameter.shape, generator=source))
-        model.after_step()
+        model.after_step(NO_NOISE)
         assert torch.equal(model.queue_MP, expected)
     if queue > 1:
         assert len(model.queue_MP.unique(dim=0)) == queue
@@ -105,7 +108,7 @@ def test_keys_are_of_unit_length_from_the_start() -> None:
     model = built(MoCo, _config(queue=B + 2))
     for _ in range(2):
         torch.testing.assert_close(model.queue_MP.norm(dim=-1), torch.ones(B + 2))
-        model.losses(*VIEWS, noise=NO_NOISE)
+        model.losses(BATCH, NO_NOISE)
 
 
 def test_an_image_is_no_negative_of_itself() -> None:
@@ -124,7 +127,7 @@ def test_key_encoder_follows_the_query_encoder(ema: float) -> None:
     online = {**dict(nn.Sequential(model.encoder, model.projector).named_parameters())}
     before = {name: buffer.clone() for name, buffer in model.keys.network.named_buffers()}
     queue = model.queue_MP.clone()
-    model.after_step()
+    model.after_step(NO_NOISE)
     after = dict(model.keys.network.named_buffers())
     assert online.keys() == after.keys()
     for name, weight in online.items():
@@ -142,14 +145,14 @@ def test_at_the_start_keys_are_made_by_the_same_weights() -> None:
 def test_statistics_of_batchnorm_are_each_encoders_own() -> None:
     """The query encoder has seen the first view, the key encoder the second; following leaves both as they are."""
     model = built(MoCo, _config(ema=0.5), encoder=Normed)
-    model.losses(*VIEWS, noise=NO_NOISE)
+    model.losses(BATCH, NO_NOISE)
     own, keys = model.encoder, model.keys.network.get_submodule("0")
     for encoder, view in ((own, VIEWS[0]), (keys, VIEWS[1])):
         made = encoder.get_submodule("linear")(view.flatten(1)).detach()
         torch.testing.assert_close(encoder.get_buffer("norm.running_mean"), 0.1 * made.mean(0))
         torch.testing.assert_close(encoder.get_buffer("norm.running_var"), 0.9 + 0.1 * made.var(0))
     before = [encoder.get_buffer("norm.running_mean").clone() for encoder in (own, keys)]
-    model.after_step()
+    model.after_step(NO_NOISE)
     after = [encoder.get_buffer("norm.running_mean") for encoder in (own, keys)]
     assert all(torch.equal(now, was) for now, was in zip(after, before, strict=True))
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tests.trainables.methods.plain import B, built, gradient_of_rows, loss_of, rows_of, through, unit
 from trainables.methods.simclr import SimCLR
@@ -25,8 +26,10 @@ def _expected(model: SimCLR, tau: float) -> float:
 
 
 @pytest.mark.parametrize("tau", [0.1, 0.5, 2.0])
-def test_loss_is_nt_xent_of_the_projections(tau: float) -> None:
-    model = built(SimCLR, Config(tau=tau, **SMALL))
+@pytest.mark.parametrize("width", [8, 0])
+def test_loss_is_nt_xent_of_the_projections(tau: float, width: int) -> None:
+    """Without a projector, of the representations."""
+    model = built(SimCLR, Config(tau=tau, projector_width=width, projection=3))
     assert loss_of(model).item() == pytest.approx(_expected(model, tau), rel=1e-5)
 
 
@@ -50,6 +53,7 @@ def test_a_hot_softmax_sees_no_difference() -> None:
 
 def test_the_representation_is_before_the_projector() -> None:
     model = built(SimCLR, Config(**SMALL))
+    assert isinstance(model.projector, nn.Sequential)
     assert model.features == 4 and model.projector[0].in_features == 4 and model.projector[-1].out_features == 3
 
 
@@ -57,7 +61,7 @@ def test_the_representation_is_before_the_projector() -> None:
     ("field", "value", "message"),
     [
         ("tau", 0.0, "`tau > 0` must hold, but got tau=0.0"),
-        ("projector_width", 0, "`projector_width >= 1` must hold, but got projector_width=0"),
+        ("projector_width", -1, "`projector_width >= 0` must hold, but got projector_width=-1"),
         ("projection", 0, "`projection >= 1` must hold, but got projection=0"),
     ],
 )

@@ -11,14 +11,15 @@ from trainables.config.trial import resolve
 from trainables.config.trial_config import Value
 from trainables.data.datasets.catalog import load
 from trainables.methods.untrained import Pixels, UntrainedConfig
-from trainables.networks.encoders import build_encoder
+from trainables.tasks.images.config import Encoder, Layers, Networks
 from trainables.training.train import train
 
 
 def test_its_representation_is_every_value_of_the_image_in_order() -> None:
     """The encoder exists, as the contract requires, but its weights do not matter."""
     images_BCHW = torch.arange(2 * 3 * 4 * 5).view(2, 3, 4, 5).double()
-    model = Pixels(UntrainedConfig(), build_encoder("convnet", (3, 4, 5), width=2, features=7, small_stem=True))
+    networks = Networks(Encoder("convnet", width=2, features=7), Layers())
+    model = Pixels(UntrainedConfig(), networks, {"views": (3, 4, 5)})
     assert model.features == 60
     assert torch.equal(model.embed(images_BCHW)["z"], images_BCHW.view(2, 60).float())
 

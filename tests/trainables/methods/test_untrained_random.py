@@ -6,17 +6,25 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
+from tests.trainables.methods.plain import Builder
 from trainables.config.trial import resolve
 from trainables.config.trial_config import Value
-from trainables.contract import Method
 from trainables.methods.untrained import RandomEncoder
 from trainables.methods.untrained import UntrainedConfig as Config
 from trainables.training.models import build_models
 from trainables.training.train import train
 
 GIVEN: Mapping[str, Value] = {"encoder": "convnet", "width": 8, "features": 16, "knn": 20}
+SHAPES = {"views": (1, 8, 8)}
 IMAGES = torch.randn(6, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+class Flat(nn.Flatten):
+    """An encoder without weights."""
+
+    features = 64
 
 
 def test_its_encoder_is_the_one_that_other_methods_start_from() -> None:
@@ -26,7 +34,7 @@ def test_its_encoder_is_the_one_that_other_methods_start_from() -> None:
         resolve({"method": "simclr", "projector_width": 8, **GIVEN}),
         resolve({"method": "random", "epochs": 0, "seed": 1, **GIVEN}),
     ]
-    random, simclr, other = (build_models([config], (1, 8, 8))[0].eval()(IMAGES) for config in configs)
+    random, simclr, other = (build_models([config], SHAPES)[0].eval()(IMAGES) for config in configs)
     assert torch.equal(random, simclr) and not torch.equal(random, other)
 
 
@@ -41,12 +49,9 @@ def test_is_reported_once_as_initialised() -> None:
 
 
 def test_is_the_encoder_and_nothing_more() -> None:
-    class Flatten(torch.nn.Flatten):
-        features = 64
-
-    model = RandomEncoder(Config(), Flatten())
+    model = RandomEncoder(Config(), Builder(Flat), SHAPES)
     assert not list(model.parameters()) and not list(model.buffers()) and not dataclasses.fields(Config)
-    assert RandomEncoder.losses is Method.losses
+    assert not RandomEncoder.trains()
     assert torch.equal(model(IMAGES), IMAGES.flatten(1)) and list(model.embed(IMAGES)) == ["z"]
 
 

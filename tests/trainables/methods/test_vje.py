@@ -14,7 +14,8 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 
-from tests.trainables.methods.plain import VIEWS, B, D, Table
+from tests.trainables.methods.plain import BATCH, VIEWS, B, D, batch_of, built, zeros_for
+from trainables.contract import Noise
 from trainables.losses.densities import directional_nll, gaussian_kl, radial_nll
 from trainables.methods.vje import TERMS, VJE
 from trainables.methods.vje import VJEConfig as Config
@@ -24,14 +25,12 @@ Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def _vje(config: Config) -> VJE:
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return VJE(config, Table())
+    return built(VJE, config)
 
 
 @pytest.fixture
-def noise() -> Tensor:
-    return torch.randn(2, B, D, generator=torch.Generator().manual_seed(1))
+def noise() -> dict[str, Tensor]:
+    return {"posterior": torch.randn(2, B, D, generator=torch.Generator().manual_seed(1))}
 
 
 def _directional(z: Vector, s: Vector, var: Vector, nu: float) -> float:
@@ -56,13 +55,13 @@ def _arrays(model: VJE) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return z.double().numpy(), mu.detach().double().numpy(), var.detach().double().numpy()
 
 
-def _plain_losses(model: VJE, noise: Tensor, beta: float, nu: float) -> dict[str, float]:
+def _plain_losses(model: VJE, noise: dict[str, Tensor], beta: float, nu: float) -> dict[str, float]:
     """Eq. 38 and its three parts."""
     z, mu, var = _arrays(model)
     parts = {"dir": 0.0, "rad": 0.0, "kl": 0.0}
     for i, j in ((0, 1), (1, 0)):
         for b in range(B):
-            s = mu[i, b] + np.sqrt(var[i, b]) * noise[i, b].numpy()
+            s = mu[i, b] + np.sqrt(var[i, b]) * noise["posterior"][i, b].numpy()
             parts["dir"] += _directional(z[j, b], s, var[i, b], nu) / (2 * B)
             parts["rad"] += _radial(z[j, b], s, nu) / (2 * B)
             for m, v in zip(mu[i, b], var[i, b], strict=True):
@@ -71,46 +70,46 @@ def _plain_losses(model: VJE, noise: Tensor, beta: float, nu: float) -> dict[str
 
 
 @pytest.mark.parametrize(("beta", "nu"), [(1.0, 3.0), (0.0, 0.25), (1.75, 20.0), (0.5, math.inf)])
-def test_loss_is_equation_38(noise: Tensor, beta: float, nu: float) -> None:
+def test_loss_is_equation_38(noise: dict[str, Tensor], beta: float, nu: float) -> None:
     model = _vje(Config(beta=beta, nu=nu, bottleneck=8))
-    total, parts = model.losses(*VIEWS, noise=noise)
+    total, parts = model.losses(BATCH, noise)
     expected = _plain_losses(model, noise, beta, nu)
     got = {**{name: part.item() for name, part in parts.items()}, "total": total.item()}
     assert got == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert total.shape == () and all(part.shape == () for part in parts.values())
 
 
-def test_posterior_explains_the_other_view_not_its_own(noise: Tensor) -> None:
+def test_posterior_explains_the_other_view_not_its_own(noise: dict[str, Tensor]) -> None:
     """Both views alike but for their order in the batch: only the right pairing tells."""
     model = _vje(Config(terms="rad", bottleneck=8))
-    swapped = model.losses(VIEWS[1], VIEWS[0], noise=noise.flip(0)).total
-    assert swapped.item() == pytest.approx(model.losses(*VIEWS, noise=noise).total.item(), rel=1e-5)
-    own = model.losses(VIEWS[0], VIEWS[0], noise=noise).total.item()
+    swapped = model.losses(batch_of(1, 0), {"posterior": noise["posterior"].flip(0)}).total
+    assert swapped.item() == pytest.approx(model.losses(BATCH, noise).total.item(), rel=1e-5)
+    own = model.losses(batch_of(0, 0), noise).total.item()
     assert own != pytest.approx(swapped.item(), rel=1e-3)
 
 
 @pytest.mark.parametrize("terms", ["dir+rad", "dir", "rad"])
-def test_no_gradient_reaches_the_encoder_through_the_target(noise: Tensor, terms: str) -> None:
+def test_no_gradient_reaches_the_encoder_through_the_target(noise: dict[str, Tensor], terms: str) -> None:
     """With a posterior that ignores its input, a gradient could reach the encoder through the target only."""
     model = _vje(Config(terms=terms, bottleneck=8))
     for head in (model.posterior.mu, model.posterior.raw_var):
         nn.init.zeros_(head.weight)
         nn.init.ones_(head.bias)
-    model.losses(*VIEWS, noise=noise).total.backward()
+    model.losses(BATCH, noise).total.backward()
     rows, bias = model.encoder.get_parameter("rows").grad, model.posterior.mu.bias.grad
     assert rows is not None and torch.equal(rows, torch.zeros_like(rows))
     assert bias is not None and bias.abs().min() > 0
 
 
-def test_gradient_of_the_encoder_is_that_of_its_own_branch(noise: Tensor) -> None:
+def test_gradient_of_the_encoder_is_that_of_its_own_branch(noise: dict[str, Tensor]) -> None:
     """Each view's embeddings move only to explain the other view's, which are constants."""
     model = _vje(Config(beta=0.5, bottleneck=8))
     rows = model.encoder.get_parameter("rows")
-    (got,) = torch.autograd.grad(model.losses(*VIEWS, noise=noise).total, rows)
+    (got,) = torch.autograd.grad(model.losses(BATCH, noise).total, rows)
     for i in (0, 1):
         z = rows.detach().view(2, B, D)[i].requires_grad_()
         mu, var = model.posterior(z)
-        target, s = rows.detach().view(2, B, D)[1 - i], mu + var.sqrt() * noise[i]
+        target, s = rows.detach().view(2, B, D)[1 - i], mu + var.sqrt() * noise["posterior"][i]
         branch = directional_nll(target, s, var, 3.0) + radial_nll(target, s, 3.0) + 0.5 * gaussian_kl(mu, var)
         (expected,) = torch.autograd.grad(branch.sum() / (2 * B), z)
         torch.testing.assert_close(got.view(2, B, D)[i], expected, rtol=1e-4, atol=1e-6)
@@ -122,18 +121,18 @@ SUBSETS = ["+".join(chosen) for count in (1, 2, 3) for chosen in itertools.permu
 
 
 @pytest.mark.parametrize("terms", SUBSETS)
-def test_every_subset_is_the_sum_of_its_parts(noise: Tensor, terms: str) -> None:
+def test_every_subset_is_the_sum_of_its_parts(noise: dict[str, Tensor], terms: str) -> None:
     config = Config(beta=0.3, nu=2.0, bottleneck=8)
-    everything = _vje(config).losses(*VIEWS, noise=noise).parts
-    total, parts = _vje(replace(config, terms=terms)).losses(*VIEWS, noise=noise)
+    everything = _vje(config).losses(BATCH, noise).parts
+    total, parts = _vje(replace(config, terms=terms)).losses(BATCH, noise)
     assert set(parts) == set(terms.split("+")) and set(parts) <= set(VJE.loss_parts) == set(everything)
     assert all(torch.equal(part, everything[name]) for name, part in parts.items())
     weighted = [part.item() * (0.3 if name == "kl" else 1) for name, part in parts.items()]
     assert total.item() == pytest.approx(sum(weighted), rel=1e-6)
 
 
-def test_order_of_terms_changes_nothing(noise: Tensor) -> None:
-    one, other = (_vje(Config(terms=terms, bottleneck=8)).losses(*VIEWS, noise=noise) for terms in ("dir+kl", "kl+dir"))
+def test_order_of_terms_changes_nothing(noise: dict[str, Tensor]) -> None:
+    one, other = (_vje(Config(terms=terms, bottleneck=8)).losses(BATCH, noise) for terms in ("dir+kl", "kl+dir"))
     assert torch.equal(one.total, other.total) and list(one.parts) == list(other.parts)
 
 
@@ -146,8 +145,8 @@ def _plain_scores(z: Vector, s: Vector, var: Vector, nu: float) -> dict[str, flo
 @pytest.mark.parametrize("nu", [0.5, 3.0, math.inf])
 def test_scores_of_the_posterior_mean(nu: float) -> None:
     model = _vje(Config(nu=nu, bottleneck=8))
-    assert model.score_noise_shape(B) == (0, B, D)
-    got = model.score(VIEWS[0], torch.zeros(model.score_noise_shape(B)))
+    assert model.score_noise(B) == {"posterior": Noise((0, B, D), batch_dim=1)}
+    got = model.score(VIEWS[0], zeros_for(model.score_noise(B)))
     z, mu, var = (array[0] for array in _arrays(model))
     assert tuple(got) == VJE.scores
     for b in range(B):
@@ -159,9 +158,9 @@ def test_scores_of_the_posterior_mean(nu: float) -> None:
 
 def test_sampled_scores_are_means_over_samples() -> None:
     model = _vje(Config(nu=2.0, bottleneck=8, score_samples=S))
-    assert model.score_noise_shape(B) == (S, B, D)
+    assert model.score_noise(B) == {"posterior": Noise((S, B, D), batch_dim=1)}
     noise = torch.randn(S, B, D, generator=torch.Generator().manual_seed(2))
-    got = model.score(VIEWS[0], noise)
+    got = model.score(VIEWS[0], {"posterior": noise})
     z, mu, var = (array[0] for array in _arrays(model))
     for b in range(B):
         samples = [mu[b] + np.sqrt(var[b]) * noise[k, b].numpy() for k in range(S)]
@@ -173,12 +172,12 @@ def test_sampled_scores_are_means_over_samples() -> None:
 
 def test_infinite_nu_trains_and_scores() -> None:
     model = _vje(Config(nu=math.inf, bottleneck=8))
-    total = model.losses(*VIEWS, noise=torch.zeros(model.noise_shape(B))).total
+    total = model.losses(BATCH, zeros_for(model.noise(B))).total
     gradients = torch.autograd.grad(total, list(model.parameters()))
     assert all(gradient.isfinite().all() for gradient in gradients) and model.nu.isinf()
 
 
-def test_fusible_hyperparameters_are_scalar_buffers_that_the_loss_reads(noise: Tensor) -> None:
+def test_fusible_hyperparameters_are_scalar_buffers_that_the_loss_reads(noise: dict[str, Tensor]) -> None:
     config = Config(beta=0.25, nu=7.0, bottleneck=8)
     model, buffers = _vje(config), dict(_vje(config).named_buffers())
     assert set(buffers) == VJE.fusible == {"beta", "nu"}
@@ -187,16 +186,17 @@ def test_fusible_hyperparameters_are_scalar_buffers_that_the_loss_reads(noise: T
         model.get_buffer(name).fill_(other)
         changes: dict[str, Any] = {name: other}
         config = replace(config, **changes)
-        assert torch.equal(model.losses(*VIEWS, noise=noise).total, _vje(config).losses(*VIEWS, noise=noise).total)
-    assert torch.equal(model.score(VIEWS[0], noise[:0])["joint"], _vje(config).score(VIEWS[0], noise[:0])["joint"])
+        assert torch.equal(model.losses(BATCH, noise).total, _vje(config).losses(BATCH, noise).total)
+    scores, others = (scored.score(VIEWS[0], zeros_for(model.score_noise(B))) for scored in (model, _vje(config)))
+    assert torch.equal(scores["joint"], others["joint"])
 
 
-def test_noise_is_the_only_source_of_chance(noise: Tensor) -> None:
+def test_noise_is_the_only_source_of_chance(noise: dict[str, Tensor]) -> None:
     model = _vje(Config(bottleneck=8))
-    assert model.noise_shape(B) == (2, B, D) == noise.shape
-    first = model.losses(*VIEWS, noise=noise).total
-    assert torch.equal(first, model.losses(*VIEWS, noise=noise).total)
-    assert not torch.equal(first, model.losses(*VIEWS, noise=noise + 0.1).total)
+    assert model.noise(B) == {"posterior": Noise((2, B, D), batch_dim=1)}
+    first = model.losses(BATCH, noise).total
+    assert torch.equal(first, model.losses(BATCH, noise).total)
+    assert not torch.equal(first, model.losses(BATCH, {"posterior": noise["posterior"] + 0.1}).total)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.trainables.methods.plain import VIEWS, B, D, built, gradient_of_rows, rows_of, through
+from tests.trainables.methods.plain import BATCH, VIEWS, B, D, built, gradient_of_rows, rows_of, through, zeros_for
+from trainables.contract import Noise
 from trainables.losses.densities import directional_nll, gaussian_kl, radial_nll
 from trainables.methods import vje
 from trainables.methods.simsiam import SimSiam, SimSiamConfig
@@ -15,7 +16,7 @@ from trainables.methods.vje import VJE
 from trainables.methods.vje import VJEConfig as Config
 
 W = 7
-NOISE = torch.randn(2, B, W, generator=torch.Generator().manual_seed(1))
+NOISE = {"posterior": torch.randn(2, B, W, generator=torch.Generator().manual_seed(1))}
 
 
 def _projected() -> VJE:
@@ -31,7 +32,8 @@ def test_projector_is_two_layers_of_its_width_with_layernorm() -> None:
     assert [(layer.in_features, layer.out_features) for layer in model.projector[::3]] == [(D, W), (W, W)]
     assert [norm.elementwise_affine for norm in model.projector[1::3]] == [True, False]
     assert {name for name, _ in model.named_buffers()} == VJE.fusible
-    assert model.noise_shape(B) == (2, B, W) and model.score_noise_shape(B) == (0, B, W)
+    assert model.noise(B) == {"posterior": Noise((2, B, W), batch_dim=1)}
+    assert model.score_noise(B) == {"posterior": Noise((0, B, W), batch_dim=1)}
 
 
 def test_projector_is_simsiams_with_layernorm_for_batchnorm() -> None:
@@ -57,19 +59,20 @@ def test_embeddings_have_mean_zero_and_variance_one_over_dimensions() -> None:
 
 def test_without_a_projector_the_embedding_is_the_representation() -> None:
     model = built(VJE, Config(bottleneck=8))
-    assert isinstance(model.projector, nn.Identity) and model.noise_shape(B) == (2, B, D)
+    assert isinstance(model.projector, nn.Identity)
+    assert model.noise(B) == {"posterior": Noise((2, B, D), batch_dim=1)}
     names = {name.split(".")[0] for name, _ in model.named_parameters()}
     assert names == {"encoder", "posterior"}
 
 
 def test_loss_is_equation_38_of_the_embeddings() -> None:
     model = _projected()
-    total, parts = model.losses(*VIEWS, noise=NOISE)
+    total, parts = model.losses(BATCH, NOISE)
     embedded = [torch.from_numpy(through(model.projector, view)).float() for view in rows_of(model)]
     expected = dict.fromkeys(parts, 0.0)
     for i in (0, 1):
         mu, var = model.posterior(embedded[i])
-        s = mu + var.sqrt() * NOISE[i]
+        s = mu + var.sqrt() * NOISE["posterior"][i]
         expected["dir"] += directional_nll(embedded[1 - i], s, var, 2.0).mean().item() / 2
         expected["rad"] += radial_nll(embedded[1 - i], s, 2.0).mean().item() / 2
         expected["kl"] += gaussian_kl(mu, var).mean().item() / 2
@@ -80,11 +83,11 @@ def test_loss_is_equation_38_of_the_embeddings() -> None:
 def test_no_gradient_reaches_projector_or_encoder_through_the_target() -> None:
     """With a posterior that ignores its input, a gradient could reach them through the target only."""
     model = _projected()
-    assert gradient_of_rows(model, model.losses(*VIEWS, noise=NOISE).total).abs().amax((1, 2)).min() > 1e-4
+    assert gradient_of_rows(model, model.losses(BATCH, NOISE).total).abs().amax((1, 2)).min() > 1e-4
     for head in (model.posterior.mu, model.posterior.raw_var):
         nn.init.zeros_(head.weight)
         nn.init.ones_(head.bias)
-    total, parts = model.losses(*VIEWS, noise=NOISE)
+    total, parts = model.losses(BATCH, NOISE)
     assert torch.equal(gradient_of_rows(model, parts["dir"] + parts["rad"]), torch.zeros(2, B, D))
     weights = list(model.projector.parameters())
     gradients = torch.autograd.grad(total, weights, materialize_grads=True)
@@ -106,7 +109,7 @@ def test_embed_gives_the_representation_and_its_posterior(width: int) -> None:
 def test_scores_are_of_the_embedding() -> None:
     """Of the posterior mean: Eq. 39 on the projected representation."""
     model = _projected().eval()
-    scores = model.score(VIEWS[0], torch.zeros(model.score_noise_shape(B)))
+    scores = model.score(VIEWS[0], zeros_for(model.score_noise(B)))
     vectors = model.embed(VIEWS[0])
     embedded = model.projector(vectors["z"])
     torch.testing.assert_close(scores["dir"], directional_nll(embedded, vectors["mu"], vectors["var"], 2.0))
@@ -125,6 +128,6 @@ def test_half_precision_layers_give_a_float32_embedding(monkeypatch: pytest.Monk
     monkeypatch.setattr(vje, "directional_nll", spy)
     model = _projected()
     with torch.autocast("cpu", torch.bfloat16):
-        model.losses(*VIEWS, noise=NOISE)
-        model.score(VIEWS[0], torch.zeros(model.score_noise_shape(B)))
+        model.losses(BATCH, NOISE)
+        model.score(VIEWS[0], zeros_for(model.score_noise(B)))
     assert seen == [(torch.float32,) * 3] * 2

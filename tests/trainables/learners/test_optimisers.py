@@ -1,13 +1,40 @@
+"""The stacked optimisers, against torch's own on each member alone.
+
+Shapes: K members.
+"""
+
 import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
-from trainables.learners.optimisers import StackedSGD
+from trainables.learners.optimisers import StackedAdam, StackedSGD
+from trainables.learners.stack import MakeOptimiser
 
 K, STEPS = 3, 20
 SHAPES = ((4, 3), (5,), ())
+Rates = tuple[float, ...]
+
+
+class Kind(NamedTuple):
+    """A stacked optimiser, and torch's own."""
+
+    stacked: MakeOptimiser
+    torchs: Callable[..., torch.optim.Optimizer]
+
+
+KINDS = {
+    "SGD without momentum": Kind(partial(StackedSGD, momentum=0.0), torch.optim.SGD),
+    "SGD": Kind(partial(StackedSGD, momentum=0.9), partial(torch.optim.SGD, momentum=0.9)),
+    "Adam": Kind(partial(StackedAdam, epsilon=1e-8), torch.optim.Adam),
+    "Adam with a large epsilon": Kind(partial(StackedAdam, epsilon=0.1), partial(torch.optim.Adam, eps=0.1)),
+}
+
+every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 def _start() -> list[Tensor]:
@@ -24,45 +51,65 @@ def _schedule(step: int) -> float:
     return (1 + math.cos(math.pi * step / STEPS)) / 2 if step != 7 else 0.0
 
 
-def _by_torch(member: int, lr: float, weight_decay: float, momentum: float) -> list[Tensor]:
-    parameters = [value[member].clone().requires_grad_() for value in _start()]
-    sgd = torch.optim.SGD(parameters, lr=lr, weight_decay=weight_decay, momentum=momentum)
-    for step in range(STEPS):
-        for parameter, gradient in zip(parameters, _gradients(step), strict=True):
-            parameter.grad = gradient[member].clone()
-        sgd.param_groups[0]["lr"] = lr * _schedule(step)
-        sgd.step()
-    return [parameter.detach() for parameter in parameters]
+def _assert_torchs(
+    parameters: Sequence[Tensor],
+    kind: Kind,
+    rates_at: Callable[[int], tuple[Rates, Rates]],
+    share: Callable[[int], float],
+) -> None:
+    """`rates_at`: step -> the members' learning rates and weight decays, of whose rates it makes the given share."""
+    for member in range(K):
+        alone = [value[member].clone().requires_grad_() for value in _start()]
+        optimiser = kind.torchs(alone, lr=1.0)
+        for step in range(STEPS):
+            lr, decay = rates_at(step)
+            optimiser.param_groups[0].update(lr=share(step) * lr[member], weight_decay=decay[member])
+            for parameter, gradient in zip(alone, _gradients(step), strict=True):
+                parameter.grad = gradient[member].clone()
+            optimiser.step()
+        for value, reference in zip(parameters, alone, strict=True):
+            torch.testing.assert_close(value[member], reference.detach(), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@every_kind
 @pytest.mark.parametrize("lr", [(0.1, 0.1, 0.1), (0.3, 0.01, 0.0)])
 @pytest.mark.parametrize("weight_decay", [(0.0, 0.0, 0.0), (0.05, 0.05, 0.05), (0.2, 0.0, 0.01)])
-def test_every_member_is_torchs_sgd(lr: tuple[float, ...], weight_decay: tuple[float, ...], momentum: float) -> None:
+def test_every_member_is_torchs_own(kind: Kind, lr: Rates, weight_decay: Rates) -> None:
     parameters = _start()
-    optimiser = StackedSGD(parameters, lr, weight_decay, momentum)
+    optimiser = kind.stacked(parameters, lr, weight_decay)
     for step in range(STEPS):
         optimiser.step(_gradients(step), _schedule(step))
-    for member in range(K):
-        expected = _by_torch(member, lr[member], weight_decay[member], momentum)
-        for value, reference in zip(parameters, expected, strict=True):
-            torch.testing.assert_close(value[member], reference, rtol=1e-5, atol=1e-6)
+    _assert_torchs(parameters, kind, lambda step: (lr, weight_decay), _schedule)
 
 
+@every_kind
+@pytest.mark.parametrize("later", [((0.1, 0.1, 0.1), (0.0, 0.0, 0.0)), ((0.05, 0.3, 0.1), (0.0, 0.2, 0.05))])
+def test_rates_that_change_midway_are_torchs_with_the_moments_kept(kind: Kind, later: tuple[Rates, Rates]) -> None:
+    parameters, first = _start(), ((0.2, 0.01, 0.1), (0.1, 0.0, 0.0))
+    optimiser = kind.stacked(parameters, *first)
+    for step in range(STEPS):
+        if step == 8:
+            optimiser.set_rates(*later)
+        optimiser.step(_gradients(step), 1.0)
+    _assert_torchs(parameters, kind, lambda step: later if step >= 8 else first, lambda step: 1.0)
+
+
+@every_kind
 @pytest.mark.parametrize("lr", [(0.1, 0.1, 0.1), (0.3, 0.01, 0.1)])
-def test_a_step_does_not_change_the_gradients(lr: tuple[float, ...]) -> None:
-    optimiser = StackedSGD(_start(), lr, (0.1, 0.0, 0.2), 0.9)
+def test_a_step_does_not_change_the_gradients(kind: Kind, lr: Rates) -> None:
+    optimiser = kind.stacked(_start(), lr, (0.1, 0.0, 0.2))
     for step in range(2):
         gradients = _gradients(step)
         optimiser.step(gradients, 0.5)
         assert all(torch.equal(given, drawn) for given, drawn in zip(gradients, _gradients(step), strict=True))
 
 
+@every_kind
 @pytest.mark.parametrize("lr", [(0.1, 0.1, 0.1), (0.3, 0.01, 0.1)])
-def test_a_diverged_member_affects_no_other(lr: tuple[float, ...]) -> None:
+def test_a_diverged_member_affects_no_other(kind: Kind, lr: Rates) -> None:
     clean, spoilt = _start(), _start()
     for parameters, poison in ((clean, 0.0), (spoilt, math.nan)):
-        optimiser = StackedSGD(parameters, lr, (0.1, 0.0, 0.2), 0.9)
+        optimiser = kind.stacked(parameters, lr, (0.1, 0.0, 0.2))
         for step in range(3):
             gradients = _gradients(step)
             for gradient in gradients:
@@ -72,11 +119,12 @@ def test_a_diverged_member_affects_no_other(lr: tuple[float, ...]) -> None:
         assert torch.equal(value[[0, 2]], reference[[0, 2]]) and value[1].isnan().all()
 
 
-def test_a_cohort_of_equal_rates_may_be_cut_differently() -> None:
+@every_kind
+def test_a_cohort_of_equal_rates_may_be_cut_differently(kind: Kind) -> None:
     """The fast path for equal rates and the path for different ones take the same steps."""
     equal, different = _start(), _start()
     for parameters, lr in ((equal, (0.1, 0.1, 0.1)), (different, (0.1, 0.1, 0.7))):
-        optimiser = StackedSGD(parameters, lr, (0.05, 0.05, lr[2]), 0.9)
+        optimiser = kind.stacked(parameters, lr, (0.05, 0.05, lr[2]))
         for step in range(STEPS):
             optimiser.step(_gradients(step), _schedule(step))
     for value, reference in zip(different, equal, strict=True):
@@ -84,28 +132,33 @@ def test_a_cohort_of_equal_rates_may_be_cut_differently() -> None:
         assert not torch.allclose(value[2], reference[2])
 
 
-@pytest.mark.parametrize("later", [((0.1, 0.1, 0.1), (0.0, 0.0, 0.0)), ((0.05, 0.3, 0.1), (0.0, 0.2, 0.05))])
-def test_rates_that_change_midway_are_torchs_with_the_momentum_kept(later: tuple[tuple[float, ...], ...]) -> None:
-    parameters, first = _start(), ((0.2, 0.01, 0.1), (0.1, 0.0, 0.0))
-    optimiser = StackedSGD(parameters, *first, 0.9)
-    for step in range(STEPS):
-        if step == 8:
-            optimiser.set_rates(*later)
-        optimiser.step(_gradients(step), 1.0)
-    for member in range(K):
-        alone = [value[member].clone().requires_grad_() for value in _start()]
-        sgd = torch.optim.SGD(alone, lr=1.0, momentum=0.9)
-        for step in range(STEPS):
-            lr, decay = later if step >= 8 else first
-            sgd.param_groups[0].update(lr=lr[member], weight_decay=decay[member])
-            for parameter, gradient in zip(alone, _gradients(step), strict=True):
-                parameter.grad = gradient[member].clone()
-            sgd.step()
-        for value, reference in zip(parameters, alone, strict=True):
-            torch.testing.assert_close(value[member], reference.detach(), rtol=1e-5, atol=1e-6)
+@every_kind
+@pytest.mark.parametrize("lr", [(0.1, 0.1, 0.1), (0.3, 0.01, 0.1)])
+def test_parameters_and_moments_are_all_that_a_new_optimiser_needs(kind: Kind, lr: Rates) -> None:
+    parameters, resumed, decay = _start(), [torch.zeros_like(value) for value in _start()], (0.1, 0.0, 0.2)
+    first, second = kind.stacked(parameters, lr, decay), kind.stacked(resumed, lr, decay)
+    for step in range(8):
+        first.step(_gradients(step), _schedule(step))
+    for other, value in zip(resumed, parameters, strict=True):
+        other.copy_(value)
+    for name, moments in first.moments().items():
+        assert all(len(moment) == K for moment in moments)
+        for other, moment in zip(second.moments()[name], moments, strict=True):
+            other.copy_(moment)
+    for step in range(8, STEPS):
+        first.step(_gradients(step), _schedule(step))
+        second.step(_gradients(step), _schedule(step))
+    assert all(torch.equal(other, value) for other, value in zip(resumed, parameters, strict=True))
 
 
 def test_rates_of_double_precision_parameters_are_not_rounded() -> None:
     parameters = [torch.zeros(2, 1, dtype=torch.float64)]
     StackedSGD(parameters, (0.1, 0.3), (0.0, 0.0), 0.0).step([torch.ones(2, 1, dtype=torch.float64)], 1.0)
     assert parameters[0].flatten().tolist() == [-0.1, -0.3]
+
+
+def test_adams_first_step_is_its_rate_whatever_the_scale_of_the_gradient() -> None:
+    """The averages are corrected for their start at zero."""
+    parameters = [torch.zeros(2, 2)]
+    StackedAdam(parameters, (0.1, 0.3), (0.0, 0.0), 1e-8).step([torch.tensor([[1e-3, -5.0], [2.0, -1e2]])], 0.5)
+    torch.testing.assert_close(parameters[0], torch.tensor([[-0.05, 0.05], [-0.15, 0.15]]))

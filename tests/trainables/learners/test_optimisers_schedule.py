@@ -1,11 +1,12 @@
-"""Warm-up and half cosine."""
+"""The schedules: warm-up, then half a cosine or a constant."""
 
 import math
 
 import pytest
 import torch
 
-from trainables.learners.optimisers import cosine
+from trainables.config.training import Optimiser
+from trainables.learners.optimisers import SCHEDULES, constant, cosine
 
 
 def test_half_cosine_is_that_of_torch() -> None:
@@ -20,8 +21,17 @@ def test_half_cosine_is_that_of_torch() -> None:
 def test_values_without_warmup() -> None:
     got = [cosine(step, 4) for step in range(5)]
     assert got == pytest.approx([1, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125), 0])
+    assert [constant(step, 4) for step in range(5)] == [1.0] * 5
 
 
-def test_warmup_rises_linearly_to_the_peak_then_the_cosine_takes_over() -> None:
-    assert [cosine(step, 14, 10) for step in range(11)] == pytest.approx([step / 10 for step in range(11)])
-    assert [cosine(10 + step, 14, 10) for step in range(5)] == pytest.approx([cosine(step, 4) for step in range(5)])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_warmup_rises_linearly_to_the_peak_then_the_schedule_takes_over(name: str) -> None:
+    schedule = SCHEDULES[name]
+    assert [schedule(step, 14, 10) for step in range(11)] == pytest.approx([step / 10 for step in range(11)])
+    assert [schedule(10 + step, 14, 10) for step in range(5)] == pytest.approx([schedule(step, 4) for step in range(5)])
+
+
+def test_a_trial_can_ask_for_every_schedule_and_no_other() -> None:
+    assert [Optimiser(schedule=name).schedule for name in SCHEDULES] == list(SCHEDULES)
+    with pytest.raises(ValueError, match=rf"no schedule 'linear'; there are: {', '.join(SCHEDULES)}$"):
+        Optimiser(schedule="linear")

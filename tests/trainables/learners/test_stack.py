@@ -1,10 +1,11 @@
-"""A stack is its members: against plain models with torch's own SGD, for a method with all that can be awkward.
+"""A stack is its members: against plain models with torch's own optimisers, for a method with all that can be awkward.
 
 Shapes: K members, B images.
 """
 
 import copy
 import io
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -13,41 +14,45 @@ from torch import Tensor
 from tests.trainables.awkward import (
     DECAY,
     LR,
+    STACKED,
     STEPS,
     Awkward,
-    AwkwardConfig,
-    Encoder,
+    D,
     K,
-    batch,
+    awkward,
+    inputs_of,
     models,
     one_step,
     plain,
     stack_of,
 )
-from trainables.contract import Losses
+from trainables.contract import Batch, Losses
 
 IMAGES = torch.randn(7, 1, 5, 5, generator=torch.Generator().manual_seed(5))
-NO_NOISE = torch.zeros(0)
+SHIFT = torch.randn(7, D, generator=torch.Generator().manual_seed(6))
 
 
+@pytest.mark.parametrize("optimiser", STACKED)
 @pytest.mark.parametrize("streams", [(0, 0, 0), (0, 1, 2), (2, 0, 2)])
 @pytest.mark.parametrize("members", [slice(0, 3), slice(1, 3), slice(0, 1), slice(2, 3)])
-def test_every_member_is_the_plain_model_with_torchs_sgd(streams: tuple[int, ...], members: slice) -> None:
-    stack = stack_of(models(), streams, members)
+def test_every_member_is_the_plain_model_with_torchs_optimiser(
+    streams: tuple[int, ...], members: slice, optimiser: str
+) -> None:
+    stack = stack_of(models(), streams, members, optimiser)
     losses = [one_step(stack, step).total for step in range(STEPS)]
-    scores = stack.score(IMAGES, NO_NOISE)["length"]
+    scores = stack.evaluate("score", IMAGES, {"shift": SHIFT})["length"]
     state = stack.state()
-    for place, index in enumerate(range(K)[members]):
+    for slot, index in enumerate(range(K)[members]):
         model = models()[index]
-        expected = plain(model, LR[index], DECAY[index], streams[index])
-        torch.testing.assert_close(torch.stack(losses)[:, place], torch.stack(expected), rtol=1e-4, atol=1e-5)
+        expected = plain(model, LR[index], DECAY[index], streams[index], optimiser)
+        torch.testing.assert_close(torch.stack(losses)[:, slot], torch.stack(expected), rtol=1e-4, atol=1e-5)
         tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         got = {**state["parameters"], **state["buffers"]}
         assert {f"method.{name}" for name in tensors} == set(got)
         for name, tensor in tensors.items():
-            torch.testing.assert_close(got[f"method.{name}"][place], tensor.detach(), rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(got[f"method.{name}"][slot], tensor.detach(), rtol=1e-3, atol=1e-5)
         with torch.no_grad():
-            torch.testing.assert_close(scores[place], model.eval()(IMAGES).norm(dim=-1), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(scores[slot], (model.eval()(IMAGES) + SHIFT).norm(dim=-1), rtol=1e-4, atol=1e-5)
 
 
 def test_buffers_move_in_place_each_members_own() -> None:
@@ -73,21 +78,32 @@ def test_scoring_changes_nothing_and_treats_each_image_separately(members: slice
     stack = stack_of(models(), (0, 0, 0), members)
     one_step(stack, 0)
     before = stack.state()
-    scores = stack.score(IMAGES, NO_NOISE)["length"]
+    scores = stack.evaluate("score", IMAGES, {"shift": SHIFT})["length"]
     assert not scores.requires_grad
-    torch.testing.assert_close(scores[:, 2:3], stack.score(IMAGES[2:3], NO_NOISE)["length"])
+    alone = stack.evaluate("score", IMAGES[2:3], {"shift": SHIFT[2:3]})["length"]
+    torch.testing.assert_close(scores[:, 2:3], alone)
     for kind, tensors in stack.state().items():
         assert all(torch.equal(tensor, before[kind][name]) for name, tensor in tensors.items())
 
 
 @pytest.mark.parametrize("members", [slice(0, 3), slice(0, 1)])
-def test_resuming_from_the_state_is_exact(members: slice) -> None:
-    whole = stack_of(models(), (0, 1, 0), members)
+def test_each_member_can_be_evaluated_on_inputs_of_its_own(members: slice) -> None:
+    stack = stack_of(models(), (0, 0, 0), members)
+    images = torch.stack([IMAGES + 0.5 * member for member in range(K)])[members]
+    vectors = stack.evaluate_each("embed", images)["z"]
+    for member, model in enumerate(models()[members]):
+        torch.testing.assert_close(vectors[member], model.eval()(images[member]).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("optimiser", STACKED)
+@pytest.mark.parametrize("members", [slice(0, 3), slice(0, 1)])
+def test_resuming_from_the_state_is_exact(members: slice, optimiser: str) -> None:
+    whole = stack_of(models(), (0, 1, 0), members, optimiser)
     for step in range(4):
         one_step(whole, step)
     buffer = io.BytesIO()
     torch.save(whole.state(), buffer)
-    other = stack_of(models(taus=(0.1, 0.2, 0.3), seeds=(7, 8, 9)), (0, 1, 0), members)
+    other = stack_of(models(taus=(0.1, 0.2, 0.3), seeds=(7, 8, 9)), (0, 1, 0), members, optimiser)
     other.load_state(torch.load(io.BytesIO(buffer.getvalue()), weights_only=True))
     for step in range(4, 8):
         assert torch.equal(one_step(whole, step).total, one_step(other, step).total)
@@ -117,9 +133,9 @@ def test_a_member_with_nan_weights_affects_no_other(streams: tuple[int, ...]) ->
 def test_losses_are_those_before_the_step_and_hold_no_graph() -> None:
     stack = stack_of(models(), (0, 0, 0))
     losses = one_step(stack, 0)
-    views, noise = batch(0, 0)
-    for place, model in enumerate(models()):
-        torch.testing.assert_close(losses.total[place], model.train().losses(*views, noise=noise).total.detach())
+    batch, noise, _ = inputs_of(0, 0)
+    for slot, model in enumerate(models()):
+        torch.testing.assert_close(losses.total[slot], model.train().losses(batch, noise).total.detach())
     assert not any(loss.requires_grad for loss in (losses.total, *losses.parts.values()))
     assert set(losses.parts) == {"pull", "push"} and all(part.shape == (K,) for part in losses.parts.values())
 
@@ -127,11 +143,11 @@ def test_losses_are_those_before_the_step_and_hold_no_graph() -> None:
 class Drawing(Awkward):
     """A method that draws random numbers, which the contract forbids."""
 
-    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
-        return super().losses(*views_BCHW, noise=noise + torch.randn_like(noise))
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        return super().losses(batch, {name: values + torch.randn_like(values) for name, values in noise.items()})
 
 
 def test_a_method_that_draws_in_a_stack_is_refused() -> None:
-    drawing: list[Awkward] = [Drawing(AwkwardConfig(), Encoder()) for _ in range(K)]
+    drawing = [awkward(method=Drawing) for _ in range(K)]
     with pytest.raises(RuntimeError, match="random"):
         one_step(stack_of(drawing, (0, 0, 0)), 0)

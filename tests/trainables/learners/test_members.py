@@ -1,4 +1,4 @@
-"""Members that change their stack, or what they are in it: against plain models with torch's own SGD.
+"""Members that change their stack, or what they are in it: against plain models with torch's own optimisers.
 
 Shapes: K members.
 """
@@ -9,16 +9,29 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainables.awkward import DECAY, LR, STEPS, Awkward, K, batch, models, one_step, plain, schedule, stack_of
+from tests.trainables.awkward import (
+    DECAY,
+    LR,
+    MOMENTUM,
+    STACKED,
+    STEPS,
+    Awkward,
+    K,
+    models,
+    one_step,
+    plain,
+    plain_step,
+    stack_of,
+)
 from trainables.learners.stack import Stack
 
 STREAMS = (0, 1, 2)
 HALF = STEPS // 2
 
 
-def _halfway() -> list[Stack]:
+def _halfway(optimiser: str = "sgd") -> list[Stack]:
     """Members 0 and 1 in one stack, member 2 alone in another, after half of the steps."""
-    stacks = [stack_of(models(), STREAMS, part) for part in (slice(0, 2), slice(2, 3))]
+    stacks = [stack_of(models(), STREAMS, part, optimiser) for part in (slice(0, 2), slice(2, 3))]
     for step in range(HALF):
         for stack in stacks:
             one_step(stack, step)
@@ -29,35 +42,35 @@ def _tensors(stack: Stack) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in {**stack.parameters, **stack.buffers}.items()}
 
 
-def _assert_plain(stack: Stack, place: int, model: Awkward) -> None:
+def _assert_plain(stack: Stack, slot: int, model: Awkward) -> None:
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     for name, tensor in named.items():
-        got = _tensors(stack)[f"method.{name}"][place]
+        got = _tensors(stack)[f"method.{name}"][slot]
         torch.testing.assert_close(got, tensor.detach(), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("optimiser", STACKED)
 @pytest.mark.parametrize("chosen", [(0, 1, 2), (2, 0), (1, 2), (0, 1), (1,), (2,)])
-def test_members_continue_in_a_new_stack_like_plain_models(chosen: tuple[int, ...]) -> None:
+def test_members_continue_in_a_new_stack_like_plain_models(chosen: tuple[int, ...], optimiser: str) -> None:
     """Merges whole stacks and slices of stacks, and takes single members out of a stack."""
-    stacks = _halfway()
-    places = {0: (stacks[0], 0), 1: (stacks[0], 1), 2: (stacks[1], 0)}
-    merged = Stack.from_members([places[index] for index in chosen], streams=[STREAMS[index] for index in chosen])
+    stacks = _halfway(optimiser)
+    slots = {0: (stacks[0], 0), 1: (stacks[0], 1), 2: (stacks[1], 0)}
+    merged = Stack.from_members([slots[index] for index in chosen], streams=[STREAMS[index] for index in chosen])
     assert merged.size == len(chosen) and merged.optimiser.lr == tuple(LR[index] for index in chosen)
     losses = [one_step(merged, step).total for step in range(HALF, STEPS)]
-    for place, index in enumerate(chosen):
+    for slot, index in enumerate(chosen):
         model = models()[index]
-        expected = plain(model, LR[index], DECAY[index], STREAMS[index])[HALF:]
-        torch.testing.assert_close(torch.stack(losses)[:, place], torch.stack(expected), rtol=1e-4, atol=1e-5)
-        _assert_plain(merged, place, model)
+        expected = plain(model, LR[index], DECAY[index], STREAMS[index], optimiser)[HALF:]
+        torch.testing.assert_close(torch.stack(losses)[:, slot], torch.stack(expected), rtol=1e-4, atol=1e-5)
+        _assert_plain(merged, slot, model)
 
 
 def test_streams_are_numbered_anew() -> None:
     stacks = _halfway()
     merged = Stack.from_members([(stacks[0], 1), (stacks[1], 0)], streams=(0, 1))
-    batches = [batch(HALF, stream) for stream in (1, 2)]
-    got = merged.step([views for views, _ in batches], [noise for _, noise in batches], schedule(HALF)).total
-    for stack, place, member in ((stacks[0], 1, 0), (stacks[1], 0, 1)):
-        torch.testing.assert_close(got[member], one_step(stack, HALF).total[place], rtol=1e-4, atol=1e-5)
+    got = one_step(merged, HALF, streams=(1, 2)).total
+    for stack, slot, member in ((stacks[0], 1, 0), (stacks[1], 0, 1)):
+        torch.testing.assert_close(got[member], one_step(stack, HALF).total[slot], rtol=1e-4, atol=1e-5)
 
 
 def test_a_new_stack_holds_copies() -> None:
@@ -65,7 +78,7 @@ def test_a_new_stack_holds_copies() -> None:
     before = copy.deepcopy(stacks[0].state())
     merged = Stack.from_members([(stacks[0], 0), (stacks[0], 1)], streams=(0, 1))
     assert all(torch.equal(merged.state()[kind][name], before[kind][name]) for kind in before for name in before[kind])
-    one_step(merged, HALF, streams=2)
+    one_step(merged, HALF, streams=(0, 1))
     after = stacks[0].state()
     assert all(torch.equal(after[kind][name], before[kind][name]) for kind in before for name in before[kind])
 
@@ -90,23 +103,19 @@ def test_a_member_copies_one_of_another_stack_and_trains_with_its_own_hyperparam
             torch.testing.assert_close(tensor, torch.tensor([0.7, 0.5]))
         else:
             assert torch.equal(tensor[0], _tensors(stacks[1])[name][0])
-    for mine, theirs in zip(stacks[0].optimiser.velocity, stacks[1].optimiser.velocity, strict=True):
+    velocity = stacks[1].optimiser.moments()["velocity"]
+    for mine, theirs in zip(stacks[0].optimiser.moments()["velocity"], velocity, strict=True):
         assert torch.equal(mine[0], theirs[0]) and mine[0].abs().max() > 0
     assert stacks[0].optimiser.lr == (0.03, LR[1]) and stacks[0].optimiser.weight_decay == (0.2, DECAY[1])
 
     model = models(taus=(0.7,) * K)[2]  # its tau has no say in a plain step's gradients, but in its average
-    sgd = torch.optim.SGD(model.parameters(), lr=1.0, momentum=0.9)
+    sgd = torch.optim.SGD(model.parameters(), lr=1.0, momentum=MOMENTUM, weight_decay=0.2)
     source = {**_tensors(stacks[1]), "method.tau": torch.tensor([0.7])}
     model.load_state_dict({name.removeprefix("method."): tensor[0] for name, tensor in source.items()})
-    for parameter, velocity in zip(model.parameters(), stacks[1].optimiser.velocity, strict=True):
-        sgd.state[parameter]["momentum_buffer"] = velocity[0].clone()
+    for parameter, theirs in zip(model.parameters(), velocity, strict=True):
+        sgd.state[parameter]["momentum_buffer"] = theirs[0].clone()
     for step in range(HALF, STEPS):
-        views, noise = batch(step, 0)
-        sgd.zero_grad()
-        model.train().losses(*views, noise=noise).total.backward()
-        sgd.param_groups[0].update(lr=0.03 * schedule(step), weight_decay=0.2)
-        sgd.step()
-        model.after_step()
+        plain_step(model, sgd, 0.03, step, stream=0)
         one_step(stacks[0], step)
     _assert_plain(stacks[0], 0, model)
 

@@ -141,9 +141,10 @@ class ImageStream(Stream):
         return tuple(prepare_pixels(view_BCHW, self._config.pixel_views) for view_BCHW in views)
 
     def _plain_pixels(self, indices_B: Tensor) -> Tensor:
-        """These images without augmentation, in [0, 1]."""
-        assert self._images is not None
-        return prepare_pixels(scale_pixels(self._images[indices_B], self._split.levels), self._config.pixel_views)
+        """These images without augmentation, in [0, 1]. Files are decoded now, not ahead."""
+        images = self._split.train_images if self._images is None else self._images
+        pixels_BCHW = scale_pixels(images[indices_B].to(self._device), self._split.levels)
+        return prepare_pixels(pixels_BCHW, self._config.pixel_views)
 
     def _prepared(self, pixels_BCHW: Tensor) -> Tensor:
         """The images as encoders take them."""

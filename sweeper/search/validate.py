@@ -8,7 +8,7 @@ from sweeper.spec.search import SECONDS, Search, Study, bounds
 from trainables.config import trial as config
 from trainables.config.training import Training
 from trainables.config.trial_config import TrialConfig
-from trainables.tasks.task import PreflightResult
+from trainables.training.preflight import PreflightResult
 
 UNSEARCHABLE_KEYS = frozenset({"workers", "method", "dataset", "normal_class", "held_out", "validation"})
 """Keys that must have the same value in all trials of a study."""

@@ -70,17 +70,15 @@ class LoadedTask(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PreflightResult:
-    """What is known of a trial before it trains."""
+class TrialSize:
+    """What the data say of a trial before it trains."""
 
     steps: int
-    """Steps an epoch; 0 where `size_known` is False."""
-    metrics: tuple[str, ...]
-    """All metrics that its reports can hold."""
-    metrics_during_training: tuple[str, ...]
-    """The metrics that reports before the last one hold, too."""
-    size_known: bool = True
-    """Whether the number of images is known. For a data set of image folders only the files tell."""
+    """Steps an epoch; 0 where `known` is False."""
+    classes: int
+    """Number of classes; 0 for data without classes."""
+    known: bool = True
+    """Whether the number of examples is known. For a data set of image folders only the files tell."""
 
 
 class Task(ABC):
@@ -124,15 +122,9 @@ class Task(ABC):
         evaluation. Raises DataError or ValueError if the data cannot be loaded or do not suit the configs."""
 
     @abstractmethod
-    def preflight(
-        self,
-        configs: Sequence[Any],
-        data: Path | None,
-        metric_names: Callable[[TrialConfig, int, bool], tuple[str, ...]],
-    ) -> list[PreflightResult]:
-        """What is known of each trial by its data in the folder `data`, or with None by what is declared without
-        files. `metric_names(config, classes, last)` names the metrics of a trial. Raises DataError or ValueError, with
-        a one-line message, for the first trial that the data cannot serve."""
+    def preflight(self, configs: Sequence[Any], data: Path | None) -> list[TrialSize]:
+        """The size of each trial by its data in the folder `data`, or with None by what is declared without files.
+        Raises DataError or ValueError, with a one-line message, for the first trial that the data cannot serve."""
 
     @abstractmethod
     def metric_names(self, config: Any, method: type[Method], classes: int, last: bool) -> tuple[str, ...]:

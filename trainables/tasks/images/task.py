@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from trainables.config.trial_config import TrialConfig, Value
+from trainables.config.trial_config import Value
 from trainables.contract import ImageMethod, Method
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
@@ -22,7 +22,7 @@ from trainables.tasks.images.evaluators.catalog import metric_names
 from trainables.tasks.images.evaluators.evaluation_images import EvaluationImages
 from trainables.tasks.images.preflight import check_image_trials
 from trainables.tasks.images.stream import ImageStream, make_splits, stream_key
-from trainables.tasks.task import LoadedTask, Methods, PreflightResult, Task
+from trainables.tasks.task import LoadedTask, Methods, Task, TrialSize
 from trainables.validation import choices
 
 
@@ -122,13 +122,8 @@ class Images(Task):
         _, channels, height, width = dataset.train_images.shape
         return LoadedTask(streams, evaluator, {"views": (channels, height, width)})
 
-    def preflight(
-        self,
-        configs: Sequence[ImageTrial],
-        data: Path | None,
-        metric_names: Callable[[TrialConfig, int, bool], tuple[str, ...]],
-    ) -> list[PreflightResult]:
-        return check_image_trials(configs, data, metric_names)
+    def preflight(self, configs: Sequence[ImageTrial], data: Path | None) -> list[TrialSize]:
+        return check_image_trials(configs, data)
 
     def metric_names(self, config: ImageTrial, method: type[Method], classes: int, last: bool) -> tuple[str, ...]:
         return metric_names(config, image_method(method), classes, last)

@@ -45,7 +45,7 @@ def test_a_grid_without_axes_is_one_trial() -> None:
     assert list(Grid({"epochs": 5}, {}).combinations()) == [{"epochs": 5}]
 
 
-def test_what_is_set_replaces_an_axis_and_what_is_varied_replaces_a_constant() -> None:
+def test_a_set_value_replaces_an_axis_and_an_axis_replaces_a_constant() -> None:
     changed = GRID.changed({"nu": 2.0, "lr": 0.1}, {"epochs": (1, 2)})
     assert changed.fixed == {"method": "vje", "nu": 2.0, "lr": 0.1}
     assert changed.axes == {"beta": (0.0, 1.0), "epochs": (1, 2)}
@@ -65,9 +65,7 @@ def test_an_axis_keeps_its_place_when_its_values_change() -> None:
         ({"nu": 1.0}, {"nu": (1.0,)}, "nu must be either fixed or an axis"),
     ],
 )
-def test_a_grid_that_makes_no_sense_is_refused(
-    fixed: dict[str, Value], axes: dict[str, tuple[Value, ...]], law: str
-) -> None:
+def test_an_invalid_grid_is_refused(fixed: dict[str, Value], axes: dict[str, tuple[Value, ...]], law: str) -> None:
     with pytest.raises(SpecError, match=law):
         Grid(fixed, axes)
 
@@ -90,7 +88,7 @@ def test_several_grids_are_of_one_method_each() -> None:
             Grids((SEVERAL.grids[0], grid))
 
 
-def test_nothing_changed_is_the_same() -> None:
+def test_a_grid_without_changes_stays_the_same() -> None:
     assert changed() == SEVERAL
 
 
@@ -151,7 +149,7 @@ def test_a_data_set_replaces_that_of_grids_that_have_it_in_common() -> None:
         SETS.changed({"dataset": "svhn"}, {}, lambda _: {"dataset"})
 
 
-def test_what_is_pinned_stays() -> None:
+def test_a_pinned_value_stays() -> None:
     grids = Grids((Grid({"method": "vje"}, {}), Grid({"method": "random", "lr": 0.0}, {}, pinned=frozenset({"lr"}))))
     changed = grids.changed({"lr": 1.0, "seed": 3}, {}, METHODS.__getitem__)
     assert [grid.fixed for grid in changed.grids] == [
@@ -176,7 +174,7 @@ def test_what_is_pinned_stays() -> None:
         ({}, {"tau": (0.2, 0.2)}, "the values of axis tau must differ, but 0.2 is there twice"),
     ],
 )
-def test_a_change_that_serves_no_grid_is_refused(
+def test_a_change_that_applies_to_no_grid_is_refused(
     fixed: dict[str, Value], axes: dict[str, tuple[Value, ...]], message: str
 ) -> None:
     with pytest.raises(SpecError) as error:

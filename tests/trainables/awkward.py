@@ -80,11 +80,11 @@ class Awkward(Method):
 
 def models(taus: tuple[float, ...] = (0.9, 0.5, 0.99), seeds: tuple[int, ...] = (0, 1, 2)) -> list[Awkward]:
     with torch.random.fork_rng():
-        made = []
+        built = []
         for tau, seed in zip(taus, seeds, strict=True):
             torch.manual_seed(seed)
-            made.append(Awkward(AwkwardConfig(tau), Encoder()))
-    return made
+            built.append(Awkward(AwkwardConfig(tau), Encoder()))
+    return built
 
 
 def stack_of(models: list[Awkward], streams: tuple[int, ...], members: slice = slice(None)) -> Stack:

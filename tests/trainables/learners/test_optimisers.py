@@ -55,7 +55,7 @@ def test_a_step_does_not_change_the_gradients(lr: tuple[float, ...]) -> None:
     for step in range(2):
         gradients = _gradients(step)
         optimiser.step(gradients, 0.5)
-        assert all(torch.equal(given, drawn) for given, drawn in zip(gradients, _gradients(step), strict=True))
+        assert all(torch.equal(gradient, drawn) for gradient, drawn in zip(gradients, _gradients(step), strict=True))
 
 
 @pytest.mark.parametrize("lr", [(0.1, 0.1, 0.1), (0.3, 0.01, 0.1)])

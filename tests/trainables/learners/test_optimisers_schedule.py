@@ -18,8 +18,8 @@ def test_half_cosine_is_that_of_torch() -> None:
 
 
 def test_values_without_warmup() -> None:
-    got = [cosine(step, 4) for step in range(5)]
-    assert got == pytest.approx([1, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125), 0])
+    actual = [cosine(step, 4) for step in range(5)]
+    assert actual == pytest.approx([1, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125), 0])
 
 
 def test_warmup_rises_linearly_to_the_peak_then_the_cosine_takes_over() -> None:

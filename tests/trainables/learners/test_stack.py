@@ -37,28 +37,28 @@ def test_every_member_is_the_plain_model_with_torchs_sgd(streams: tuple[int, ...
     losses = [one_step(stack, step).total for step in range(STEPS)]
     scores = stack.score(IMAGES, NO_NOISE)["length"]
     state = stack.state()
-    for place, index in enumerate(range(K)[members]):
+    for position, index in enumerate(range(K)[members]):
         model = models()[index]
         expected = plain(model, LR[index], DECAY[index], streams[index])
-        torch.testing.assert_close(torch.stack(losses)[:, place], torch.stack(expected), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(torch.stack(losses)[:, position], torch.stack(expected), rtol=1e-4, atol=1e-5)
         tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        got = {**state["parameters"], **state["buffers"]}
-        assert {f"method.{name}" for name in tensors} == set(got)
+        actual = {**state["parameters"], **state["buffers"]}
+        assert {f"method.{name}" for name in tensors} == set(actual)
         for name, tensor in tensors.items():
-            torch.testing.assert_close(got[f"method.{name}"][place], tensor.detach(), rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(actual[f"method.{name}"][position], tensor.detach(), rtol=1e-3, atol=1e-5)
         with torch.no_grad():
-            torch.testing.assert_close(scores[place], model.eval()(IMAGES).norm(dim=-1), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(scores[position], model.eval()(IMAGES).norm(dim=-1), rtol=1e-4, atol=1e-5)
 
 
 def test_buffers_move_in_place_each_members_own() -> None:
     """Moving averages, queues, BatchNorm's statistics and counters."""
     stack = stack_of(models(), (0, 1, 2))
     before = stack.state()["buffers"]
-    held = dict(stack.buffers)
+    buffers = dict(stack.buffers)
     for step in range(STEPS):
         one_step(stack, step)
     after = stack.state()["buffers"]
-    assert all(stack.buffers[name] is tensor for name, tensor in held.items())
+    assert all(stack.buffers[name] is tensor for name, tensor in buffers.items())
     for name in ("average", "queue", "latest", "encoder.layers.1.running_mean", "encoder.layers.1.running_var"):
         moved = after[f"method.{name}"] - before[f"method.{name}"]
         assert all(moved[member].abs().max() > 1e-4 for member in range(K)), name
@@ -98,9 +98,9 @@ def test_resuming_from_the_state_is_exact(members: slice) -> None:
 def test_state_is_a_copy() -> None:
     stack = stack_of(models(), (0, 0, 0))
     state = stack.state()
-    kept = copy.deepcopy(state)
+    copied = copy.deepcopy(state)
     one_step(stack, 0)
-    assert all(torch.equal(state[kind][name], kept[kind][name]) for kind in kept for name in kept[kind])
+    assert all(torch.equal(state[kind][name], copied[kind][name]) for kind in copied for name in copied[kind])
 
 
 @pytest.mark.parametrize("streams", [(0, 0, 0), (0, 1, 2)])
@@ -118,8 +118,8 @@ def test_losses_are_those_before_the_step_and_hold_no_graph() -> None:
     stack = stack_of(models(), (0, 0, 0))
     losses = one_step(stack, 0)
     views, noise = batch(0, 0)
-    for place, model in enumerate(models()):
-        torch.testing.assert_close(losses.total[place], model.train().losses(*views, noise=noise).total.detach())
+    for position, model in enumerate(models()):
+        torch.testing.assert_close(losses.total[position], model.train().losses(*views, noise=noise).total.detach())
     assert not any(loss.requires_grad for loss in (losses.total, *losses.parts.values()))
     assert set(losses.parts) == {"pull", "push"} and all(part.shape == (K,) for part in losses.parts.values())
 

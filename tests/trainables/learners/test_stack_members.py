@@ -29,35 +29,35 @@ def _tensors(stack: Stack) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in {**stack.parameters, **stack.buffers}.items()}
 
 
-def _assert_plain(stack: Stack, place: int, model: Awkward) -> None:
+def _assert_plain(stack: Stack, position: int, model: Awkward) -> None:
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     for name, tensor in named.items():
-        got = _tensors(stack)[f"method.{name}"][place]
-        torch.testing.assert_close(got, tensor.detach(), rtol=1e-3, atol=1e-5)
+        actual = _tensors(stack)[f"method.{name}"][position]
+        torch.testing.assert_close(actual, tensor.detach(), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("chosen", [(0, 1, 2), (2, 0), (1, 2), (0, 1), (1,), (2,)])
 def test_members_continue_in_a_new_stack_like_plain_models(chosen: tuple[int, ...]) -> None:
     """Merges whole stacks and slices of stacks, and takes single members out of a stack."""
     stacks = _halfway()
-    places = {0: (stacks[0], 0), 1: (stacks[0], 1), 2: (stacks[1], 0)}
-    merged = Stack.from_members([places[index] for index in chosen], streams=[STREAMS[index] for index in chosen])
+    sources = {0: (stacks[0], 0), 1: (stacks[0], 1), 2: (stacks[1], 0)}
+    merged = Stack.from_members([sources[index] for index in chosen], streams=[STREAMS[index] for index in chosen])
     assert merged.size == len(chosen) and merged.optimiser.lr == tuple(LR[index] for index in chosen)
     losses = [one_step(merged, step).total for step in range(HALF, STEPS)]
-    for place, index in enumerate(chosen):
+    for position, index in enumerate(chosen):
         model = models()[index]
         expected = plain(model, LR[index], DECAY[index], STREAMS[index])[HALF:]
-        torch.testing.assert_close(torch.stack(losses)[:, place], torch.stack(expected), rtol=1e-4, atol=1e-5)
-        _assert_plain(merged, place, model)
+        torch.testing.assert_close(torch.stack(losses)[:, position], torch.stack(expected), rtol=1e-4, atol=1e-5)
+        _assert_plain(merged, position, model)
 
 
 def test_streams_are_numbered_anew() -> None:
     stacks = _halfway()
     merged = Stack.from_members([(stacks[0], 1), (stacks[1], 0)], streams=(0, 1))
     batches = [batch(HALF, stream) for stream in (1, 2)]
-    got = merged.step([views for views, _ in batches], [noise for _, noise in batches], schedule(HALF)).total
-    for stack, place, member in ((stacks[0], 1, 0), (stacks[1], 0, 1)):
-        torch.testing.assert_close(got[member], one_step(stack, HALF).total[place], rtol=1e-4, atol=1e-5)
+    actual = merged.step([views for views, _ in batches], [noise for _, noise in batches], schedule(HALF)).total
+    for stack, position, member in ((stacks[0], 1, 0), (stacks[1], 0, 1)):
+        torch.testing.assert_close(actual[member], one_step(stack, HALF).total[position], rtol=1e-4, atol=1e-5)
 
 
 def test_a_new_stack_holds_copies() -> None:
@@ -113,11 +113,11 @@ def test_a_member_copies_one_of_another_stack_and_trains_with_its_own_hyperparam
 
 def test_a_taken_state_is_a_copy() -> None:
     stack = _halfway()[0]
-    taken = stack.copy_member(1)
-    kept = copy.deepcopy(taken)
+    state = stack.copy_member(1)
+    copied = copy.deepcopy(state)
     one_step(stack, HALF)
-    assert all(torch.equal(taken[kind][name], kept[kind][name]) for kind in kept for name in kept[kind])
-    assert "method.tau" not in taken["buffers"] and "method.queue" in taken["buffers"]
+    assert all(torch.equal(state[kind][name], copied[kind][name]) for kind in copied for name in copied[kind])
+    assert "method.tau" not in state["buffers"] and "method.queue" in state["buffers"]
 
 
 def test_only_fusible_hyperparameters_can_change() -> None:

@@ -38,8 +38,8 @@ def _digits() -> Dataset:
 
 
 def _config(**changes: Value) -> TrialConfig:
-    given: dict[str, Value] = {"method": "vje", "normal_class": 3, "width": 8, "features": 4, "bottleneck": 4}
-    return resolve({**given, "batch_size": 20, "rotation": 10.0, "shift": 0.5, **changes})
+    defaults: dict[str, Value] = {"method": "vje", "normal_class": 3, "width": 8, "features": 4, "bottleneck": 4}
+    return resolve({**defaults, "batch_size": 20, "rotation": 10.0, "shift": 0.5, **changes})
 
 
 def _drawn(config: TrialConfig, epoch: int = 2, step: int = 1) -> list[Tensor]:
@@ -178,8 +178,8 @@ def test_several_processes_draw_what_one_draws(size: int, tmp_path: Path) -> Non
         peers = (Peers(), *(Peers(rank, size) for rank in range(size)))
         whole, *ranks = (Stream(config, parts, "cpu", peer) for peer in peers)
         (indices, *_), batch = whole.order(1), config.training.batch_size
-        made = [torch.cat(views) for views in zip(*(stream.views(indices, 1, 0, 2) for stream in ranks), strict=True)]
-        assert all(_same(made, whole.views(indices, 1, 0, 2)))
+        joined = [torch.cat(views) for views in zip(*(stream.views(indices, 1, 0, 2) for stream in ranks), strict=True)]
+        assert all(_same(joined, whole.views(indices, 1, 0, 2)))
         noise = torch.cat([stream.noise((2, batch, 4), 1, 0) for stream in ranks], dim=1)
         assert torch.equal(noise, whole.noise((2, batch, 4), 1, 0))
         assert ranks[0].noise((0,), 1, 0).shape == (0,)
@@ -195,11 +195,11 @@ def _files(tmp_path: Path, **changes: Value) -> Stream:
 def test_decoding_ahead_changes_no_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each image is decoded once, AHEAD steps in advance, whatever is expected in between."""
     stream = _files(tmp_path)
-    asked: list[list[int]] = []
+    decoded: list[list[int]] = []
     real = ImageFiles.crops
 
     def crops(self: ImageFiles, indices: Tensor, *others: Any) -> Any:
-        asked.append(indices.tolist())
+        decoded.append(indices.tolist())
         return real(self, indices, *others)
 
     order = stream.order(0)
@@ -209,7 +209,7 @@ def test_decoding_ahead_changes_no_view(tmp_path: Path, monkeypatch: pytest.Monk
     for step in range(3):
         assert all(_same(stream.views(order[step], 0, step, 2), alone[step]))
         stream.prefetch(order, 0, step + 1, 2)
-        assert asked == order[: min(3, step + 1 + PREFETCH_STEPS)].tolist()
+        assert decoded == order[: min(3, step + 1 + PREFETCH_STEPS)].tolist()
     stream.prefetch(order, 0, 0, 2)  # what is expected and never fetched is forgotten
     stream.prefetch(order, 0, 2, 2)
     assert list(stream._decoding) == [(0, 2)]

@@ -50,8 +50,8 @@ def test_small_divergences_are_not_lost_in_float32() -> None:
     logvar = torch.tensor([[1e-4], [-1e-4]])
     expected = logvar.double().square().sum(-1).float() / 4
     torch.testing.assert_close(logvar_kl(torch.zeros(2, 1), logvar), expected, rtol=2e-3, atol=0)
-    got = logvar_kl_between(torch.ones(2, 1), 0 * logvar, torch.ones(2, 1), -logvar)
-    torch.testing.assert_close(got, expected, rtol=2e-3, atol=0)
+    actual = logvar_kl_between(torch.ones(2, 1), 0 * logvar, torch.ones(2, 1), -logvar)
+    torch.testing.assert_close(actual, expected, rtol=2e-3, atol=0)
 
 
 def test_gradients_equal_finite_differences(zsv: Inputs) -> None:

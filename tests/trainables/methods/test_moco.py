@@ -57,11 +57,11 @@ def test_loss_is_info_nce_of_queries_and_keys(tau: float) -> None:
     q = unit(through(model.projector, rows_of(model)[0]))
     k = unit(through(keys[1], keys[0].get_buffer("rows").view(2, B, -1)[1].double().numpy()))
     queue = model.queue_MP.double().numpy().copy()
-    got, total = loss_of(model), 0.0
+    actual, total = loss_of(model), 0.0
     for i in range(B):
         own = math.exp(q[i] @ k[i] / tau)
         total -= math.log(own / (own + sum(math.exp(q[i] @ r / tau) for r in queue)))
-    assert got.item() == pytest.approx(total / B, rel=1e-5)
+    assert actual.item() == pytest.approx(total / B, rel=1e-5)
 
 
 def test_views_are_not_alike() -> None:
@@ -143,15 +143,15 @@ def test_statistics_of_batchnorm_are_each_encoders_own() -> None:
     """The query encoder has seen the first view, the key encoder the second; following leaves both as they are."""
     model = built(MoCo, _config(ema=0.5), encoder=Normed)
     model.losses(*VIEWS, noise=NO_NOISE)
-    own, keys = model.encoder, model.keys.network.get_submodule("0")
-    for encoder, view in ((own, VIEWS[0]), (keys, VIEWS[1])):
-        made = encoder.get_submodule("linear")(view.flatten(1)).detach()
-        torch.testing.assert_close(encoder.get_buffer("norm.running_mean"), 0.1 * made.mean(0))
-        torch.testing.assert_close(encoder.get_buffer("norm.running_var"), 0.9 + 0.1 * made.var(0))
-    before = [encoder.get_buffer("norm.running_mean").clone() for encoder in (own, keys)]
+    queries, keys = model.encoder, model.keys.network.get_submodule("0")
+    for encoder, view in ((queries, VIEWS[0]), (keys, VIEWS[1])):
+        outputs = encoder.get_submodule("linear")(view.flatten(1)).detach()
+        torch.testing.assert_close(encoder.get_buffer("norm.running_mean"), 0.1 * outputs.mean(0))
+        torch.testing.assert_close(encoder.get_buffer("norm.running_var"), 0.9 + 0.1 * outputs.var(0))
+    before = [encoder.get_buffer("norm.running_mean").clone() for encoder in (queries, keys)]
     model.after_step()
-    after = [encoder.get_buffer("norm.running_mean") for encoder in (own, keys)]
-    assert all(torch.equal(now, was) for now, was in zip(after, before, strict=True))
+    after = [encoder.get_buffer("norm.running_mean") for encoder in (queries, keys)]
+    assert all(torch.equal(mean_after, mean_before) for mean_after, mean_before in zip(after, before, strict=True))
 
 
 @pytest.mark.parametrize(

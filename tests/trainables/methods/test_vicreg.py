@@ -61,9 +61,9 @@ def test_gradient_of_one_weight_is_that_of_its_part(field: str, part: str) -> No
     weights: dict[str, Any] = {**dict.fromkeys(WEIGHTS, 0.0), field: 2.0}
     model = built(VICReg, Config(**weights, projector_width=P))
     total, parts = model.losses(*VIEWS, noise=NO_NOISE)
-    got = gradient_of_rows(model, total)
-    torch.testing.assert_close(got, 2 * gradient_of_rows(model, parts[part]))
-    assert (got.abs().amax((1, 2)) > 1e-4).all()
+    actual = gradient_of_rows(model, total)
+    torch.testing.assert_close(actual, 2 * gradient_of_rows(model, parts[part]))
+    assert (actual.abs().amax((1, 2)) > 1e-4).all()
 
 
 def test_views_are_alike_and_equal_views_agree() -> None:

@@ -75,8 +75,8 @@ def test_loss_is_equation_38(noise: Tensor, beta: float, nu: float) -> None:
     model = _vje(Config(beta=beta, nu=nu, bottleneck=8))
     total, parts = model.losses(*VIEWS, noise=noise)
     expected = _plain_losses(model, noise, beta, nu)
-    got = {**{name: part.item() for name, part in parts.items()}, "total": total.item()}
-    assert got == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    actual = {**{name: part.item() for name, part in parts.items()}, "total": total.item()}
+    assert actual == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert total.shape == () and all(part.shape == () for part in parts.values())
 
 
@@ -106,14 +106,14 @@ def test_gradient_of_the_encoder_is_that_of_its_own_branch(noise: Tensor) -> Non
     """Each view's embeddings move only to explain the other view's, which are constants."""
     model = _vje(Config(beta=0.5, bottleneck=8))
     rows = model.encoder.get_parameter("rows")
-    (got,) = torch.autograd.grad(model.losses(*VIEWS, noise=noise).total, rows)
+    (actual,) = torch.autograd.grad(model.losses(*VIEWS, noise=noise).total, rows)
     for i in (0, 1):
         z = rows.detach().view(2, B, D)[i].requires_grad_()
         mu, var = model.posterior(z)
         target, s = rows.detach().view(2, B, D)[1 - i], mu + var.sqrt() * noise[i]
         branch = directional_nll(target, s, var, 3.0) + radial_nll(target, s, 3.0) + 0.5 * gaussian_kl(mu, var)
         (expected,) = torch.autograd.grad(branch.sum() / (2 * B), z)
-        torch.testing.assert_close(got.view(2, B, D)[i], expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(actual.view(2, B, D)[i], expected, rtol=1e-4, atol=1e-6)
         assert expected.abs().max() > 1e-3
 
 
@@ -133,8 +133,9 @@ def test_every_subset_is_the_sum_of_its_parts(noise: Tensor, terms: str) -> None
 
 
 def test_order_of_terms_changes_nothing(noise: Tensor) -> None:
-    one, other = (_vje(Config(terms=terms, bottleneck=8)).losses(*VIEWS, noise=noise) for terms in ("dir+kl", "kl+dir"))
-    assert torch.equal(one.total, other.total) and list(one.parts) == list(other.parts)
+    configs = (Config(terms=terms, bottleneck=8) for terms in ("dir+kl", "kl+dir"))
+    first, second = (_vje(config).losses(*VIEWS, noise=noise) for config in configs)
+    assert torch.equal(first.total, second.total) and list(first.parts) == list(second.parts)
 
 
 def _plain_scores(z: Vector, s: Vector, var: Vector, nu: float) -> dict[str, float]:
@@ -147,26 +148,26 @@ def _plain_scores(z: Vector, s: Vector, var: Vector, nu: float) -> dict[str, flo
 def test_scores_of_the_posterior_mean(nu: float) -> None:
     model = _vje(Config(nu=nu, bottleneck=8))
     assert model.score_noise_shape(B) == (0, B, D)
-    got = model.score(VIEWS[0], torch.zeros(model.score_noise_shape(B)))
+    actual = model.score(VIEWS[0], torch.zeros(model.score_noise_shape(B)))
     z, mu, var = (array[0] for array in _arrays(model))
-    assert tuple(got) == VJE.scores
+    assert tuple(actual) == VJE.scores
     for b in range(B):
-        assert {name: value[b].item() for name, value in got.items()} == pytest.approx(
+        assert {name: value[b].item() for name, value in actual.items()} == pytest.approx(
             _plain_scores(z[b], mu[b], var[b], nu), rel=1e-4, abs=1e-5
         )
-    assert all(value.shape == (B,) for value in got.values())
+    assert all(value.shape == (B,) for value in actual.values())
 
 
 def test_sampled_scores_are_means_over_samples() -> None:
     model = _vje(Config(nu=2.0, bottleneck=8, score_samples=S))
     assert model.score_noise_shape(B) == (S, B, D)
     noise = torch.randn(S, B, D, generator=torch.Generator().manual_seed(2))
-    got = model.score(VIEWS[0], noise)
+    actual = model.score(VIEWS[0], noise)
     z, mu, var = (array[0] for array in _arrays(model))
     for b in range(B):
         samples = [mu[b] + np.sqrt(var[b]) * noise[k, b].numpy() for k in range(S)]
         each = [_plain_scores(z[b], s, var[b], 2.0) for s in samples]
-        for name, value in got.items():
+        for name, value in actual.items():
             assert value[b].item() == pytest.approx(np.mean([scores[name] for scores in each]), rel=1e-4, abs=1e-5)
     assert len({scores["joint"] for scores in each}) == S
 

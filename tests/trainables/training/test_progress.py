@@ -148,11 +148,11 @@ def test_an_odd_checkpoint_cannot_be_cut_into_parts() -> None:
 
 def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """If one peer cannot use its copy of the checkpoint, the others ignore theirs, too."""
-    asked: list[int] = []
+    wishes: list[int] = []
 
     def agree(self: Peers, wish: int) -> int:
-        asked.append(wish)
-        return max(wish, len(asked) == 1)  # in the first agreement another peer could not use its copy
+        wishes.append(wish)
+        return max(wish, len(wishes) == 1)  # in the first agreement another peer could not use its copy
 
     monkeypatch.setattr(Peers, "maximum", agree)
     monkeypatch.setattr(Peers, "average", lambda self, tensors: None)
@@ -164,7 +164,7 @@ def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pyte
     list(train(configs, HERE, save=saved.append, save_every=0.0))
     reports: list[Report] = list(train(configs, HERE, resume=saved[-1], peers=Peers(0, 2), notify=notices.append))
     assert notices == ["its checkpoint cannot be used: another of its processes could not read it"]
-    assert [report.epoch for report in reports] == [2, 4, 5] and asked[0] == 0
+    assert [report.epoch for report in reports] == [2, 4, 5] and wishes[0] == 0
 
 
 def test_a_checkpoint_is_read_as_it_was_packed() -> None:

@@ -15,7 +15,17 @@ from sweeper.pruning.rung_events import (
 from sweeper.search.study_run import StudyRun, result
 from sweeper.search.warm_start import WarmStart
 from sweeper.spec.schedulers import Halving, Population
-from tests.sweeper.search.toy_waves import Rungs, asked, next_cohort, recorded, rows, run, study, study_run, waves
+from tests.sweeper.search.toy_waves import (
+    Rungs,
+    asked_trials,
+    next_cohort,
+    recorded,
+    rows,
+    run,
+    study,
+    study_run,
+    waves,
+)
 from trainables.contract import Member, Report
 from trainables.worker.messages import CohortReport, Origin
 
@@ -39,7 +49,7 @@ def test_all_trials_are_asked_numbered_and_of_their_wave() -> None:
     trained = [trial for trials in run(source) for trial in trials]
     assert source.exhausted and len({trial.id for trial in trained}) == 10
     assert sorted(int(str(trial.facts["number"])) for trial in trained) == list(range(10))
-    assert [trial.facts["wave"] for trial in asked(source)] == [0] * 4 + [1] * 4 + [2] * 2
+    assert [trial.facts["wave"] for trial in asked_trials(source)] == [0] * 4 + [1] * 4 + [2] * 2
     assert all(trial.facts["study_id"] == "s0" for trial in trained)
 
 
@@ -53,7 +63,7 @@ def test_a_study_rebuilt_from_its_rows_continues_as_if_never_interrupted(sampler
     trained = [trial for trials in run(before, stop_after=cohorts_trained) for trial in trials]
     after = waves(study_run(definition, recorded(trained, definition)))
     assert not {trial.id for trials in run(after) for trial in trials} & {trial.id for trial in trained}
-    assert asked(after) == asked(whole) and after.exhausted
+    assert asked_trials(after) == asked_trials(whole) and after.exhausted
 
 
 def test_a_cohort_keeps_its_id_when_it_is_continued() -> None:
@@ -73,7 +83,7 @@ def test_a_failed_trial_does_not_stall_a_search_and_is_tried_again_by_the_next()
     while cohort := source.next():
         trained.append(cohort)
         source.completed(cohort.id, rows(cohort, "failed"), [])
-    assert source.exhausted and len(asked(source)) == 10
+    assert source.exhausted and len(asked_trials(source)) == 10
     failed = [trial for cohort in trained for trial in cohort.trials]
     later = study_run(definition, recorded(failed, definition, "failed"))
     assert later.ahead == ["failed"] * 6 and waves(later).next() is not None
@@ -85,7 +95,7 @@ def test_diverged_and_pruned_trials_are_results(status: str) -> None:
     source = waves(study_run(definition))
     while cohort := source.next():
         source.completed(cohort.id, [row | {"auroc": None} for row in rows(cohort, status)], [])
-    assert source.exhausted and study_run(definition, recorded(asked(source), definition, status)).ended
+    assert source.exhausted and study_run(definition, recorded(asked_trials(source), definition, status)).ended
 
 
 def test_the_rungs_get_every_cohort_in_order_and_the_values_of_earlier_runs() -> None:

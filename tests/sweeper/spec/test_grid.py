@@ -127,18 +127,20 @@ SETS = Grids(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "kept"),
+    ("datasets", "indices"),
     [(("cifar10",), (0,)), (("stl10",), (1,)), (("stl10", "cifar100"), (0, 1)), (("cifar100", "cifar10"), (0,))],
 )
-def test_a_data_set_chooses_among_grids_that_differ_in_it(wanted: tuple[str, ...], kept: tuple[int, ...]) -> None:
+def test_a_data_set_chooses_among_grids_that_differ_in_it(datasets: tuple[str, ...], indices: tuple[int, ...]) -> None:
     """Otherwise CIFAR is trained again with the settings for STL-10, and both count as seeds of one cell."""
     keys = {"dataset", "seed", "lr"}
-    grids = SETS.changed({"lr": 0.5}, {"dataset": wanted}, lambda _: keys)
-    assert [grid.fixed.get("blur") for grid in grids.grids] == [SETS.grids[index].fixed.get("blur") for index in kept]
-    assert {trial["dataset"] for trial in grids.combinations()} == set(wanted)
+    grids = SETS.changed({"lr": 0.5}, {"dataset": datasets}, lambda _: keys)
+    assert [grid.fixed.get("blur") for grid in grids.grids] == [
+        SETS.grids[index].fixed.get("blur") for index in indices
+    ]
+    assert {trial["dataset"] for trial in grids.combinations()} == set(datasets)
     assert all(trial["lr"] == 0.5 for trial in grids.combinations())
-    if len(wanted) == 1:
-        assert SETS.changed({"lr": 0.5, "dataset": wanted[0]}, {}, lambda _: keys) == grids
+    if len(datasets) == 1:
+        assert SETS.changed({"lr": 0.5, "dataset": datasets[0]}, {}, lambda _: keys) == grids
 
 
 def test_a_data_set_replaces_that_of_grids_that_have_it_in_common() -> None:

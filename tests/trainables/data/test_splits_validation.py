@@ -77,11 +77,14 @@ def test_attributes_stay_with_their_images(digits: Dataset) -> None:
     trained, validated = hold_out_validation(
         replace(digits, attributes={"number": Attribute(train_N, test_N, 1260)}), 0.2
     )
-    kept, held = trained.attributes["number"].train_labels, validated.attributes["number"].test_labels
+    trained_indices, validation_indices = (
+        trained.attributes["number"].train_labels,
+        validated.attributes["number"].test_labels,
+    )
     assert torch.equal(trained.attributes["number"].test_labels, test_N)
-    assert torch.equal(validated.attributes["number"].train_labels, kept)
-    assert torch.equal(trained.train_images[:], digits.train_images[:][kept])
-    assert torch.equal(validated.test_images[:], digits.train_images[:][held])
+    assert torch.equal(validated.attributes["number"].train_labels, trained_indices)
+    assert torch.equal(trained.train_images[:], digits.train_images[:][trained_indices])
+    assert torch.equal(validated.test_images[:], digits.train_images[:][validation_indices])
 
 
 def test_unlabelled_images_stay_training_images(numbered: Dataset) -> None:

@@ -39,8 +39,11 @@ def test_divergence_is_zero_for_equals_alone_and_has_a_direction(zsv: Inputs) ->
     mu, other_mu, var = zsv
     logvar = var.log()
     assert torch.equal(logvar_kl_between(mu, logvar, mu, logvar), torch.zeros(B, dtype=torch.float64))
-    there, back = logvar_kl_between(mu, logvar, other_mu, -logvar), logvar_kl_between(other_mu, -logvar, mu, logvar)
-    assert (there > 0.1).all() and (back > 0.1).all() and ((there - back).abs() > 0.1).all()
+    forward, reverse = (
+        logvar_kl_between(mu, logvar, other_mu, -logvar),
+        logvar_kl_between(other_mu, -logvar, mu, logvar),
+    )
+    assert (forward > 0.1).all() and (reverse > 0.1).all() and ((forward - reverse).abs() > 0.1).all()
     zeros = torch.zeros_like(mu)
     assert torch.equal(logvar_kl(zeros, zeros), torch.zeros(B, dtype=torch.float64))
 

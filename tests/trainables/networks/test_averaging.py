@@ -135,12 +135,12 @@ def test_members_of_a_stack_follow_each_their_own_network() -> None:
         )
     )
 
-    def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], keep: Tensor) -> Tensor:
+    def follow(parameters: dict[str, Tensor], buffers: dict[str, Tensor], keep: Tensor) -> Tensor:
         out: Tensor = functional_call(pairs[0], (parameters, buffers), (keep, X))
         return out
 
     for _ in range(3):
-        actual = torch.vmap(one)(parameters, buffers, keep_K)
+        actual = torch.vmap(follow)(parameters, buffers, keep_K)
         expected = [pair(keep, X) for pair, keep in zip(alone, keep_K, strict=True)]
         torch.testing.assert_close(actual, torch.stack(expected))
     for index, pair in enumerate(alone):

@@ -39,15 +39,17 @@ def alone(x_CHW: Tensor, own: dict[str, float], order: tuple[str, ...], jitter_f
 
 
 @pytest.mark.parametrize("jitter_first", [True, False])
-def test_views_are_torchvisions_in_the_asked_order(jitter_first: bool) -> None:
+def test_views_are_torchvisions_in_the_requested_order(jitter_first: bool) -> None:
     x_BCHW = images(16)
     pixel_views = PixelViews(flip_direction="vertical", jitter_first=jitter_first)
     actual_BCHW, parameters = views_of(SIMVAE, pixel_views, x_BCHW)
     for i, x_CHW in enumerate(x_BCHW):
         own = {name: value_B[i].item() for name, value_B in parameters.values.items()}
-        wanted, other = (alone(x_CHW, own, parameters.order, first) for first in (jitter_first, not jitter_first))
-        torch.testing.assert_close(actual_BCHW[i], wanted, atol=5e-5, rtol=0)
-        assert not own["jitter"] or (wanted - other).abs().max() > 1e-3
+        expected, reversed_order = (
+            alone(x_CHW, own, parameters.order, first) for first in (jitter_first, not jitter_first)
+        )
+        torch.testing.assert_close(actual_BCHW[i], expected, atol=5e-5, rtol=0)
+        assert not own["jitter"] or (expected - reversed_order).abs().max() > 1e-3
     assert 0 < parameters.values["flip_vertical"].sum() < 16
 
 
@@ -79,7 +81,7 @@ def test_the_defaults_draw_and_make_what_views_do_without_them() -> None:
 )
 def test_other_pixel_views_draw_the_same_numbers(pixel_views: PixelViews) -> None:
     """So that trials which differ in them see the same crops, colours and flips."""
-    plain, other = (SIMVAE.draw(generator(), (8, 3, 16, 16), asked) for asked in (PixelViews(), pixel_views))
+    plain, other = (SIMVAE.draw(generator(), (8, 3, 16, 16), requested) for requested in (PixelViews(), pixel_views))
     for ours, theirs in zip(plain.values.values(), other.values.values(), strict=True):
         assert torch.equal(ours, theirs)
 

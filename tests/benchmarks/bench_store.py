@@ -150,8 +150,8 @@ def read_on(
 
 
 def measure_readers(writes: int, folder: Path) -> None:
-    """Print how reads end while cohorts are written as fast as possible. A read misses a trial if it lacks a row that was
-    written before the read began."""
+    """Print how reads end while cohorts are written as fast as possible. A read misses a trial if it lacks a row
+    that was written before the read began."""
     store, groups = Store(folder), cohorts(writes * READ_COHORT, READ_COHORT)
     store.prepare("bench", COLUMNS)
     store.write("bench", "c0", groups[0], COLUMNS)

@@ -13,13 +13,13 @@ def write_imagenet(root: Path, train: int = 4, val: int = 2) -> Path:
     grey, and PNG. Returns `root/imagenet`."""
     rng = np.random.default_rng(4)
     for split, n in (("train", train), ("val", val)):
-        for k, one in enumerate(CLASSES):
-            folder = root / "imagenet" / split / one
+        for k, class_name in enumerate(CLASSES):
+            folder = root / "imagenet" / split / class_name
             folder.mkdir(parents=True)
             for i in range(n):
                 height, width = (60 + 10 * k, 80) if i % 2 else (90, 70 + 10 * k)
                 image = picture(rng, height, width).convert("L" if i == 1 else "RGB")
-                image.save(folder / (f"{one}_{i}.png" if i == 2 else f"{one}_{i}.JPEG"))
+                image.save(folder / (f"{class_name}_{i}.png" if i == 2 else f"{class_name}_{i}.JPEG"))
     return root / "imagenet"
 
 

@@ -31,7 +31,7 @@ def offences(source: str, module: str, path: str, package: bool = False) -> list
     """One line for each forbidden import: file, line and rule."""
     row, rule = rule_of(module)
     allowed = rule.may if rule.alone else (*rule.may, row)
-    found = []
+    violations = []
     for line, name, typing_only in imports(source, module, package):
         may, never = _longest(name, allowed), _longest(name, rule.never)
         if never >= 0 and never >= may:
@@ -40,8 +40,8 @@ def offences(source: str, module: str, path: str, package: bool = False) -> list
             law = f"may import {', '.join(('the standard library', *rule.may))}"
         else:
             continue
-        found.append(f"{path}:{line}: {module} imports {name}, but {row}: {law}")
-    return list(dict.fromkeys(found))
+        violations.append(f"{path}:{line}: {module} imports {name}, but {row}: {law}")
+    return list(dict.fromkeys(violations))
 
 
 def back_doors(sources: Mapping[str, str]) -> list[str]:
@@ -56,19 +56,19 @@ def back_doors(sources: Mapping[str, str]) -> list[str]:
 
 
 def test_every_module_keeps_to_the_table() -> None:
-    found = list(modules())
+    sources = list(modules())
     assert {"sweeper.storage.store", "trainables.learners.stack", "trainables.losses.densities"} <= {
-        module for module, _ in found
+        module for module, _ in sources
     }
     lines = [
         line
-        for module, path in found
+        for module, path in sources
         for line in offences(path.read_text(), module, str(path.relative_to(ROOT)), path.name == "__init__.py")
     ]
     assert not lines, "\n" + "\n".join(lines)
 
 
-def test_rows_name_rows_above_alone() -> None:
+def test_rows_name_only_rows_above() -> None:
     """So there is no circle of folders. `search_spaces` is an exception: the registry imports its modules by name."""
     above = set[str]()
     for row, rule in TABLE.items():
@@ -167,12 +167,12 @@ def test_prefixes_end_at_dots() -> None:
     assert offences("import sweeper.storehouse", "sweeper.report.heatmap", "file.py")
 
 
-def test_no_module_reaches_through_another_what_it_must_never_import() -> None:
+def test_no_module_imports_indirectly_what_it_must_never_import() -> None:
     lines = back_doors({module: path.read_text() for module, path in modules()})
     assert not lines, "\n" + "\n".join(lines)
 
 
-def test_a_back_door_is_found() -> None:
+def test_an_indirect_import_is_found() -> None:
     sources = {
         "sweeper": "",
         "sweeper.spec.sweep": "def f():\n    import torch",

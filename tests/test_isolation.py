@@ -18,7 +18,7 @@ SHELL = {
 OURS = {RUN_FOLDER, "RAY_TMPDIR", "MPLCONFIGDIR"}
 
 
-def test_folders_are_this_processs_own_and_foreign_variables_are_gone() -> None:
+def test_folders_belong_to_this_process_and_foreign_variables_are_removed() -> None:
     run = Path(os.environ[RUN_FOLDER])
     assert Path.home().parent == Path(tempfile.gettempdir()) == Path(os.environ["RAY_TMPDIR"])
     assert Path.home().parents[1] == run and run.parent == Path("/tmp") and run.stat().st_mode & 0o077 == 0
@@ -27,11 +27,11 @@ def test_folders_are_this_processs_own_and_foreign_variables_are_gone() -> None:
     print(f"folder: {run}")
 
 
-def test_a_run_in_another_shell_is_as_isolated_and_leaves_nothing_behind() -> None:
-    code = f"{__file__}::test_folders_are_this_processs_own_and_foreign_variables_are_gone"
-    own = {name: value for name, value in os.environ.items() if name not in {*OURS, "PYTEST_XDIST_WORKER"}}
+def test_a_run_in_another_shell_is_isolated_too_and_leaves_no_files() -> None:
+    code = f"{__file__}::test_folders_belong_to_this_process_and_foreign_variables_are_removed"
+    environment = {name: value for name, value in os.environ.items() if name not in {*OURS, "PYTEST_XDIST_WORKER"}}
     command = [sys.executable, "-m", "pytest", code, "-s", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=ROOT, env=own | SHELL, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    (run,) = (line.removeprefix("folder: ") for line in done.stdout.splitlines() if line.startswith("folder: "))
+    completed = subprocess.run(command, cwd=ROOT, env=environment | SHELL, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stdout
+    (run,) = (line.removeprefix("folder: ") for line in completed.stdout.splitlines() if line.startswith("folder: "))
     assert run != os.environ[RUN_FOLDER] and not Path(run).exists()

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _memory(driver: psutil.Process) -> tuple[int, int, int]:
-    """Bytes resident and bytes proportional (PSS) of the process and all its descendants, and how many they are."""
+    """Resident and proportional (PSS) bytes of the process and all its descendants, and their number."""
     resident = proportional = count = 0
     try:
         processes = [driver, *driver.children(recursive=True)]

@@ -76,7 +76,8 @@ def _sweep(store: str, arguments: Sequence[str]) -> float:
 
 
 def steps(device: torch.device, encoder: str, max_processes: int, seconds: float) -> None:
-    """Member-steps a second by width and number of processes, over those of one trial alone; and what is chosen."""
+    """Print member-steps per second by width and number of processes, relative to one trial alone, and the packing."""
+
     configs = _configs(encoder)
     measured = measure(configs, Path(), device, seconds)
     memory, cores = device_memory(device), os.cpu_count() or 1

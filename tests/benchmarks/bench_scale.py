@@ -40,7 +40,7 @@ def main(options: argparse.Namespace) -> None:
 
 
 def measured(case: str, options: argparse.Namespace) -> float:
-    """Milliseconds a trial of the dispatch, after printing what the case prints."""
+    """Run the case and print its output. Returns the milliseconds per trial of the dispatch."""
     command = [sys.executable, "-m", "tests.benchmarks.bench_scale", "--case", case]
     for name in ("trials", "size", "alone", "folder"):
         command += [f"--{name}", str(getattr(options, name))]
@@ -84,7 +84,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.version import code_version
 
     class Meter(Recorder):
-        """A recorder that says at each tenth how it goes."""
+        """A recorder that prints its progress at each tenth."""
 
         def expecting(self, total: int) -> Self:
             self._total, self._done, self._tenth, self._since = total, 0, 0, time.perf_counter()

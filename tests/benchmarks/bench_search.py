@@ -39,7 +39,7 @@ NAMES = {
 SLOW = ("a", "b")
 """Cases that are left out above 64 trials unless asked for."""
 GRACE = 30.0
-"""Seconds in which a case that is stopped may end what it started."""
+"""Seconds that a stopped case has to end its processes."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def compare(cases: Sequence[str], trials: int, seeds: int) -> None:
-    """Each case with each seed, in turn so that what else the machine does falls on all alike; then their means."""
+    """Run each case with each seed, in turn so that other load affects all alike, and print their means."""
     print(f"\n{trials} trials of {search().fixed['epochs']} epochs at most")
     print(f"{'':32}{'seed':>5}{'all s':>8}{'Ray s':>7}{'trials/s':>10}{'w/o Ray':>9}", end="")
     print(f"{'epochs':>8}{'to the end':>12}{'best':>8}", flush=True)
@@ -95,7 +95,7 @@ def compare(cases: Sequence[str], trials: int, seeds: int) -> None:
 
 
 def compare_waves(waves: Sequence[int], trials: int, seeds: int) -> None:
-    """What trials proposed at once find, over seeds."""
+    """Print the best values that searches with waves of each size find, over seeds."""
     print(f"\n{trials} trials, unpruned, proposed K at once; mean and standard deviation over {seeds} seeds")
     print(f"{'K':>4}{'best':>18}{'median of top 5':>18}{'s a search':>12}")
     for wave in waves:
@@ -106,7 +106,7 @@ def compare_waves(waves: Sequence[int], trials: int, seeds: int) -> None:
 
 
 def measure(case: str, trials: int, seed: int, wave: int) -> Run:
-    """The case in a process of its own, which ends with this one. RuntimeError if it fails."""
+    """Run the case in a process of its own, which ends with this one. RuntimeError if it fails."""
     command = [sys.executable, "-m", "tests.benchmarks.bench_search", "--case", case, str(trials), str(seed), str(wave)]
     begun = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -133,7 +133,7 @@ READERS: Mapping[str, Callable[[Path], pd.DataFrame]] = {"pandas": plain, "load"
 def read_on(
     name: str, folder: Path, written: Synchronized[int], ended: Synchronized[int], results: Queue[object]
 ) -> None:
-    """Read the store again and again until the writer has ended; put how often each outcome was seen."""
+    """Read the store repeatedly until the writer has ended, and put the count of each outcome into `results`."""
     counts: Counter[str] = Counter()
     begun = time.perf_counter()
     while not ended.value:
@@ -150,8 +150,8 @@ def read_on(
 
 
 def measure_readers(writes: int, folder: Path) -> None:
-    """What readers see while cohorts are written as fast as can be. A row that was there before a read is missed where
-    it is not in what was read."""
+    """Print how reads end while cohorts are written as fast as possible. A read misses a trial if it lacks a row
+    that was written before the read began."""
     store, groups = Store(folder), cohorts(writes * READ_COHORT, READ_COHORT)
     store.prepare("bench", COLUMNS)
     store.write("bench", "c0", groups[0], COLUMNS)

@@ -12,7 +12,7 @@ from tests.benchmarks.search_rivals import DATA, PRESET, SWEEP, Last, Outcome, o
 
 
 def command(trials: int, seed: int, wave: int, *options: str) -> Outcome:
-    """The command line of this service, from its words to rows and figures."""
+    """The command line of this service, from its arguments to rows and figures."""
     started: list[float] = []
     from sweeper import run
 

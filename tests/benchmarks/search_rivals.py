@@ -32,7 +32,7 @@ AT_ONCE = os.cpu_count() or 1
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search came to."""
+    """Result of a search."""
 
     ray_start: float
     """Seconds that importing and starting Ray took."""
@@ -53,7 +53,7 @@ class Last:
 
 
 def search() -> Search:
-    """What all search."""
+    """Return the search that all cases run."""
     _, preset = registry.find(SWEEP).preset(PRESET)
     assert isinstance(preset, Search)
     return preset

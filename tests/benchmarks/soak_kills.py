@@ -1,9 +1,9 @@
-"""Random kills over one sweep, and whether its rows are those of a sweep that nothing happened to.
+"""Random kills during one sweep, and whether its rows equal those of an undisturbed sweep.
 
     python -m tests.benchmarks.soak_kills --kills 50 --seed 0
 
-What is killed is drawn: a training process (SIGKILL), one that gets a spot notice (SIGTERM), the raylet, the driver
-(SIGKILL) or the driver as by Ctrl-C. Where the driver ends, the same command goes on.
+Each kill is drawn at random: a training process (SIGKILL), one that gets a spot notice (SIGTERM), the raylet, the
+driver (SIGKILL) or the driver by Ctrl-C. If the driver ends, the same command continues.
 """
 
 import argparse
@@ -32,7 +32,7 @@ GRID = (
 EPOCHS_A_KILL, LEAST_EPOCHS = 40, 200
 LONGEST = 3600.0
 PAUSE = (0.3, 3.0)
-"""Seconds between the end of the last kill's harm and the next kill, drawn evenly."""
+"""Seconds from the recovery from one kill to the next kill, drawn uniformly."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Harm:
 
 
 def one_trainer(number: signal.Signals) -> Callable[[Sweep, random.Random], bool]:
-    """Sends the signal to a process that trains."""
+    """Return a function that sends the signal to a random training process."""
 
     def send(sweep: Sweep, drawn: random.Random) -> bool:
         trainers = sweep.trainers()
@@ -60,7 +60,7 @@ def one_trainer(number: signal.Signals) -> Callable[[Sweep, random.Random], bool
 
 
 def raylet(sweep: Sweep, drawn: random.Random) -> bool:
-    """The whole node, as Ray sees it."""
+    """Kill the raylet, with which Ray loses the whole node."""
     with contextlib.suppress(psutil.NoSuchProcess, StopIteration):
         sweep.process("raylet").kill()
         return True
@@ -94,11 +94,11 @@ class Soak:
         self._drawn = random.Random(seed)
         self._sweep = sweeps.start(store, *arguments)
         self.done: list[tuple[str, float]] = []
-        """Of each kill what it was, and the seconds until training went on."""
+        """Kind of each kill, and the seconds until training continued."""
         self.starts = 1
 
     def run(self, kills: int) -> None:
-        """So many kills, or as many as there are until the sweep has ended; then to its end."""
+        """Kill up to `kills` times while the sweep runs, and then let it end."""
         while len(self.done) < kills and self._until_it_trains():
             time.sleep(self._drawn.uniform(*PAUSE))
             harm = self._drawn.choices(HARMS, [kind.weight for kind in HARMS])[0]
@@ -113,7 +113,7 @@ class Soak:
             self._again()
 
     def _until_it_trains(self, beside: Collection[int] = ()) -> bool:
-        """Wait for a training process that was not there before; False where the sweep ended whole instead."""
+        """Wait for a training process that is not in `beside`. Returns False if the sweep completes instead."""
         while True:
             if any(process.pid not in beside for process in self._sweep.trainers()):
                 return True
@@ -124,7 +124,7 @@ class Soak:
             time.sleep(0.05)
 
     def _whole(self) -> bool:
-        """Whether the sweep has ended with a result of every trial."""
+        """Wait for the end of the sweep. Returns whether every trial has a result."""
         return self._sweep.outcome(timeout=LONGEST).status == 0
 
     def _again(self) -> None:

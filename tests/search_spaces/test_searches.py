@@ -55,7 +55,7 @@ def corners(study: Study) -> Iterator[TrialConfig]:
 
 
 @each_preset
-def test_there_are_as_many_studies_and_trials_as_planned(name: str, preset: str) -> None:
+def test_studies_and_trials_are_as_many_as_planned(name: str, preset: str) -> None:
     count, trials = SIZES[name, preset]
     preset_studies = studies(name, preset)
     assert len({study.name for study in preset_studies}) == len(preset_studies) == count
@@ -65,7 +65,7 @@ def test_there_are_as_many_studies_and_trials_as_planned(name: str, preset: str)
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in SIZES}))
 def test_the_first_preset_is_the_papers(name: str) -> None:
-    assert list(registry.find(name).presets) == [preset for one, preset in SIZES if one == name]
+    assert list(registry.find(name).presets) == [preset for search_name, preset in SIZES if search_name == name]
     for study in studies(name, "paper"):
         fixed = study.fixed
         assert (fixed["dataset"], fixed["encoder"], fixed["small_stem"]) == ("cifar10", "resnet18", True)
@@ -132,9 +132,7 @@ def test_every_method_that_trains_is_searched_by_lr_weight_decay_and_its_own() -
 
 
 @pytest.mark.parametrize(("preset", "protocol"), [("paper", SMALL_IMAGES), ("digits", DIGITS_PROTOCOL)])
-def test_what_ssl_search_does_not_search_is_the_protocol_of_ssl_cifar10(
-    preset: str, protocol: dict[str, Value]
-) -> None:
+def test_keys_that_ssl_search_does_not_search_are_as_in_ssl_cifar10(preset: str, protocol: dict[str, Value]) -> None:
     """Exceptions are the epochs, and validation images, which `ssl_cifar10` does not need."""
     shorter = {"epochs", "report_every"}
     (grids,) = [registry.find("ssl_cifar10").presets[preset]]
@@ -151,7 +149,7 @@ def test_what_ssl_search_does_not_search_is_the_protocol_of_ssl_cifar10(
 
 
 @pytest.mark.parametrize("preset", ["paper", "digits", "digits_population"])
-def test_what_vje_search_does_not_search_is_as_in_the_anomaly_grid(preset: str) -> None:
+def test_keys_that_vje_search_does_not_search_are_as_in_the_anomaly_grid(preset: str) -> None:
     (study,) = studies("vje_search", preset)
     grid = registry.find("anomaly_grid").presets[preset.split("_")[0]]
     assert isinstance(grid, Grid)
@@ -164,7 +162,7 @@ def test_what_vje_search_does_not_search_is_as_in_the_anomaly_grid(preset: str) 
     assert study.fixed["normal_class"] in grid.axes["normal_class"]
 
 
-def test_the_space_of_the_papers_search_holds_the_papers_optimum() -> None:
+def test_the_space_of_the_papers_search_contains_the_papers_optimum() -> None:
     (study,) = studies("vje_search", "paper")
     optimum = {"beta": 1.0, "nu": 0.5, "lr": 5e-6, "weight_decay": 5e-6, "bottleneck": 128}
     assert set(optimum) == set(study.search.space)

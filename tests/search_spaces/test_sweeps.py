@@ -65,7 +65,7 @@ def test_these_are_all_the_sweeps_and_the_first_preset_is_the_papers() -> None:
 
 
 @each_preset
-def test_every_trial_resolves_and_none_is_there_twice(name: str, preset: str) -> None:
+def test_every_trial_resolves_and_no_two_are_equal(name: str, preset: str) -> None:
     configs = configs_of(name, preset)
     assert len(configs) == len(set(configs)) == COUNTS[name, preset]
     assert all(resolve(config.flat()) == config for config in configs)
@@ -94,7 +94,7 @@ def test_the_digits_can_serve_every_trial(name: str, preset: str) -> None:
 
 
 @each_preset
-def test_everything_that_is_shown_is_reported(name: str, preset: str) -> None:
+def test_every_metric_of_a_view_is_reported(name: str, preset: str) -> None:
     sweep, reported = registry.find(name).for_preset(preset), metrics_of(name, preset)
     known = {key for config in configs_of(name, preset) for key in keys(config.method)}
     assert set(sweep.axes_by_metric) <= reported, set(sweep.axes_by_metric) - reported
@@ -106,7 +106,7 @@ def test_everything_that_is_shown_is_reported(name: str, preset: str) -> None:
 
 
 @each_preset
-def test_what_varies_is_shown_or_averaged_on_purpose(name: str, preset: str) -> None:
+def test_every_varied_key_is_an_axis_or_averaged_on_purpose(name: str, preset: str) -> None:
     """Trials in one cell of a table differ only in what the cell averages over: seeds or held-out classes.
 
     Keys that follow from the method or the data set, such as STL-10's blur, do not differ within a cell.
@@ -136,7 +136,7 @@ def tables() -> list[tuple[str, Sweep, Table]]:
 
 
 @pytest.mark.parametrize(("name", "sweep", "table"), tables(), ids=lambda value: getattr(value, "name", None))
-def test_published_figures_stand_beside_what_is_measured(name: str, sweep: Sweep, table: Table) -> None:
+def test_published_figures_have_a_measured_cell(name: str, sweep: Sweep, table: Table) -> None:
     """Exceptions are methods that only ImageNet's published table has. Accuracies are in percent, as in the paper."""
     assert set(table.published) <= set(sweep.presets) and set(table.presets) <= set(sweep.presets)
     axes = (*table.rows, *([table.columns] if table.columns else []))
@@ -183,7 +183,7 @@ def test_the_published_heatmap_is_the_papers() -> None:
 
 
 @each_preset
-def test_what_is_chosen_on_digits_is_chosen_on_validation_images(name: str, preset: str) -> None:
+def test_choices_on_digits_are_made_on_validation_images(name: str, preset: str) -> None:
     """Only the anomaly grid chooses a best cell. The paper's presets choose on test images."""
     held_out = name == "anomaly_grid" and preset != "paper"
     assert {config.data.validation for config in configs_of(name, preset)} == {0.2 if held_out else 0.0}

@@ -15,33 +15,33 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.store import Store
 
 
-def plan(store: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
+def plan(store: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
     """What `--plan --json` says, in this process."""
-    asked = ["anomaly_grid", "--preset", "digits", "--store", str(store), *words, "--plan", "--json"]
-    assert run.main(asked) == 0
-    found: dict[str, object] = json.loads(capsys.readouterr().out)
-    return found
+    command = ["anomaly_grid", "--preset", "digits", "--store", str(store), *arguments, "--plan", "--json"]
+    assert run.main(command) == 0
+    content: dict[str, object] = json.loads(capsys.readouterr().out)
+    return content
 
 
 def test_a_plan_runs_nothing_and_counts_trials_and_cohorts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = plan(tmp_path, [], capsys)
-    assert (found["trials"], found["to run"], found["cohorts"]) == (560, 560, None)
-    found = plan(tmp_path, ["--cohort", "56"], capsys)
-    assert (found["cohorts"], found["cohort_sizes"]) == (10, [56])
+    planned = plan(tmp_path, [], capsys)
+    assert (planned["trials"], planned["to run"], planned["cohorts"]) == (560, 560, None)
+    planned = plan(tmp_path, ["--cohort", "56"], capsys)
+    assert (planned["cohorts"], planned["cohort_sizes"]) == (10, [56])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_data_are_looked_for_where_the_command_was_given(
+def test_data_are_looked_for_in_the_folder_of_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """While Ray is connected the working folder is another, for a plan that measures, too."""
     monkeypatch.setattr(preview, "show", lambda request, *_: request.data)
     monkeypatch.chdir(tmp_path)
-    words = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), "--data", "here", "--plan"]
-    assert run.main(words) == 0 and capsys.readouterr().out == f"{tmp_path / 'here'}\n"
+    arguments = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), "--data", "here", "--plan"]
+    assert run.main(arguments) == 0 and capsys.readouterr().out == f"{tmp_path / 'here'}\n"
 
 
-def test_a_plan_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run.main(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), "--plan"]) == 0
     out, err = capsys.readouterr()
     assert "560: 0 finished" in out and "560 to run" in out and err == "" and list(tmp_path.iterdir()) == []
@@ -53,16 +53,16 @@ def test_the_list_names_every_sweep_with_its_presets(capsys: pytest.CaptureFixtu
     assert "anomaly_grid: " in out and "paper (560 trials), digits (560 trials)" in out
 
 
-def test_a_store_that_is_gone_for_good_is_an_error_in_one_line_and_how_to_go_on(
+def test_the_loss_of_the_store_is_one_line_that_says_how_to_continue(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(*_: object) -> None:
+    def fail(*_: object) -> None:
         raise StoreError("store gone: cannot write 'x'")
 
     request = parse(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path)])
     plan, columns = prepare(request, Store(tmp_path))
-    monkeypatch.setattr(run._Run, "_train", gone)
-    monkeypatch.setattr(Files, "list", gone)
+    monkeypatch.setattr(run._Run, "_train", fail)
+    monkeypatch.setattr(Files, "list", fail)
     assert run._Run(request, plan, Store(tmp_path), columns, StopSignal(), str).execute() == EXIT_FAILED
     out, error = capsys.readouterr()
     assert error == "error: store gone: cannot write 'x'\n"

@@ -24,28 +24,28 @@ def test_a_search_can_begin_with_the_rows_of_a_grid(tmp_path: Path, capsys: pyte
     common |= {"weight_decay": 1e-4, "held_out": "", "outliers": "", "validation": 0.2, "val_auroc_joint": 0.9}
     betas = (0.1, 1.0, 2.0, 5.0)
     grid = [common | {"trial_id": f"t{i}", "beta": beta} for i, beta in enumerate(betas)]
-    others = [grid[0] | {"trial_id": "u0", "status": "failed"}, grid[0] | {"trial_id": "u1", "normal_class": 2}]
-    others += [grid[0] | {"trial_id": "u2", "validation": 0.1}]
-    Store(tmp_path).write("a_grid", "c", [*grid, *others], columns)
-    words = ["--trials", "4", "--wave", "4", "--set", "epochs=2", "--set", "width=128", "--pruner", "none"]
-    command = [NAME, "--preset", "digits", "--store", str(tmp_path), *words]
+    unmatched = [grid[0] | {"trial_id": "u0", "status": "failed"}, grid[0] | {"trial_id": "u1", "normal_class": 2}]
+    unmatched += [grid[0] | {"trial_id": "u2", "validation": 0.1}]
+    Store(tmp_path).write("a_grid", "c", [*grid, *unmatched], columns)
+    arguments = ["--trials", "4", "--wave", "4", "--set", "epochs=2", "--set", "width=128", "--pruner", "none"]
+    command = [NAME, "--preset", "digits", "--store", str(tmp_path), *arguments]
     with without_ray(tmp_path):
         assert main([*command, "--warm-start", "a_grid"]) == 0
     assert "7 trials (3 earlier): 7 complete" in capsys.readouterr().out
-    (kept,) = (tmp_path / f"studies/{NAME}").glob("*.json")
-    assert [params["beta"] for params, _ in json.loads(kept.read_text())["results"]] == [0.1, 1.0, 2.0]
+    (definition,) = (tmp_path / f"studies/{NAME}").glob("*.json")
+    assert [params["beta"] for params, _ in json.loads(definition.read_text())["results"]] == [0.1, 1.0, 2.0]
     assert main([*command, "--plan"]) == 0
     assert "4 to run" in capsys.readouterr().out, "a study without a warm start is another one"
 
 
 def test_a_population_keeps_the_whole_schedule_of_each_member(tmp_path: Path) -> None:
-    words = ["--trials", "8", "--wave", "8", "--set", "epochs=20"]
+    arguments = ["--trials", "8", "--wave", "8", "--set", "epochs=20"]
     with without_ray(tmp_path):
-        assert main([NAME, "--preset", "digits_population", "--store", str(tmp_path), *words]) == 0
-    found = load(NAME, str(tmp_path)).set_index("number")
-    assert set(found["status"]) <= {"finished", "diverged"} and found["cohort"].nunique() == 1
+        assert main([NAME, "--preset", "digits_population", "--store", str(tmp_path), *arguments]) == 0
+    frame = load(NAME, str(tmp_path)).set_index("number")
+    assert set(frame["status"]) <= {"finished", "diverged"} and frame["cohort"].nunique() == 1
     assert POPULATION.population
-    moved = found["schedule"].dropna().map(json.loads)
+    moved = frame["schedule"].dropna().map(json.loads)
     assert len(moved) >= 1
     for number, entries in moved.items():
         for entry in entries:

@@ -14,7 +14,7 @@ from trainables.worker.messages import CohortTask
 VOLATILE = ["seconds", "started", "ended"]
 
 
-def small_grid(store: Path, *words: str) -> list[str]:
+def small_grid(store: Path, *arguments: str) -> list[str]:
     """Command line of a grid of two cohorts of three trials."""
     axes = ["--axis", "beta=0.5,1.0,1.5", "--axis", "normal_class=0", "--axis", "nu=1.0", "--axis", "seed=0,1"]
     return [
@@ -28,7 +28,7 @@ def small_grid(store: Path, *words: str) -> list[str]:
         "epochs=2",
         "--cohort",
         "3",
-        *words,
+        *arguments,
     ]
 
 
@@ -73,7 +73,7 @@ def test_a_trial_that_cannot_train_fails_alone_and_is_tried_again_by_the_next_ru
 
 @pytest.mark.parametrize("sweep", ["grid", "search"])
 def test_a_sweep_that_was_interrupted_continues_to_the_same_rows(sweep: str, tmp_path: Path) -> None:
-    def words(store: Path) -> list[str]:
+    def command(store: Path) -> list[str]:
         if sweep == "grid":
             return small_grid(store)
         options = ["--trials", "8", "--wave", "4", "--pruner", "halving", "--set", "epochs=20", "--cohort", "2"]
@@ -89,12 +89,12 @@ def test_a_sweep_that_was_interrupted_continues_to_the_same_rows(sweep: str, tmp
             raise KeyboardInterrupt
 
     with without_ray(tmp_path):
-        assert run.main(words(tmp_path / "whole")) == 0
+        assert run.main(command(tmp_path / "whole")) == 0
     with without_ray(tmp_path, interrupt):
-        assert run.main(words(tmp_path / "store")) == 130
+        assert run.main(command(tmp_path / "store")) == 130
     assert 0 < len(rows(tmp_path / "store", name)) < len(rows(tmp_path / "whole", name))
     with without_ray(tmp_path):
-        assert run.main(words(tmp_path / "store")) == 0
+        assert run.main(command(tmp_path / "store")) == 0
     pd.testing.assert_frame_equal(rows(tmp_path / "store", name), rows(tmp_path / "whole", name))
 
 
@@ -112,7 +112,7 @@ def test_a_search_prunes_at_rungs_across_cohorts(tmp_path: Path) -> None:
 def test_members_of_a_population_copy_each_other(tmp_path: Path) -> None:
     options = ["--trials", "4", "--wave", "4", "--set", "epochs=10"]
     with without_ray(tmp_path):
-        words = ["vje_search", "--preset", "digits_population", "--store", str(tmp_path / "store"), *options]
-        assert run.main(words) == 0
+        arguments = ["vje_search", "--preset", "digits_population", "--store", str(tmp_path / "store"), *options]
+        assert run.main(arguments) == 0
     frame = rows(tmp_path / "store", "vje_search")
     assert len(frame) == 4 and set(frame["status"]) == {"finished"} and frame["schedule"].notna().any()

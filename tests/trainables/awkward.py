@@ -117,11 +117,11 @@ def awkward(tau: float = 0.9, method: type[Awkward] = Awkward) -> Awkward:
 
 def models(taus: tuple[float, ...] = (0.9, 0.5, 0.99), seeds: tuple[int, ...] = (0, 1, 2)) -> list[Awkward]:
     with torch.random.fork_rng():
-        made = []
+        built = []
         for tau, seed in zip(taus, seeds, strict=True):
             torch.manual_seed(seed)
-            made.append(awkward(tau))
-    return made
+            built.append(awkward(tau))
+    return built
 
 
 def stack_of(

@@ -17,11 +17,11 @@ HERE = Path()
 
 
 def config_of(**changes: Value) -> TrialConfig:
-    given: dict[str, Value] = {
+    defaults: dict[str, Value] = {
         "method": "vje", "normal_class": 3, "width": 16, "features": 8, "bottleneck": 8, "batch_size": 60,
         "epochs": 5, "report_every": 2, "lr": 0.02, "rotation": 10.0, "shift": 0.25,
     }  # fmt: skip
-    return resolve({**given, **changes})
+    return resolve({**defaults, **changes})
 
 
 def three(**changes: Value) -> list[TrialConfig]:

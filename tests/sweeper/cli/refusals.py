@@ -22,13 +22,13 @@ class CommandLine:
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.store, self._capsys = folder, folder / "store", capsys
 
-    def refuse(self, *words: str, name: str = "anomaly_grid", preset: str = "digits") -> Refused:
+    def refuse(self, *arguments: str, name: str = "anomaly_grid", preset: str = "digits") -> Refused:
         """Run a request, and assert that it ends with status 2, prints one line, and changes no file."""
-        before = snapshot(self.folder)
-        status = run.main([name, "--preset", preset, "--store", str(self.store), *words])
+        files_before = snapshot(self.folder)
+        status = run.main([name, "--preset", preset, "--store", str(self.store), *arguments])
         out, err = self._capsys.readouterr()
         assert status == 2 and err.startswith("error: ") and err.count("\n") == 1 and "Traceback" not in err, err
-        assert snapshot(self.folder) == before
+        assert snapshot(self.folder) == files_before
         assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized()
         return Refused(err.removeprefix("error: ").strip(), out)
 

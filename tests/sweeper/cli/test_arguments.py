@@ -12,16 +12,16 @@ def test_a_name_alone_asks_for_the_defaults() -> None:
     assert not (request.fixed or request.axes or request.plan or request.json or request.fresh or request.list)
 
 
-def test_words_are_taken_as_typed() -> None:
-    words = "grid --set nu=inf --set terms=dir+rad --axis beta=0,0.5 --cohort 8 --stack 4 --gpu-fraction 0.25"
-    request = parse([*words.split(), "--axis", " normal_class = 1 , 2", "--address", "auto", "--save-every", "0.5"])
+def test_arguments_are_taken_as_typed() -> None:
+    text = "grid --set nu=inf --set terms=dir+rad --axis beta=0,0.5 --cohort 8 --stack 4 --gpu-fraction 0.25"
+    request = parse([*text.split(), "--axis", " normal_class = 1 , 2", "--address", "auto", "--save-every", "0.5"])
     assert request.fixed == {"nu": "inf", "terms": "dir+rad"}
     assert request.axes == {"beta": ("0", "0.5"), "normal_class": ("1", "2")}
     assert (request.cohort, request.stack, request.fraction) == (8, 4, 0.25)
     assert (request.address, request.save_every) == ("auto", 0.5)
 
 
-def test_help_says_every_default(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_every_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exited:
         parse(["--help"])
     text = " ".join(capsys.readouterr().out.split())
@@ -31,7 +31,7 @@ def test_help_says_every_default(capsys: pytest.CaptureFixture[str]) -> None:
     assert "default: None" not in text and "default: False" not in text and "default: [])" not in text
 
 
-def test_a_value_may_hold_an_equals_sign() -> None:
+def test_a_value_may_contain_an_equals_sign() -> None:
     assert parse(["grid", "--set", "terms=a=b"]).fixed == {"terms": "a=b"}
 
 
@@ -41,7 +41,7 @@ def test_auto_is_no_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "law"),
+    ("arguments", "law"),
     [
         ([], "the name of a sweep is required"),
         (["grid", "more"], "unrecognized arguments: more"),
@@ -71,9 +71,9 @@ def test_auto_is_no_number() -> None:
         (["grid", "--data", " "], "--data must name a folder"),
     ],
 )
-def test_words_that_make_no_request_are_refused(words: list[str], law: str) -> None:
+def test_arguments_that_make_no_request_are_refused(arguments: list[str], law: str) -> None:
     with pytest.raises(SpecError, match=law) as refused:
-        parse(words)
+        parse(arguments)
     assert "\n" not in str(refused.value)
 
 

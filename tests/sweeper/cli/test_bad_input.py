@@ -52,7 +52,7 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "law"),
+    ("arguments", "law"),
     [
         ("--set nuu=1", "no key 'nuu' (did you mean 'nu'?); there are: batch_size, beta, "),
         ("--axis bata=1,2", "no key 'bata' (did you mean 'beta'?); there are: "),
@@ -113,9 +113,9 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
         ("--address host:port", "--address must be host:port, ray://host:port, auto or local, but got 'host:port'"),
     ],
 )
-def test_a_wrong_word(command_line: CommandLine, words: str, law: str) -> None:
-    name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split()
-    assert command_line.refuse(*more, name=name).error.startswith(law)
+def test_a_wrong_argument(command_line: CommandLine, arguments: str, law: str) -> None:
+    name, *options = (arguments if arguments[0] != "-" else f"anomaly_grid {arguments}").split()
+    assert command_line.refuse(*options, name=name).error.startswith(law)
 
 
 def test_a_wrong_value_is_refused_in_a_plan_too(command_line: CommandLine) -> None:
@@ -127,7 +127,7 @@ def test_no_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "error: the name of a sweep is required; --list shows all sweeps\n")
 
 
-def test_an_address_that_nobody_answers_at(
+def test_an_address_without_an_answer(
     command_line: CommandLine, closed_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = f"127.0.0.1:{closed_port}"
@@ -148,7 +148,7 @@ def test_data_that_are_missing(command_line: CommandLine) -> None:
 
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize(
-    ("words", "law"),
+    ("arguments", "law"),
     [
         ("--set normal_class=10", "normal_class must be one of 0..9 for cifar10, but got 10"),
         ("--set batch_size=6000", "batch_size must not exceed the 5000 training images of cifar10 with normal_class=0"),
@@ -156,9 +156,11 @@ def test_data_that_are_missing(command_line: CommandLine) -> None:
         ("nu_ablation --axis dataset=stl10 --set knn=5001", "knn must not exceed the 5000 labelled training images of"),
     ],
 )
-def test_a_wrong_value_is_refused_before_data_are_looked_for(command_line: CommandLine, words: str, law: str) -> None:
-    name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split()
-    assert command_line.refuse(*more, "--data", "/nowhere", name=name, preset="paper").error.startswith(law)
+def test_a_wrong_value_is_refused_before_data_are_looked_for(
+    command_line: CommandLine, arguments: str, law: str
+) -> None:
+    name, *options = (arguments if arguments[0] != "-" else f"anomaly_grid {arguments}").split()
+    assert command_line.refuse(*options, "--data", "/nowhere", name=name, preset="paper").error.startswith(law)
 
 
 @pytest.mark.usefixtures("offline")
@@ -218,7 +220,7 @@ def test_a_file_where_the_store_should_be(command_line: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("uri", ["s3://", "nfs://host/x", "s3://bucket/x?nonsense=1", "s3:/typo", "s3:x", "a\0b"])
-def test_a_store_that_is_no_place(command_line: CommandLine, uri: str) -> None:
+def test_a_store_with_an_invalid_address(command_line: CommandLine, uri: str) -> None:
     assert "cannot be opened" in command_line.refuse("--store", uri).error
 
 
@@ -242,8 +244,8 @@ def test_a_metric_that_no_method_reports(
 
 
 def test_an_axis_of_the_heatmap_may_be_one_value(command_line: CommandLine, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["anomaly_grid", "--preset", "digits", "--store", str(command_line.store), "--plan"]
-    assert run.main([*words, "--set", "nu=3", "--set", "beta=1"]) == 0
+    arguments = ["anomaly_grid", "--preset", "digits", "--store", str(command_line.store), "--plan"]
+    assert run.main([*arguments, "--set", "nu=3", "--set", "beta=1"]) == 0
     out, err = capsys.readouterr()
     assert "10: 0 finished" in out and err == ""
     assert not command_line.store.exists()

@@ -26,13 +26,13 @@ def command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
 def refuse(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Refuse:
     """Returns the error line of a search over beta with the given changes and command-line arguments."""
 
-    def line(*words: str, fixed: dict[str, Any] | None = None, **changes: Any) -> str:
+    def line(*arguments: str, fixed: dict[str, Any] | None = None, **changes: Any) -> str:
         options: dict[str, Any] = {"space": {"beta": FloatDistribution(0.1, 2.0)}, "trials": 4, "wave": 2}
         options |= {"metric": AUROC, "fixed": FIXED | (fixed or {})} | changes
-        kept = {key: value for key, value in options["fixed"].items() if key not in options["space"]}
-        search = Search(**(options | {"fixed": kept}))
+        remaining = {key: value for key, value in options["fixed"].items() if key not in options["space"]}
+        search = Search(**(options | {"fixed": remaining}))
         monkeypatch.setattr(registry, "find", lambda name: Sweep("about", {"digits": search}))
-        return command_line.refuse(*words, name="a_search").error
+        return command_line.refuse(*arguments, name="a_search").error
 
     return line
 
@@ -104,7 +104,7 @@ def test_a_population_that_cannot_adapt(
 
 
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("arguments", "error"),
     [
         (["--wave", "5"], "`wave <= trials` must hold, but got wave=5, trials=4"),
         (["--trials", "1"], "`wave <= trials` must hold, but got wave=2, trials=1"),
@@ -120,16 +120,16 @@ def test_a_population_that_cannot_adapt(
         (["--axis", "seed=0,0"], "the values of axis seed must differ, but 0 is there twice"),
     ],
 )
-def test_words_that_do_not_fit_a_search(refuse: Refuse, words: list[str], error: str) -> None:
-    assert refuse(*words).startswith(error)
+def test_arguments_that_do_not_fit_a_search_are_refused(refuse: Refuse, arguments: list[str], error: str) -> None:
+    assert refuse(*arguments).startswith(error)
 
 
-@pytest.mark.parametrize("words", [["--trials", "8"], ["--wave", "2"], ["--warm-start", "anomaly_grid"]])
-def test_words_of_a_search_do_not_go_with_a_grid(command_line: CommandLine, words: list[str]) -> None:
-    assert command_line.refuse(*words).error == "anomaly_grid (digits) is a grid, and takes no options of searches"
+@pytest.mark.parametrize("arguments", [["--trials", "8"], ["--wave", "2"], ["--warm-start", "anomaly_grid"]])
+def test_options_of_searches_are_refused_for_a_grid(command_line: CommandLine, arguments: list[str]) -> None:
+    assert command_line.refuse(*arguments).error == "anomaly_grid (digits) is a grid, and takes no options of searches"
 
 
-def test_rows_that_say_nothing_to_a_search(command_line: CommandLine, refuse: Refuse) -> None:
+def test_rows_without_values_for_a_search(command_line: CommandLine, refuse: Refuse) -> None:
     row = {"trial_id": "t", "status": "finished", "method": "vje", "dataset": "cifar10", "beta": 1.0}
     columns = Columns({"method": str, "dataset": str, "beta": float}, ("auroc_joint",))
     Store(command_line.store).write("other", "c", [row | {"auroc_joint": 0.9}], columns)

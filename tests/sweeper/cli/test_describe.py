@@ -16,7 +16,7 @@ from trainables.evaluation.metrics import FAMILIES
 from trainables.training.metric_names import methods_by_metric
 
 
-def test_a_method_has_its_keys_with_ranges_defaults_and_what_is_fusible() -> None:
+def test_a_method_has_its_keys_with_ranges_defaults_and_fusibility() -> None:
     lines = describe("vje").splitlines()
     assert lines[0].startswith("vje: Variational Joint Embedding (VJE)")
     assert (
@@ -54,7 +54,7 @@ def test_a_data_set_has_its_attributes_with_their_numbers_of_values() -> None:
     assert "\n  attributes none\n" in describe("svhn")
 
 
-def test_sizes_and_places_are_the_published_ones() -> None:
+def test_sizes_and_files_are_the_published_ones() -> None:
     text = describe("stl10")
     assert (
         "3 x 96 x 96 (channels x rows x columns), pixels 0 to 255" in text and "8,000 images, 800 of each class" in text
@@ -74,7 +74,7 @@ def test_a_metric_has_its_meaning_range_and_direction(metric: str) -> None:
     assert all(f"\n  {fact} " in text for fact in ("range", "direction", "reported"))
 
 
-def test_what_is_said_of_metrics() -> None:
+def test_descriptions_of_metrics() -> None:
     text = describe("probe_z")
     assert "higher is better" in text and "a share in [0, 1]" in text and "at the end of training" in text
     assert text.endswith(f"by        {', '.join(METHODS)}") and methods_by_metric()["probe_z"] == tuple(METHODS)

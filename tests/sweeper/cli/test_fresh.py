@@ -19,7 +19,7 @@ def store(tmp_path: Path) -> Store:
     return store_of(tmp_path, make(3), {"t0": "finished", "t1": "finished", "t2": "finished"})
 
 
-def test_what_a_fresh_run_replaces_comes_back(
+def test_rows_that_a_fresh_run_replaced_are_restored(
     store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "find", lambda name: SWEEP)

@@ -25,7 +25,7 @@ def strict(plain: object) -> Any:
     return json.loads(json.dumps(plain, allow_nan=False))
 
 
-def test_a_grid_has_its_axes_what_is_fixed_and_what_was_changed() -> None:
+def test_a_grid_has_its_axes_its_constants_and_its_changes() -> None:
     grid = Grid({"method": "vje", "epochs": 5}, {"nu": (0.5, math.inf), "seed": (0, 1)})
     outline = strict(outline_space(grid, Changes("digits", {"epochs": Change((5,), (50,)), "lr": Change((0.1,), ())})))
     assert outline["axes"] == {"nu": [0.5, "inf"], "seed": [0, 1]} and outline["fixed"] == {
@@ -39,7 +39,7 @@ def test_a_grid_has_its_axes_what_is_fixed_and_what_was_changed() -> None:
     ]  # fmt: skip
 
 
-def test_several_grids_have_what_they_share_and_what_is_their_own() -> None:
+def test_several_grids_have_common_and_separate_keys() -> None:
     grids = Grids(
         (Grid({"method": "a", "lr": 0.1}, {"seed": (0, 1)}), Grid({"method": "b", "lr": 0.1}, {"seed": (0,)}))
     )
@@ -64,14 +64,14 @@ def test_distributions_are_objects_and_read_as_ranges() -> None:
     assert list(map(distribution_text, plain)) == expected
 
 
-def test_a_description_is_plain_and_says_what_would_run() -> None:
+def test_a_description_is_json_and_says_what_would_run() -> None:
     plan = make(statuses={"t0": "finished", "t2": "finished", "t4": "failed"})
     plain = outline_plan(plan, [Cut(2, 2)] * 2, "one core")
     assert json.loads(json.dumps(plain)) == plain
     expected = {"trials": 6, "finished": 2, "failed": 1, "to run": 3, "groups": 2, "cohorts": 4, "cohorts_to_run": 3}
     assert plain | expected == plain and plain["cohort_sizes"] == [1, 2]
-    written = outline_text(plain)
-    assert "6: 2 finished, 0 diverged, 1 failed, 3 to run" in written and "4 of 1 or 2 trials, 3 to run" in written
+    text = outline_text(plain)
+    assert "6: 2 finished, 0 diverged, 1 failed, 3 to run" in text and "4 of 1 or 2 trials, 3 to run" in text
 
 
 def test_a_plan_that_is_not_yet_cut_says_so() -> None:

@@ -22,14 +22,14 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
 
 
-def planned(folder: Path, capsys: pytest.CaptureFixture[str], name: str, preset: str, *words: str) -> Any:
+def planned(folder: Path, capsys: pytest.CaptureFixture[str], name: str, preset: str, *arguments: str) -> Any:
     """Result of `--plan --json`. Asserts that it is valid JSON and that no file was written."""
 
     def refuse(constant: str) -> Never:
         raise ValueError(f"{constant} is no JSON")
 
-    places = ["--store", str(folder / "store"), "--data", str(folder / "data")]
-    assert run.main([name, "--preset", preset, *places, "--plan", "--json", *words]) == 0
+    folders = ["--store", str(folder / "store"), "--data", str(folder / "data")]
+    assert run.main([name, "--preset", preset, *folders, "--plan", "--json", *arguments]) == 0
     assert list(folder.iterdir()) == []
     return json.loads(capsys.readouterr().out, parse_constant=refuse)
 
@@ -53,7 +53,7 @@ def test_steps_are_known_from_what_is_published(tmp_path: Path, capsys: pytest.C
     assert planned(tmp_path, capsys, "ssl_cifar10", "paper")["steps"] == [0, 800 * (50_000 // 256)]
 
 
-def test_what_is_asked_for_stands_beside_what_the_preset_has(
+def test_a_requested_value_is_shown_beside_that_of_the_preset(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outline = planned(tmp_path, capsys, "nu_ablation", "digits", "--set", "epochs=5", "--axis", "nu=1,inf")
@@ -64,11 +64,9 @@ def test_what_is_asked_for_stands_beside_what_the_preset_has(
     assert outline["axes"] == {"nu": [1.0, "inf"], "seed": [0, 1, 2]} and outline["fixed"]["epochs"] == 5
 
 
-def test_a_plan_for_people_says_what_varies_and_what_is_not_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    places = ["--store", str(tmp_path / "store"), "--data", str(tmp_path / "data"), "--plan"]
-    assert run.main(["imagenet_linear", *places, "--set", "lr=0.1"]) == 0
+def test_a_plan_as_text_lists_axes_changes_and_unknowns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = ["--store", str(tmp_path / "store"), "--data", str(tmp_path / "data"), "--plan"]
+    assert run.main(["imagenet_linear", *folders, "--set", "lr=0.1"]) == 0
     text = capsys.readouterr().out
     for line in (
         "  axes       seed: 0, 1, 2",

@@ -16,14 +16,14 @@ SEARCH = Search(
 
 
 @pytest.mark.parametrize("space", [GRID, Grids((GRID,)), SEARCH, Searches((SEARCH,))])
-def test_a_key_that_the_preset_alone_sets_is_named_before_what_there_is(space: Any) -> None:
+def test_a_key_that_only_the_preset_sets_is_named_before_the_choices(space: Any) -> None:
     request = parse(["x", "--set", "method=simclr"])
     explained = explain_preset_keys("no key 'bottleneck'; simclr has: tau, nu, lr", request, "digits", space)
     assert explained == "no key 'bottleneck' (bottleneck is set by preset 'digits'); simclr has: tau, nu, lr"
 
 
 @pytest.mark.parametrize(
-    ("words", "error"),
+    ("arguments", "error"),
     [
         ("--set nu=-1", "`nu > 0` must hold, but got nu=-1.0"),
         ("--axis nu=-1", "`nu > 0` must hold, but got nu=-1.0"),
@@ -32,8 +32,8 @@ def test_a_key_that_the_preset_alone_sets_is_named_before_what_there_is(space: A
         ("", "cifar10 is absent from /data/epochs/nu and its download failed"),
     ],
 )
-def test_an_error_about_nothing_that_the_preset_sets_stays(words: str, error: str) -> None:
-    assert explain_preset_keys(error, parse(["x", *words.split()]), "digits", GRID) == error
+def test_an_error_about_nothing_that_the_preset_sets_stays(arguments: str, error: str) -> None:
+    assert explain_preset_keys(error, parse(["x", *arguments.split()]), "digits", GRID) == error
 
 
 def test_of_two_keys_the_one_that_the_user_did_not_set_is_named() -> None:

@@ -11,7 +11,7 @@ from tests.sweeper.packing.fake_cluster import FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, allocated, grid
 
 
-def test_hours_and_cost_are_of_what_is_left(tmp_path: Path) -> None:
+def test_hours_and_cost_are_those_of_the_remaining_trials(tmp_path: Path) -> None:
     """32 members in stacks of 8 on 4 cores: ten thousand steps of sqrt(8) hundredths of a second."""
     plan = grid()
     allocation = allocated(tmp_path, FakeMeasure(CPU), plan, "--plan", "--node-price", "3")

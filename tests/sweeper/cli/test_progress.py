@@ -49,7 +49,7 @@ def rows(*values: float | None, status: str = "finished", start: int = 0) -> lis
     return [{"trial_id": f"t{start + i}", "status": status, "score": v, "nu": math.inf} for i, v in enumerate(values)]
 
 
-def test_plain_lines_are_few_and_the_last_says_all():
+def test_plain_lines_are_few_and_the_last_has_all_counts():
     progress, out, clock = make(columns=("nu",))
     with progress:
         for start in range(8):
@@ -93,7 +93,7 @@ def test_a_retried_trial_counts_once():
 
 
 @pytest.mark.parametrize(("direction", "expected"), [("maximize", "0.9"), ("minimize", "0.2")])
-def test_best_follows_the_direction_and_skips_what_is_no_number(direction, expected):
+def test_best_follows_the_direction_and_skips_values_that_are_not_numbers(direction, expected):
     progress, out, _ = make(direction=direction)
     with progress:
         progress.rank(rows(0.9, start=50))
@@ -112,7 +112,7 @@ def test_counts_are_those_of_all_rows_as_in_the_summary() -> None:
     assert "9 of 10 trials, finished 4, pruned 3, diverged 2, failed 1, " in out.getvalue().splitlines()[-1]
 
 
-def test_a_key_that_the_method_lacks_is_not_where_the_best_is() -> None:
+def test_the_best_trial_is_shown_without_keys_that_its_method_lacks() -> None:
     """In a table of several methods, the missing value is NaN or pandas' null."""
     table = pd.DataFrame({"trial_id": ["a", "b"], "score": [0.9, 0.5], "ema": [None, 0.99], "tau": [0.2, None]})
     table["queue"] = pd.array([None, 512], dtype="Int64")
@@ -162,7 +162,7 @@ def test_an_error_leaves_the_terminal_and_passes_on():
     assert out.getvalue().rstrip().endswith("\x1b[?25h")  # the cursor is back
 
 
-def test_nothing_to_do_is_all_done():
+def test_with_nothing_to_do_all_is_done():
     progress, out, _ = make(total=0, before=(), terminal=True)
     with progress:
         pass
@@ -176,7 +176,7 @@ def begun(total: int, done: int) -> tuple[ProgressBar, Clock]:
     return bar, clock
 
 
-def test_time_left_is_from_the_speed_of_this_run() -> None:
+def test_time_left_is_estimated_by_the_speed_of_this_run() -> None:
     bar, clock = begun(total=10, done=6)
     assert bar.time_left is None
     clock.now += 30
@@ -192,7 +192,7 @@ def test_time_left_counts_the_epochs_of_trials_without_a_result() -> None:
     assert bar.time_left == timedelta(seconds=120)
 
 
-def test_work_of_a_checkpoint_is_not_taken_for_speed() -> None:
+def test_epochs_of_a_checkpoint_do_not_count_as_speed() -> None:
     bar, clock = begun(total=4, done=0)
     bar.move(2, done=0, trained_before=True)
     clock.now += 30

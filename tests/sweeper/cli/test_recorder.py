@@ -113,7 +113,7 @@ def test_a_report_is_in_the_history_while_the_cohort_trains(harness: Harness) ->
     assert harness.store.statuses("grid") == {}, "a row means that the trial has ended"
 
 
-def test_reports_that_come_fast_are_written_together_with_the_next_sign_of_life(harness: Harness) -> None:
+def test_frequent_reports_are_written_together_with_the_next_heartbeat(harness: Harness) -> None:
     harness.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8]))
     assert len(harness.history()) == 2
     harness.now += HISTORY_SECONDS
@@ -130,7 +130,7 @@ def test_the_history_of_a_cohort_that_trains_is_not_folded(harness: Harness, mon
     assert names == {"c0.parquet", "c1.parquet"}
 
 
-def test_halves_report_in_the_place_of_their_whole(harness: Harness) -> None:
+def test_halves_report_in_place_of_their_whole(harness: Harness) -> None:
     assert harness.source.next() is not None
     harness.report("c0", message(1, [0.5, 0.6]))
     parts = harness.source.halve(COHORTS[0])
@@ -139,7 +139,7 @@ def test_halves_report_in_the_place_of_their_whole(harness: Harness) -> None:
     assert harness.history() == [("a0", 1, "auroc", 0.55)]
 
 
-def test_the_epoch_and_the_last_metric_of_what_runs_are_shown(harness: Harness) -> None:
+def test_the_epoch_and_the_last_metric_of_running_cohorts_are_shown(harness: Harness) -> None:
     view = harness.progress.running_cohorts
     harness.report("c0", message(1, [0.5, 0.6]))
     harness.recorder.advanced("c0", Heartbeat(1.5, 4, 2.25))

@@ -28,7 +28,7 @@ def test_the_summary_is_of_all_cohorts() -> None:
     assert running(c0=(12.0, None, None)).summary() == "epoch 12 of 800"
 
 
-def test_what_ended_is_shown_no_longer() -> None:
+def test_an_ended_cohort_is_no_longer_shown() -> None:
     states = running(c0=(12.0, 1.0, 0.5))
     states.end("c0")
     states.end("never started")
@@ -46,5 +46,5 @@ def test_training_without_epochs_is_shown_too() -> None:
     assert states.lines("auroc") == ["cohort c0  1 trial  epoch 0  auroc 0.5"]
 
 
-def test_half_of_the_epochs_of_eight_trials_are_worth_four() -> None:
+def test_half_of_the_epochs_of_eight_trials_count_as_four_trials() -> None:
     assert running(c0=(400.0, None, None), c1=(100.0, None, None)).trials_trained == 5.0

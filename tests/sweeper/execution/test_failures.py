@@ -65,7 +65,7 @@ def test_without_an_error_file_the_reason_is_unknown(tmp_path: Path) -> None:
     assert failure_in(None) == failure_in(str(tmp_path / "none")) == Failure("error", "the reason is unknown")
 
 
-def test_ray_still_says_in_these_words_that_a_node_has_died() -> None:
+def test_ray_still_reports_a_dead_node_with_this_message() -> None:
     """Ray's control store, which is compiled, writes the message; that a retry is free depends on its words."""
     program = Path(ray.__file__).parent / "core" / "src" / "ray" / "gcs" / "gcs_server"
     assert NODE_LOST.encode() in program.read_bytes()

@@ -44,15 +44,15 @@ def scratch() -> Iterator[str]:
             yield folder
 
 
-def free(kind: str, wanted: float, seconds: float = 300.0) -> float:
-    """Return the available amount of a resource, once it is `wanted`, or after so many seconds."""
+def free(kind: str, expected: float, seconds: float = 300.0) -> float:
+    """Return the available amount of a resource, once it is `expected`, or after so many seconds."""
     deadline = time.monotonic() + seconds
-    while (amount := ray.available_resources().get(kind, 0.0)) != wanted and time.monotonic() < deadline:
+    while (amount := ray.available_resources().get(kind, 0.0)) != expected and time.monotonic() < deadline:
         time.sleep(0.05)
     return amount
 
 
-def lost(
+def lost_groups(
     manager: type[Manager], give_back: Callable[[Manager, ResourceRequest], None], seconds: float = 300.0
 ) -> float:
     """Return the number of groups lost after several were requested and given back, each later in its placing."""
@@ -76,7 +76,7 @@ def clear(manager: Manager, request: ResourceRequest) -> None:
 
 @pytest.mark.parametrize("give_back", [cancel, clear])
 def test_nothing_is_lost(scratch: str, give_back: Any) -> None:
-    assert lost(PlacementGroupPool, give_back) == 0
+    assert lost_groups(PlacementGroupPool, give_back) == 0
 
 
 @pytest.mark.xfail(
@@ -84,14 +84,14 @@ def test_nothing_is_lost(scratch: str, give_back: Any) -> None:
     strict=False,
 )
 def test_rays_own_manager_loses_nothing(scratch: str) -> None:
-    assert lost(Manager, cancel, seconds=1.0) == 0
+    assert lost_groups(Manager, cancel, seconds=1.0) == 0
 
 
 def state(group: Any) -> str:
     return str(ray.util.placement_group_table(group)["state"])
 
 
-def test_a_group_that_was_given_back_is_taken_by_the_next_equal_request_or_removed_in_time(
+def test_a_cancelled_group_is_used_by_the_next_equal_request_or_removed_in_time(
     scratch: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cores = ray.cluster_resources()["CPU"]
@@ -138,12 +138,12 @@ def report_at_once(task: CohortTask, *, dispatch: object) -> None:
     tune.report({KEY: CohortReport(Report(1, (), 0.0, done=True), origin)})
 
 
-def test_a_dispatch_asks_for_its_groups_here(scratch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[ResourceRequest] = []
+def test_a_dispatch_requests_its_groups_from_the_pool(scratch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[ResourceRequest] = []
     request = PlacementGroupPool.request_resources
 
     def request_and_record(self: PlacementGroupPool, resource_request: ResourceRequest) -> None:
-        asked.append(resource_request)
+        requests.append(resource_request)
         request(self, resource_request)
 
     monkeypatch.setattr(PlacementGroupPool, "request_resources", request_and_record)
@@ -161,6 +161,6 @@ def test_a_dispatch_asks_for_its_groups_here(scratch: str, monkeypatch: pytest.M
         listener=listener,
     )
     assert listener.reported.call_count == 2 and not listener.failed.called
-    assert set(asked) == {ResourceRequest([{"CPU": 1.0}])}
+    assert set(requests) == {ResourceRequest([{"CPU": 1.0}])}
     assert ray.tune.tune.TuneController is usual
     assert free("CPU", cores) == cores

@@ -92,7 +92,7 @@ def test_a_measurement_is_announced_with_the_seconds_it_may_take() -> None:
     assert announcement([timed, timed]) == "measuring speed and memory of 2 shapes of cohort, for up to 6 s"
 
 
-def test_sharing_is_announced_and_a_look_at_devices_is_not() -> None:
+def test_a_measurement_of_sharing_is_announced_and_an_inspection_is_not() -> None:
     assert "share a device" in announcement([ProbeRequest(CORES, CONFIGS, processes=4, widths=[1])])
     assert announcement([ProbeRequest(CORES)]) == ""
 
@@ -117,7 +117,7 @@ def test_a_gpu_is_measured_by_a_worker_that_has_it_for_itself_and_then_ends(
     assert (options["num_gpus"], options["num_cpus"], options["max_calls"]) == (1, 1.0, 1)
 
 
-def test_a_measurement_whose_worker_dies_is_none_and_the_others_count(
+def test_a_measurement_whose_worker_dies_is_missing_and_the_others_count(
     measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = [ProbeRequest(LARGE, [{"method": "crash"}]), ProbeRequest(LARGE, CONFIGS)]
@@ -125,7 +125,7 @@ def test_a_measurement_whose_worker_dies_is_none_and_the_others_count(
     assert measure(fake, monkeypatch, "auto", *requests)[1] == [None, PROBE]
 
 
-def test_a_cluster_without_workers_is_asked_for_a_gpu_and_known_to_grow(
+def test_a_gpu_is_requested_of_a_cluster_without_workers_that_can_grow(
     measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeRay({"CPU": 16.0, "GPU": 1.0, "accelerator_type:A": 1.0}).grown_from({})

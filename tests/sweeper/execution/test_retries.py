@@ -20,7 +20,7 @@ def names(cohort: Cohort) -> list[str]:
     return [trial.id for trial in cohort.trials]
 
 
-def taken(attempts: RetryQueue) -> Attempt:
+def next_attempt(attempts: RetryQueue) -> Attempt:
     attempt = attempts.next()
     assert attempt is not None
     return attempt
@@ -39,7 +39,7 @@ def run_all(attempts: RetryQueue, cause: Callable[[Cohort], Cause | None]) -> tu
     failed: list[str] = []
     begun = 0
     while not attempts.ended:
-        cohort, begun = taken(attempts).cohort, begun + 1
+        cohort, begun = next_attempt(attempts).cohort, begun + 1
         failure = cause(cohort)
         if failure is None:
             attempts.reported(cohort.id, 1, True)
@@ -57,7 +57,7 @@ def test_a_trial_is_tried_again_as_often_as_it_may(retries: int) -> None:
 
 @pytest.mark.parametrize("cause", ["error", "hung", "memory"])
 @pytest.mark.parametrize("poisoned", [["0.0"], ["0.5"], ["0.2", "0.3"], ["0.1", "0.6"]])
-def test_what_cannot_train_takes_no_other_with_it(cause: Cause, poisoned: list[str]) -> None:
+def test_a_trial_that_cannot_train_takes_no_other_with_it(cause: Cause, poisoned: list[str]) -> None:
     source = CohortQueue([whole(8), whole(3)])
     attempts = RetryQueue(source, 1)
     finished, failed, begun = run_all(attempts, lambda cohort: cause if set(names(cohort)) & set(poisoned) else None)
@@ -82,86 +82,86 @@ def test_parts_of_a_cohort_have_no_retries_until_a_trial_stands_alone() -> None:
 def test_a_lost_machine_costs_no_retry() -> None:
     attempts = RetryQueue(CohortQueue([whole(2)]), 0)
     for _ in range(LOSSES):
-        assert attempts.lost(taken(attempts).cohort.id, "machine").kind == "again"
-    assert attempts.lost(taken(attempts).cohort.id, "machine").kind == "smaller"  # which may bring it down
+        assert attempts.lost(next_attempt(attempts).cohort.id, "machine").kind == "again"
+    assert attempts.lost(next_attempt(attempts).cohort.id, "machine").kind == "smaller"  # which may bring it down
 
 
-def test_who_gets_further_has_all_retries_again() -> None:
+def test_a_cohort_that_progresses_has_all_retries_again() -> None:
     attempts = RetryQueue(CohortQueue([whole(1)]), 1)
     for epoch in range(20):
-        cohort = taken(attempts).cohort.id
+        cohort = next_attempt(attempts).cohort.id
         attempts.reported(cohort, epoch, False)
         assert attempts.lost(cohort, "error").kind == "again"
-    cohort = taken(attempts).cohort.id
+    cohort = next_attempt(attempts).cohort.id
     attempts.reported(cohort, 19, False)  # the repeated report of the checkpoint from which it continued
     assert attempts.lost(cohort, "error").kind == "failed"
 
 
 @pytest.mark.parametrize("cause", ["hung", "memory"])
-def test_what_is_hopeless_is_halved_at_once_and_tried_once_more_alone(cause: Cause) -> None:
+def test_a_permanent_failure_is_halved_at_once_and_retried_once_alone(cause: Cause) -> None:
     attempts = RetryQueue(CohortQueue([whole(2)]), 3)
-    first = taken(attempts)
+    first = next_attempt(attempts)
     decision = attempts.lost(first.cohort.id, cause)
     assert decision.kind == "smaller" and [names(part) for part in decision.parts] == [["0.0"], ["0.1"]]
-    half = taken(attempts)
+    half = next_attempt(attempts)
     assert (half.cohort, half.earlier) == (decision.parts[0], (first.cohort,))
     assert attempts.lost(half.cohort.id, cause).kind == "again"
-    assert taken(attempts) == half and attempts.lost(half.cohort.id, cause).kind == "failed"
+    assert next_attempt(attempts) == half and attempts.lost(half.cohort.id, cause).kind == "failed"
 
 
-def test_halves_know_all_that_they_were_part_of() -> None:
+def test_halves_name_all_cohorts_that_they_were_part_of() -> None:
     attempts = RetryQueue(CohortQueue([whole(4)]), 0)
-    first = taken(attempts).cohort
+    first = next_attempt(attempts).cohort
     attempts.lost(first.id, "memory")
-    second = taken(attempts).cohort
+    second = next_attempt(attempts).cohort
     attempts.lost(second.id, "memory")
-    assert taken(attempts).earlier == (second, first)
+    assert next_attempt(attempts).earlier == (second, first)
 
 
-def test_the_parts_of_an_earlier_run_know_it_too() -> None:
+def test_parts_of_an_earlier_run_name_them_too() -> None:
     whole_one = whole(4)
     parts, before = halved([whole_one], [whole_one.id]), lineage([whole_one], [whole_one.id])
     attempts = RetryQueue(CohortQueue(parts, ancestors=before), 0)
-    second = taken(attempts)
+    second = next_attempt(attempts)
     assert second == Attempt(parts[0], (whole_one,), (0,))
     attempts.lost(second.cohort.id, "memory")
-    assert taken(attempts).earlier == (parts[0], whole_one)
+    assert next_attempt(attempts).earlier == (parts[0], whole_one)
 
 
-def test_what_must_stay_whole_is_stacked_narrower_where_memory_does_not_suffice() -> None:
+def test_a_cohort_that_must_stay_whole_is_stacked_narrower_without_memory() -> None:
     attempts, widths = RetryQueue(Whole([whole(5)]), 0), []
     while not attempts.ended:
-        attempt = taken(attempts)
+        attempt = next_attempt(attempts)
         widths.append(attempt.cohort.width)
         assert len(attempt.earlier) == len(widths) - 1 and len(attempt.cohort.trials) == 5
         last = attempts.lost(attempt.cohort.id, "memory")
     assert widths == [5, 3, 2, 1] and last.kind == "failed"
 
 
-def test_what_must_stay_whole_and_raises_fails_whole() -> None:
+def test_a_cohort_that_must_stay_whole_and_raises_fails_as_a_whole() -> None:
     assert run_all(RetryQueue(Whole([whole(5)]), 1), lambda cohort: "error")[1:] == (names(whole(5)), 2)
 
 
-def test_what_failed_goes_before_what_has_not_begun() -> None:
+def test_a_retry_goes_before_cohorts_that_have_not_begun() -> None:
     attempts = RetryQueue(CohortQueue([whole(2), whole(1)]), 1)
-    first = taken(attempts).cohort
+    first = next_attempt(attempts).cohort
     attempts.lost(first.id, "error")
-    assert taken(attempts).cohort == first
+    assert next_attempt(attempts).cohort == first
 
 
 def test_a_cohort_that_others_may_wait_for_goes_on_before_them() -> None:
     """Independently of the order in which they were lost."""
     attempts = RetryQueue(CohortQueue([whole(2), whole(1), whole(3)]), 1)
-    first, second, third = (taken(attempts).cohort for _ in range(3))
+    first, second, third = (next_attempt(attempts).cohort for _ in range(3))
     parts = attempts.lost(first.id, "memory").parts
     for cohort in (third, second):
         attempts.lost(cohort.id, "error")
-    assert [taken(attempts).cohort for _ in range(4)] == [*parts, second, third]
+    assert [next_attempt(attempts).cohort for _ in range(4)] == [*parts, second, third]
 
 
 def test_nothing_has_ended_while_something_runs() -> None:
     attempts = RetryQueue(CohortQueue([whole(1)]), 0)
-    cohort = taken(attempts).cohort.id
+    cohort = next_attempt(attempts).cohort.id
     assert attempts.next() is None and not attempts.ended and attempts.runs(cohort)
     attempts.reported(cohort, 3, True)
     assert attempts.ended and not attempts.runs(cohort)
@@ -180,10 +180,10 @@ def test_the_next_run_begins_with_the_halves_of_this_one() -> None:
     assert [names(cohort) for cohort in left.cohorts.values()] == [["0.3"]]
 
 
-def test_halves_leave_out_who_has_a_result() -> None:
+def test_halves_leave_out_trials_that_have_a_result() -> None:
     source = CohortQueue([whole(4)], {"0.0": "finished", "0.1": "finished"})
     attempts = RetryQueue(source, 0)
-    assert names(taken(attempts).cohort) == ["0.2", "0.3"]
+    assert names(next_attempt(attempts).cohort) == ["0.2", "0.3"]
     decision = attempts.lost(whole(4).id, "error")
     assert [names(part) for part in decision.parts] == [["0.2", "0.3"]]
     assert [part.id for part in halved([whole(4)], [whole(4).id])][1] == decision.parts[0].id

@@ -23,7 +23,7 @@ def assigned(assigner: SlotAssigner, *holders: str) -> Sequence[tuple[str, SlotR
     return [assignment and (assignment[0].cohort.id, assignment[1]) for assignment in assignments]
 
 
-def test_where_there_is_one_kind_it_is_given_always() -> None:
+def test_a_single_kind_is_always_assigned() -> None:
     """Tune holds back cohorts that have no resources yet, and an autoscaler sees how many wait."""
     assigner = assigner_of(queue("a", "b", "c", "d"), Slots((LARGE,), local=True))
     assert assigned(assigner, "1", "2", "3", "4", "5") == [*((name, LARGE) for name in "abcd"), None]
@@ -45,10 +45,10 @@ def test_a_cohort_waits_for_a_kind_with_room_while_others_go_ahead() -> None:
     assert assigned(assigner, "4") == [("b", SMALL)]
 
 
-def test_where_nodes_may_come_the_least_busy_kind_is_given() -> None:
+def test_if_nodes_can_be_added_the_least_busy_kind_is_assigned() -> None:
     assigner = assigner_of(queue(*"abcdef"), Slots((LARGE, SMALL), local=False))
-    given = assigned(assigner, *"123456")
-    assert [assignment[1] for assignment in given if assignment].count(LARGE) == 4 and None not in given
+    assignments = assigned(assigner, *"123456")
+    assert [assignment[1] for assignment in assignments if assignment].count(LARGE) == 4 and None not in assignments
 
 
 def test_no_more_cohorts_wait_than_is_needed() -> None:

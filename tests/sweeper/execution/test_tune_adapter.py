@@ -60,7 +60,7 @@ def test_reports_and_heartbeats_reach_the_listener_and_nothing_else_does() -> No
     ]  # fmt: skip
 
 
-def test_a_cohort_that_fails_is_tried_again_then_split_and_the_listener_hears_why(tmp_path: Path) -> None:
+def test_a_cohort_that_fails_is_retried_then_split_and_the_listener_gets_the_reason(tmp_path: Path) -> None:
     scene, failure = Scene(retries=1), Failure("error", "ValueError: out of luck")
     scene.fail(tmp_path, "Traceback\nValueError: out of luck\n")
     assert scene.listener.method_calls == [call.interrupted(scene.cohort.id, failure)]
@@ -80,7 +80,7 @@ def test_a_trial_that_stands_alone_fails_for_good(tmp_path: Path) -> None:
     assert scene.listener.failed.call_args == call(part.cohort.id, Failure("error", "ValueError: out of luck"))
 
 
-def test_what_a_process_wrote_before_it_ended_itself_counts_more_than_rays_error(tmp_path: Path) -> None:
+def test_the_exit_file_of_a_process_counts_more_than_rays_error(tmp_path: Path) -> None:
     own_account = Failure("machine", "stopped: SIGTERM; checkpoint saved at epoch 2 step 1")
     scene = Scene(exit_failure=own_account)
     scene.fail(tmp_path, "The actor died unexpectedly before finishing this task.")
@@ -95,7 +95,7 @@ def test_a_worker_that_returns_without_a_last_report_has_failed() -> None:
     assert scene.listener.interrupted.call_args == call(scene.cohort.id, failure)
 
 
-def test_what_happens_to_a_worker_after_the_last_report_is_no_failure(tmp_path: Path) -> None:
+def test_an_error_after_the_last_report_is_no_failure(tmp_path: Path) -> None:
     scene = Scene()
     message = scene.report(2, done=True)
     scene.callback.on_trial_complete(1, [], scene.trial)
@@ -148,7 +148,7 @@ def test_a_tuner_ends_after_its_limit_of_cohorts_or_when_none_is_left() -> None:
 
 
 @pytest.mark.parametrize("name", ["callback", "stopper", "searcher"])
-def test_what_tune_pickles_holds_nothing_of_the_driver(name: str) -> None:
+def test_nothing_of_the_driver_is_pickled_by_tune(name: str) -> None:
     scene = Scene()
     adapter = {"callback": scene.callback, "stopper": scene.callback.stopper, "searcher": searcher()}[name]
     assert type(pickle.loads(pickle.dumps(adapter))) in (tune.Callback, tune.Stopper, Searcher)

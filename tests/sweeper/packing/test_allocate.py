@@ -36,10 +36,10 @@ def grid(count: int = 32, shapes: int = 1, steps: int = 10_000, first: int = 0, 
 
 
 def allocated(
-    store: Path, measure: FakeMeasure, plan: GridPlan, *words: str, on: tuple[DeviceKind, ...] = (CORES,)
+    store: Path, measure: FakeMeasure, plan: GridPlan, *arguments: str, on: tuple[DeviceKind, ...] = (CORES,)
 ) -> Allocation:
     cluster = measure.cluster(*on)
-    return allocate_grid(parse(["grid", *words]), plan, Store(store), profile_devices(cluster), cluster)
+    return allocate_grid(parse(["grid", *arguments]), plan, Store(store), profile_devices(cluster), cluster)
 
 
 CPU = {"": 16_000 * MIB}
@@ -76,7 +76,7 @@ def test_a_small_sweep_on_gpus_is_measured(tmp_path: Path) -> None:
     assert measure.timed
 
 
-def test_what_is_known_is_not_measured_again_but_another_shape_is(tmp_path: Path) -> None:
+def test_a_known_shape_is_not_measured_again_but_another_is(tmp_path: Path) -> None:
     first, second = FakeMeasure(CPU), FakeMeasure(CPU)
     before = allocated(tmp_path, first, grid())
     after = allocated(tmp_path, second, grid(first=100))  # other values of what may differ in a stack
@@ -105,7 +105,7 @@ def test_many_groups_get_less_time_each(tmp_path: Path) -> None:
     assert sum(request.seconds for request in measure.timed[2:]) == pytest.approx(12.0)
 
 
-def test_a_sweep_that_was_begun_keeps_its_cohorts(tmp_path: Path) -> None:
+def test_a_started_sweep_keeps_its_cohorts(tmp_path: Path) -> None:
     plan, measure = grid(), FakeMeasure(CPU)
     first = allocated(tmp_path, measure, plan)
     (file,) = (tmp_path / "cuts/sweep=grid").iterdir()
@@ -134,10 +134,11 @@ def test_where_memory_is_short_fewer_processes_run(tmp_path: Path) -> None:
     assert share.resources == {"CPU": 2.0} and share.count == 2
 
 
-@pytest.mark.parametrize(("words", "count"), [(["--gpu-fraction", "0.5"], 8), (["--gpu-fraction", "0.25"], 16)])
-def test_a_fraction_that_is_asked_for_is_taken(words: list[str], count: int, tmp_path: Path) -> None:
-    (share,) = allocated(tmp_path, FakeMeasure(CPU), grid(), *words).slots[1].by_kind
-    assert share.resources == {"CPU": float(words[1])} and (share.count, share.memory) == (count, 16_000 * MIB // count)
+@pytest.mark.parametrize(("arguments", "count"), [(["--gpu-fraction", "0.5"], 8), (["--gpu-fraction", "0.25"], 16)])
+def test_a_requested_fraction_is_used(arguments: list[str], count: int, tmp_path: Path) -> None:
+    (share,) = allocated(tmp_path, FakeMeasure(CPU), grid(), *arguments).slots[1].by_kind
+    assert share.resources == {"CPU": float(arguments[1])}
+    assert (share.count, share.memory) == (count, 16_000 * MIB // count)
 
 
 def test_a_gpu_is_shared_where_that_is_measured_to_gain(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_a_gpu_is_shared_where_that_is_measured_to_gain(tmp_path: Path) -> None:
     assert again.timed == again.shared == []
 
 
-def test_where_nodes_come_there_are_cohorts_for_them(tmp_path: Path) -> None:
+def test_if_nodes_can_be_added_there_are_cohorts_for_them(tmp_path: Path) -> None:
     """Cohorts are cut for the one GPU that is there, or for the eight that may come."""
     one_gpu = replace(LARGE, nodes=(1,))
     few, many = (
@@ -165,7 +166,7 @@ def test_where_nodes_come_there_are_cohorts_for_them(tmp_path: Path) -> None:
     assert few.slots[1].count == many.slots[1].count == 1
 
 
-def test_a_cut_that_is_asked_for_leaves_the_share_to_choose(tmp_path: Path) -> None:
+def test_with_a_requested_cut_the_share_is_still_chosen(tmp_path: Path) -> None:
     """A stack of eight needs 850 of 1,600 MiB, so a second one has no room."""
     measure = FakeMeasure(GPUS)
     allocation = allocated(tmp_path, measure, grid(), "--cohort", "8", on=(LARGE,))
@@ -177,7 +178,7 @@ def test_a_cut_that_is_asked_for_leaves_the_share_to_choose(tmp_path: Path) -> N
     assert measure.timed == measure.shared == []
 
 
-def test_several_kinds_are_measured_each_and_asked_for_by_name(tmp_path: Path) -> None:
+def test_several_kinds_are_each_measured_and_requested_by_name(tmp_path: Path) -> None:
     measure = FakeMeasure(GPUS)
     allocation = allocated(tmp_path, measure, grid(64), on=(LARGE, MANY))
     large, small = allocation.slots[1].by_kind
@@ -207,7 +208,7 @@ def test_trials_of_several_workers_have_whole_devices_and_are_not_measured(tmp_p
         allocated(tmp_path, measure, grid(6, workers=2), "--gpu-fraction", "0.5", on=(LARGE,))
 
 
-def test_what_cannot_be_measured_trains_alone_and_nothing_is_expected(tmp_path: Path) -> None:
+def test_trials_that_cannot_be_measured_train_alone_without_an_estimate(tmp_path: Path) -> None:
     measure = FakeMeasure(CPU)
     cluster = measure.cluster(CORES)
     failing = replace(
@@ -222,7 +223,7 @@ def test_what_cannot_be_measured_trains_alone_and_nothing_is_expected(tmp_path: 
 
 
 @pytest.mark.parametrize(("gpus", "size"), [(2, 6), (4, 3), (8, 2), (12, 1), (200, 1)])
-def test_a_group_of_workers_is_started_as_seldom_as_can_be(tmp_path: Path, gpus: int, size: int) -> None:
+def test_a_group_of_workers_is_started_as_rarely_as_possible(tmp_path: Path, gpus: int, size: int) -> None:
     """Six trials of two workers each: one cohort for each slot, whose members are stepped in turn."""
     kind = replace(LARGE, nodes=(gpus,))
     assert allocated(tmp_path, FakeMeasure(GPUS), grid(6, workers=2), on=(kind,)).cuts == (Cut(size, 1),)

@@ -27,7 +27,7 @@ def test_a_cluster_without_an_address_is_local(address: str | None, local: bool)
     assert is_local(address) is Cluster(address, (CORES,), FakeMeasure({})).local is local
 
 
-def test_one_device_of_each_kind_is_looked_at_and_none_is_measured() -> None:
+def test_one_device_of_each_kind_is_inspected_and_none_is_measured() -> None:
     measure = FakeMeasure({"A": 2000 * MIB, "B": 900 * MIB})
     assert profile_devices(measure.cluster(LARGE, MANY)) == DEVICES
     assert measure.requests == [ProbeRequest(LARGE), ProbeRequest(MANY)]

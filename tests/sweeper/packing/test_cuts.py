@@ -24,11 +24,13 @@ from sweeper.storage.store import Store
 from tests.sweeper.plan.test_plan import make
 
 
-def cohorts_of(sizes: list[int], *words: str, slots: int = 2, studies: int = 1, whole: bool = False) -> list[Cohort]:
+def cohorts_of(
+    sizes: list[int], *arguments: str, slots: int = 2, studies: int = 1, whole: bool = False
+) -> list[Cohort]:
     """Return the cohorts of a wave; `sizes` has the number of trials of each shape."""
     trials = [Trial(f"{shape}.{i}", {"width": shape}) for shape, size in enumerate(sizes) for i in range(size)]
     groups = group(trials, lambda trial: trial.config["width"], lambda trial: 0)
-    return list(cut(groups, wave_cut(parse(["a", *words]), slots, studies)(groups, whole)))
+    return list(cut(groups, wave_cut(parse(["a", *arguments]), slots, studies)(groups, whole)))
 
 
 @pytest.mark.parametrize(
@@ -46,9 +48,9 @@ def cohorts_of(sizes: list[int], *words: str, slots: int = 2, studies: int = 1, 
 def test_no_cohort_has_more_than_its_slots_part_of_a_wave(
     sizes: list[int], slots: int, studies: int, expected: list[int]
 ) -> None:
-    made = cohorts_of(sizes, slots=slots, studies=studies)
-    assert [len(cohort.trials) for cohort in made] == expected
-    assert all(cohort.width == len(cohort.trials) for cohort in made)
+    cohorts = cohorts_of(sizes, slots=slots, studies=studies)
+    assert [len(cohort.trials) for cohort in cohorts] == expected
+    assert all(cohort.width == len(cohort.trials) for cohort in cohorts)
 
 
 def test_a_population_is_never_split() -> None:
@@ -56,9 +58,9 @@ def test_a_population_is_never_split() -> None:
     assert [cohort.width for cohort in cohorts_of([9], "--cohort", "4", "--stack", "2", whole=True)] == [2]
 
 
-def test_what_is_asked_for_is_done() -> None:
-    made = cohorts_of([9], "--cohort", "4", "--stack", "2")
-    assert [(len(cohort.trials), cohort.width) for cohort in made] == [(3, 2)] * 3
+def test_a_requested_cut_is_used() -> None:
+    cohorts = cohorts_of([9], "--cohort", "4", "--stack", "2")
+    assert [(len(cohort.trials), cohort.width) for cohort in cohorts] == [(3, 2)] * 3
 
 
 def test_members_that_several_workers_train_are_stepped_in_turn() -> None:
@@ -102,7 +104,7 @@ def test_a_cut_is_kept_for_its_own_plan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"cuts": [{"size": 3}]}', b'{"cuts": [{"size": 3, "width": 3}]}']
 )
-def test_a_damaged_record_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_record_counts_as_absent(tmp_path: Path, content: bytes) -> None:
     """The last record has one cut, but the plan has two groups."""
     files = Files(tmp_path)
     record_cuts(files, make(), [Cut(3, 3)] * 2, measured=None)

@@ -36,8 +36,8 @@ def test_odd_files_count_as_absent(tmp_path: Path, content: bytes, capsys: pytes
         path.write_bytes(content)
     assert recorded_cuts(files, make()) is None and recorded_threads(files, make()) == 1
     assert probes.read("shape", "cpu", 1) is None and read_devices(files, None) is None
-    said = capsys.readouterr().err.splitlines()
-    assert 2 <= len(said) <= 4 and all(" is damaged (" in line and "counts as absent" in line for line in said)
+    messages = capsys.readouterr().err.splitlines()
+    assert 2 <= len(messages) <= 4 and all(" is damaged (" in line and "counts as absent" in line for line in messages)
 
 
 def _changes(plain: Any) -> list[Any]:
@@ -62,8 +62,8 @@ def _is_profile(profile: GroupProfile) -> bool:
     return profile.overhead >= 0 and all(0 <= value < 2**63 for value in numbers)
 
 
-def _is_seen(seen: list[DeviceInfo]) -> bool:
-    return all(info.kind.count > 0 and info.bytes >= 0 and isinstance(info.device, str) for info in seen)
+def _is_seen(devices: list[DeviceInfo]) -> bool:
+    return all(info.kind.count > 0 and info.bytes >= 0 and isinstance(info.device, str) for info in devices)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def _is_seen(seen: list[DeviceInfo]) -> bool:
         (lambda files: write_devices(files, "auto", [SEEN]), lambda files: read_devices(files, "auto"), _is_seen),
     ],
 )
-def test_any_value_may_be_any_other(
+def test_odd_values_in_any_field_are_refused_or_harmless(
     tmp_path: Path, write: Callable[[Files], None], read: Callable[[Files], Any], sound: Callable[[Any], bool]
 ) -> None:
     files = Files(tmp_path)

@@ -22,7 +22,7 @@ def test_gpus_are_told_apart_and_cores_beside_them_are_theirs() -> None:
     ]
 
 
-def test_one_kind_alone_is_not_asked_for_by_name() -> None:
+def test_a_single_kind_is_not_requested_by_name() -> None:
     """Nodes that an autoscaler brings may not be called so before they are there."""
     (kind,) = device_kinds([node(A)], local=False)
     assert kind_resources(kind, [kind]) == {}
@@ -35,6 +35,6 @@ def test_without_gpus_the_cores_count() -> None:
 
 
 @pytest.mark.parametrize("nodes", [[], [node({"memory": 1.0})], [node({"CPU": 0.0})]])
-def test_a_cluster_that_grows_and_has_nothing_yet_means_gpus(nodes: list[dict[str, Any]]) -> None:
+def test_a_growing_cluster_without_devices_is_expected_to_have_gpus(nodes: list[dict[str, Any]]) -> None:
     assert device_kinds(nodes, local=False) == (ASSUMED_KIND,)
     assert not device_kinds(nodes, local=True)[0].gpus

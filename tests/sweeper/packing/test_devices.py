@@ -14,7 +14,7 @@ def test_a_ratio_holds_for_narrower_stacks_and_not_for_wider_ones() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"bytes": 0}, {"cores": 0}, {"speed": 0.0}, {"node_devices": 0}])
-def test_devices_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
+def test_impossible_devices_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"`{next(iter(wrong))} > 0` must hold of devices"):
         replace(Devices(1, 1), **wrong)
 

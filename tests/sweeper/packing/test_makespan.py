@@ -10,13 +10,13 @@ from sweeper.plan.cohorts import Cut
 
 
 def options(rng: random.Random, kinds: int, count: int) -> list[CutOption]:
-    made = []
+    cut_options = []
     for size in range(1, count + 1):
         seconds = [rng.choice([0.5, 1.0, 1.7, 3.0, 8.0]) * size for _ in range(kinds)]
         if kinds > 1 and rng.random() < 0.2:
             seconds[rng.randrange(kinds)] = math.inf
-        made.append(CutOption(Cut(size, 1), rng.randint(1, 5), tuple(seconds)))
-    return made
+        cut_options.append(CutOption(Cut(size, 1), rng.randint(1, 5), tuple(seconds)))
+    return cut_options
 
 
 def cluster(rng: random.Random, kinds: int) -> SlotPool:
@@ -58,7 +58,7 @@ def test_on_equal_slots_rounds_are_full_rounds(count: int, slots: int, full: int
     ) == pytest.approx(full * 0.1)
 
 
-def test_where_nothing_has_room_nothing_ends() -> None:
+def test_if_nothing_has_room_the_makespan_is_infinite() -> None:
     assert (
         group_makespan(CutOption(Cut(1, 1), 1, (math.inf, 1.0)), SlotPool.of_devices([1, 1], [1.0, 1.0], [1, 0]))
         == math.inf
@@ -66,7 +66,7 @@ def test_where_nothing_has_room_nothing_ends() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_the_soonest_of_all_combinations_is_found(seed: int) -> None:
+def test_the_shortest_makespan_of_all_combinations_is_found(seed: int) -> None:
     rng = random.Random(seed)
     kinds = rng.randint(1, 2)
     slot_pool = cluster(rng, kinds)
@@ -113,7 +113,7 @@ def in_turn(jobs: Sequence[Sequence[float]], slot_pool: SlotPool) -> float:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_the_order_equal_devices_end_by_then(seed: int) -> None:
+def test_the_bound_holds_on_equal_devices_in_any_order(seed: int) -> None:
     rng = random.Random(seed)
     slot_pool = cluster(rng, 1)
     picked = [rng.choice(options(rng, 1, 4)) for _ in range(rng.randint(1, 4))]
@@ -127,7 +127,7 @@ def test_whatever_the_order_equal_devices_end_by_then(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_cohorts_are_dealt_in_their_order_to_where_they_end_soonest(seed: int) -> None:
+def test_cohorts_are_assigned_in_their_order_to_where_they_end_soonest(seed: int) -> None:
     rng = random.Random(seed)
     kinds = rng.randint(1, 3)
     slot_pool = cluster(rng, kinds)

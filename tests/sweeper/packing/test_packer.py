@@ -55,7 +55,7 @@ def test_smaller_cohorts_win_where_they_cost_little() -> None:
     assert choose(FLAT, FOUR_OF_EIGHT, steps=10, slots=1, memory=PLENTY).size == 32
 
 
-def test_what_could_not_be_measured_trains_alone() -> None:
+def test_trials_that_could_not_be_measured_train_alone() -> None:
     assert choose([], members(2, 2), steps=10, slots=2, memory=1) == Cut(1, 1)
 
 
@@ -76,7 +76,7 @@ def test_a_few_trials_without_a_step_end_at_once() -> None:
     assert settled == Cut(7, 7)
 
 
-def test_what_fits_nowhere_trains_alone_on_a_device_of_its_own() -> None:
+def test_trials_that_fit_nowhere_train_alone_on_a_device_of_their_own() -> None:
     large = [measurement(1, 1e-3, 900 * MIB), measurement(2, 1e-3, 1800 * MIB)]
     packed = pack([Workload(members(4), large, 10), Workload(members(4), [], 10)], [Devices(2, 1000 * MIB, cores=8)])
     assert packed.cuts == (Cut(1, 1), Cut(1, 1)) and packed.slots_per_device == (1,)
@@ -89,7 +89,7 @@ def test_one_measurement_is_enough() -> None:
 @pytest.mark.parametrize(
     ("lengths", "slots", "longest"), [([1000], 7, 143), ([1000], 3, 334), ([56] * 10, 3, 224), ([56] * 99, 5, 1120)]
 )
-def test_large_groups_are_dealt_to_slots_evenly_and_in_whole_streams(
+def test_large_groups_are_split_over_slots_evenly_and_in_whole_streams(
     lengths: list[int], slots: int, longest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A step takes equally long for any stack, so one round is fastest. Three slots get four, four and two of ten
@@ -109,7 +109,7 @@ def test_cohorts_are_as_large_as_a_full_stack_where_that_is_soonest() -> None:
     assert packed.cuts == (Cut(16, 16),) and packed.seconds == pytest.approx(5 * (0.4 + 10))
 
 
-def test_a_cut_that_is_settled_is_kept_and_its_place_chosen() -> None:
+def test_a_fixed_cut_is_kept_and_its_placement_chosen() -> None:
     """A stack of eight needs 800 MiB: two share a device of 2,000 MiB, four a device of 4,000 MiB."""
     free = {8: dict.fromkeys((2, 4), 1.0)}
     workload = Workload(FOUR_OF_EIGHT, EACH_100_MIB, 10_000, settled_cut=Cut(8, 8))
@@ -121,14 +121,14 @@ def test_a_cut_that_is_settled_is_kept_and_its_place_chosen() -> None:
 # Sharing a device.
 
 
-def test_without_a_measured_gain_nobody_shares_a_device() -> None:
+def test_without_a_measured_gain_no_device_is_shared() -> None:
     assert pack([LONG], [Devices(2, PLENTY, cores=16)]).slots_per_device == (1,)
 
 
 @pytest.mark.parametrize(
     ("gibibytes", "cores", "overhead", "sharing"), [(8, 16, 0, 8), (0.5, 16, 0, 4), (0.5, 16, 100, 2), (8, 3, 0, 3)]
 )
-def test_where_others_cost_nothing_memory_and_cores_say_how_many_share(
+def test_if_sharing_costs_nothing_memory_and_cores_limit_it(
     gibibytes: float, cores: int, overhead: int, sharing: int
 ) -> None:
     free = {1: dict.fromkeys(range(2, 9), 1.0)}
@@ -143,7 +143,7 @@ def test_a_device_is_shared_as_long_as_that_gains() -> None:
     assert packed.seconds == pytest.approx(11 * 0.4 + 11 * 150, rel=TOLERANCE - 1)
 
 
-def test_a_share_that_is_asked_for_is_kept() -> None:
+def test_a_requested_share_is_kept() -> None:
     packed = pack([LONG], [Devices(2, 1000 * MIB, cores=16)], slots_per_device=[4])
     assert packed.slots_per_device == (4,) and packed.seconds == pytest.approx(4 * (0.4 + 400), rel=0.1)
     assert pack([LONG], [Devices(2, 400 * MIB)], slots_per_device=[4]).cuts == (Cut(1, 1),)
@@ -180,7 +180,7 @@ def test_a_faster_kind_takes_more() -> None:
     assert packed.seconds == pytest.approx(8 * (0.4 + 100), rel=0.01)
 
 
-def test_a_kind_that_brings_little_or_has_no_room_is_left_alone() -> None:
+def test_a_kind_that_is_slow_or_has_no_room_is_not_used() -> None:
     for other in (Devices(1, PLENTY, speed=0.01), Devices(1, 100 * MIB)):
         packed = pack([LONG], [Devices(4, PLENTY), other])
         assert packed.slots_per_device == (1, 0)
@@ -197,7 +197,7 @@ def test_small_groups_are_not_spread_over_all_devices() -> None:
     assert packed.seconds == pytest.approx(alone.seconds)
 
 
-def test_nothing_takes_no_time() -> None:
+def test_no_trials_take_no_time() -> None:
     assert pack([], [Devices(1, 1)]) == Packing((1,), (), 0.0)
 
 

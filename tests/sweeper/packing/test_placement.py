@@ -68,7 +68,7 @@ def test_slots_are_the_parts_of_a_gpu_that_the_packing_chose() -> None:
     assert placement.slots.by_kind == (SlotResources({"GPU": 0.5, "CPU": 4.0}, 4, 1000 * MIB),)
 
 
-def test_what_fits_no_kind_goes_to_the_one_with_most_room() -> None:
+def test_a_cohort_that_fits_no_kind_goes_to_the_one_with_most_room() -> None:
     large = replace(WORKLOAD, measurements=[replace(STEP, bytes=9000 * MIB)])
     placement = on_gpus([large], [GPU_A, GPU_B], [[profile(1e-3)], [profile(1e-3)]], fraction=1.0, local=True)
     assert set(placement.slots.fitting_kinds.values()) == {(0,)} and len(placement.slots.fitting_kinds) == 16

@@ -25,7 +25,7 @@ def shape(*lengths: int, **config: int) -> str:
 
 
 @pytest.mark.parametrize("profile", [PROFILE, replace(PROFILE, slowdowns=None), replace(PROFILE, slowdowns={})])
-def test_what_is_written_is_read(tmp_path: Path, profile: GroupProfile) -> None:
+def test_a_written_profile_is_read_back(tmp_path: Path, profile: GroupProfile) -> None:
     store = ProfileStore(Files(tmp_path), "1")
     store.write("shape", "device", 2, profile)
     assert store.read("shape", "device", 2) == profile

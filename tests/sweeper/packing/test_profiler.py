@@ -53,7 +53,7 @@ def test_a_group_that_cannot_be_measured_has_an_empty_profile_and_is_tried_again
 
 
 @pytest.mark.parametrize(("settled", "expected"), [(None, None), (Cut(2, 2), [GroupProfile((), DEVICE.overhead)])])
-def test_without_a_measurement_only_a_settled_cut_serves(
+def test_without_a_measurement_only_a_fixed_cut_works(
     tmp_path: Path, settled: Cut | None, expected: list[GroupProfile] | None
 ) -> None:
     assert profiler(tmp_path, None, Workload(group(1), (), 10, settled)).profiles(DEVICE, 1) == expected

@@ -10,7 +10,7 @@ REMOTE = Slots((SlotResources({"GPU": 1.0, "CPU": 2.0}, 4),), local=False)
 
 
 @pytest.mark.parametrize(("workers", "count"), [(1, 4), (2, 2), (3, 1), (4, 1)])
-def test_workers_share_the_places_there_are(workers: int, count: int) -> None:
+def test_workers_share_the_available_slots(workers: int, count: int) -> None:
     for slots in (LOCAL, REMOTE):
         shared = slots.for_workers(workers)
         assert (shared.count, shared.workers) == (count, workers)

@@ -33,7 +33,7 @@ def test_every_size_is_tried_with_every_measured_width_that_it_fills() -> None:
         (Cut(8, 8), 1, 10 * 2 * 2.0, 80),  # wider than any that was measured
     ],
 )
-def test_the_largest_cohort_says_time_and_memory(cut: Cut, count: int, seconds: float, need: int) -> None:
+def test_the_largest_cohort_determines_time_and_memory(cut: Cut, count: int, seconds: float, need: int) -> None:
     (candidate,) = candidate_cuts(Workload(members(8), TWO_WIDTHS, 10, settled_cut=cut))
     assert (candidate.cut, candidate.count, candidate.bytes) == (cut, count, need)
     assert candidate.seconds == pytest.approx(seconds)

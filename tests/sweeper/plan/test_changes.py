@@ -16,20 +16,20 @@ from sweeper.storage.store import Store
 SMALL = "--axis beta=1 --axis nu=1 --axis normal_class=0"
 
 
-def plan(tmp_path: Path, words: str) -> Plan:
-    """Return the plan of `NAME PRESET WORDS`; no data are read."""
-    name, preset, *more = words.split()
-    request = parse([name, "--preset", preset, *more, "--store", str(tmp_path), "--data", "/nowhere", "--plan"])
+def plan(tmp_path: Path, command: str) -> Plan:
+    """Return the plan of `NAME PRESET OPTIONS`; no data are read."""
+    name, preset, *options = command.split()
+    request = parse([name, "--preset", preset, *options, "--store", str(tmp_path), "--data", "/nowhere", "--plan"])
     return prepare(request, Store(tmp_path))[0]
 
 
-def by_trial(tmp_path: Path, words: str) -> dict[str, object]:
+def by_trial(tmp_path: Path, command: str) -> dict[str, object]:
     """Return trial_id -> changes."""
-    return {trial.id: trial.facts["changes"] for trial in plan(tmp_path, words).trials}
+    return {trial.id: trial.facts["changes"] for trial in plan(tmp_path, command).trials}
 
 
 @pytest.mark.parametrize(
-    ("words", "trials", "label"),
+    ("command", "trials", "label"),
     [
         ("anomaly_grid digits", {""}, "digits"),
         ("anomaly_grid digits --set epochs=50 --set momentum=0.9", {""}, "digits"),
@@ -55,16 +55,16 @@ def by_trial(tmp_path: Path, words: str) -> dict[str, object]:
         ("ssl_search digits --set method=byol --set epochs=12", {"epochs=12"}, "digits, epochs=12 method=byol"),
     ],
 )
-def test_what_a_request_changes(tmp_path: Path, words: str, trials: set[str], label: str | None) -> None:
-    planned = plan(tmp_path, words)
+def test_what_a_request_changes(tmp_path: Path, command: str, trials: set[str], label: str | None) -> None:
+    planned = plan(tmp_path, command)
     assert {trial.facts["changes"] for trial in planned.trials} == trials
-    assert {trial.facts["preset"] for trial in planned.trials} == {words.split()[1]}
+    assert {trial.facts["preset"] for trial in planned.trials} == {command.split()[1]}
     assert label is None or planned.label == label
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("words", "others"),
+    ("command", "other_command"),
     [
         (
             "anomaly_grid digits --set epochs=5 --axis seed=0,1",
@@ -74,8 +74,10 @@ def test_what_a_request_changes(tmp_path: Path, words: str, trials: set[str], la
         ("vje_search digits", "vje_search digits --axis normal_class=0,1"),
     ],
 )
-def test_a_trial_has_the_same_changes_whichever_request_trains_it(tmp_path: Path, words: str, others: str) -> None:
-    first, second = by_trial(tmp_path, words), by_trial(tmp_path, others)
+def test_a_trial_has_the_same_changes_whichever_request_trains_it(
+    tmp_path: Path, command: str, other_command: str
+) -> None:
+    first, second = by_trial(tmp_path, command), by_trial(tmp_path, other_command)
     shared = first.keys() & second.keys()
     assert shared and {trial: first[trial] for trial in shared} == {trial: second[trial] for trial in shared}
 

@@ -12,7 +12,7 @@ def drained(queue: CohortQueue) -> list[Cohort]:
     return cohorts
 
 
-def test_cohorts_come_in_order_and_then_no_more() -> None:
+def test_cohorts_come_in_order_until_none_is_left() -> None:
     queue = CohortQueue([EIGHT, THREE])
     assert not queue.exhausted and drained(queue) == [EIGHT, THREE] and queue.exhausted
     assert set(queue.cohorts) == {EIGHT.id, THREE.id}
@@ -24,7 +24,7 @@ def test_trials_that_have_a_row_are_left_out() -> None:
     assert first.id == EIGHT.id and first.trials == EIGHT.trials[5:]
 
 
-def test_a_cohort_is_halved_as_a_whole_and_what_remains_of_its_halves_is_trained() -> None:
+def test_a_cohort_is_halved_as_a_whole_and_the_rest_of_its_halves_is_trained() -> None:
     recorded: list[str] = []
     finished = dict.fromkeys([trial.id for trial in EIGHT.trials[:5]], "finished")
     queue = CohortQueue([EIGHT], finished, record_halved=recorded.append)

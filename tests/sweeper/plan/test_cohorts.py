@@ -88,7 +88,7 @@ def test_an_id_depends_on_the_members_alone() -> None:
     assert ids(cut(groups, [Cut(8, 8)])) == ids(cut(groups, [Cut(8, 1)])) != ids(cut(groups, [Cut(4, 4)]))[:5]
 
 
-def test_what_is_left_is_a_set_difference_under_the_same_ids() -> None:
+def test_remaining_cohorts_are_a_set_difference_under_the_same_ids() -> None:
     whole = cut(groups_of(trials(3, 4)), [Cut(4, 4)])
     first, second, third = whole
     statuses = {t.id: "finished" for t in first.trials}
@@ -101,7 +101,7 @@ def test_what_is_left_is_a_set_difference_under_the_same_ids() -> None:
     assert remaining(whole, {"of another plan": "finished"}) == list(whole)
 
 
-def test_members_say_how_many_train_them() -> None:
+def test_the_worker_count_is_that_of_the_members() -> None:
     configs: list[dict[str, int | None]] = [{}, {"workers": None}, {"workers": 1}, {"workers": 8}]
     assert [worker_count([[trial(**config)]]) for config in configs] == [1, 1, 1, 8]
 
@@ -158,7 +158,7 @@ def test_cohorts_are_halved_as_in_earlier_runs() -> None:
     assert [len(cohort.trials) for cohort in everything] == [1] * 12
 
 
-def test_parts_know_what_they_were_part_of() -> None:
+def test_parts_name_the_cohort_that_they_were_part_of() -> None:
     cohorts = cut([members(8), members(4)], [Cut(8, 8), Cut(4, 4)])
     first, second = halves(cohorts[0])
     third, fourth = halves(second)

@@ -17,10 +17,10 @@ def make(count: int = 6, statuses: Mapping[str, str] | None = None) -> GridPlan:
 
 def test_counts_are_of_the_plans_own_trials() -> None:
     statuses = {"t0": "finished", "t1": "diverged", "t2": "failed", "another": "finished"}
-    made = make(statuses=statuses)
-    assert made.counts == {"finished": 1, "diverged": 1, "pruned": 0, "failed": 1, "to run": 3}
-    assert made.trials_left == 4
+    plan = make(statuses=statuses)
+    assert plan.counts == {"finished": 1, "diverged": 1, "pruned": 0, "failed": 1, "to run": 3}
+    assert plan.trials_left == 4
 
 
-def test_an_id_depends_on_which_trials_not_on_what_is_done() -> None:
+def test_an_id_depends_on_the_trials_and_not_on_their_status() -> None:
     assert make().id == make(statuses={"t0": "finished"}).id != make(5).id

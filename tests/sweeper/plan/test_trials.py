@@ -17,13 +17,13 @@ def complete(combination: Mapping[str, Value]) -> Mapping[str, Value]:
 
 
 def test_an_id_depends_on_the_content_alone() -> None:
-    here = content_hash({"k": 3, "lr": 1e-05, "nu": math.inf})
+    expected = content_hash({"k": 3, "lr": 1e-05, "nu": math.inf})
     for seed in ("1", "2"):
-        other = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", PYTHON], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
         )
-        assert other.stdout.strip() == here
-    assert len(here) == 16 and here == "da1b620440bc824c"
+        assert completed.stdout.strip() == expected
+    assert len(expected) == 16 and expected == "da1b620440bc824c"
 
 
 @pytest.mark.parametrize("other", [{"nu": 3.0000000000000004}, {"nu": None}, {"nu": "3.0"}, {"mu": 3.0}, {}])

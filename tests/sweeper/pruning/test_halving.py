@@ -9,7 +9,7 @@ import pytest
 from sweeper.pruning.halving import Rungs, assign_brackets
 
 
-def test_the_best_share_goes_on_and_the_others_are_told_why() -> None:
+def test_the_best_share_continues_and_the_others_get_a_reason() -> None:
     rungs = Rungs("maximize", 3, [(6,)])
     rungs.announce((0,), [0] * 12)
     rungs.announce((1,), [0] * 4)
@@ -21,7 +21,7 @@ def test_the_best_share_goes_on_and_the_others_are_told_why() -> None:
     }
 
 
-def test_the_first_of_equals_goes_on() -> None:
+def test_the_first_of_equals_continues() -> None:
     rungs = Rungs("minimize", 2, [(1,)])
     for index in range(2):
         rungs.announce((index,), [0, 0])
@@ -32,21 +32,21 @@ def test_the_first_of_equals_goes_on() -> None:
     }
 
 
-def test_where_nobody_has_a_value_one_of_a_cohort_goes_on() -> None:
+def test_if_no_member_has_a_value_one_of_a_cohort_continues() -> None:
     rungs = Rungs("maximize", 2, [(1,)])
     rungs.announce((0,), [0, 0])
     rungs.post((0,), 1, {0: math.nan, 1: None})
     assert rungs.verdict((0,), 1) == {1: "no value at epoch 1, where nobody had one and the first went on"}
 
 
-def test_an_infinite_value_is_no_value() -> None:
+def test_an_infinite_value_counts_as_missing() -> None:
     rungs = Rungs("maximize", 2, [(1,)])
     rungs.announce((0,), [0, 0])
     rungs.post((0,), 1, {0: math.inf, 1: -3.0})
     assert set(rungs.verdict((0,), 1)) == {0}
 
 
-def test_of_what_is_posted_twice_the_first_counts() -> None:
+def test_of_values_posted_twice_the_first_count() -> None:
     rungs = Rungs("maximize", 2, [(1,)])
     rungs.announce((0,), [0, 0])
     rungs.post((0,), 1, {0: 1.0, 1: 2.0})
@@ -69,7 +69,7 @@ def test_a_verdict_never_changes() -> None:
     assert rungs.verdict((2,), 2)
 
 
-def test_a_lower_cohort_is_waited_for_until_it_reports_or_ends() -> None:
+def test_an_earlier_cohort_is_waited_for_until_it_reports_or_ends() -> None:
     rungs = Rungs("maximize", 2, [(1, 2), (2,)])
     for index, brackets in enumerate(([0], [0], [1], [0])):
         rungs.announce((index,), brackets)
@@ -106,7 +106,7 @@ def test_an_epoch_that_is_no_rung_of_a_members_bracket_prunes_nothing() -> None:
         assert set(rungs.verdict((0,), epoch)) == pruned
 
 
-def test_what_is_posted_after_the_end_is_not_counted() -> None:
+def test_values_posted_after_the_end_do_not_count() -> None:
     rungs = Rungs("maximize", 2, [(1,)])
     rungs.announce((0,), [0])
     rungs.announce((1,), [0])
@@ -116,7 +116,7 @@ def test_what_is_posted_after_the_end_is_not_counted() -> None:
     assert rungs.verdict((1,), 1) == {}
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_calls_are_refused() -> None:
     rungs = Rungs("maximize", 2, [(1,)])
     rungs.announce((3,), [0, 0])
     rungs.announce((3,), [0, 0])
@@ -136,7 +136,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 def test_halving_finds_the_best_of_noisy_curves_at_a_fraction_of_the_epochs() -> None:
     """54 trials in cohorts of 6: noise shrinks as they train, and the best should be trained to the end."""
-    kept, trained = 0, 0
+    successes, trained = 0, 0
     for seed in range(40):
         rng = random.Random(seed)
         true = [rng.gauss(0, 1) for _ in range(54)]
@@ -154,8 +154,8 @@ def test_halving_finds_the_best_of_noisy_curves_at_a_fraction_of_the_epochs() ->
                     verdict = rungs.verdict((number,), epoch)
                     running = [index for index in running if index not in verdict]
             survivors += [6 * number + index for index in running]
-        kept += max(range(54), key=true.__getitem__) in survivors
-    assert kept >= 34 and trained < 0.25 * 40 * 54 * 27, (kept, trained)
+        successes += max(range(54), key=true.__getitem__) in survivors
+    assert successes >= 34 and trained < 0.25 * 40 * 54 * 27, (successes, trained)
 
 
 @pytest.mark.parametrize(

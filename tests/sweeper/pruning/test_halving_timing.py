@@ -19,7 +19,7 @@ Decisions = dict[tuple[int, int], set[int]]
 
 
 @dataclass(frozen=True)
-class Made:
+class SimulatedCohort:
     """One cohort of a made-up study."""
 
     brackets: tuple[int, ...]
@@ -28,7 +28,7 @@ class Made:
     """Epoch in which the cohort fails for good; above `LAST` if it never does."""
 
 
-def made_up(seed: int, count: int = 9) -> list[Made]:
+def random_study(seed: int, count: int = 9) -> list[SimulatedCohort]:
     """Cohorts of several sizes; values with many ties, some missing."""
     rng = random.Random(seed)
 
@@ -40,16 +40,16 @@ def made_up(seed: int, count: int = 9) -> list[Made]:
         size = rng.randrange(1, 6)
         curves = tuple({epoch: value() for epoch in range(1, LAST + 1)} for _ in range(size))
         fails = rng.choice([rng.randrange(1, LAST), *[LAST + 1] * 4])
-        cohorts.append(Made(tuple(rng.randrange(3) for _ in range(size)), curves, fails))
+        cohorts.append(SimulatedCohort(tuple(rng.randrange(3) for _ in range(size)), curves, fails))
     return cohorts
 
 
-def one_after_the_other(study: Sequence[Made], direction: Direction, factor: int) -> Decisions:
+def one_after_the_other(study: Sequence[SimulatedCohort], direction: Direction, factor: int) -> Decisions:
     """Return the decisions if every cohort trains to its end before the next begins.
 
     A member is pruned if too many members rank before it.
     """
-    seen: dict[tuple[int, int], list[float]] = {}
+    earlier_values: dict[tuple[int, int], list[float]] = {}
     decisions: Decisions = {}
     for number, cohort in enumerate(study):
         running = set(range(len(cohort.curves)))
@@ -61,7 +61,7 @@ def one_after_the_other(study: Sequence[Made], direction: Direction, factor: int
                 present = [index for index in sorted(running) if cohort.brackets[index] == bracket]
                 if epoch not in ladder:
                     continue
-                earlier = seen.setdefault((epoch, bracket), [])
+                earlier = earlier_values.setdefault((epoch, bracket), [])
                 own = [(index, cohort.curves[index][epoch]) for index in present]
                 good = [(index, value) for index, value in own if value is not None and not math.isnan(value)]
                 count = len(earlier) + len(good)
@@ -89,29 +89,29 @@ def one_after_the_other(study: Sequence[Made], direction: Direction, factor: int
 class Running:
     """A cohort that asks at rungs, and that sometimes dies and continues from an earlier epoch."""
 
-    def __init__(self, number: int, made: Made, rungs: Rungs) -> None:
-        self.number, self.made, self.rungs = number, made, rungs
+    def __init__(self, number: int, cohort: SimulatedCohort, rungs: Rungs) -> None:
+        self.number, self.cohort, self.rungs = number, cohort, rungs
         self.epoch, self.ended = 1, False
-        self.asks = sorted({epoch for bracket in made.brackets for epoch in LADDERS[bracket]})
+        self.asks = sorted({epoch for bracket in cohort.brackets for epoch in LADDERS[bracket]})
         self.decisions: Decisions = {}
-        rungs.announce((number,), made.brackets)
+        rungs.announce((number,), cohort.brackets)
 
     @property
     def members(self) -> set[int]:
         """Indices of the members that are running at this epoch."""
-        gone = {index for (_, epoch), pruned in self.decisions.items() if epoch < self.epoch for index in pruned}
-        return set(range(len(self.made.curves))) - gone
+        left_out = {index for (_, epoch), pruned in self.decisions.items() if epoch < self.epoch for index in pruned}
+        return set(range(len(self.cohort.curves))) - left_out
 
     def go_on(self, rng: random.Random) -> bool:
         """Train one epoch; return False if the cohort has to wait."""
         if rng.random() < 0.1:
             self.epoch = rng.randrange(1, self.epoch + 1)
-        if self.epoch >= min(self.made.fails, LAST + 1) or not self.members:
+        if self.epoch >= min(self.cohort.fails, LAST + 1) or not self.members:
             self.rungs.end((self.number,))
             self.ended = True
             return True
         if self.epoch in self.asks:
-            values = {index: self.made.curves[index][self.epoch] for index in self.members}
+            values = {index: self.cohort.curves[index][self.epoch] for index in self.members}
             self.rungs.post((self.number,), self.epoch, values)
             if not self.rungs.ready((self.number,), self.epoch):
                 return False
@@ -121,7 +121,7 @@ class Running:
         return True
 
 
-def at_once(study: Sequence[Made], direction: Direction, factor: int, seed: int) -> Decisions:
+def at_once(study: Sequence[SimulatedCohort], direction: Direction, factor: int, seed: int) -> Decisions:
     """Return the decisions if cohorts start in order and run at random speeds.
 
     Raises AssertionError if all wait for each other.
@@ -143,7 +143,7 @@ def at_once(study: Sequence[Made], direction: Direction, factor: int, seed: int)
 @pytest.mark.parametrize("factor", [2, 3])
 @pytest.mark.parametrize("seed", range(10))
 def test_decisions_do_not_depend_on_the_order_of_arrival(direction: Direction, factor: int, seed: int) -> None:
-    study = made_up(seed)
+    study = random_study(seed)
     expected = one_after_the_other(study, direction, factor)
     assert sum(map(len, expected.values())) > 5
     for order in range(8):
@@ -152,23 +152,23 @@ def test_decisions_do_not_depend_on_the_order_of_arrival(direction: Direction, f
 
 @pytest.mark.parametrize("seed", range(5))
 def test_restored_cohorts_count_as_if_they_had_just_run(seed: int) -> None:
-    study = made_up(seed)
+    study = random_study(seed)
     expected = one_after_the_other(study, "maximize", 3)
     for running in range(len(study)):
         rungs = Rungs("maximize", 3, LADDERS)
         for number in range(running):
-            gone = {index: epoch for (at, epoch), pruned in expected.items() if at == number for index in pruned}
-            made = study[number]
+            pruned_at = {index: epoch for (at, epoch), pruned in expected.items() if at == number for index in pruned}
+            simulated = study[number]
             reached = [  # as the store has it: what was reported, without what is missing
                 {
                     epoch: value
-                    for epoch in range(1, min(made.fails, gone.get(index, LAST) + 1, LAST + 1))
+                    for epoch in range(1, min(simulated.fails, pruned_at.get(index, LAST) + 1, LAST + 1))
                     if (value := curve[epoch]) is not None
                 }
-                for index, curve in enumerate(made.curves)
+                for index, curve in enumerate(simulated.curves)
             ]
-            rungs.restore((number,), made.brackets, reached)
-            rungs.restore((number,), made.brackets, reached)
+            rungs.restore((number,), simulated.brackets, reached)
+            rungs.restore((number,), simulated.brackets, reached)
         cohort, rng = Running(running, study[running], rungs), random.Random(0)
         while not cohort.ended:
             assert cohort.go_on(rng), "a restored cohort is not waited for"

@@ -45,7 +45,7 @@ async def pruned(server: RungServer, cohort: str, epoch: int, values: dict[int, 
     return set(await server.judge(cohort, epoch, values) or ())
 
 
-def test_a_cohort_waits_for_the_lower_ones_of_its_own_study() -> None:
+def test_a_cohort_waits_for_earlier_ones_of_its_own_study() -> None:
     async def scene() -> None:
         server = rung_server()
         await server.apply(0, announced("one", 0, "low", 0, 0))
@@ -62,7 +62,7 @@ def test_a_cohort_waits_for_the_lower_ones_of_its_own_study() -> None:
     play(scene())
 
 
-def test_the_end_of_a_lower_cohort_is_worth_its_report() -> None:
+def test_the_end_of_an_earlier_cohort_counts_as_its_report() -> None:
     async def scene() -> None:
         server = rung_server()
         await server.apply(0, announced("one", 0, "low", 0))
@@ -116,7 +116,7 @@ def test_a_cohort_is_answered_as_soon_as_what_it_waits_for_is_known() -> None:
     play(scene())
 
 
-def test_a_call_that_waited_for_a_worker_that_died_hinders_nobody() -> None:
+def test_a_call_of_a_worker_that_died_delays_no_cohort() -> None:
     async def scene() -> None:
         server = rung_server()
         await server.apply(0, announced("one", 0, "low", 0))
@@ -130,7 +130,7 @@ def test_a_call_that_waited_for_a_worker_that_died_hinders_nobody() -> None:
     play(scene())
 
 
-def test_who_waits_for_a_cohort_without_a_worker_makes_room_the_highest_first() -> None:
+def test_cohorts_that_wait_for_one_without_a_worker_make_room_the_last_first() -> None:
     async def scene() -> None:
         server, turn = rung_server(absence=0.5), itertools.count()
         cohorts = ("lost", "middle", "high")
@@ -157,7 +157,7 @@ def test_who_waits_for_a_cohort_without_a_worker_makes_room_the_highest_first() 
     play(scene())
 
 
-def test_a_call_that_a_dead_worker_left_behind_makes_no_room_for_anybody() -> None:
+def test_a_call_of_a_dead_worker_makes_no_room() -> None:
     async def scene() -> None:
         server, turn = rung_server(absence=0.5), itertools.count()
         for index, cohort in enumerate(("lost", "middle", "dead")):
@@ -221,7 +221,7 @@ def test_a_report_of_an_epoch_that_is_no_rung_changes_nothing() -> None:
     play(scene())
 
 
-def test_a_cohort_that_the_driver_never_speaks_of_is_refused_in_one_line() -> None:
+def test_a_cohort_that_was_never_announced_is_refused_in_one_line() -> None:
     async def scene() -> None:
         server = rung_server(announcement_timeout=0.05)
         await server.apply(0, announced("one", 0, "low", 0))

@@ -33,12 +33,12 @@ def test_spread_is_the_least_squares_solution() -> None:
 
     draws = np.random.default_rng(0)
     for _ in range(20):
-        places = np.sort(draws.uniform(0, 1, 6))
-        spread_out = np.array(spread(places.tolist(), 0.12, 0.0, 1.0))
-        apart = {"type": "ineq", "fun": lambda x: np.diff(x) - 0.12}
+        positions = np.sort(draws.uniform(0, 1, 6))
+        spread_out = np.array(spread(positions.tolist(), 0.12, 0.0, 1.0))
+        constraint = {"type": "ineq", "fun": lambda x: np.diff(x) - 0.12}
         start = np.linspace(0, 1, 6)
         best = minimize(
-            lambda x, p=places: ((x - p) ** 2).sum(), start, bounds=[(0, 1)] * 6, constraints=[apart], tol=1e-12
+            lambda x, p=positions: ((x - p) ** 2).sum(), start, bounds=[(0, 1)] * 6, constraints=[constraint], tol=1e-12
         )
         assert spread_out == pytest.approx(best.x, abs=1e-4)
     assert spread([0.1, 0.5], 0.1, 0.0, 1.0) == pytest.approx([0.1, 0.5]) and spread([], 1.0, 0.0, 1.0) == []

@@ -8,7 +8,7 @@ from sweeper.report.heatmap_cells import best, pivot
 from tests.sweeper.report.grid_cells import AXES, cell
 
 
-def test_pivot_is_mean_and_sample_deviation_over_the_rest(rows):
+def test_pivot_is_mean_and_sample_deviation_over_other_columns(rows):
     cells = pivot(rows, "auroc", AXES)
     selected = cell(cells, 1.0, 3.0)
     assert selected["mean"] == pytest.approx(0.815) and selected["std"] == pytest.approx(
@@ -22,17 +22,17 @@ def test_missing_is_counted_and_not_averaged(rows):
     rows.loc[(rows["beta"] == 0) & (rows["nu"] == 3) & (rows["class"] > 0), "auroc"] = np.nan
     rows = rows[~((rows["beta"] == 1) & (rows["nu"] == 0.5))]
     cells = pivot(rows, "auroc", AXES)
-    shown = cell(cells, 0.0, 3.0)
+    partial_cell = cell(cells, 0.0, 3.0)
     assert (
-        (shown["count"], shown["missing"]) == (1, 3)
-        and shown["mean"] == pytest.approx(0.7)
-        and math.isnan(shown["std"])
+        (partial_cell["count"], partial_cell["missing"]) == (1, 3)
+        and partial_cell["mean"] == pytest.approx(0.7)
+        and math.isnan(partial_cell["std"])
     )
-    none = cell(cells, 1.0, 0.5)
-    assert (none["count"], none["missing"]) == (0, 0) and math.isnan(none["mean"])
+    empty_cell = cell(cells, 1.0, 0.5)
+    assert (empty_cell["count"], empty_cell["missing"]) == (0, 0) and math.isnan(empty_cell["mean"])
 
 
-def test_best_follows_the_direction_and_skips_what_is_not_finite(rows):
+def test_best_follows_the_direction_and_skips_values_that_are_not_finite(rows):
     rows.loc[(rows["beta"] == 0) & (rows["nu"] == math.inf), "auroc"] = math.inf
     cells = pivot(rows, "auroc", AXES)
     high, low = best(cells, "maximize"), best(cells, "minimize")

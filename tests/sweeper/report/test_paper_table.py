@@ -43,7 +43,7 @@ def numbers(cell: str) -> list[float]:
     return [float(number) for number in re.findall(r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|inf)", plain)]
 
 
-def test_a_cell_is_the_mean_and_the_sample_deviation_over_the_rest(rows):
+def test_a_cell_is_the_mean_and_the_sample_deviation_over_other_columns(rows):
     cells = average(rows, TABLE, "paper")
     assert cells.columns.tolist() == [
         *("method", "nu", "dataset", "metric", "mean", "std", "count", "missing", "published", "difference")
@@ -99,11 +99,11 @@ def test_missing_is_counted_and_one_value_has_no_deviation(rows):
     assert (cell["count"], cell["missing"]) == (1, 2) and cell["mean"] == rows["knn"][2] and math.isnan(cell["std"])
     infinite = cells[(cells["nu"] == math.inf) & (cells["metric"] == "knn")].iloc[0]
     assert infinite["mean"] == math.inf and math.isnan(infinite["std"])
-    shown = parsed(markdown(cells, TABLE))
-    assert shown[1][2] == f"{100 * rows['knn'][2]:.2f}, 1 of 3" and shown[2][2] == "∞"
+    table_cells = parsed(markdown(cells, TABLE))
+    assert table_cells[1][2] == f"{100 * rows['knn'][2]:.2f}, 1 of 3" and table_cells[2][2] == "∞"
 
 
-def test_what_no_row_has_is_null(rows):
+def test_a_metric_that_no_row_has_is_null(rows):
     table = Table("t", ("method", "eta"), (KNN, Metric("entropy", "minimize")), "width")
     cells = average(rows, table, "paper")
     assert cells[["eta", "width"]].isna().all(axis=None) and len(cells) == 4
@@ -148,8 +148,8 @@ def test_markdown_reads_back_as_the_numbers(rows):
     heading, *lines = parsed(markdown(cells, table))
     assert heading == ["method", "nu", *(f"{d}: {m}" for d in ("svhn", "cifar10") for m in ("knn (%)", "nll"))]
     assert [line[:2] for line in lines] == [["vje", "3.0"], ["vje", "∞"], ["simclr", DASH], ["byol", "1.0"]]
-    shown = [cell for line in lines for cell in line[2:]]
-    for cell, printed in zip(cells.to_dict("records"), map(numbers, shown), strict=True):
+    table_cells = [cell for line in lines for cell in line[2:]]
+    for cell, printed in zip(cells.to_dict("records"), map(numbers, table_cells), strict=True):
         true = [cell[name] for name in ("mean", "std", "published", "difference") if not math.isnan(cell[name])]
         if cell["metric"] == "knn":
             assert printed == pytest.approx([100 * value for value in true], abs=0.00501)
@@ -170,11 +170,11 @@ def test_the_source_of_the_markdown_is_aligned_and_escaped(rows):
     assert [line[0] for line in parsed(source)[1:]] == ["a|b\\|c", "a|b\\|c", "x*y <z>`"]
 
 
-def test_what_rounds_to_nothing_is_written_as_zero():
+def test_a_value_that_rounds_to_zero_is_written_as_zero():
     rows = pd.DataFrame({"k": [1, 2], "knn": [0.80000001, 0.5]})
     table = Table("t", ("k",), (KNN,), published={"paper": {(1,): {"knn": 80.0}, (2,): {"knn": 50.001}}})
-    shown = parsed(markdown(average(rows, table, "paper"), table))
-    assert shown[1][1] == "80.00 (paper 80.00, +0.00)" and numbers(shown[2][1]) == [50.0, 50.0, 0.0]
+    table_cells = parsed(markdown(average(rows, table, "paper"), table))
+    assert table_cells[1][1] == "80.00 (paper 80.00, +0.00)" and numbers(table_cells[2][1]) == [50.0, 50.0, 0.0]
     below = pd.DataFrame({"k": [1], "knn": [-1e-7]})
     assert parsed(markdown(average(below, table, "other"), table))[1][1] == "0.00"
 

@@ -89,7 +89,7 @@ def test_a_sweep_without_tables_prints_none(tmp_path: Path, rows: pd.DataFrame) 
     assert not list(tmp_path.rglob("breakdown.parquet")) and not list(tmp_path.rglob("correlations.parquet"))
 
 
-def test_rows_without_a_single_value_are_no_reason_to_fall_over(tmp_path: Path, rows: pd.DataFrame) -> None:
+def test_rows_without_a_value_are_no_error(tmp_path: Path, rows: pd.DataFrame) -> None:
     failed = rows.assign(auroc=None, loss=None)
     findings.write(Files(tmp_path), "grid", SWEEP, "paper", failed)
     assert pd.read_parquet(tmp_path / "heatmaps/grid/paper/auroc.parquet")["mean"].isna().all()
@@ -112,7 +112,7 @@ def test_a_heatmap_says_what_it_averages_over(
     assert nouns == [noun, noun]
 
 
-def test_pictures_name_sweep_preset_and_data_set_and_heed_percent(
+def test_pictures_name_sweep_preset_and_data_set_and_use_percent(
     tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     captions: list[dict[str, Any]] = []
@@ -168,7 +168,7 @@ def test_a_trajectory_without_any_history_is_drawn_empty(tmp_path: Path) -> None
     assert pd.read_parquet(tmp_path / "trajectories/grid/paper/training.parquet").empty
 
 
-def test_heatmaps_come_before_tables_and_what_no_row_has_is_null(tmp_path: Path, rows: pd.DataFrame) -> None:
+def test_heatmaps_come_before_tables_and_a_metric_that_no_row_has_is_null(tmp_path: Path, rows: pd.DataFrame) -> None:
     both = replace(SWEEP, tables=(Table("all", ("beta", "width"), (Metric("auroc", "maximize"),)),))
     text = findings.write(Files(tmp_path), "grid", both, "paper", rows.drop(columns=["loss", "nu"]))
     assert [part.split()[0] for part in text.split("\n\n")[:3]] == ["auroc", "correlation", "all"]

@@ -43,7 +43,7 @@ def test_the_best_cell_is_chosen_by_validation_images_and_shown_by_test_images(r
     assert selection_metric(rows.assign(val_auroc=np.nan), "auroc") == "auroc"
 
 
-def test_what_a_study_chose_is_shown_by_test_images():
+def test_a_trial_chosen_by_a_study_is_shown_by_test_images():
     """The best trial of each study is chosen by its objective alone. A trial that lacks either value is left out."""
     rows = pd.DataFrame(
         {

@@ -37,10 +37,10 @@ def states(engine: AskTellStudy) -> list[TrialState]:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_one_seed_proposes_the_same_and_another_others(sampler: str) -> None:
+def test_equal_seeds_propose_equal_trials_and_other_seeds_do_not(sampler: str) -> None:
     first, again, other = (waves(AskTellStudy(study(sampler, seed=seed)), 2, eventful) for seed in (0, 0, -1))
     assert first == again
-    assert not any(one.params["lr"] == another.params["lr"] for one, another in zip(first, other, strict=True))
+    assert all(trial.params["lr"] != changed.params["lr"] for trial, changed in zip(first, other, strict=True))
 
 
 @functools.cache
@@ -62,7 +62,7 @@ def test_a_continued_study_equals_the_uninterrupted_one(sampler: str, objectives
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_what_was_recorded_is_proposed_again_even_if_another_would_be(sampler: str) -> None:
+def test_recorded_parameters_are_proposed_again_even_if_others_would_be(sampler: str) -> None:
     search = study(sampler)
     keys = search.search.space
     recorded = {
@@ -129,7 +129,7 @@ def test_no_trial_that_was_told_stays_open(sampler: str, result: TrialResult, st
     assert first.value == {"finished": 0.5, "pruned": reached.get(2)}.get(result.status if state.name != "FAIL" else "")
 
 
-def test_of_several_objectives_only_what_finished_whole_is_complete() -> None:
+def test_with_several_objectives_only_a_trial_with_all_values_is_complete() -> None:
     engine = AskTellStudy(study("tpe", metric=BOTH))
     engine.ask(4)
     cases: Any = ("finished", (0.1, 0.9)), ("finished", (0.1, None)), ("diverged", (None, None)), ("failed", (1.0, 1.0))
@@ -142,9 +142,9 @@ def test_of_several_objectives_only_what_finished_whole_is_complete() -> None:
 def test_the_order_in_which_a_wave_is_told_does_not_matter(sampler: str, count: int) -> None:
     engines = AskTellStudy(study(sampler)), AskTellStudy(study(sampler))
     for _ in range(count):
-        asked = [engine.ask(WAVE) for engine in engines]
-        assert asked[0] == asked[1]
-        results = [eventful(trial) for trial in asked[0]]
+        proposals = [engine.ask(WAVE) for engine in engines]
+        assert proposals[0] == proposals[1]
+        results = [eventful(trial) for trial in proposals[0]]
         engines[0].tell(results)
         engines[1].tell(results[::-1])
 
@@ -168,19 +168,20 @@ def test_a_trial_is_told_once_and_after_it_was_asked() -> None:
 def test_warm_trials_come_first_in_optuna_and_do_not_count_in_ours() -> None:
     warm = [(INSIDE | {"beta": n / 10}, (float(n),)) for n in range(15)]
     cold, engine = AskTellStudy(study("tpe")), AskTellStudy(study("tpe"), warm)
-    assert [one.number for one in engine.ask(3)] == [0, 1, 2]
+    assert [trial.number for trial in engine.ask(3)] == [0, 1, 2]
     assert [trial.value for trial in engine.optuna_study.trials] == [*map(float, range(15)), None, None, None]
     assert [trial.number for trial in engine.optuna_study.trials] == list(range(18))
     assert [WARM in trial.user_attrs for trial in engine.optuna_study.trials] == [True] * 15 + [False] * 3
     warmed = waves(AskTellStudy(study("tpe"), warm), 1, eventful)
-    assert sum(one.params["beta"] for one in warmed) < sum(one.params["beta"] for one in waves(cold, 1, eventful))
+    betas, cold_betas = ([trial.params["beta"] for trial in trials] for trials in (warmed, waves(cold, 1, eventful)))
+    assert sum(betas) < sum(cold_betas)
     for wrong in (math.nan, math.inf):
         with pytest.raises(ValueError, match="a finite number for each of 1 objectives"):
             AskTellStudy(study("tpe"), [(INSIDE, (wrong,))])
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_optuna_says_nothing_here_and_elsewhere_what_it_said(sampler: str, caplog, request) -> None:
+def test_optuna_logs_nothing_here_and_as_before_elsewhere(sampler: str, caplog, request) -> None:
     request.addfinalizer(partial(optuna.logging.set_verbosity, optuna.logging.get_verbosity()))
     optuna.logging.set_verbosity(logging.INFO)
     with warnings.catch_warnings():
@@ -195,7 +196,7 @@ def test_optuna_says_nothing_here_and_elsewhere_what_it_said(sampler: str, caplo
     assert "A new study created" in caplog.text
 
 
-def test_asking_says_the_keys_in_the_order_of_the_space_whose_order_does_not_matter() -> None:
+def test_params_are_in_the_order_of_the_space_which_does_not_affect_them() -> None:
     backwards = dict(reversed(MIXED.items()))
-    one, other = (AskTellStudy(study("tpe", space)).ask(1)[0] for space in (MIXED, backwards))
-    assert one == other and list(one.params) == list(MIXED) and list(other.params) == list(backwards)
+    forward, backward = (AskTellStudy(study("tpe", space)).ask(1)[0] for space in (MIXED, backwards))
+    assert forward == backward and list(forward.params) == list(MIXED) and list(backward.params) == list(backwards)

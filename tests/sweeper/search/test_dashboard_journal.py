@@ -66,18 +66,18 @@ def same(path: Path, name: str, study: optuna.Study) -> bool:
 
 @pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 def test_studies_read_back_as_they_are(tmp_path: Path) -> None:
-    one, two = run(begun("maximize"), 9), run(begun("maximize", "minimize"), 4)
-    two.set_metric_names(["knn", "seconds"])
-    two.set_user_attr("dataset", "digits")
+    single, double = run(begun("maximize"), 9), run(begun("maximize", "minimize"), 4)
+    double.set_metric_names(["knn", "seconds"])
+    double.set_user_attr("dataset", "digits")
     journal = DashboardJournal(tmp_path / "new" / "journal.log")
-    assert [journal.begin(), journal.add("s/one", one), journal.add("s/two", two)] == [None] * 3
-    assert same(journal.path, "s/one", one) and same(journal.path, "s/two", two)
+    assert [journal.begin(), journal.add("s/one", single), journal.add("s/two", double)] == [None] * 3
+    assert same(journal.path, "s/one", single) and same(journal.path, "s/two", double)
     copy = read(journal.path, "s/two")
-    assert copy.directions == two.directions and copy.metric_names == ["knn", "seconds"]
+    assert copy.directions == double.directions and copy.metric_names == ["knn", "seconds"]
     assert copy.user_attrs == {"dataset": "digits"}
 
 
-def test_the_file_only_grows_and_not_without_news(tmp_path: Path) -> None:
+def test_the_file_only_grows_and_only_with_new_trials(tmp_path: Path) -> None:
     journal, study = DashboardJournal(tmp_path / "j"), begun("minimize")
     journal.begin()
     before = b""
@@ -96,8 +96,8 @@ def test_trials_keep_their_numbers_in_whatever_order_they_finish(tmp_path: Path)
     study.enqueue_trial({"lr": 0.01})
     open_trials = [study.ask(SPACE) for _ in range(6)]
     for order in ([4, 2], [0, 3], [1, 5]):
-        for place in order:
-            finish(study, open_trials[place])
+        for number in order:
+            finish(study, open_trials[number])
         assert journal.add("s", study) is None
         copy = read(journal.path, "s").trials
         for mine, its in zip(study.trials, copy, strict=False):
@@ -115,7 +115,7 @@ def test_a_new_run_begins_a_new_file(tmp_path: Path) -> None:
     assert optuna.get_all_study_names(JournalStorage(JournalFileBackend(str(journal.path)))) == ["new"]
 
 
-def test_what_cannot_be_written_is_said_in_one_line_and_logged_once(
+def test_a_failed_write_is_reported_in_one_line_and_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     blocked = tmp_path / "folder"
@@ -152,7 +152,7 @@ def test_a_line_cut_off_by_a_full_disk_is_mended(tmp_path: Path, monkeypatch: py
     assert journal.add("s", study) is None and same(journal.path, "s", study)
 
 
-def test_an_attribute_that_is_no_json_is_no_error(tmp_path: Path) -> None:
+def test_an_attribute_that_is_not_json_is_no_error(tmp_path: Path) -> None:
     journal, study = DashboardJournal(tmp_path / "j"), begun("maximize")
     trial = study.ask(SPACE)
     trial.set_user_attr("path", tmp_path)
@@ -162,7 +162,7 @@ def test_an_attribute_that_is_no_json_is_no_error(tmp_path: Path) -> None:
     assert journal.add("other", run(begun("maximize"), 2)) is None
 
 
-def test_nothing_is_said_on_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_printed_on_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     study = run(begun("maximize"), 2)
     optuna.logging.set_verbosity(optuna.logging.INFO)
     try:

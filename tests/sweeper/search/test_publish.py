@@ -25,9 +25,10 @@ def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
 ) -> None:
     small_study = study(trials=8, wave=8)
     trials = study_run(small_study).trials
-    known = [recorded([trial], small_study, state) for trial, state in zip(trials, statuses, strict=True)]
+    known_trials = [recorded([trial], small_study, state) for trial, state in zip(trials, statuses, strict=True)]
     ended = study_run(
-        small_study, {number: trial for trials_by_number in known for number, trial in trials_by_number.items()}
+        small_study,
+        {number: trial for trials_by_number in known_trials for number, trial in trials_by_number.items()},
     )
     store = Store(tmp_path)
     rows = [

@@ -53,7 +53,7 @@ def test_a_sweep_without_rows_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("warm", [WarmStart(None), WarmStart("earlier", RESULTS)])
-def test_what_was_written_is_read_back(warm: WarmStart, tmp_path: Path) -> None:
+def test_a_written_warm_start_is_read_back(warm: WarmStart, tmp_path: Path) -> None:
     files = Files(tmp_path)
     assert read_warm_start(files, PATH, study()) is None
     warm.write(files, PATH, study())

@@ -15,7 +15,17 @@ from sweeper.pruning.rung_events import (
 from sweeper.search.study_run import StudyRun, result
 from sweeper.search.warm_start import WarmStart
 from sweeper.spec.schedulers import Halving, Population
-from tests.sweeper.search.toy_waves import Rungs, asked, next_cohort, recorded, rows, run, study, study_run, waves
+from tests.sweeper.search.toy_waves import (
+    Rungs,
+    asked_trials,
+    next_cohort,
+    recorded,
+    rows,
+    run,
+    study,
+    study_run,
+    waves,
+)
 from trainables.reports import Member, Report
 from trainables.worker.messages import CohortReport, Origin
 
@@ -39,21 +49,21 @@ def test_all_trials_are_asked_numbered_and_of_their_wave() -> None:
     trained = [trial for trials in run(source) for trial in trials]
     assert source.exhausted and len({trial.id for trial in trained}) == 10
     assert sorted(int(str(trial.facts["number"])) for trial in trained) == list(range(10))
-    assert [trial.facts["wave"] for trial in asked(source)] == [0] * 4 + [1] * 4 + [2] * 2
+    assert [trial.facts["wave"] for trial in asked_trials(source)] == [0] * 4 + [1] * 4 + [2] * 2
     assert all(trial.facts["study_id"] == "s0" for trial in trained)
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
-@pytest.mark.parametrize("done", [0, 1, 2, 3])
-def test_a_study_rebuilt_from_its_rows_goes_on_as_if_it_had_not_been_cut_off(sampler: str, done: int) -> None:
+@pytest.mark.parametrize("cohorts_trained", [0, 1, 2, 3])
+def test_a_study_rebuilt_from_its_rows_continues_as_if_never_interrupted(sampler: str, cohorts_trained: int) -> None:
     definition = study(sampler=sampler)
     whole = waves(study_run(definition))
     run(whole)
     before = waves(study_run(definition))
-    trained = [trial for trials in run(before, stop_after=done) for trial in trials]
+    trained = [trial for trials in run(before, stop_after=cohorts_trained) for trial in trials]
     after = waves(study_run(definition, recorded(trained, definition)))
     assert not {trial.id for trials in run(after) for trial in trials} & {trial.id for trial in trained}
-    assert asked(after) == asked(whole) and after.exhausted
+    assert asked_trials(after) == asked_trials(whole) and after.exhausted
 
 
 def test_a_cohort_keeps_its_id_when_it_is_continued() -> None:
@@ -66,14 +76,14 @@ def test_a_cohort_keeps_its_id_when_it_is_continued() -> None:
     assert again and again.id == first.id and again.trials == first.trials[1:]
 
 
-def test_what_failed_never_stalls_a_search_and_is_tried_again_by_the_next() -> None:
+def test_a_failed_trial_does_not_stall_a_search_and_is_tried_again_by_the_next() -> None:
     definition = study()
     source = waves(study_run(definition))
     trained = []
     while cohort := source.next():
         trained.append(cohort)
         source.completed(cohort.id, rows(cohort, "failed"), [])
-    assert source.exhausted and len(asked(source)) == 10
+    assert source.exhausted and len(asked_trials(source)) == 10
     failed = [trial for cohort in trained for trial in cohort.trials]
     later = study_run(definition, recorded(failed, definition, "failed"))
     assert later.ahead == ["failed"] * 6 and waves(later).next() is not None
@@ -85,10 +95,10 @@ def test_diverged_and_pruned_trials_are_results(status: str) -> None:
     source = waves(study_run(definition))
     while cohort := source.next():
         source.completed(cohort.id, [row | {"auroc": None} for row in rows(cohort, status)], [])
-    assert source.exhausted and study_run(definition, recorded(asked(source), definition, status)).ended
+    assert source.exhausted and study_run(definition, recorded(asked_trials(source), definition, status)).ended
 
 
-def test_the_rungs_are_told_of_every_cohort_in_order_and_of_what_earlier_runs_reached() -> None:
+def test_the_rungs_get_every_cohort_in_order_and_the_values_of_earlier_runs() -> None:
     definition, rungs = study(pruner=Halving(1)), Rungs()
     run(waves(study_run(definition), rungs=rungs))
     announced = [event for event in rungs if isinstance(event, CohortAnnounced)]
@@ -102,7 +112,7 @@ def test_the_rungs_are_told_of_every_cohort_in_order_and_of_what_earlier_runs_re
     assert all(isinstance(event, CohortAnnounced) and event.position > (0,) for event in later[1:]) and later[1:]
 
 
-def test_the_rungs_are_told_which_cohorts_have_a_worker() -> None:
+def test_the_rungs_know_which_cohorts_have_a_worker() -> None:
     rungs = Rungs()
     source = waves(study_run(study(pruner=Halving(1))), rungs=rungs)
     cohort = next_cohort(source)
@@ -112,7 +122,7 @@ def test_the_rungs_are_told_which_cohorts_have_a_worker() -> None:
 
 
 @pytest.mark.parametrize("judged", [False, True])
-def test_the_rungs_are_told_the_values_of_a_report_unless_a_judge_has_seen_it(judged: bool) -> None:
+def test_the_rungs_get_the_values_of_a_report_unless_a_judge_has_seen_it(judged: bool) -> None:
     rungs = Rungs()
     source = waves(study_run(study(pruner=Halving(1))), rungs=rungs)
     cohort, events_before = next_cohort(source), len(rungs)
@@ -126,7 +136,7 @@ def test_the_rungs_are_told_the_values_of_a_report_unless_a_judge_has_seen_it(ju
     assert rungs[events_before:] == ([] if judged else [CohortReported(cohort.id, 2, {0: 0.9, 1: 0.65})])
 
 
-def test_the_rungs_are_told_nothing_of_a_study_without_a_pruner() -> None:
+def test_the_rungs_get_nothing_from_a_study_without_a_pruner() -> None:
     rungs = Rungs()
     run(waves(study_run(study()), rungs=rungs))
     assert not rungs
@@ -151,6 +161,6 @@ def test_a_value_that_is_not_finite_is_told_as_missing() -> None:
     assert result(study(), row | {"auroc": 0.6}, reports).reached == {1: 0.5, 2: 0.6}
 
 
-def test_what_diverged_was_compared_with_nobody_in_that_epoch() -> None:
+def test_a_diverged_trial_was_not_compared_in_its_last_epoch() -> None:
     row = {"trial_id": "t", "number": 3, "status": "diverged", "epochs_run": 2, "auroc": None}
     assert result(study(), row, [("t", 1, "auroc", 0.5), ("t", 2, "auroc", 0.6)]).reached == {1: 0.5}

@@ -14,7 +14,7 @@ from sweeper.spec.schedulers import Halving, Population
 from tests.sweeper.search.toy_waves import Rungs, next_cohort, recorded, rows, study, study_run, waves
 
 
-def test_the_rungs_are_told_of_the_halves_of_a_cohort() -> None:
+def test_the_rungs_get_the_halves_of_a_cohort() -> None:
     definition, rungs = study(pruner=Halving(1)), Rungs()
     source = waves(study_run(definition), rungs=rungs)
     whole = source.next()
@@ -25,7 +25,7 @@ def test_the_rungs_are_told_of_the_halves_of_a_cohort() -> None:
 
 
 @pytest.mark.parametrize("done", [(), (0,), (1,), (0, 2), (2, 3)])
-def test_a_continued_search_goes_on_with_the_parts_of_its_cohorts_where_they_stood(done: Sequence[int]) -> None:
+def test_a_continued_search_resumes_the_parts_of_its_cohorts(done: Sequence[int]) -> None:
     definition, rungs, halved = study(pruner=Halving(1), wave=10), Rungs(), list[str]()
     source = waves(study_run(definition), rungs=rungs, record=halved.append)
     whole = next_cohort(source)
@@ -44,7 +44,7 @@ def test_a_continued_search_goes_on_with_the_parts_of_its_cohorts_where_they_sto
 
 
 @pytest.mark.parametrize(("done", "sizes"), [(1, [1, 2]), (2, [2])])
-def test_halves_are_those_of_the_whole_without_who_has_a_result(done: int, sizes: list[int]) -> None:
+def test_halves_are_those_of_the_whole_without_trials_that_have_a_result(done: int, sizes: list[int]) -> None:
     definition, rungs = study(pruner=Halving(1), wave=10), Rungs()
     whole = next_cohort(waves(study_run(definition)))
     source = waves(study_run(definition, recorded(whole.trials[:done], definition)), rungs=rungs)
@@ -59,7 +59,7 @@ def test_halves_are_those_of_the_whole_without_who_has_a_result(done: int, sizes
     assert sum(rungs.standing, ()) == sum(before, ()) and len(rungs.standing) == len(before) + len(parts) - 1
 
 
-def test_whatever_is_halved_and_killed_every_trial_of_a_search_ends_and_only_who_is_poisoned_fails() -> None:
+def test_every_trial_of_a_search_ends_and_only_poisoned_ones_fail_whatever_is_halved_or_killed() -> None:
     """No cohort of several trials fails twice: only trials that stand alone do."""
     drawn = random.Random(5)
     for _ in range(50):

@@ -74,7 +74,7 @@ def waves(
     )
 
 
-def asked(source: Waves) -> tuple[Trial, ...]:
+def asked_trials(source: Waves) -> tuple[Trial, ...]:
     """All trials asked so far, study by study."""
     return tuple(trial for study_run in source.study_runs for trial in study_run.trials)
 

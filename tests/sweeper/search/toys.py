@@ -43,9 +43,9 @@ def loss(params: Params) -> float:
     return math.log10(params["lr"] / 0.01) ** 2 + (params["beta"] - 1.5) ** 2 + params["depth"] / 10
 
 
-def eventful(asked: Any) -> TrialResult:
+def eventful(trial: Any) -> TrialResult:
     """Most trials finish; some are pruned, some diverge, some fail."""
-    value, number = loss(asked.params), asked.number
+    value, number = loss(trial.params), trial.number
     if number % 7 == 3:
         return TrialResult(number, "pruned", (None,), {2: value + 1, 4: value + 0.5})
     if number % 7 == 5:
@@ -55,11 +55,11 @@ def eventful(asked: Any) -> TrialResult:
     return TrialResult(number, "finished", (value,), {2: value + 1, 8: value})
 
 
-def two(asked: Any) -> TrialResult:
+def two(trial: Any) -> TrialResult:
     """Two objectives of opposite directions, in the order LOSS, AUROC."""
-    if asked.number % 7 == 5:
-        return TrialResult(asked.number, "diverged", (None, None))
-    return TrialResult(asked.number, "finished", (loss(asked.params), 1 - abs(asked.params["beta"] - 0.5)))
+    if trial.number % 7 == 5:
+        return TrialResult(trial.number, "diverged", (None, None))
+    return TrialResult(trial.number, "finished", (loss(trial.params), 1 - abs(trial.params["beta"] - 0.5)))
 
 
 def waves(
@@ -72,7 +72,7 @@ def waves(
     """Ask and tell `count` waves of `size` trials. Returns the asked trials."""
     trials: list[Any] = []
     for _ in range(count):
-        asked = engine.ask(size, known or {})
-        engine.tell([outcome(trial) for trial in asked])
-        trials += asked
+        proposed = engine.ask(size, known or {})
+        engine.tell([outcome(trial) for trial in proposed])
+        trials += proposed
     return trials

@@ -45,7 +45,7 @@ def test_a_grid_without_axes_is_one_trial() -> None:
     assert list(Grid({"epochs": 5}, {}).combinations()) == [{"epochs": 5}]
 
 
-def test_what_is_set_replaces_an_axis_and_what_is_varied_replaces_a_constant() -> None:
+def test_a_set_value_replaces_an_axis_and_an_axis_replaces_a_constant() -> None:
     changed = GRID.changed({"nu": 2.0, "lr": 0.1}, {"epochs": (1, 2)})
     assert changed.fixed == {"method": "vje", "nu": 2.0, "lr": 0.1}
     assert changed.axes == {"beta": (0.0, 1.0), "epochs": (1, 2)}
@@ -65,9 +65,7 @@ def test_an_axis_keeps_its_place_when_its_values_change() -> None:
         ({"nu": 1.0}, {"nu": (1.0,)}, "nu must be either fixed or an axis"),
     ],
 )
-def test_a_grid_that_makes_no_sense_is_refused(
-    fixed: dict[str, Value], axes: dict[str, tuple[Value, ...]], law: str
-) -> None:
+def test_an_invalid_grid_is_refused(fixed: dict[str, Value], axes: dict[str, tuple[Value, ...]], law: str) -> None:
     with pytest.raises(SpecError, match=law):
         Grid(fixed, axes)
 
@@ -90,7 +88,7 @@ def test_several_grids_are_of_one_method_each() -> None:
             Grids((SEVERAL.grids[0], grid))
 
 
-def test_nothing_changed_is_the_same() -> None:
+def test_a_grid_without_changes_stays_the_same() -> None:
     assert changed() == SEVERAL
 
 
@@ -129,18 +127,20 @@ SETS = Grids(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "kept"),
+    ("datasets", "indices"),
     [(("cifar10",), (0,)), (("stl10",), (1,)), (("stl10", "cifar100"), (0, 1)), (("cifar100", "cifar10"), (0,))],
 )
-def test_a_data_set_chooses_among_grids_that_differ_in_it(wanted: tuple[str, ...], kept: tuple[int, ...]) -> None:
+def test_a_data_set_chooses_among_grids_that_differ_in_it(datasets: tuple[str, ...], indices: tuple[int, ...]) -> None:
     """Otherwise CIFAR is trained again with the settings for STL-10, and both count as seeds of one cell."""
     keys = {"dataset", "seed", "lr"}
-    grids = SETS.changed({"lr": 0.5}, {"dataset": wanted}, lambda _: keys)
-    assert [grid.fixed.get("blur") for grid in grids.grids] == [SETS.grids[index].fixed.get("blur") for index in kept]
-    assert {trial["dataset"] for trial in grids.combinations()} == set(wanted)
+    grids = SETS.changed({"lr": 0.5}, {"dataset": datasets}, lambda _: keys)
+    assert [grid.fixed.get("blur") for grid in grids.grids] == [
+        SETS.grids[index].fixed.get("blur") for index in indices
+    ]
+    assert {trial["dataset"] for trial in grids.combinations()} == set(datasets)
     assert all(trial["lr"] == 0.5 for trial in grids.combinations())
-    if len(wanted) == 1:
-        assert SETS.changed({"lr": 0.5, "dataset": wanted[0]}, {}, lambda _: keys) == grids
+    if len(datasets) == 1:
+        assert SETS.changed({"lr": 0.5, "dataset": datasets[0]}, {}, lambda _: keys) == grids
 
 
 def test_a_data_set_replaces_that_of_grids_that_have_it_in_common() -> None:
@@ -151,7 +151,7 @@ def test_a_data_set_replaces_that_of_grids_that_have_it_in_common() -> None:
         SETS.changed({"dataset": "svhn"}, {}, lambda _: {"dataset"})
 
 
-def test_what_is_pinned_stays() -> None:
+def test_a_pinned_value_stays() -> None:
     grids = Grids((Grid({"method": "vje"}, {}), Grid({"method": "random", "lr": 0.0}, {}, pinned=frozenset({"lr"}))))
     changed = grids.changed({"lr": 1.0, "seed": 3}, {}, METHODS.__getitem__)
     assert [grid.fixed for grid in changed.grids] == [
@@ -176,7 +176,7 @@ def test_what_is_pinned_stays() -> None:
         ({}, {"tau": (0.2, 0.2)}, "the values of axis tau must differ, but 0.2 is there twice"),
     ],
 )
-def test_a_change_that_serves_no_grid_is_refused(
+def test_a_change_that_applies_to_no_grid_is_refused(
     fixed: dict[str, Value], axes: dict[str, tuple[Value, ...]], message: str
 ) -> None:
     with pytest.raises(SpecError) as error:

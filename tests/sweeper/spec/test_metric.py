@@ -9,7 +9,7 @@ from sweeper.spec.metric import Direction, Metric
 
 
 @pytest.mark.parametrize("direction", ["max", "MAXIMIZE", "up", "", 1, True])
-def test_a_direction_that_is_none_is_refused(direction: Any) -> None:
+def test_an_unknown_direction_is_refused(direction: Any) -> None:
     message = f"the direction of a metric must be 'maximize', 'minimize' or None, but knn_z has {direction!r}"
     with pytest.raises(SpecError, match=f"^{message}$"):
         Metric("knn_z", direction)
@@ -30,7 +30,7 @@ def test_a_direction_against_the_meaning_of_the_metric_is_refused(name: str, dir
     assert Metric(name, right).ranking_direction == right
 
 
-def test_what_has_no_direction_of_its_own_takes_either_or_none() -> None:
+def test_a_metric_without_a_direction_of_its_own_takes_either_or_none() -> None:
     for name in ("var_mean", "loss_kl", "a_metric_of_a_new_method"):
         assert (
             Metric(name, "maximize").ranking_direction == "maximize"

@@ -13,7 +13,7 @@ from sweeper.errors import SpecError
 from sweeper.spec import Sweep, registry
 
 
-def test_modules_that_begin_with_an_underscore_are_no_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_that_begin_with_an_underscore_are_not_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_shared", "__hidden", "mine"):
         (tmp_path / f"{name}.py").write_text("raise AssertionError('a name is not read')")
     monkeypatch.setattr(search_spaces, "__path__", [str(tmp_path)])
@@ -51,7 +51,7 @@ def folder_of_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_file_that_makes_no_sweep_is_refused_in_one_line(name: str, folder_of_sweeps: Path) -> None:
+def test_a_file_without_a_sweep_is_refused_in_one_line(name: str, folder_of_sweeps: Path) -> None:
     text, reason = BROKEN[name]
     (folder_of_sweeps / f"{name}.py").write_text(text)
     with pytest.raises(SpecError, match=f"^sweep '{name}' cannot be read: {reason}") as refused:
@@ -67,7 +67,7 @@ SWEEP = Sweep(
 """
 
 
-def test_a_broken_sweep_spoils_neither_another_nor_the_list(
+def test_a_broken_sweep_affects_neither_others_nor_the_list(
     folder_of_sweeps: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder_of_sweeps / "a_broken.py").write_text("SWEEP = (")

@@ -45,7 +45,7 @@ def search(**changes: Any) -> Search:
         ({"population": Population(1)}, "its sampler must be random or qmc, but got tpe"),
     ],
 )
-def test_a_search_that_makes_no_sense_is_refused_in_a_line(changes: dict[str, Any], message: str) -> None:
+def test_an_invalid_search_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError) as caught:
         search(**changes)
     assert message in str(caught.value) and "\n" not in str(caught.value)
@@ -58,7 +58,7 @@ def test_every_cell_of_the_axes_has_a_study_named_by_its_values() -> None:
     assert [study.name for study in search().studies()] == ["all"]
 
 
-def test_a_study_is_the_same_when_it_is_made_longer_and_another_when_anything_else_changes() -> None:
+def test_a_longer_study_is_the_same_and_any_other_change_makes_another() -> None:
     (first,) = search().studies()
     same = [search(trials=80)]
     others = [
@@ -77,7 +77,7 @@ def test_a_study_is_the_same_when_it_is_made_longer_and_another_when_anything_el
     assert maximized != minimized
 
 
-def test_what_the_command_line_sets_is_searched_no_more() -> None:
+def test_a_key_that_the_command_line_sets_is_no_longer_searched() -> None:
     fixed = search().changed({"beta": 1.0}, {"nu": (1.0, 2.0)})
     assert set(fixed.space) == {"width"} and fixed.fixed["beta"] == 1.0 and fixed.count == 16
     with pytest.raises(SpecError, match="its space, but it is empty"):

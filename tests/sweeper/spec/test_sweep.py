@@ -20,14 +20,14 @@ def sweep(**parts: Any) -> Sweep:
 
 def test_the_first_preset_is_the_default_and_others_go_by_name() -> None:
     small = Grids((GRID, GRID))
-    made = sweep(presets={"paper": GRID, "digits": small})
-    assert made.preset(None) == ("paper", GRID) and made.preset("digits") == ("digits", small)
+    two_presets = sweep(presets={"paper": GRID, "digits": small})
+    assert two_presets.preset(None) == ("paper", GRID) and two_presets.preset("digits") == ("digits", small)
     with pytest.raises(SpecError, match=r"no preset 'digit' \(did you mean 'digits'\?\); there are: paper, digits"):
-        made.preset("digit")
+        two_presets.preset("digit")
 
 
 @pytest.mark.parametrize("parts", [{"presets": {}}, {"heatmaps": ()}, {"presets": {}, "heatmaps": ()}])
-def test_a_sweep_has_presets_and_shows_something(parts: dict[str, Any]) -> None:
+def test_a_sweep_has_presets_and_views(parts: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match="must have at least one preset, and for grids one heatmap or table"):
         sweep(**parts)
     assert sweep(heatmaps=(), tables=(TABLE,)).headline("paper") == KNN
@@ -61,18 +61,18 @@ def test_a_preset_has_the_tables_of_its_own_and_those_of_all() -> None:
         only.for_preset("digits")
 
 
-def test_the_first_view_says_which_trial_is_best() -> None:
+def test_the_headline_is_the_metric_of_the_first_view() -> None:
     assert sweep(tables=(TABLE,)).headline("paper") == AUROC
     assert sweep(heatmaps=(), tables=(Table("t", ("nu",), (LOSS, KNN)), TABLE)).headline("paper") == LOSS
 
 
-def test_all_that_is_shown_and_over_what() -> None:
-    shown = sweep(
+def test_axes_by_metric_are_those_of_all_views() -> None:
+    axes_by_metric = sweep(
         heatmaps=(HEATMAP, Heatmap(LOSS, "beta", "seed")),
         tables=(TABLE, Table("t", ("nu",), (KNN,), columns="dataset")),
         trajectories=(Trajectory("lines", (LOSS, Metric("knn_mu", "maximize")), ("method", "width")),),
     ).axes_by_metric
-    assert {name: set(axes) for name, axes in shown.items()} == {
+    assert {name: set(axes) for name, axes in axes_by_metric.items()} == {
         "auroc": {"beta", "nu"},
         "loss": {"beta", "seed", "method", "width"},
         "knn_z": {"method", "nu", "dataset"},
@@ -82,8 +82,8 @@ def test_all_that_is_shown_and_over_what() -> None:
 
 def test_views_go_to_folders_of_their_kind() -> None:
     line = Trajectory("lines", (KNN,), ("method", "width"))
-    made = sweep(tables=(TABLE,), trajectories=(line,))
-    assert made.views == {"heatmaps": (HEATMAP,), "tables": (TABLE,), "trajectories": (line,)}
+    with_views = sweep(tables=(TABLE,), trajectories=(line,))
+    assert with_views.views == {"heatmaps": (HEATMAP,), "tables": (TABLE,), "trajectories": (line,)}
     assert line.key == "method, width"
 
 

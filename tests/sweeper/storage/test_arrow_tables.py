@@ -15,6 +15,6 @@ def test_rows_are_those_of_the_trials_or_all_others():
 
 def test_a_later_failure_does_not_replace_a_result():
     table = table_of([row("b", "failed"), row("a"), row("a", "failed"), row("b", "failed", error="last")], COLUMNS)
-    kept = one_per_trial(table)
-    assert kept["trial_id"].to_pylist() == ["a", "b"] and kept["status"].to_pylist() == ["finished", "failed"]
-    assert kept["error"].to_pylist() == [None, "last"]
+    merged = one_per_trial(table)
+    assert merged["trial_id"].to_pylist() == ["a", "b"] and merged["status"].to_pylist() == ["finished", "failed"]
+    assert merged["error"].to_pylist() == [None, "last"]

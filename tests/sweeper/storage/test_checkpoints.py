@@ -28,19 +28,19 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def test_the_checkpoint_of_a_cohort_that_another_driver_has_finished_goes(store: Store) -> None:
+def test_the_checkpoint_of_a_cohort_that_another_driver_has_finished_is_deleted(store: Store) -> None:
     store.files.write(checkpoint_path("grid", "done") + ".why", b"run stopped")
     assert remove_orphans(store, "grid") == ["done.pt", "done.pt.why", "pruned.pt"]
     assert store.files.list("checkpoints/sweep=grid") == ["begun.pt", "failed.pt", "unknown.pt"]
     assert remove_orphans(store, "grid") == []
 
 
-def test_rows_in_one_file_say_the_same(store: Store) -> None:
+def test_merged_rows_are_read_too(store: Store) -> None:
     store.compact("grid")
     assert remove_orphans(store, "grid") == ["done.pt", "pruned.pt"]
 
 
-def test_another_sweeps_checkpoints_are_let_alone(store: Store) -> None:
+def test_checkpoints_of_other_sweeps_are_kept(store: Store) -> None:
     store.files.write(checkpoint_path("other", "done"), b"weights")
     remove_orphans(store, "grid")
     assert store.files.list("checkpoints/sweep=other") == ["done.pt"]
@@ -52,7 +52,7 @@ def test_without_checkpoints_no_row_is_read(store: Store, monkeypatch: pytest.Mo
     assert remove_orphans(store, "grid") == []
 
 
-def test_a_stale_checkpoint_is_set_aside_when_its_cohort_is_asked_for(store: Store) -> None:
+def test_a_stale_checkpoint_is_set_aside_when_its_cohort_starts(store: Store) -> None:
     files = store.files
     for cohort in ("mine", "others"):
         files.write(checkpoint_path("grid", cohort), b"stale")

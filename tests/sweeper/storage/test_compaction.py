@@ -23,7 +23,7 @@ def few(monkeypatch):
     monkeypatch.setattr(compaction, "MANY", 4)
 
 
-def put(store: Store, cohort: int, status: str = "finished") -> None:
+def write_cohort(store: Store, cohort: int, status: str = "finished") -> None:
     """Write a cohort of two trials as a sweep does, its history first."""
     trials = [f"{cohort}a", f"{cohort}b"]
     store.write_history("grid", f"c{cohort}", [(trial, 1, "auroc", cohort / 100) for trial in trials])
@@ -39,13 +39,13 @@ def plain(folder: Path) -> pd.DataFrame:
 def test_the_number_of_files_is_logarithmic_and_rows_are_as_without_compaction(tmp_path, monkeypatch):
     store, counts = Store(tmp_path / "compacted"), []
     for cohort in range(100):
-        put(store, cohort)
+        write_cohort(store, cohort)
         counts.append(max(len(store.files.list(f"{kind}/sweep=grid")) for kind in ("trials", "history")))
     assert max(counts) <= 3 * 4 + 1
     monkeypatch.setattr(compaction, "MANY", 10**9)
     loose = Store(tmp_path / "loose")
     for cohort in range(100):
-        put(loose, cohort)
+        write_cohort(loose, cohort)
     assert len(loose.files.list("trials/sweep=grid")) == 100
     pd.testing.assert_frame_equal(plain(tmp_path / "compacted"), plain(tmp_path / "loose"))
     pd.testing.assert_frame_equal(load_history("grid", store.files), load_history("grid", loose.files))
@@ -71,7 +71,7 @@ def test_a_listing_during_a_compaction_misses_no_row(tmp_path, monkeypatch):
     deleted ahead of it."""
     store = Store(tmp_path)
     for cohort in range(4):
-        put(store, cohort)
+        write_cohort(store, cohort)
     (segment,) = store.files.list("trials/sweep=grid")
     list_all, listings = Files.list, []
 
@@ -88,19 +88,19 @@ def test_large_files_are_left_as_they_are(tmp_path, monkeypatch):
     monkeypatch.setattr(compaction, "LARGEST", 1)
     store = Store(tmp_path)
     for cohort in range(16):
-        put(store, cohort)
+        write_cohort(store, cohort)
     assert len(store.files.list("trials/sweep=grid")) == 4 and len(plain(tmp_path)) == 32
 
 
 def test_a_merged_result_is_not_written_again_and_a_failure_is_replaced(tmp_path):
     store = Store(tmp_path)
     for cohort in range(7):
-        put(store, cohort, "failed" if cohort == 2 else "finished")
+        write_cohort(store, cohort, "failed" if cohort == 2 else "finished")
     assert "c2.parquet" in store.files.list("trials/sweep=grid"), (
         "a cohort with a failed trial is not merged, because it is tried again"
     )
-    put(store, 2)
-    put(store, 1, "failed")
+    write_cohort(store, 2)
+    write_cohort(store, 1, "failed")
     assert set(plain(tmp_path)["status"]) == {"finished"} and len(plain(tmp_path)) == 14
 
 
@@ -110,15 +110,15 @@ def test_a_crash_at_any_moment_loses_nothing(tmp_path, monkeypatch, operation):
     monkeypatch.setattr(compaction, "MANY", 2)
     operate, crashes = getattr(Files, operation), 0
     for moment in range(200):
-        folder, left, done = tmp_path / str(moment), [moment], 0
+        folder, left, written = tmp_path / str(moment), [moment], 0
 
-        def crash(files: Files, *words: object, left: list[int] = left) -> None:
+        def crash(files: Files, *arguments: object, left: list[int] = left) -> None:
             left[0] -= 1
             if left[0] == -1 and moment % 2:  # noqa: B023
-                operate(files, *words)
+                operate(files, *arguments)
             if left[0] < 0:
                 raise KeyboardInterrupt
-            operate(files, *words)
+            operate(files, *arguments)
 
         store = Store(folder)
         store.prepare("grid", COLUMNS)
@@ -126,20 +126,20 @@ def test_a_crash_at_any_moment_loses_nothing(tmp_path, monkeypatch, operation):
             patch.setattr(Files, operation, crash)
             try:
                 for cohort in range(4):
-                    put(store, cohort)
-                    done += 1
+                    write_cohort(store, cohort)
+                    written += 1
             except KeyboardInterrupt:
                 crashes += 1
-        stored = load("grid", folder) if done else pd.DataFrame({"trial_id": []})
-        assert set(stored["trial_id"]) >= {f"{cohort}{member}" for cohort in range(done) for member in "ab"}
-        again = Store(folder)
-        again.prepare("grid", COLUMNS)
-        for cohort in range(done, 4):
-            put(again, cohort)
+        stored = load("grid", folder) if written else pd.DataFrame({"trial_id": []})
+        assert set(stored["trial_id"]) >= {f"{cohort}{member}" for cohort in range(written) for member in "ab"}
+        reopened = Store(folder)
+        reopened.prepare("grid", COLUMNS)
+        for cohort in range(written, 4):
+            write_cohort(reopened, cohort)
         assert len(plain(folder)) == 8 and set(load_history("grid", folder)["trial_id"]) == set(
             plain(folder)["trial_id"]
         )
-        if done == 4:
+        if written == 4:
             break
     assert crashes > 5
 
@@ -148,15 +148,15 @@ WRITER = """
 import sys
 sys.path.insert(0, {root!r})
 from sweeper.storage import compaction
-from tests.sweeper.storage.test_compaction import COLUMNS, Store, put
+from tests.sweeper.storage.test_compaction import COLUMNS, Store, write_cohort
 compaction.MANY = 4
 store = Store({folder!r})
 store.prepare("grid", COLUMNS)
 print("go", flush=True)
 sys.stdin.readline()
 for cohort in range({first}, {first} + 60):
-    put(store, cohort, "failed")
-    put(store, cohort)
+    write_cohort(store, cohort, "failed")
+    write_cohort(store, cohort)
 """
 
 

@@ -67,7 +67,9 @@ def harness(tmp_path: Path) -> Harness:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", DAMAGES)
-def test_the_trials_of_a_damaged_file_are_to_run_and_it_is_kept_aside(harness: Harness, kind: str, how: str) -> None:
+def test_the_trials_of_a_damaged_file_are_to_run_and_the_file_is_set_aside(
+    harness: Harness, kind: str, how: str
+) -> None:
     path = f"{kind}/sweep=grid/ca.parquet"
     content = flipped(harness.store.files, path, how)
     plan = harness.reopened()
@@ -86,7 +88,7 @@ def test_the_trials_of_a_damaged_file_are_to_run_and_it_is_kept_aside(harness: H
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_reader_is_told_the_file_and_the_way_out_and_moves_nothing(harness: Harness, kind: str) -> None:
+def test_an_error_of_a_reader_names_the_file_and_the_remedy_and_nothing_is_moved(harness: Harness, kind: str) -> None:
     flipped(harness.store.files, f"{kind}/sweep=grid/ca.parquet")
     with pytest.raises(StoreError, match=rf"'{kind}/sweep=grid/ca\.parquet' is damaged: .*; run the sweep again, "):
         (load if kind == "trials" else load_history)("grid", harness.store.files)
@@ -135,7 +137,7 @@ def test_a_result_without_any_metric_needs_no_history(harness: Harness) -> None:
     assert harness.reopened().statuses("grid") == {"b": "finished", "x": "diverged", "y": "failed"}
 
 
-def test_without_damage_no_history_is_asked_for(harness: Harness) -> None:
+def test_without_damage_no_history_is_read(harness: Harness) -> None:
     harness.store.files.delete_folder("history")
     assert harness.reopened().statuses("grid") == {"a": "finished", "b": "finished"}
 
@@ -148,7 +150,7 @@ def test_a_search_trains_a_row_again_that_has_lost_its_history(harness: Harness)
     assert {record[0] for record in history} == {"b"} and len(plan.damaged) == 1
 
 
-def test_a_warm_start_does_not_do_with_less_than_there_was(harness: Harness) -> None:
+def test_a_warm_start_does_not_ignore_damaged_rows(harness: Harness) -> None:
     flipped(harness.store.files, "trials/sweep=grid/ca.parquet")
     study: Any = None  # not needed before the damage is found
     with pytest.raises(DamagedFiles, match=r"ca\.parquet"):
@@ -163,7 +165,7 @@ def test_a_file_that_is_intact_after_all_comes_back(harness: Harness) -> None:
     assert harness.store.files.read(path) is None and len(load("grid", harness.store.files)) == 2
 
 
-def test_many_damaged_files_are_named_at_once_and_go_in_one_round(harness: Harness) -> None:
+def test_many_damaged_files_are_named_and_set_aside_at_once(harness: Harness) -> None:
     for trial in "ab":
         flipped(harness.store.files, f"history/sweep=grid/c{trial}.parquet")
     rounds: list[int] = []
@@ -178,7 +180,7 @@ def test_many_damaged_files_are_named_at_once_and_go_in_one_round(harness: Harne
     assert quarantining(harness.store.files, read) == 2 and len(rounds) == 3 and len(harness.log) == 2
 
 
-def test_without_a_say_a_warning_is_issued(harness: Harness, tmp_path: Path) -> None:
+def test_without_a_callback_a_warning_is_issued(harness: Harness, tmp_path: Path) -> None:
     flipped(harness.store.files, "trials/sweep=grid/ca.parquet")
     with pytest.warns(UserWarning, match=r"ca\.parquet' is damaged"):
         Store(tmp_path).prepare("grid", COLUMNS)
@@ -197,10 +199,10 @@ class Command:
         monkeypatch.setattr(run._Run, "_train", lambda training: self._train(training))
         monkeypatch.setattr(publish, "write", self._write)
 
-    def __call__(self, *words: str) -> tuple[int, str, str]:
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
         """Return the exit status, stdout and stderr. `trained` lists the trials that were trained."""
         self.trained.clear()
-        status = run.main(["anomaly_grid", "--preset", "digits", "--store", str(self.folder), *SMALL, *words])
+        status = run.main(["anomaly_grid", "--preset", "digits", "--store", str(self.folder), *SMALL, *arguments])
         return (status, *self._capsys.readouterr())
 
     def _train(self, training: run._Run) -> None:
@@ -222,7 +224,7 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     return Command(tmp_path, capsys, monkeypatch)
 
 
-def test_the_same_command_heals_damaged_files(command: Command) -> None:
+def test_the_same_command_repairs_damaged_files(command: Command) -> None:
     assert command()[0] == 0 and len(command.trained) == 2
     first, second = command.trained
     paths = f"trials/sweep=anomaly_grid/c{first}.parquet", f"history/sweep=anomaly_grid/c{second}.parquet"
@@ -243,8 +245,8 @@ def test_a_history_that_is_damaged_meanwhile_is_trained_again_by_the_next_run(co
 
     command.meanwhile = damage
     status, out, err = command()
-    lost = command.trained[:1]
+    damaged_trials = command.trained[:1]
     assert status == 1 and "1 reports" in out and err == ""
     assert "1 trials have lost their history with a damaged file; the same command trains them again" in out
     command.meanwhile = lambda: None
-    assert command()[0] == 0 and command.trained == lost
+    assert command()[0] == 0 and command.trained == damaged_trials

@@ -15,13 +15,13 @@ from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, folder, row
 
 
-def test_a_reader_is_told_which_file_is_no_parquet_and_the_way_out(store):
+def test_an_error_of_a_reader_names_the_file_that_is_not_parquet_and_the_remedy(store):
     store.files.write("trials/sweep=grid/x.parquet", b"PAR1 not really")
     with pytest.raises(StoreError, match=r"x\.parquet.*not a whole Parquet file.*run the sweep again"):
         load("grid", store.files)
 
 
-def test_load_unites_files_of_unlike_columns_and_sweeps(store):
+def test_load_unites_files_and_sweeps_of_different_columns(store):
     store.write("grid", "c0", [row("a")], COLUMNS)
     other = Columns({"method": str, "beta": float}, ("knn",))
     store.write("other", "c0", [{"trial_id": "z", "status": "finished", "beta": 1.0, "knn": 0.5}], other)
@@ -32,7 +32,7 @@ def test_load_unites_files_of_unlike_columns_and_sweeps(store):
         load("nope", store.files)
 
 
-def test_load_selects_a_preset_and_what_was_changed_in_it(store):
+def test_load_selects_a_preset_and_its_changes(store):
     labels = {"a": ("digits", ""), "b": ("digits", "epochs=5"), "c": ("paper", "")}
     rows = [row(trial, preset=preset, changes=changes) for trial, (preset, changes) in labels.items()]
     store.write("grid", "c0", rows, COLUMNS)
@@ -69,7 +69,7 @@ def test_history_overlays_by_trial_metric_and_epoch(store):
     assert history["epoch"].tolist() == [1, 2, 10] and history["value"].tolist() == [0.1, 0.25, 0.3]
 
 
-def test_rows_are_in_the_order_asked_for_as_far_as_there_are_any(tmp_path: Path) -> None:
+def test_rows_are_in_the_requested_order(tmp_path: Path) -> None:
     store, columns = Store(tmp_path), Columns({"k": int}, ("knn",))
     for cohort, trials in {"x": "da", "y": "cb"}.items():
         store.write("grid", cohort, [{"trial_id": t, "status": "finished", "k": ord(t)} for t in trials], columns)

@@ -40,7 +40,7 @@ def plain(table: pa.Table) -> bytes:
 
 @pytest.mark.parametrize("table", [rows(), history()], ids=["rows", "history"])
 def test_no_flipped_bit_changes_a_value(table: pa.Table) -> None:
-    data, draw, seen = table_to_parquet(table), random.Random(2), 0
+    data, draw, detected = table_to_parquet(table), random.Random(2), 0
     begin = data.index(MARK)
     for bit in draw.sample(range(len(data) * 8), FLIPS):
         damaged = bytearray(data)
@@ -50,8 +50,8 @@ def test_no_flipped_bit_changes_a_value(table: pa.Table) -> None:
             continue
         with pytest.raises(DamagedError):
             parquet_to_table(bytes(damaged))
-        seen += 1
-    assert seen > FLIPS / 2
+        detected += 1
+    assert detected > FLIPS / 2
 
 
 def test_every_bit_of_the_footers_length_counts() -> None:
@@ -73,7 +73,7 @@ def test_other_readers_take_the_file_as_it_is_and_can_verify_its_pages() -> None
         pq.read_table(io.BytesIO(bytes(damaged)), page_checksum_verification=True)
 
 
-def test_a_file_of_an_earlier_version_is_read_and_its_damage_seen_as_far_as_can_be() -> None:
+def test_a_file_of_an_earlier_version_is_read_and_most_damage_to_it_detected() -> None:
     data = plain(rows())
     assert not has_digest(data) and parquet_to_table(data)[1].equals(rows())
     schema, table = parquet_to_table(data, ["trial_id"])
@@ -86,6 +86,6 @@ def test_a_file_of_an_earlier_version_is_read_and_its_damage_seen_as_far_as_can_
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1 not really", bytes(100), b"x" * 100])
-def test_what_is_no_parquet_file_is_damaged(data: bytes) -> None:
+def test_a_file_that_is_not_parquet_is_damaged(data: bytes) -> None:
     with pytest.raises(DamagedError):
         parquet_to_table(data)

@@ -66,9 +66,9 @@ def test_a_file_that_was_written_since_is_not_replaced(files: Files) -> None:
     old = contents_of(files, FOLDER)
     files.write(f"{FOLDER}/b.parquet", table_to_parquet(table("b", "c")))
     size = replace(files, FOLDER, old, "segment-0.parquet", table("a", "b"))
-    merged, kept = sorted(files.list(FOLDER), key=lambda name: name != "segment-0.parquet")[:2]
+    merged, newer = sorted(files.list(FOLDER), key=lambda name: name != "segment-0.parquet")[:2]
     assert merged == "segment-0.parquet" and len(files.read(f"{FOLDER}/{merged}") or b"") == size
-    assert read_tables(files, FOLDER)[kept][1]["trial_id"].to_pylist() == ["b", "c"]
+    assert read_tables(files, FOLDER)[newer][1]["trial_id"].to_pylist() == ["b", "c"]
     assert "a.parquet" not in files.list(FOLDER)
 
 

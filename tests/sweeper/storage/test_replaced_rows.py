@@ -61,12 +61,12 @@ def test_others_rows_and_history_stay(store: Store) -> None:
     assert archive(store.files, "none", TrialSelection(["a"]), COLUMNS) is None
 
 
-def test_all_trials_of_a_study_are_meant(store: Store) -> None:
+def test_a_selected_study_includes_all_its_trials(store: Store) -> None:
     moved = archive(store.files, "grid", TrialSelection([], studies=["s1"]), COLUMNS)
     assert moved and moved.rows == 2 and trials(store) == reported(store) == ["a", "d"]
 
 
-def test_a_run_after_it_writes_and_is_read_as_ever(store: Store) -> None:
+def test_a_later_run_is_written_and_read_as_usual(store: Store) -> None:
     archive(store.files, "grid", TrialSelection(["a"]), COLUMNS)
     again = Store(store.files)
     again.prepare("grid", COLUMNS)
@@ -74,7 +74,7 @@ def test_a_run_after_it_writes_and_is_read_as_ever(store: Store) -> None:
     assert trials(store) == list("abcd") and load("grid", store.files)["auroc"].tolist() == [0.9, 0.5, 0.5, 0.5]
 
 
-def test_what_was_set_aside_comes_back_and_what_replaced_it_is_set_aside(store: Store) -> None:
+def test_rows_that_are_restored_swap_with_those_that_replaced_them(store: Store) -> None:
     paths = ["cuts/sweep=grid/p0.json", "heatmaps/grid/digits"]
     store.files.write(paths[0], b"cut")
     store.files.write(f"{paths[1]}/auroc.png", b"old")
@@ -98,7 +98,7 @@ def test_what_was_set_aside_comes_back_and_what_replaced_it_is_set_aside(store: 
 
 
 @pytest.mark.parametrize("time", ["yesterday", "../trials", ""])
-def test_an_unknown_time_is_answered_with_those_there_are(store: Store, time: str) -> None:
+def test_an_unknown_time_is_refused_with_the_known_ones(store: Store, time: str) -> None:
     with pytest.raises(StoreError, match=r"nothing was set aside at .*; there are: none$"):
         restore(store.files, "grid", time)
 
@@ -128,27 +128,29 @@ def crashing(monkeypatch: pytest.MonkeyPatch, after: int) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("after", range(12))
-def test_no_crash_loses_a_row_whatever_it_falls_between(
+def test_no_crash_while_rows_are_set_aside_loses_a_row(
     store: Store, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """Setting these trials aside changes the store ten times. After any number of changes no row is lost, and calling
     `archive` again completes the move."""
     chosen = TrialSelection(["a", "d"])
     undo = crashing(monkeypatch, after)
-    done = True
+    completed = True
     try:
         archive(store.files, "grid", chosen, COLUMNS)
     except Crash:
-        done = False
+        completed = False
     undo()
     assert copies(store) == copies(store, "history") == list("abcd") and {"b", "c"} <= set(trials(store))
-    assert done == (after >= 10)
+    assert completed == (after >= 10)
     archive(store.files, "grid", chosen, COLUMNS)
     assert trials(store) == reported(store) == ["b", "c"] and copies(store) == list("abcd")
 
 
 @pytest.mark.parametrize("after", range(8))
-def test_no_crash_while_it_comes_back_loses_a_row(store: Store, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+def test_no_crash_while_rows_are_restored_loses_a_row(
+    store: Store, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
     moved = archive(store.files, "grid", TrialSelection(["a", "d"]), COLUMNS)
     assert moved
     undo = crashing(monkeypatch, after)

@@ -14,12 +14,12 @@ from tests.sweeper.storage.rows import COLUMNS
         {"metrics": ("sweep",)},
     ],
 )
-def test_columns_keep_their_law(wrong):
+def test_invalid_columns_are_refused(wrong):
     with pytest.raises(ValueError, match="but"):
         Columns(**{"hyperparameters": {}, "metrics": (), **wrong})
 
 
-def test_a_union_keeps_the_order_and_adds_what_only_the_other_has():
+def test_a_union_keeps_the_order_and_appends_the_columns_of_the_other():
     assert Columns({"a": int}, ("x",)).union(Columns({"b": str, "a": int}, ("y", "x"))) == Columns(
         {"a": int, "b": str}, ("x", "y")
     )

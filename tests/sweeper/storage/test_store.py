@@ -141,7 +141,7 @@ def test_compaction_keeps_the_rows_and_a_retry_still_lands_once(store):
     assert store.compact("grid") != name and len(load("grid", store.files)) == 15
 
 
-def test_a_crash_within_compaction_is_put_right(store, monkeypatch):
+def test_a_crash_within_compaction_is_repaired(store, monkeypatch):
     for cohort in "xyz":
         store.write("grid", cohort, [row(cohort)], COLUMNS)
     before = load("grid", store.files)

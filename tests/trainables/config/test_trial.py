@@ -13,13 +13,13 @@ from trainables.data.datasets.catalog import DATASETS
 from trainables.networks.encoders import ENCODERS
 
 
-def _resolve(**given: Value) -> TrialConfig:
-    return resolve({"method": "vje", **given})
+def _resolve(**values: Value) -> TrialConfig:
+    return resolve({"method": "vje", **values})
 
 
-def _error(**given: Value) -> str:
+def _error(**values: Value) -> str:
     with pytest.raises(ValueError) as error:
-        _resolve(**given)
+        _resolve(**values)
     return str(error.value)
 
 
@@ -30,12 +30,12 @@ def test_defaults_are_complete_and_come_back() -> None:
 
 
 def test_given_values_are_in_the_config() -> None:
-    given: dict[str, Value] = {
+    values: dict[str, Value] = {
         "dataset": "cifar10", "normal_class": 7, "encoder": "resnet18", "small_stem": False, "seed": 3, "epochs": 9,
         "lr": 5e-6, "precision": "bfloat16", "channels_last": True, "crop_scale": 0.2, "nu": math.inf, "terms": "kl",
     }  # fmt: skip
-    config = _resolve(**given)
-    assert config.flat().items() >= given.items()
+    config = _resolve(**values)
+    assert config.flat().items() >= values.items()
     assert (config.data.normal_class, config.training.epochs, config.views.crop_scale) == (7, 9, 0.2)
     assert (config.encoder.small_stem, config.options.nu) == (False, math.inf)
     assert resolve(config.flat()) == config
@@ -62,12 +62,12 @@ def test_fusible_keys_are_keys(method: str) -> None:
 
 
 def test_a_trial_needs_a_known_method() -> None:
-    for given, message in (
+    for values, message in (
         ({}, "a trial needs a method; there are: "),
         ({"method": "vjee"}, "no method 'vjee' (did you mean 'vje'?); there are: "),
     ):
         with pytest.raises(ValueError) as error:
-            resolve(given)
+            resolve(values)
         assert str(error.value) == message + ", ".join(METHODS)
 
 
@@ -198,8 +198,8 @@ def test_held_out_outliers_need_held_out_classes() -> None:
 
 
 def test_equal_sections_are_one_object_but_1_and_true_are_different_values() -> None:
-    one, other = _resolve(width=1, seed=1), _resolve(width=1, seed=2)
-    assert one.encoder is other.encoder and one.training != other.training
+    first, second = _resolve(width=1, seed=1), _resolve(width=1, seed=2)
+    assert first.encoder is second.encoder and first.training != second.training
     assert "got width=True" in _error(width=True) and "got width=1.0" in _error(width=1.0)
     for zero in (-0.0, 0.0):  # the two are one trial
         assert math.copysign(1.0, float(str(_resolve(weight_decay=zero).flat()["weight_decay"]))) == 1.0

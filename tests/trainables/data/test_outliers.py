@@ -52,10 +52,10 @@ def test_another_size_is_resized_as_pil_does(root: Path, name: str, trained: str
     dataset, other = load(trained, root), load(name, root)
     images = load_outliers(name, dataset, all_classes_split(dataset), root)
     side = dataset.test_images.shape[3]
-    for got, image in zip(images, other.test_images[:], strict=True):
+    for actual, image in zip(images, other.test_images[:], strict=True):
         pil = Image.fromarray(image.permute(1, 2, 0).numpy())
-        wanted = np.asarray(pil.resize((side, side), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
-        assert np.abs(wanted.astype(int) - got.numpy()).max() <= 1
+        expected = np.asarray(pil.resize((side, side), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+        assert np.abs(expected.astype(int) - actual.numpy()).max() <= 1
 
 
 def test_levels_become_those_of_the_set(digits: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,11 +78,11 @@ def test_inversion_is_its_own_inverse(digits: Dataset) -> None:
 
 def test_shuffled_images_have_the_same_pixels_elsewhere(root: Path) -> None:
     cifar = load("cifar10", root)
-    got, test = (
+    actual, test = (
         load_outliers("shuffled", cifar, all_classes_split(cifar), root).flatten(2),
         cifar.test_images[:].flatten(2),
     )
-    for shuffled, image in zip(got, test, strict=True):
+    for shuffled, image in zip(actual, test, strict=True):
         assert sorted(shuffled.T.tolist()) == sorted(image.T.tolist())
         assert (shuffled == image).all(dim=0).float().mean() < 0.05
     code = torch.arange(64, dtype=torch.float32).view(1, 1, 8, 8).expand(2, 3, 8, 8)

@@ -82,8 +82,8 @@ def test_held_out_classes_are_neither_trained_on_nor_tested(digits: Dataset) -> 
         (split.train_images, split.train_labels, digits.train_images, digits.train_labels),
         (split.test_images, split.test_labels, digits.test_images, digits.test_labels),
     ):
-        kept = [i for i, label in enumerate(all_labels.tolist()) if label in rest]
-        assert torch.equal(images[:], all_images[:][kept]) and torch.equal(labels, all_labels[kept])
+        remaining = [i for i, label in enumerate(all_labels.tolist()) if label in rest]
+        assert torch.equal(images[:], all_images[:][remaining]) and torch.equal(labels, all_labels[remaining])
     assert split.outlier is None and split.classes == digits.classes and split.labelled_images is split.train_images
 
 

@@ -33,13 +33,13 @@ def indices(images: object) -> set[int]:
 
 def test_validation_images_are_disjoint_from_training_and_are_all_else(numbered: Dataset) -> None:
     trained, validated = hold_out_validation(numbered, 0.2)
-    kept, held = indices(trained.train_images), indices(validated.test_images)
-    assert not kept & held and kept | held == set(range(1260))
-    assert len(trained.train_labels) == len(kept) and len(validated.test_labels) == len(held)
+    trained_indices, validation_indices = indices(trained.train_images), indices(validated.test_images)
+    assert not trained_indices & validation_indices and trained_indices | validation_indices == set(range(1260))
+    assert len(trained.train_labels) == len(trained_indices) and len(validated.test_labels) == len(validation_indices)
     for part, labels in ((trained.train_images, trained.train_labels), (validated.test_images, validated.test_labels)):
         assert isinstance(part, torch.Tensor)
-        places = 256 * part[:, 0, 0, 0].long() + part[:, 1, 0, 0].long()
-        assert torch.equal(labels, numbered.train_labels[places])
+        positions = 256 * part[:, 0, 0, 0].long() + part[:, 1, 0, 0].long()
+        assert torch.equal(labels, numbered.train_labels[positions])
 
 
 def test_no_test_image_is_a_validation_image(digits: Dataset) -> None:
@@ -64,11 +64,11 @@ def test_every_class_gives_the_same_share(digits: Dataset, share: float) -> None
 
 def test_the_split_is_fixed_and_a_larger_share_holds_out_more_of_the_same(numbered: Dataset) -> None:
     drawn = torch.get_rng_state()
-    held = {share: indices(hold_out_validation(numbered, share)[1].test_images) for share in (0.1, 0.2, 0.4)}
+    held_out = {share: indices(hold_out_validation(numbered, share)[1].test_images) for share in (0.1, 0.2, 0.4)}
     torch.manual_seed(5)
-    assert indices(hold_out_validation(numbered, 0.2)[1].test_images) == held[0.2]
-    assert held[0.1] < held[0.2] < held[0.4]
-    assert sorted(held[0.2])[:5] != list(range(5))  # shuffled, not the first of the file
+    assert indices(hold_out_validation(numbered, 0.2)[1].test_images) == held_out[0.2]
+    assert held_out[0.1] < held_out[0.2] < held_out[0.4]
+    assert sorted(held_out[0.2])[:5] != list(range(5))  # shuffled, not the first of the file
     torch.set_rng_state(drawn)
 
 
@@ -77,11 +77,14 @@ def test_attributes_stay_with_their_images(digits: Dataset) -> None:
     trained, validated = hold_out_validation(
         replace(digits, attributes={"number": Attribute(train_N, test_N, 1260)}), 0.2
     )
-    kept, held = trained.attributes["number"].train_labels, validated.attributes["number"].test_labels
+    trained_indices, validation_indices = (
+        trained.attributes["number"].train_labels,
+        validated.attributes["number"].test_labels,
+    )
     assert torch.equal(trained.attributes["number"].test_labels, test_N)
-    assert torch.equal(validated.attributes["number"].train_labels, kept)
-    assert torch.equal(trained.train_images[:], digits.train_images[:][kept])
-    assert torch.equal(validated.test_images[:], digits.train_images[:][held])
+    assert torch.equal(validated.attributes["number"].train_labels, trained_indices)
+    assert torch.equal(trained.train_images[:], digits.train_images[:][trained_indices])
+    assert torch.equal(validated.test_images[:], digits.train_images[:][validation_indices])
 
 
 def test_unlabelled_images_stay_training_images(numbered: Dataset) -> None:
@@ -103,9 +106,9 @@ def test_folders_are_parted_by_their_files(tmp_path: Path) -> None:
     write_imagenet(tmp_path)
     imagenet = load("imagenet", tmp_path)
     trained, validated = hold_out_validation(imagenet, 0.25)
-    whole, kept, held = imagenet.train_images, trained.train_images, validated.test_images
-    assert isinstance(whole, ImageFiles) and isinstance(kept, ImageFiles) and isinstance(held, ImageFiles)
-    assert sorted([*kept.paths(), *held.paths()]) == sorted(whole.paths())
+    full, remaining, held_out = imagenet.train_images, trained.train_images, validated.test_images
+    assert isinstance(full, ImageFiles) and isinstance(remaining, ImageFiles) and isinstance(held_out, ImageFiles)
+    assert sorted([*remaining.paths(), *held_out.paths()]) == sorted(full.paths())
     assert validated.test_labels.tolist() == [0, 1, 2]
 
 

@@ -75,7 +75,7 @@ def test_training_is_that_of_a_plain_module_and_torch_adam(sets: Sets, hidden: t
 def test_accuracies_are_those_after_the_last_and_the_best_epoch(sets: Sets, hidden: tuple[int, ...]) -> None:
     """At a learning rate at which the best epoch is not the last."""
     bank_KND, labels_N, test_KMD, test_labels_M = sets
-    got = accuracies(*sets, C, hidden=hidden, **how(lr=0.5, epochs=8))
+    actual = accuracies(*sets, C, hidden=hidden, **how(lr=0.5, epochs=8))
     by_epoch_KE = [
         [
             (probe(test_MD).argmax(1) == test_labels_M).double().mean().item()
@@ -83,9 +83,9 @@ def test_accuracies_are_those_after_the_last_and_the_best_epoch(sets: Sets, hidd
         ]
         for bank_ND, test_MD in zip(bank_KND, test_KMD, strict=True)
     ]
-    np.testing.assert_allclose(got.last, [shares[-1] for shares in by_epoch_KE])
-    np.testing.assert_allclose(got.best, [max(shares) for shares in by_epoch_KE])
-    assert (got.best > got.last).any()
+    np.testing.assert_allclose(actual.last, [shares[-1] for shares in by_epoch_KE])
+    np.testing.assert_allclose(actual.best, [max(shares) for shares in by_epoch_KE])
+    assert (actual.best > actual.last).any()
 
 
 @pytest.mark.parametrize("inputs", [4, 100])
@@ -107,9 +107,9 @@ def test_real_digits_as_well_as_scikit_learns_regression() -> None:
     images, labels = load_digits(return_X_y=True)
     features, labels_N = torch.from_numpy(images / 16).float(), torch.from_numpy(labels)
     sets = (features[None, :1260], labels_N[:1260], features[None, 1260:], labels_N[1260:])
-    got = accuracies(*sets, 10, hidden=(), **how(lr=1e-2, epochs=200, batch_size=128))
+    actual = accuracies(*sets, 10, hidden=(), **how(lr=1e-2, epochs=200, batch_size=128))
     reference = LogisticRegression(C=10, max_iter=1000).fit(images[:1260] / 16, labels[:1260])
-    assert got.last == pytest.approx(reference.score(images[1260:] / 16, labels[1260:]), abs=0.01)
+    assert actual.last == pytest.approx(reference.score(images[1260:] / 16, labels[1260:]), abs=0.01)
 
 
 def test_only_the_hidden_layer_solves_exclusive_or() -> None:
@@ -133,9 +133,9 @@ def test_fused_equals_alone(sets: Sets, hidden: tuple[int, ...]) -> None:
         alone = accuracies(bank_KND[member], bank_labels_N, test_KMD[member], test_labels_M, C, hidden=hidden, **how())
         assert (alone.last[0], alone.best[0]) == (fused.last[k], fused.best[k])
         layers_alone = train(bank_KND[member], bank_labels_N, (D, *hidden, C), **how())
-        for got, expected in zip(layers_alone, layers, strict=True):
-            torch.testing.assert_close(got[0], expected[0][member], rtol=1e-4, atol=1e-5)
-            torch.testing.assert_close(got[1], expected[1][member], rtol=1e-4, atol=1e-5)
+        for actual, expected in zip(layers_alone, layers, strict=True):
+            torch.testing.assert_close(actual[0], expected[0][member], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(actual[1], expected[1][member], rtol=1e-4, atol=1e-5)
 
 
 @HIDDEN
@@ -143,18 +143,18 @@ def test_images_without_a_label_are_as_if_they_were_not_there(sets: Sets, hidden
     bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
     bank_labels_N[::3], test_labels_M[1::4] = -1, -1
     bank_N, test_M = bank_labels_N >= 0, test_labels_M >= 0
-    got = accuracies(*sets, C, hidden=hidden, **how())
+    actual = accuracies(*sets, C, hidden=hidden, **how())
     labelled = (bank_KND[:, bank_N], bank_labels_N[bank_N], test_KMD[:, test_M], test_labels_M[test_M])
-    for shares, expected in zip(got, accuracies(*labelled, C, hidden=hidden, **how()), strict=True):
+    for shares, expected in zip(actual, accuracies(*labelled, C, hidden=hidden, **how()), strict=True):
         np.testing.assert_array_equal(shares, expected)
-    assert got.last.min() > 1.5 / C
+    assert actual.last.min() > 1.5 / C
 
 
 @pytest.mark.parametrize("where", [1, 3])
 def test_without_any_label_accuracies_are_nan(sets: Sets, where: int) -> None:
     sets[where][:] = -1
-    got = accuracies(*sets, C, hidden=(H,), **how())
-    assert all(shares.shape == (K,) and np.isnan(shares).all() for shares in got)
+    actual = accuracies(*sets, C, hidden=(H,), **how())
+    assert all(shares.shape == (K,) and np.isnan(shares).all() for shares in actual)
 
 
 @pytest.mark.filterwarnings("error")

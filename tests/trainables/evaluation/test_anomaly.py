@@ -33,16 +33,16 @@ def test_a_score_that_is_not_finite_affects_only_its_own_member(outlier_KN: np.n
     score_KN = np.random.default_rng(1).random((K, N))
     clean = auroc(score_KN, outlier_KN)
     score_KN[2, 7] = bad
-    got = auroc(score_KN, outlier_KN)
-    assert np.isnan(got[2])
-    np.testing.assert_array_equal(np.delete(got, 2), np.delete(clean, 2))
+    actual = auroc(score_KN, outlier_KN)
+    assert np.isnan(actual[2])
+    np.testing.assert_array_equal(np.delete(actual, 2), np.delete(clean, 2))
 
 
 @pytest.mark.filterwarnings("error")
 def test_auroc_is_undefined_without_inliers_or_outliers(outlier_KN: np.ndarray) -> None:
     outlier_KN[0], outlier_KN[1] = True, False
-    got = auroc(np.random.default_rng(1).random((K, N)), outlier_KN)
-    assert np.isnan(got[:2]).all() and np.isfinite(got[2:]).all()
+    actual = auroc(np.random.default_rng(1).random((K, N)), outlier_KN)
+    assert np.isnan(actual[:2]).all() and np.isfinite(actual[2:]).all()
 
 
 def test_evaluate_names_each_score_and_mean(outlier_KN: np.ndarray) -> None:

@@ -104,8 +104,8 @@ def test_images_without_a_label_are_left_out(sets: Sets) -> None:
     labels_M[::3] = -1
     labelled_M = labels_M >= 0
     blurred_MD = test_MD + 12 * torch.randn(test_MD.shape, generator=torch.Generator().manual_seed(1))
-    got = evaluate(bank_ND, blurred_MD, labels_M, 4, **HOW)
-    assert got == evaluate(bank_ND, blurred_MD[labelled_M], labels_M[labelled_M], 4, **HOW) and got["nmi"] < 0.9
+    actual = evaluate(bank_ND, blurred_MD, labels_M, 4, **HOW)
+    assert actual == evaluate(bank_ND, blurred_MD[labelled_M], labels_M[labelled_M], 4, **HOW) and actual["nmi"] < 0.9
     assert all(map(math.isnan, evaluate(bank_ND, test_MD, torch.full_like(labels_M, -1), 4, **HOW).values()))
 
 

@@ -49,18 +49,18 @@ def test_both_votes_equal_scikit_learns(sets: Sets, k: int, temperature: float) 
 def test_real_digits_as_scikit_learn_votes_on_them() -> None:
     images, labels = (torch.from_numpy(array) for array in load_digits(return_X_y=True))
     sets = (images[:1200].float(), labels[:1200], images[1200:].float(), labels[1200:])
-    got = accuracies(*sets, 10, 30, TEMPERATURE)
-    assert got == pytest.approx(scikit_learn(sets, 30, TEMPERATURE), abs=1e-12) and min(got) > 0.9
+    actual = accuracies(*sets, 10, 30, TEMPERATURE)
+    assert actual == pytest.approx(scikit_learn(sets, 30, TEMPERATURE), abs=1e-12) and min(actual) > 0.9
 
 
 @pytest.mark.parametrize(("labels", "elected"), [([3, 1], 1), ([1, 3], 1), ([2, 0], 0), ([3, 3], 3)])
 def test_the_lowest_of_classes_with_equally_many_votes_wins(labels: list[int], elected: int) -> None:
     bank_ND, test_1D = torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 0.2]])
-    got = [
+    actual = [
         accuracies(bank_ND, torch.tensor(labels), test_1D, torch.tensor([label]), 4, 2, 1.0).majority
         for label in range(4)
     ]
-    assert got.index(1.0) == elected and sum(got) == 1
+    assert actual.index(1.0) == elected and sum(actual) == 1
     weighted = accuracies(bank_ND, torch.tensor(labels), test_1D, torch.tensor([labels[0]]), 4, 2, 1.0).weighted
     assert weighted == 1, "the nearer one has the larger vote"
 
@@ -75,17 +75,17 @@ def test_the_temperatures_limits_are_the_nearest_neighbour_and_the_majority(sets
 def test_any_chunk_gives_the_same_and_stays_in_its_budget(
     sets: Sets, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected, elect, held = accuracies(*sets, C, K, TEMPERATURE), knn._elect, []
+    expected, elect, sizes = accuracies(*sets, C, K, TEMPERATURE), knn._elect, []
 
     def counted(labels_Bk: Tensor, votes_Bk: Tensor, classes: int) -> Tensor:
-        held.append(len(labels_Bk))
+        sizes.append(len(labels_Bk))
         return elect(labels_Bk, votes_Bk, classes)
 
     monkeypatch.setattr(knn, "_elect", counted)
     monkeypatch.setattr(knn, "CHUNK_BYTES", rows * N * 4 + 3)
     assert accuracies(*sets, C, K, TEMPERATURE) == expected
-    assert sum(held) == 2 * M and max(held) - min(held) <= 1
-    assert max(held) <= max(rows, 1) and len(held) == 2 * math.ceil(M / max(rows, 1)), "as few as the budget allows"
+    assert sum(sizes) == 2 * M and max(sizes) - min(sizes) <= 1
+    assert max(sizes) <= max(rows, 1) and len(sizes) == 2 * math.ceil(M / max(rows, 1)), "as few as the budget allows"
 
 
 def test_only_directions_count_not_lengths_rotations_or_the_order(sets: Sets) -> None:
@@ -106,8 +106,8 @@ def test_zero_features_are_counted_and_affect_no_others(sets: Sets) -> None:
     bank_ND, bank_labels_N, test_MD, test_labels_M = sets
     share = accuracies(bank_ND, bank_labels_N, test_MD[1:], test_labels_M[1:], C, 1, 1.0).majority
     zeroed_MD = torch.cat([torch.zeros(1, D), test_MD[1:]])
-    got = accuracies(bank_ND, bank_labels_N, zeroed_MD, test_labels_M, C, 1, 1.0)
-    assert round(got.majority * M) - round(share * (M - 1)) in (0, 1) and got.weighted == got.majority
+    actual = accuracies(bank_ND, bank_labels_N, zeroed_MD, test_labels_M, C, 1, 1.0)
+    assert round(actual.majority * M) - round(share * (M - 1)) in (0, 1) and actual.weighted == actual.majority
     far_ND = torch.cat([bank_ND.abs(), torch.zeros(50, D)])
     labels_N = torch.cat([bank_labels_N, torch.full((50,), C)])
     assert accuracies(far_ND, labels_N, test_MD.abs(), torch.full((M,), C), C + 1, 1, 1.0) == (0, 0)
@@ -139,9 +139,9 @@ def test_distances_vote_for_each_k_as_scikit_learns(sets: Sets, shift: float) ->
     """In float32 the shift would leave distances four digits."""
     bank_ND, bank_labels_N, test_MD, test_labels_M = sets
     shifted = (bank_ND + shift, bank_labels_N, test_MD + shift, test_labels_M)
-    got = accuracies_by_k(*shifted, C, 15)
-    assert got.tolist() == pytest.approx(distances_of_scikit_learn(shifted, 15), abs=1e-12)
-    assert len(set(got)) > 5 and got.dtype == np.float64
+    actual = accuracies_by_k(*shifted, C, 15)
+    assert actual.tolist() == pytest.approx(distances_of_scikit_learn(shifted, 15), abs=1e-12)
+    assert len(set(actual)) > 5 and actual.dtype == np.float64
 
 
 def test_distances_between_components_of_real_digits_as_scikit_learn_votes_on_them() -> None:
@@ -150,8 +150,8 @@ def test_distances_between_components_of_real_digits_as_scikit_learn_votes_on_th
     features = torch.from_numpy(PCA(10).fit_transform(images)).float()
     labels_N = torch.from_numpy(labels)
     sets = (features[:1200], labels_N[:1200], features[1200:], labels_N[1200:])
-    got = accuracies_by_k(*sets, 10, 15)
-    assert got.tolist() == pytest.approx(distances_of_scikit_learn(sets, 15), abs=1e-12) and got.min() > 0.9
+    actual = accuracies_by_k(*sets, 10, 15)
+    assert actual.tolist() == pytest.approx(distances_of_scikit_learn(sets, 15), abs=1e-12) and actual.min() > 0.9
 
 
 def test_distances_count_lengths_that_the_cosine_does_not() -> None:
@@ -177,8 +177,8 @@ def test_any_chunk_gives_the_same_votes_on_distances(sets: Sets, rows: int, monk
 @pytest.mark.parametrize("where", [0, 2])
 def test_a_feature_that_is_not_finite_gives_nan_for_each_k(sets: Sets, where: int) -> None:
     sets[where][3, 2] = math.inf
-    got = accuracies_by_k(*sets, C, K)
-    assert got.shape == (K,) and np.isnan(got).all()
+    actual = accuracies_by_k(*sets, C, K)
+    assert actual.shape == (K,) and np.isnan(actual).all()
 
 
 def test_more_neighbours_than_images_are_refused(sets: Sets) -> None:

@@ -25,8 +25,8 @@ def measured(inlier_KN: np.ndarray, outlier_KM: np.ndarray) -> dict[str, np.ndar
 @pytest.mark.parametrize("ties", [1, 3, 10**6])
 def test_all_three_metrics_equal_scikit_learns(ties: int) -> None:
     inlier_KN, outlier_KM = scores(ties)
-    got = measured(inlier_KN, outlier_KM)
-    assert list(got) == ["auroc_s", "aupr_s", "fpr95_s"]
+    actual = measured(inlier_KN, outlier_KM)
+    assert list(actual) == ["auroc_s", "aupr_s", "fpr95_s"]
     outlier = np.repeat([False, True], [N, M])
     for k, score in enumerate(np.concatenate([inlier_KN, outlier_KM], axis=1)):
         false_positives, true_positives, _ = roc_curve(~outlier, -score, drop_intermediate=False)
@@ -35,7 +35,7 @@ def test_all_three_metrics_equal_scikit_learns(ties: int) -> None:
             average_precision_score(outlier, score),
             false_positives[true_positives >= 0.95].min(),
         )
-        np.testing.assert_allclose([values[k] for values in got.values()], expected, rtol=1e-12)
+        np.testing.assert_allclose([values[k] for values in actual.values()], expected, rtol=1e-12)
 
 
 def test_perfect_separation_and_its_opposite() -> None:
@@ -50,14 +50,14 @@ def test_perfect_separation_and_its_opposite() -> None:
 def test_equal_distributions_are_told_apart_no_better_than_by_chance() -> None:
     """Both have the same scores: 95 of 100 outliers are accepted, and the precision is one half throughout."""
     inlier_KN, _ = scores(10**9)
-    got = measured(inlier_KN, inlier_KN)
+    actual = measured(inlier_KN, inlier_KN)
     for name, chance in (("auroc_s", 0.5), ("aupr_s", 0.5), ("fpr95_s", 0.95)):
-        np.testing.assert_allclose(got[name], np.full(K, chance), rtol=1e-12)
+        np.testing.assert_allclose(actual[name], np.full(K, chance), rtol=1e-12)
 
 
 def test_one_score_for_all_accepts_all() -> None:
-    got = measured(np.full((1, N), 7.0), np.full((1, M), 7.0))
-    assert got["auroc_s"] == 0.5 and got["aupr_s"] == pytest.approx(M / (N + M)) and got["fpr95_s"] == 1
+    actual = measured(np.full((1, N), 7.0), np.full((1, M), 7.0))
+    assert actual["auroc_s"] == 0.5 and actual["aupr_s"] == pytest.approx(M / (N + M)) and actual["fpr95_s"] == 1
 
 
 @pytest.mark.parametrize(("inliers", "accepted"), [(1, 1), (19, 19), (20, 19), (21, 20), (100, 95), (10_000, 9500)])
@@ -86,8 +86,8 @@ def test_only_the_order_of_scores_counts_not_that_of_images(ties: int) -> None:
     source = np.random.default_rng(3)
     shuffled = source.permuted(inlier_KN, axis=1), source.permuted(outlier_KM, axis=1)
     expected = measured(inlier_KN, outlier_KM)
-    for got in (measured(*shuffled), measured(np.exp(inlier_KN), np.exp(outlier_KM))):
-        for name, values_K in got.items():
+    for actual in (measured(*shuffled), measured(np.exp(inlier_KN), np.exp(outlier_KM))):
+        for name, values_K in actual.items():
             np.testing.assert_allclose(values_K, expected[name], rtol=1e-12)
 
 
@@ -121,6 +121,6 @@ def test_metric_names_are_what_evaluate_returns() -> None:
     class Scoring(Method):
         scores = ("joint", "dir")
 
-    given = {score: np.zeros((K, N)) for score in Scoring.scores}
-    assert tuple(evaluate(given, given)) == metric_names(Scoring)
+    scores_by_name = {score: np.zeros((K, N)) for score in Scoring.scores}
+    assert tuple(evaluate(scores_by_name, scores_by_name)) == metric_names(Scoring)
     assert metric_names(Method) == ()

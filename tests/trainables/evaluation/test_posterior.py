@@ -19,21 +19,21 @@ def var_KMD() -> Tensor:
 
 
 def test_statistics_are_those_of_numpy_and_scipy(var_KMD: Tensor) -> None:
-    got, average_KD = statistics(var_KMD), var_KMD.double().numpy().mean(1)
-    np.testing.assert_allclose(got["var_mean"], var_KMD.double().numpy().mean((1, 2)), rtol=1e-12)
-    np.testing.assert_allclose(got["var_cv"], variation(average_KD, axis=1, ddof=0), rtol=1e-12)
-    assert tuple(got) == METRICS and got["var_cv"].dtype == np.float64
+    actual, average_KD = statistics(var_KMD), var_KMD.double().numpy().mean(1)
+    np.testing.assert_allclose(actual["var_mean"], var_KMD.double().numpy().mean((1, 2)), rtol=1e-12)
+    np.testing.assert_allclose(actual["var_cv"], variation(average_KD, axis=1, ddof=0), rtol=1e-12)
+    assert tuple(actual) == METRICS and actual["var_cv"].dtype == np.float64
 
 
 def test_spread_over_images_is_no_spread_over_dimensions() -> None:
     """Two images with swapped dimensions: each dimension averages to 2."""
-    got = statistics(torch.tensor([[[1.0, 3.0], [3.0, 1.0]]]))
-    assert got["var_mean"] == 2 and got["var_cv"] == 0
+    actual = statistics(torch.tensor([[[1.0, 3.0], [3.0, 1.0]]]))
+    assert actual["var_mean"] == 2 and actual["var_cv"] == 0
 
 
 def test_the_deviation_is_the_populations() -> None:
-    got = statistics(torch.tensor([[[1.0, 3.0]]]))
-    assert got["var_mean"] == 2 and got["var_cv"] == 0.5
+    actual = statistics(torch.tensor([[[1.0, 3.0]]]))
+    assert actual["var_mean"] == 2 and actual["var_cv"] == 0.5
 
 
 def test_one_dimension_has_no_spread() -> None:
@@ -42,23 +42,23 @@ def test_one_dimension_has_no_spread() -> None:
 
 @pytest.mark.parametrize("scale", [0.5, 40.0])
 def test_the_coefficient_of_variation_has_no_scale(var_KMD: Tensor, scale: float) -> None:
-    got, expected = statistics(scale * var_KMD), statistics(var_KMD)
-    np.testing.assert_allclose(got["var_mean"], scale * expected["var_mean"], rtol=1e-6)
-    np.testing.assert_allclose(got["var_cv"], expected["var_cv"], rtol=1e-6)
+    actual, expected = statistics(scale * var_KMD), statistics(var_KMD)
+    np.testing.assert_allclose(actual["var_mean"], scale * expected["var_mean"], rtol=1e-6)
+    np.testing.assert_allclose(actual["var_cv"], expected["var_cv"], rtol=1e-6)
 
 
 def test_three_regimes(var_KMD: Tensor) -> None:
     """Anisotropic, collapsed (spread undefined) and the prior: told apart by these two numbers."""
     regimes_3MD = torch.stack([var_KMD[0], 1e-6 * var_KMD[0], torch.ones(M, D)])
-    got = statistics(regimes_3MD)
-    np.testing.assert_allclose(got["var_mean"][1:], [0, 1], atol=1e-5)
-    assert got["var_cv"][0] > 0.1 and np.isnan(got["var_cv"][1]) and got["var_cv"][2] == 0
+    actual = statistics(regimes_3MD)
+    np.testing.assert_allclose(actual["var_mean"][1:], [0, 1], atol=1e-5)
+    assert actual["var_cv"][0] > 0.1 and np.isnan(actual["var_cv"][1]) and actual["var_cv"][2] == 0
 
 
 @pytest.mark.parametrize(("mean", "undefined"), [(0.00999, True), (0.01001, False)])
 def test_the_spread_is_undefined_below_a_mean_of_one_percent(mean: float, undefined: bool) -> None:
-    got = statistics(torch.full((1, 3, 4), mean, dtype=torch.float64))
-    assert np.isnan(got["var_cv"][0]) == undefined and got["var_mean"] == pytest.approx(mean)
+    actual = statistics(torch.full((1, 3, 4), mean, dtype=torch.float64))
+    assert np.isnan(actual["var_cv"][0]) == undefined and actual["var_mean"] == pytest.approx(mean)
 
 
 @pytest.mark.filterwarnings("error")

@@ -75,9 +75,9 @@ def test_real_digits_as_well_as_scikit_learns_regression() -> None:
     bank_1ND, test_1MD = (torch.from_numpy(half[None]).float() for half in (features[:1200], features[1200:]))
     labels_N, labels_M = torch.from_numpy(labels[:1200]), torch.from_numpy(labels[1200:])
     how: dict[str, Any] = {"epochs": 200, "lr": 0.1, "batch_size": 128, "generator_of_epoch": generator_of_epoch}
-    got = accuracies(bank_1ND, labels_N, test_1MD, labels_M, 10, **how)[1]
+    actual = accuracies(bank_1ND, labels_N, test_1MD, labels_M, 10, **how)[1]
     reference = LogisticRegression(C=100, max_iter=1000).fit(features[:1200], labels[:1200])
-    assert got == pytest.approx(reference.score(features[1200:], labels[1200:]), abs=0.01)
+    assert actual == pytest.approx(reference.score(features[1200:], labels[1200:]), abs=0.01)
 
 
 def test_standardised_features_are_those_of_scikit_learns_scaler(sets: Sets) -> None:
@@ -93,10 +93,10 @@ def test_standardised_features_are_those_of_scikit_learns_scaler(sets: Sets) -> 
         for x_KND in (bank_KND, test_KMD)
     )
     how = HOW | {"top": (1, 2)}
-    got = accuracies(bank_KND, bank_labels_N, test_KMD, test_labels_M, C, **how, standardize=True)
+    actual = accuracies(bank_KND, bank_labels_N, test_KMD, test_labels_M, C, **how, standardize=True)
     expected = accuracies(scaled_KND, bank_labels_N, scaled_KMD, test_labels_M, C, **how)
     for top in (1, 2):
-        np.testing.assert_allclose(got[top], expected[top], atol=1.01 / M)  # an image whose logits are nearly equal
+        np.testing.assert_allclose(actual[top], expected[top], atol=1.01 / M)  # an image whose logits are nearly equal
     weights = fit(bank_KND, bank_labels_N, C, **HOW, standardisation=Standardisation.of(bank_KND))
     for ours, theirs in zip(weights, fit(scaled_KND, bank_labels_N, C, **HOW), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
@@ -131,8 +131,8 @@ def test_fused_equals_alone(sets: Sets, standardize: bool) -> None:
         member = slice(k, k + 1)
         alone = accuracies(bank_KND[member], bank_labels_N, test_KMD[member], test_labels_M, C, **how)
         assert {top: share[0] for top, share in alone.items()} == {top: share[k] for top, share in fused.items()}
-        for got, expected in zip(fit(bank_KND[member], bank_labels_N, C, **HOW), weights, strict=True):
-            torch.testing.assert_close(got, expected[member], rtol=1e-5, atol=1e-6)
+        for actual, expected in zip(fit(bank_KND[member], bank_labels_N, C, **HOW), weights, strict=True):
+            torch.testing.assert_close(actual, expected[member], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("error")
@@ -144,18 +144,18 @@ def test_a_feature_that_is_not_finite_affects_only_its_own_member(
 ) -> None:
     clean = accuracies(*sets, C, **HOW, standardize=standardize)[1]
     sets[where][1, 5, 3] = bad
-    got = accuracies(*sets, C, **HOW, standardize=standardize)[1]
-    assert np.isnan(got[1]) and got.dtype == np.float64
-    np.testing.assert_array_equal(np.delete(got, 1), np.delete(clean, 1))
+    actual = accuracies(*sets, C, **HOW, standardize=standardize)[1]
+    assert np.isnan(actual[1]) and actual.dtype == np.float64
+    np.testing.assert_array_equal(np.delete(actual, 1), np.delete(clean, 1))
 
 
 def test_renaming_the_classes_changes_no_accuracy(sets: Sets) -> None:
     bank_KND, bank_labels_N, test_KMD, test_labels_M = sets
     renamed_C = torch.tensor([3, 0, 4, 1, 2])
-    got = accuracies(bank_KND, renamed_C[bank_labels_N], test_KMD, renamed_C[test_labels_M], C, **HOW, top=(1, 3))
+    actual = accuracies(bank_KND, renamed_C[bank_labels_N], test_KMD, renamed_C[test_labels_M], C, **HOW, top=(1, 3))
     expected = accuracies(*sets, C, **HOW, top=(1, 3))
     for top in (1, 3):
-        np.testing.assert_array_equal(got[top], expected[top])
+        np.testing.assert_array_equal(actual[top], expected[top])
 
 
 def test_top_t_accuracy_rises_with_t_and_is_1_for_all_classes(sets: Sets) -> None:
@@ -172,8 +172,8 @@ def test_of_equal_logits_only_one_counts_as_correct() -> None:
     zero_1MD = torch.zeros(1, len(labels_M), D)
     how = HOW | {"batch_size": len(labels_M)}
     assert not fit(zero_1MD, labels_M, 4, **how)[1].any()
-    got = accuracies(zero_1MD, labels_M, zero_1MD, labels_M, 4, **how, top=(1, 2))
-    assert {top: float(share[0]) for top, share in got.items()} == {1: 0.25, 2: 0.5}
+    actual = accuracies(zero_1MD, labels_M, zero_1MD, labels_M, 4, **how, top=(1, 2))
+    assert {top: float(share[0]) for top, share in actual.items()} == {1: 0.25, 2: 0.5}
 
 
 def test_a_feature_that_is_not_finite_counts_even_if_its_image_was_never_drawn(sets: Sets) -> None:
@@ -187,8 +187,8 @@ def test_a_feature_that_is_not_finite_counts_even_if_its_image_was_never_drawn(s
 def test_features_of_other_precisions_are_read_as_float32(sets: Sets) -> None:
     bank_KND, labels_N, _, _ = sets
     for dtype in (torch.float64, torch.bfloat16):
-        got = fit(bank_KND.to(dtype), labels_N, C, **HOW)[0]
-        assert torch.equal(got, fit(bank_KND.to(dtype).float(), labels_N, C, **HOW)[0])
+        actual = fit(bank_KND.to(dtype), labels_N, C, **HOW)[0]
+        assert torch.equal(actual, fit(bank_KND.to(dtype).float(), labels_N, C, **HOW)[0])
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ SIZE = 2
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
 def test_parts_are_disjoint_whole_and_even(count: int, size: int) -> None:
     parts = [range(count)[Peers(rank, size).slice_of(count)] for rank in range(size)]
-    assert [place for part in parts for place in part] == list(range(count))
+    assert [index for part in parts for index in part] == list(range(count))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 

@@ -122,11 +122,11 @@ def test_a_member_copies_one_of_another_stack_and_trains_with_its_own_hyperparam
 
 def test_a_taken_state_is_a_copy() -> None:
     stack = _halfway()[0]
-    taken = stack.copy_member(1)
-    kept = copy.deepcopy(taken)
+    state = stack.copy_member(1)
+    copied = copy.deepcopy(state)
     one_step(stack, HALF)
-    assert all(torch.equal(taken[kind][name], kept[kind][name]) for kind in kept for name in kept[kind])
-    assert "method.tau" not in taken["buffers"] and "method.queue" in taken["buffers"]
+    assert all(torch.equal(state[kind][name], copied[kind][name]) for kind in copied for name in copied[kind])
+    assert "method.tau" not in state["buffers"] and "method.queue" in state["buffers"]
 
 
 def test_only_fusible_hyperparameters_can_change() -> None:

@@ -101,7 +101,7 @@ def test_a_step_does_not_change_the_gradients(kind: Kind, lr: Rates) -> None:
     for step in range(2):
         gradients = _gradients(step)
         optimiser.step(gradients, 0.5)
-        assert all(torch.equal(given, drawn) for given, drawn in zip(gradients, _gradients(step), strict=True))
+        assert all(torch.equal(gradient, drawn) for gradient, drawn in zip(gradients, _gradients(step), strict=True))
 
 
 @every_kind

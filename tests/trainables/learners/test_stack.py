@@ -47,10 +47,10 @@ def test_every_member_is_the_plain_model_with_torchs_optimiser(
         expected = plain(model, LR[index], DECAY[index], streams[index], optimiser)
         torch.testing.assert_close(torch.stack(losses)[:, slot], torch.stack(expected), rtol=1e-4, atol=1e-5)
         tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        got = {**state["parameters"], **state["buffers"]}
-        assert {f"method.{name}" for name in tensors} == set(got)
+        actual = {**state["parameters"], **state["buffers"]}
+        assert {f"method.{name}" for name in tensors} == set(actual)
         for name, tensor in tensors.items():
-            torch.testing.assert_close(got[f"method.{name}"][slot], tensor.detach(), rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(actual[f"method.{name}"][slot], tensor.detach(), rtol=1e-3, atol=1e-5)
         with torch.no_grad():
             torch.testing.assert_close(scores[slot], (model.eval()(IMAGES) + SHIFT).norm(dim=-1), rtol=1e-4, atol=1e-5)
 
@@ -59,11 +59,11 @@ def test_buffers_move_in_place_each_members_own() -> None:
     """Moving averages, queues, BatchNorm's statistics and counters."""
     stack = stack_of(models(), (0, 1, 2))
     before = stack.state()["buffers"]
-    held = dict(stack.buffers)
+    buffers = dict(stack.buffers)
     for step in range(STEPS):
         one_step(stack, step)
     after = stack.state()["buffers"]
-    assert all(stack.buffers[name] is tensor for name, tensor in held.items())
+    assert all(stack.buffers[name] is tensor for name, tensor in buffers.items())
     for name in ("average", "queue", "latest", "encoder.layers.1.running_mean", "encoder.layers.1.running_var"):
         moved = after[f"method.{name}"] - before[f"method.{name}"]
         assert all(moved[member].abs().max() > 1e-4 for member in range(K)), name
@@ -114,9 +114,9 @@ def test_resuming_from_the_state_is_exact(members: slice, optimiser: str) -> Non
 def test_state_is_a_copy() -> None:
     stack = stack_of(models(), (0, 0, 0))
     state = stack.state()
-    kept = copy.deepcopy(state)
+    copied = copy.deepcopy(state)
     one_step(stack, 0)
-    assert all(torch.equal(state[kind][name], kept[kind][name]) for kind in kept for name in kept[kind])
+    assert all(torch.equal(state[kind][name], copied[kind][name]) for kind in copied for name in copied[kind])
 
 
 @pytest.mark.parametrize("streams", [(0, 0, 0), (0, 1, 2)])

@@ -7,5 +7,5 @@ B, D = 6, 5
 Inputs = tuple[Tensor, Tensor, Tensor]
 
 
-def close(got: Tensor, expected: object, rtol: float = 1e-11) -> None:
-    torch.testing.assert_close(got, torch.as_tensor(expected, dtype=got.dtype), rtol=rtol, atol=1e-12)
+def close(actual: Tensor, expected: object, rtol: float = 1e-11) -> None:
+    torch.testing.assert_close(actual, torch.as_tensor(expected, dtype=actual.dtype), rtol=rtol, atol=1e-12)

@@ -27,8 +27,8 @@ def _scaled(scores: np.ndarray, epsilon: float, iterations: int) -> np.ndarray:
     return plan * B
 
 
-def _close(got: Tensor, expected: object, rtol: float = 1e-11, atol: float = 1e-12) -> None:
-    torch.testing.assert_close(got, torch.as_tensor(expected, dtype=got.dtype), rtol=rtol, atol=atol)
+def _close(actual: Tensor, expected: object, rtol: float = 1e-11, atol: float = 1e-12) -> None:
+    torch.testing.assert_close(actual, torch.as_tensor(expected, dtype=actual.dtype), rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("iterations", [1, 3, 50])
@@ -113,47 +113,47 @@ def test_swapped_prediction_is_least_where_it_agrees(scores: Tensor) -> None:
 
 
 def test_gradients_equal_finite_differences(scores: Tensor) -> None:
-    given, other = scores.clone().requires_grad_(), (scores.flip(0).softmax(1)).requires_grad_()
+    logits, targets = scores.clone().requires_grad_(), (scores.flip(0).softmax(1)).requires_grad_()
     temperature = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(swapped_prediction, (given, other, temperature))
-    assert torch.autograd.gradcheck(lambda x, epsilon: sinkhorn(x, epsilon, 3), (given, temperature))
+    assert torch.autograd.gradcheck(swapped_prediction, (logits, targets, temperature))
+    assert torch.autograd.gradcheck(lambda x, epsilon: sinkhorn(x, epsilon, 3), (logits, temperature))
 
 
-def _swav(one: Tensor, other: Tensor, temperature: float | Tensor) -> Tensor:
-    return swapped_prediction(one, sinkhorn(other, temperature, 3).detach(), temperature)
+def _swav(predicted: Tensor, assigned: Tensor, temperature: float | Tensor) -> Tensor:
+    return swapped_prediction(predicted, sinkhorn(assigned, temperature, 3).detach(), temperature)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_stacked_members_with_their_own_temperatures_equal_each_alone(dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(3)
-    one, other = (torch.rand(K, B, M, dtype=dtype, generator=generator).requires_grad_() for _ in range(2))
+    predicted, assigned = (torch.rand(K, B, M, dtype=dtype, generator=generator).requires_grad_() for _ in range(2))
     temperature_K = torch.tensor([0.05, 0.5, 5.0])  # float32, as buffers are
     tight = 1e-5 if dtype == torch.float32 else 1e-12
 
     def plan(scores: Tensor, temperature: Tensor) -> Tensor:
         return sinkhorn(scores, temperature, 3)
 
-    assignments = torch.stack([sinkhorn(other[k], float(temperature_K[k]), 3) for k in range(K)])
-    torch.testing.assert_close(torch.vmap(plan)(other, temperature_K), assignments, rtol=tight, atol=tight)
-    fused = torch.vmap(_swav)(one, other, temperature_K)
-    alone = torch.stack([_swav(one[k], other[k], float(temperature_K[k])) for k in range(K)])
+    assignments = torch.stack([sinkhorn(assigned[k], float(temperature_K[k]), 3) for k in range(K)])
+    torch.testing.assert_close(torch.vmap(plan)(assigned, temperature_K), assignments, rtol=tight, atol=tight)
+    fused = torch.vmap(_swav)(predicted, assigned, temperature_K)
+    alone = torch.stack([_swav(predicted[k], assigned[k], float(temperature_K[k])) for k in range(K)])
     assert fused.dtype == dtype and fused.shape == (K, B)
     torch.testing.assert_close(fused, alone, rtol=tight, atol=tight)
     weights = torch.linspace(-1, 1, fused.numel(), dtype=dtype).view_as(fused)
-    got, expected = (torch.autograd.grad((weights * value).sum(), one)[0] for value in (fused, alone))
-    torch.testing.assert_close(got, expected, rtol=10 * tight, atol=10 * tight)
+    actual, expected = (torch.autograd.grad((weights * value).sum(), predicted)[0] for value in (fused, alone))
+    torch.testing.assert_close(actual, expected, rtol=10 * tight, atol=10 * tight)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1e-4])
 def test_small_epsilon_stays_finite_and_exact_in_float32(scores: Tensor, epsilon: float) -> None:
     """`exp(1 / 0.01)` is beyond float32."""
-    given = scores.float().requires_grad_()
-    assignment = sinkhorn(given, epsilon, 3)
+    logits = scores.float().requires_grad_()
+    assignment = sinkhorn(logits, epsilon, 3)
     assert assignment.dtype == torch.float32
     _close(assignment.detach().sum(1), [1.0] * B, rtol=1e-5)
-    _close(assignment.detach().double(), sinkhorn(given.detach().double(), epsilon, 3), atol=2e-7 / epsilon)
-    loss = swapped_prediction(given, assignment.detach().flip(0), 0.01)
-    assert torch.isfinite(loss).all() and torch.isfinite(torch.autograd.grad(loss.sum(), given)[0]).all()
+    _close(assignment.detach().double(), sinkhorn(logits.detach().double(), epsilon, 3), atol=2e-7 / epsilon)
+    loss = swapped_prediction(logits, assignment.detach().flip(0), 0.01)
+    assert torch.isfinite(loss).all() and torch.isfinite(torch.autograd.grad(loss.sum(), logits)[0]).all()
 
 
 @pytest.mark.parametrize("value", [-1.0, 0.0, 1.0, 1e4])
@@ -164,7 +164,7 @@ def test_equal_scores_give_equal_shares(value: float) -> None:
 
 
 def test_inputs_are_left_as_they_were(scores: Tensor) -> None:
-    before, assignment = scores.clone(), sinkhorn(scores, 0.1, 2)
-    kept = assignment.clone()
+    scores_before, assignment = scores.clone(), sinkhorn(scores, 0.1, 2)
+    assignment_before = assignment.clone()
     assert swapped_prediction(scores, assignment, 0.1).shape == (B,) and assignment.shape == (B, M)
-    assert torch.equal(scores, before) and torch.equal(assignment, kept)
+    assert torch.equal(scores, scores_before) and torch.equal(assignment, assignment_before)

@@ -25,11 +25,11 @@ def test_kl_and_entropy_equal_their_monte_carlo_means(zsv: Inputs) -> None:
     draws = np.random.default_rng(0).normal(mean, deviation, (200_000, D))
     log_q = stats.norm.logpdf(draws, mean, deviation).sum(1)
     log_p = stats.norm.logpdf(draws).sum(1)
-    for values, got in (
+    for values, actual in (
         (log_q - log_p, gaussian_kl(torch.tensor(mean)[None], torch.tensor(var)[None])),
         (-log_q, gaussian_entropy(torch.tensor(var)[None])),
     ):
-        assert abs(float(got) - values.mean()) < 4 * values.std() / math.sqrt(len(values))
+        assert abs(float(actual) - values.mean()) < 4 * values.std() / math.sqrt(len(values))
 
 
 def test_entropy_equals_scipy(zsv: Inputs) -> None:

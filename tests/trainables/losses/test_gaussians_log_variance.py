@@ -39,8 +39,11 @@ def test_divergence_is_zero_for_equals_alone_and_has_a_direction(zsv: Inputs) ->
     mu, other_mu, var = zsv
     logvar = var.log()
     assert torch.equal(logvar_kl_between(mu, logvar, mu, logvar), torch.zeros(B, dtype=torch.float64))
-    there, back = logvar_kl_between(mu, logvar, other_mu, -logvar), logvar_kl_between(other_mu, -logvar, mu, logvar)
-    assert (there > 0.1).all() and (back > 0.1).all() and ((there - back).abs() > 0.1).all()
+    forward, reverse = (
+        logvar_kl_between(mu, logvar, other_mu, -logvar),
+        logvar_kl_between(other_mu, -logvar, mu, logvar),
+    )
+    assert (forward > 0.1).all() and (reverse > 0.1).all() and ((forward - reverse).abs() > 0.1).all()
     zeros = torch.zeros_like(mu)
     assert torch.equal(logvar_kl(zeros, zeros), torch.zeros(B, dtype=torch.float64))
 
@@ -50,8 +53,8 @@ def test_small_divergences_are_not_lost_in_float32() -> None:
     logvar = torch.tensor([[1e-4], [-1e-4]])
     expected = logvar.double().square().sum(-1).float() / 4
     torch.testing.assert_close(logvar_kl(torch.zeros(2, 1), logvar), expected, rtol=2e-3, atol=0)
-    got = logvar_kl_between(torch.ones(2, 1), 0 * logvar, torch.ones(2, 1), -logvar)
-    torch.testing.assert_close(got, expected, rtol=2e-3, atol=0)
+    actual = logvar_kl_between(torch.ones(2, 1), 0 * logvar, torch.ones(2, 1), -logvar)
+    torch.testing.assert_close(actual, expected, rtol=2e-3, atol=0)
 
 
 def test_gradients_equal_finite_differences(zsv: Inputs) -> None:

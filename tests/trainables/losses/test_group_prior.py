@@ -76,8 +76,8 @@ def test_the_quadratic_form_has_the_papers_other_shape(precision: float) -> None
 @every_precision
 def test_views_may_be_permuted(precision: float) -> None:
     close(group_nll(Z[:, [2, 0, 3, 1]], 0.15, precision), group_nll(Z, 0.15, precision))
-    got = expected_group_nll(Z[:, [2, 0, 3, 1]], LOGVAR[:, [2, 0, 3, 1]], 0.15, precision)
-    close(got, expected_group_nll(Z, LOGVAR, 0.15, precision))
+    actual = expected_group_nll(Z[:, [2, 0, 3, 1]], LOGVAR[:, [2, 0, 3, 1]], 0.15, precision)
+    close(actual, expected_group_nll(Z, LOGVAR, 0.15, precision))
 
 
 def test_only_the_uniform_centre_allows_a_shift() -> None:

@@ -45,8 +45,8 @@ def views() -> tuple[Tensor, Tensor]:
     return first, 0.8 * first + noise
 
 
-def _close(got: Tensor, expected: object, rtol: float = 1e-11, atol: float = 1e-12) -> None:
-    torch.testing.assert_close(got, torch.as_tensor(expected, dtype=got.dtype), rtol=rtol, atol=atol)
+def _close(actual: Tensor, expected: object, rtol: float = 1e-11, atol: float = 1e-12) -> None:
+    torch.testing.assert_close(actual, torch.as_tensor(expected, dtype=actual.dtype), rtol=rtol, atol=atol)
 
 
 def test_invariance_is_the_mean_squared_difference(views: tuple[Tensor, Tensor]) -> None:
@@ -86,8 +86,8 @@ def test_covariance_penalty_sees_neither_shift_nor_rotation_of_an_isotropic_batc
 
 def test_small_covariances_are_not_lost_beside_large_variances() -> None:
     """All entries minus the diagonal would be 0 here in float32."""
-    one, other = torch.tensor([1e3, -1e3, 1e3, -1e3]), torch.tensor([1e3, 1e3, -1e3, -1e3])
-    z = torch.stack([one, other + 1e-3 * one], -1)
+    first, second = torch.tensor([1e3, -1e3, 1e3, -1e3]), torch.tensor([1e3, 1e3, -1e3, -1e3])
+    z = torch.stack([first, second + 1e-3 * first], -1)
     assert covariance_penalty(z).item() == pytest.approx((4e6 * 1e-3 / 3) ** 2, rel=1e-3)
 
 
@@ -158,8 +158,8 @@ def test_stacked_members_with_their_own_weight_equal_each_alone(loss: Function, 
     tight = 1e-5 if dtype == torch.float32 else 1e-12
     torch.testing.assert_close(fused, alone, rtol=tight, atol=tight)
     pairs = (torch.autograd.grad((value * torch.tensor([-1.0, 2.0, 0.5])).sum(), inputs) for value in (fused, alone))
-    for got, expected in zip(*pairs, strict=True):
-        torch.testing.assert_close(got, expected, rtol=10 * tight, atol=10 * tight)
+    for actual, expected in zip(*pairs, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=10 * tight, atol=10 * tight)
 
 
 @both_losses
@@ -178,9 +178,9 @@ def test_autocast_does_not_cost_precision(loss: Function, views: tuple[Tensor, T
         assert (first.T @ second).dtype == torch.bfloat16
         alone = loss(first, second, 0.5)
         (fused,) = torch.vmap(loss, (None, None, 0))(first, second, torch.tensor([0.5]))
-    for got in (alone, fused):
-        assert got.dtype == torch.float32
-        _close(got.double(), loss(*views, 0.5), rtol=1e-5)
+    for actual in (alone, fused):
+        assert actual.dtype == torch.float32
+        _close(actual.double(), loss(*views, 0.5), rtol=1e-5)
 
 
 @both_losses

@@ -19,8 +19,8 @@ def pair() -> tuple[Tensor, Tensor]:
     return prediction, target
 
 
-def _close(got: Tensor, expected: object, atol: float = 1e-12) -> None:
-    torch.testing.assert_close(got, torch.as_tensor(expected, dtype=got.dtype), rtol=1e-11, atol=atol)
+def _close(actual: Tensor, expected: object, atol: float = 1e-12) -> None:
+    torch.testing.assert_close(actual, torch.as_tensor(expected, dtype=actual.dtype), rtol=1e-11, atol=atol)
 
 
 def test_both_equal_scipy(pair: tuple[Tensor, Tensor]) -> None:
@@ -84,16 +84,16 @@ def test_stacked_members_equal_each_alone(loss, dtype: torch.dtype) -> None:
     torch.testing.assert_close(fused, alone)
     weights = torch.linspace(-1, 1, fused.numel(), dtype=dtype).view_as(fused)
     pairs = (torch.autograd.grad((weights * value).sum(), inputs) for value in (fused, alone))
-    for got, expected in zip(*pairs, strict=True):
-        torch.testing.assert_close(got, expected)
+    for actual, expected in zip(*pairs, strict=True):
+        torch.testing.assert_close(actual, expected)
 
 
 @every_loss
 @pytest.mark.parametrize("scale", [0.0, 1e-12, 1e-6, 1e6, 1e30])
 def test_extreme_vectors_stay_finite_in_float32(loss, pair: tuple[Tensor, Tensor], scale: float) -> None:
     prediction, target = (value.float() for value in pair)
-    for given in ((scale * prediction, target), (prediction, scale * target), (scale * prediction, scale * target)):
-        inputs = [value.clone().requires_grad_() for value in given]
+    for scaled in ((scale * prediction, target), (prediction, scale * target), (scale * prediction, scale * target)):
+        inputs = [value.clone().requires_grad_() for value in scaled]
         value = loss(*inputs)
         assert torch.isfinite(value).all()
         assert all(torch.isfinite(slope).all() for slope in torch.autograd.grad(value.sum(), inputs))

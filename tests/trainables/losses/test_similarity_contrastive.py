@@ -26,8 +26,8 @@ def queue() -> Tensor:
     return torch.randn(M, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def _close(got: Tensor, expected: object, rtol: float = 1e-11, atol: float = 1e-12) -> None:
-    torch.testing.assert_close(got, torch.as_tensor(expected, dtype=got.dtype), rtol=rtol, atol=atol)
+def _close(actual: Tensor, expected: object, rtol: float = 1e-11, atol: float = 1e-12) -> None:
+    torch.testing.assert_close(actual, torch.as_tensor(expected, dtype=actual.dtype), rtol=rtol, atol=atol)
 
 
 def _cosine(x: np.ndarray, y: np.ndarray) -> float:
@@ -106,12 +106,12 @@ def test_a_queue_of_the_other_vectors_makes_one_loss_of_the_two(views: tuple[Ten
 def test_sees_neither_length_nor_rotation(views: tuple[Tensor, Tensor], queue: Tensor, tau: float) -> None:
     first, second = views
     lengths = torch.linspace(0.01, 50, B, dtype=torch.float64)[:, None]
-    for one, two, many in (
+    for query, key, negatives in (
         (lengths * first, second / lengths, queue * 1e3),
         (first @ _rotation(), second @ _rotation(), queue @ _rotation()),
     ):
-        _close(nt_xent(one, two, tau), nt_xent(first, second, tau), rtol=1e-10)
-        _close(info_nce(one, two, many, tau), info_nce(first, second, queue, tau), rtol=1e-10)
+        _close(nt_xent(query, key, tau), nt_xent(first, second, tau), rtol=1e-10)
+        _close(info_nce(query, key, negatives, tau), info_nce(first, second, queue, tau), rtol=1e-10)
 
 
 def test_permuting_images_permutes_losses_and_permuting_the_queue_does_nothing(
@@ -146,8 +146,8 @@ def test_stacked_members_with_their_own_tau_equal_each_alone(loss, dtype: torch.
     weights = torch.linspace(-1, 1, fused.numel(), dtype=dtype).view_as(fused)
     torch.testing.assert_close(fused, alone, rtol=tight, atol=tight)
     pairs = (torch.autograd.grad((weights * value).sum(), inputs) for value in (fused, alone))
-    for got, expected in zip(*pairs, strict=True):
-        torch.testing.assert_close(got, expected, rtol=10 * tight, atol=10 * tight)
+    for actual, expected in zip(*pairs, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=10 * tight, atol=10 * tight)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-12, 1e-6, 1e6, 1e30])
@@ -169,16 +169,16 @@ def test_extreme_vectors_stay_finite_in_float32(
 @pytest.mark.parametrize("tau", [0.01, torch.tensor([0.01])])
 def test_autocast_does_not_cost_precision(views: tuple[Tensor, Tensor], queue: Tensor, tau: float | Tensor) -> None:
     """Cosines of bfloat16 are off by 0.004; divided by 0.01 that would be 0.4."""
-    first, second, many = (value.float() for value in (*views, queue))
+    first, second, negatives = (value.float() for value in (*views, queue))
     expected = nt_xent(*views, float(tau)), info_nce(*views, queue, float(tau))
     with torch.autocast("cpu", torch.bfloat16):
         assert (first @ second.T).dtype == torch.bfloat16
         if isinstance(tau, Tensor):
-            got = torch.vmap(nt_xent, (None, None, 0))(first, second, tau)[0]
-            many_got = torch.vmap(info_nce, (None, None, None, 0))(first, second, many, tau)[0]
+            actual = torch.vmap(nt_xent, (None, None, 0))(first, second, tau)[0]
+            actual_nce = torch.vmap(info_nce, (None, None, None, 0))(first, second, negatives, tau)[0]
         else:
-            got, many_got = nt_xent(first, second, tau), info_nce(first, second, many, tau)
-    for value, exact in zip((got, many_got), expected, strict=True):
+            actual, actual_nce = nt_xent(first, second, tau), info_nce(first, second, negatives, tau)
+    for value, exact in zip((actual, actual_nce), expected, strict=True):
         assert value.dtype == torch.float32
         _close(value.double(), exact, rtol=1e-5, atol=1e-4)
 

@@ -39,8 +39,8 @@ def test_loss_is_equation_2_both_ways() -> None:
     target = model.target.network
     assert isinstance(target, nn.Sequential)
     predicted = [through(model.predictor, through(model.projector, view)) for view in rows_of(model)]
-    kept = target[0].get_buffer("rows").view(2, B, -1).double().numpy()
-    aims = [through(target[1], view) for view in kept]
+    rows = target[0].get_buffer("rows").view(2, B, -1).double().numpy()
+    aims = [through(target[1], view) for view in rows]
     expected = sum((2 - 2 * cosines(predicted[i], aims[1 - i])).mean() for i in (0, 1))
     assert loss_of(model).item() == pytest.approx(expected, rel=1e-5)
     assert loss_of(model, 1, 0).item() == pytest.approx(expected, rel=1e-5)
@@ -94,8 +94,8 @@ def test_statistics_of_batchnorm_are_the_targets_own() -> None:
                     buffer.zero_()
     model.losses(BATCH, NO_NOISE)
     for encoder in (model.encoder, model.target.network.get_submodule("0")):
-        made = [encoder.get_submodule("linear")(view.flatten(1)).detach() for view in VIEWS]
-        expected = 0.09 * made[0].mean(0) + 0.1 * made[1].mean(0)
+        outputs = [encoder.get_submodule("linear")(view.flatten(1)).detach() for view in VIEWS]
+        expected = 0.09 * outputs[0].mean(0) + 0.1 * outputs[1].mean(0)
         torch.testing.assert_close(encoder.get_buffer("norm.running_mean"), expected)
 
 

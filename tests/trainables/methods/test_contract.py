@@ -37,8 +37,8 @@ def _buffers(model: Method) -> dict[str, Tensor]:
     return {key: buffer.clone() for key, buffer in model.named_buffers()}
 
 
-def _equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(tensor, other[key]) for key, tensor in one.items())
+def _equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(tensor, second[key]) for key, tensor in first.items())
 
 
 def test_all_but_the_pixels_and_the_random_encoder_train() -> None:
@@ -68,11 +68,11 @@ def test_config_is_frozen_and_documents_every_field(name: str) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         METHODS[name].Config().anything = 1
     (body,) = [node.body for node in ast.walk(_source(METHODS[name].Config)) if isinstance(node, ast.ClassDef)]
-    for place, node in enumerate(body):
+    for index, node in enumerate(body):
         if isinstance(node, ast.AnnAssign):
-            said = body[place + 1]
-            assert isinstance(said, ast.Expr) and isinstance(said.value, ast.Constant), ast.unparse(node)
-            assert str(said.value.value).strip().endswith("."), ast.unparse(node)
+            docstring = body[index + 1]
+            assert isinstance(docstring, ast.Expr) and isinstance(docstring.value, ast.Constant), ast.unparse(node)
+            assert str(docstring.value.value).strip().endswith("."), ast.unparse(node)
 
 
 def _source(cls: type) -> ast.Module:
@@ -175,10 +175,10 @@ def test_in_bfloat16_networks_alone_are_rounded(name: str, monkeypatch: pytest.M
 
 
 def _watched(function: Callable[..., Tensor], seen: list[torch.dtype]) -> Callable[..., Tensor]:
-    def watched(*given: Any) -> Tensor:
-        made = function(*given)
-        seen.extend(tensor.dtype for tensor in (*given, made) if isinstance(tensor, Tensor))
-        return made
+    def watched(*arguments: Any) -> Tensor:
+        result = function(*arguments)
+        seen.extend(tensor.dtype for tensor in (*arguments, result) if isinstance(tensor, Tensor))
+        return result
 
     return watched
 
@@ -197,18 +197,18 @@ def test_noise_is_the_only_source_of_chance(name: str) -> None:
 def test_the_order_of_images_does_not_matter(name: str) -> None:
     views, noise = inputs(name)
     flipped = noise.flip(-2) if noise.numel() else noise
-    got = model_of(name).losses(*(view.flip(0) for view in views), noise=flipped).total
-    torch.testing.assert_close(got, _losses(name).total, rtol=1e-4, atol=1e-5)
+    actual = model_of(name).losses(*(view.flip(0) for view in views), noise=flipped).total
+    torch.testing.assert_close(actual, _losses(name).total, rtol=1e-4, atol=1e-5)
 
 
 @every_trained
 def test_losses_and_after_step_leave_parameters_and_inputs_alone(name: str) -> None:
     views, noise = inputs(name)
     model = model_of(name)
-    given = [tensor.clone() for tensor in (*views, noise, *model.parameters())]
+    before = [tensor.clone() for tensor in (*views, noise, *model.parameters())]
     model.losses(*views, noise=noise)
     model.after_step()
-    assert all(torch.equal(a, b) for a, b in zip(given, (*views, noise, *model.parameters()), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(before, (*views, noise, *model.parameters()), strict=True))
 
 
 @every_trained

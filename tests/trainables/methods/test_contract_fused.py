@@ -78,8 +78,8 @@ def _alone(name: str) -> Outcome:
     return _each_alone(members(name, **SMOOTH))
 
 
-def _assert_equal(got: Outcome, expected: Outcome, tolerance: float) -> None:
-    for ours, theirs in ((got.losses, expected.losses), (got.tensors, expected.tensors)):
+def _assert_equal(actual: Outcome, expected: Outcome, tolerance: float) -> None:
+    for ours, theirs in ((actual.losses, expected.losses), (actual.tensors, expected.tensors)):
         assert ours.keys() == theirs.keys()
         for key, value in ours.items():
             difference, largest = (tensor.abs().max().item() for tensor in (value - theirs[key], theirs[key]))

@@ -60,11 +60,11 @@ def test_loss_is_info_nce_of_queries_and_keys(tau: float, width: int) -> None:
     q = unit(through(model.projector, rows_of(model)[0]))
     k = unit(through(keys[1], keys[0].get_buffer("rows").view(2, B, -1)[1].double().numpy()))
     queue = model.queue_MP.double().numpy().copy()
-    got, total = loss_of(model), 0.0
+    actual, total = loss_of(model), 0.0
     for i in range(B):
         own = math.exp(q[i] @ k[i] / tau)
         total -= math.log(own / (own + sum(math.exp(q[i] @ r / tau) for r in queue)))
-    assert got.item() == pytest.approx(total / B, rel=1e-5)
+    assert actual.item() == pytest.approx(total / B, rel=1e-5)
 
 
 def test_views_are_not_alike() -> None:
@@ -160,9 +160,9 @@ def test_statistics_of_batchnorm_are_each_encoders_own() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("tau", -1.0, "`tau > 0` must hold, but got tau=-1.0"),
-        ("ema", 1.1, "`0 <= ema <= 1` must hold, but got ema=1.1"),
-        ("queue", 0, "`queue >= 1` must hold, but got queue=0"),
+        ("tau", -1.0, "`tau > 0` must hold, but actual tau=-1.0"),
+        ("ema", 1.1, "`0 <= ema <= 1` must hold, but actual ema=1.1"),
+        ("queue", 0, "`queue >= 1` must hold, but actual queue=0"),
     ],
 )
 def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:

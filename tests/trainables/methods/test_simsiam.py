@@ -35,13 +35,13 @@ def test_no_gradient_reaches_what_is_predicted() -> None:
 def test_gradient_of_the_encoder_is_that_of_its_own_branch() -> None:
     """Each view moves only to predict the other, which is a constant."""
     model = built(SimSiam, Config(**SMALL))
-    got = gradient_of_rows(model, loss_of(model))
+    actual = gradient_of_rows(model, loss_of(model))
     rows = model.encoder.get_parameter("rows").detach().view(2, B, -1)
     for i in (0, 1):
         own = rows[i].clone().requires_grad_()
         predicted, aim = model.predictor(model.projector(own)), model.projector(rows[1 - i]).detach()
         (expected,) = torch.autograd.grad(negative_cosine(predicted, aim).mean() / 2, own)
-        torch.testing.assert_close(got[i], expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(actual[i], expected, rtol=1e-4, atol=1e-6)
         assert expected.abs().max() > 1e-3
 
 

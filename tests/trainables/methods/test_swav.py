@@ -104,16 +104,16 @@ def test_gradients_take_assignments_for_constants() -> None:
     model = built(SwAV, Config(epsilon=0.3, **SMALL))
     loss = loss_of(model)
     assert gradient_of_rows(model, loss).abs().amax((1, 2)).min() > 1e-3
-    got = torch.autograd.grad(loss, list(model.parameters()))
-    assert all(gradient.abs().max() > 1e-4 for gradient in got)
+    actual = torch.autograd.grad(loss, list(model.parameters()))
+    assert all(gradient.abs().max() > 1e-4 for gradient in actual)
     aims = [torch.from_numpy(_plain_assignment(scores, 0.3, 3)).float() for scores in _plain_scores(model)]
     prototypes = torch.nn.functional.normalize(model.prototypes_MP, dim=-1)
     total = torch.zeros(())
     for i, rows in enumerate(model.encoder.get_parameter("rows").view(2, B, -1)):
         logits = torch.nn.functional.normalize(model.projector(rows), dim=-1) @ prototypes.T / 0.1
         total = total + torch.nn.functional.cross_entropy(logits, aims[1 - i]) / 2
-    for one, other in zip(got, torch.autograd.grad(total, list(model.parameters())), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+    for gradient, expected in zip(actual, torch.autograd.grad(total, list(model.parameters())), strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_its_representation_is_every_value_of_the_image_in_order() -> None:
 
 def test_seeds_stacked_or_alone_have_the_accuracy_of_scikit_learns_neighbours() -> None:
     """On the pixels that encoders get: normalised, not augmented."""
-    given: Mapping[str, Value] = {
+    fixed: Mapping[str, Value] = {
         "method": "pixels",
         "epochs": 0,
         "encoder": "convnet",
@@ -34,7 +34,7 @@ def test_seeds_stacked_or_alone_have_the_accuracy_of_scikit_learns_neighbours() 
         "features": 4,
         "knn": 1,
     }
-    configs = [resolve({**given, "seed": seed, "rotation": 30.0}) for seed in (0, 1)]
+    configs = [resolve({**fixed, "seed": seed, "rotation": 30.0}) for seed in (0, 1)]
     (stacked,), (alone,) = train(configs, Path()), train(configs[:1], Path())
     digits = load("digits", Path())
     bank_ND, test_MD = (

@@ -72,9 +72,9 @@ def test_gradient_of_one_weight_is_that_of_its_part(field: str, part: str) -> No
     weights: dict[str, Any] = {**dict.fromkeys(WEIGHTS, 0.0), field: 2.0}
     model = built(VICReg, Config(**weights, projector_width=P))
     total, parts = model.losses(BATCH, NO_NOISE)
-    got = gradient_of_rows(model, total)
-    torch.testing.assert_close(got, 2 * gradient_of_rows(model, parts[part]))
-    assert (got.abs().amax((1, 2)) > 1e-4).all()
+    actual = gradient_of_rows(model, total)
+    torch.testing.assert_close(actual, 2 * gradient_of_rows(model, parts[part]))
+    assert (actual.abs().amax((1, 2)) > 1e-4).all()
 
 
 def test_views_are_alike_and_equal_views_agree() -> None:
@@ -105,4 +105,4 @@ def test_config_states_the_law_and_the_offender(field: str) -> None:
     negative: dict[str, Any] = {field: -1.0}
     with pytest.raises(ValueError) as error:
         Config(**negative)
-    assert str(error.value) == f"`{field} >= 0` must hold, but got {field}=-1.0"
+    assert str(error.value) == f"`{field} >= 0` must hold, but actual {field}=-1.0"

@@ -74,8 +74,8 @@ def test_loss_is_equation_38(noise: dict[str, Tensor], beta: float, nu: float) -
     model = _vje(Config(beta=beta, nu=nu, bottleneck=8))
     total, parts = model.losses(BATCH, noise)
     expected = _plain_losses(model, noise, beta, nu)
-    got = {**{name: part.item() for name, part in parts.items()}, "total": total.item()}
-    assert got == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    actual = {**{name: part.item() for name, part in parts.items()}, "total": total.item()}
+    assert actual == pytest.approx(expected, rel=1e-5, abs=1e-6)
     assert total.shape == () and all(part.shape == () for part in parts.values())
 
 
@@ -105,14 +105,14 @@ def test_gradient_of_the_encoder_is_that_of_its_own_branch(noise: dict[str, Tens
     """Each view's embeddings move only to explain the other view's, which are constants."""
     model = _vje(Config(beta=0.5, bottleneck=8))
     rows = model.encoder.get_parameter("rows")
-    (got,) = torch.autograd.grad(model.losses(BATCH, noise).total, rows)
+    (actual,) = torch.autograd.grad(model.losses(BATCH, noise).total, rows)
     for i in (0, 1):
         z = rows.detach().view(2, B, D)[i].requires_grad_()
         mu, var = model.posterior(z)
         target, s = rows.detach().view(2, B, D)[1 - i], mu + var.sqrt() * noise["posterior"][i]
         branch = directional_nll(target, s, var, 3.0) + radial_nll(target, s, 3.0) + 0.5 * gaussian_kl(mu, var)
         (expected,) = torch.autograd.grad(branch.sum() / (2 * B), z)
-        torch.testing.assert_close(got.view(2, B, D)[i], expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(actual.view(2, B, D)[i], expected, rtol=1e-4, atol=1e-6)
         assert expected.abs().max() > 1e-3
 
 
@@ -146,26 +146,26 @@ def _plain_scores(z: Vector, s: Vector, var: Vector, nu: float) -> dict[str, flo
 def test_scores_of_the_posterior_mean(nu: float) -> None:
     model = _vje(Config(nu=nu, bottleneck=8))
     assert model.score_noise(B) == {"posterior": Noise((0, B, D), batch_dim=1)}
-    got = model.score(VIEWS[0], zeros_for(model.score_noise(B)))
+    actual = model.score(VIEWS[0], zeros_for(model.score_noise(B)))
     z, mu, var = (array[0] for array in _arrays(model))
-    assert tuple(got) == VJE.scores
+    assert tuple(actual) == VJE.scores
     for b in range(B):
-        assert {name: value[b].item() for name, value in got.items()} == pytest.approx(
+        assert {name: value[b].item() for name, value in actual.items()} == pytest.approx(
             _plain_scores(z[b], mu[b], var[b], nu), rel=1e-4, abs=1e-5
         )
-    assert all(value.shape == (B,) for value in got.values())
+    assert all(value.shape == (B,) for value in actual.values())
 
 
 def test_sampled_scores_are_means_over_samples() -> None:
     model = _vje(Config(nu=2.0, bottleneck=8, score_samples=S))
     assert model.score_noise(B) == {"posterior": Noise((S, B, D), batch_dim=1)}
     noise = torch.randn(S, B, D, generator=torch.Generator().manual_seed(2))
-    got = model.score(VIEWS[0], {"posterior": noise})
+    actual = model.score(VIEWS[0], {"posterior": noise})
     z, mu, var = (array[0] for array in _arrays(model))
     for b in range(B):
         samples = [mu[b] + np.sqrt(var[b]) * noise[k, b].numpy() for k in range(S)]
         each = [_plain_scores(z[b], s, var[b], 2.0) for s in samples]
-        for name, value in got.items():
+        for name, value in actual.items():
             assert value[b].item() == pytest.approx(np.mean([scores[name] for scores in each]), rel=1e-4, abs=1e-5)
     assert len({scores["joint"] for scores in each}) == S
 
@@ -202,21 +202,21 @@ def test_noise_is_the_only_source_of_chance(noise: dict[str, Tensor]) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("beta", -1.0, "`beta >= 0` must hold, but got beta=-1.0"),
-        ("beta", math.inf, "beta must be finite, but got beta=inf"),
-        ("beta", math.nan, "beta must be a number, but got beta=nan"),
-        ("nu", 0.0, "`nu > 0` must hold, but got nu=0.0"),
-        ("nu", -math.inf, "`nu > 0` must hold, but got nu=-inf"),
-        ("nu", "3", "nu must be a number, but got nu='3'"),
-        ("nu", True, "nu must be a number, but got nu=True"),
+        ("beta", -1.0, "`beta >= 0` must hold, but actual beta=-1.0"),
+        ("beta", math.inf, "beta must be finite, but actual beta=inf"),
+        ("beta", math.nan, "beta must be a number, but actual beta=nan"),
+        ("nu", 0.0, "`nu > 0` must hold, but actual nu=0.0"),
+        ("nu", -math.inf, "`nu > 0` must hold, but actual nu=-inf"),
+        ("nu", "3", "nu must be a number, but actual nu='3'"),
+        ("nu", True, "nu must be a number, but actual nu=True"),
         ("terms", "dir+kll", "no terms 'kll' (did you mean 'kl'?); there are: dir, rad, kl"),
         ("terms", "", "no terms ''; there are: dir, rad, kl"),
         ("terms", "dir+", "no terms ''; there are: dir, rad, kl"),
-        ("terms", "dir+kl+dir", "each of the terms must be named once, but got terms=dir+kl+dir"),
-        ("bottleneck", 0, "`bottleneck >= 1` must hold, but got bottleneck=0"),
-        ("bottleneck", 1.5, "bottleneck must be a whole number, but got bottleneck=1.5"),
-        ("projector_width", -1, "`projector_width >= 0` must hold, but got projector_width=-1"),
-        ("score_samples", -1, "`score_samples >= 0` must hold, but got score_samples=-1"),
+        ("terms", "dir+kl+dir", "each of the terms must be named once, but actual terms=dir+kl+dir"),
+        ("bottleneck", 0, "`bottleneck >= 1` must hold, but actual bottleneck=0"),
+        ("bottleneck", 1.5, "bottleneck must be a whole number, but actual bottleneck=1.5"),
+        ("projector_width", -1, "`projector_width >= 0` must hold, but actual projector_width=-1"),
+        ("score_samples", -1, "`score_samples >= 0` must hold, but actual score_samples=-1"),
     ],
 )
 def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:

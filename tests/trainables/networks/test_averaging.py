@@ -52,13 +52,13 @@ def test_follow_is_the_weighted_mean_of_weights_alone(keep: float) -> None:
     network(X), average(X + 1)  # both have statistics of their own
     theirs = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     before = {name: tensor.clone() for name, tensor in average.network.named_buffers()}
-    held = dict(average.network.named_buffers())
+    buffers = dict(average.network.named_buffers())
     average.update(network, torch.tensor(keep))
     weights = {name for name, _ in network.named_parameters()}
     for name, after in average.network.named_buffers():
         expected = keep * before[name] + (1 - keep) * theirs[name] if name in weights else before[name]
         assert torch.equal(after, expected), name
-        assert after is held[name]  # in place: a stack's buffers are views
+        assert after is buffers[name]  # in place: a stack's buffers are views
     assert all(torch.equal(tensor, theirs[name]) for name, tensor in network.state_dict().items())
     assert all(parameter.grad is None and parameter.requires_grad for parameter in network.parameters())
 
@@ -135,14 +135,14 @@ def test_members_of_a_stack_follow_each_their_own_network() -> None:
         )
     )
 
-    def one(parameters: dict[str, Tensor], buffers: dict[str, Tensor], keep: Tensor) -> Tensor:
+    def follow(parameters: dict[str, Tensor], buffers: dict[str, Tensor], keep: Tensor) -> Tensor:
         out: Tensor = functional_call(pairs[0], (parameters, buffers), (keep, X))
         return out
 
     for _ in range(3):
-        got = torch.vmap(one)(parameters, buffers, keep_K)
+        actual = torch.vmap(follow)(parameters, buffers, keep_K)
         expected = [pair(keep, X) for pair, keep in zip(alone, keep_K, strict=True)]
-        torch.testing.assert_close(got, torch.stack(expected))
+        torch.testing.assert_close(actual, torch.stack(expected))
     for index, pair in enumerate(alone):
         for name, buffer in pair.named_buffers():
             torch.testing.assert_close(buffers[name][index], buffer)

@@ -49,8 +49,8 @@ def test_convnet_is_three_convolutions_with_batchnorm() -> None:
     convolutions = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d)]
     assert [(c.in_channels, c.out_channels, c.stride[0]) for c in convolutions] == [(3, 8, 1), (8, 16, 2), (16, 20, 2)]
     assert sum(p.numel() for p in network.parameters()) == 9 * (3 * 8 + 8 * 16 + 16 * 20) + 2 * (8 + 16 + 20)
-    places = [network.layers[: 3 * count](torch.randn(2, 3, 32, 32)).shape[-1] for count in (1, 2, 3)]
-    assert places == [32, 16, 8]
+    sides = [network.layers[: 3 * count](torch.randn(2, 3, 32, 32)).shape[-1] for count in (1, 2, 3)]
+    assert sides == [32, 16, 8]
 
 
 def test_convnet_averages_over_places() -> None:

@@ -15,9 +15,9 @@ def test_widths_are_powers_of_two_and_all_members(members: int, widths: list[int
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
 def test_memory_is_in_bytes_and_grows_with_what_is_held() -> None:
     before = memory_of_process("VmData")
-    held = bytearray(1 << 30)  # untouched, so it costs nothing; other threads may free some MiB meanwhile
+    allocated = bytearray(1 << 30)  # untouched, so it costs nothing; other threads may free some MiB meanwhile
     after = memory_of_process("VmData")
-    assert before and after and after - before >= len(held) // 2
+    assert before and after and after - before >= len(allocated) // 2
     assert memory_of_process("VmHWM")
 
 

@@ -100,9 +100,9 @@ def test_a_member_holds_its_weights_buffers_and_momentum() -> None:
     configs = _configs(2)
     model = build_models(configs[:1], (1, 8, 8))[0]
     parameters = sum(parameter.nbytes for parameter in model.parameters())
-    held = 2 * parameters + sum(buffer.nbytes for buffer in model.buffers())
+    expected = 2 * parameters + sum(buffer.nbytes for buffer in model.buffers())
     for measurement in measure(configs, Path(), "cpu", seconds=60):
-        assert held <= measurement.held <= held + 64
+        assert expected <= measurement.held <= expected + 64
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak cannot be reset")

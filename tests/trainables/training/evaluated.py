@@ -10,7 +10,7 @@ EVERYTHING: dict[str, Value] = {"knn": 5, "probe_epochs": 3, "outliers": "invert
 
 
 def eval_config(method: str = "vje", /, **changes: Value) -> TrialConfig:
-    given: dict[str, Value] = {
+    defaults: dict[str, Value] = {
         "method": method, "width": 16, "features": 8, "batch_size": 60, "epochs": 2, "lr": 0.02, "rotation": 10.0,
     }  # fmt: skip
-    return resolve({**given, **SMALL[method], **changes})
+    return resolve({**defaults, **SMALL[method], **changes})

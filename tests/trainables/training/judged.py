@@ -20,11 +20,11 @@ State = dict[int, dict[str, Tensor]]
 
 def smooth(**changes: Value) -> TrialConfig:
     """A config whose encoder has neither ReLU nor BatchNorm, so that rounding errors do not grow."""
-    given: dict[str, Value] = {
+    defaults: dict[str, Value] = {
         "method": "vje", "normal_class": 3, "encoder": "mlp", "width": 16, "features": 8, "bottleneck": 8,
         "batch_size": 60, "epochs": 4, "report_every": 1, "lr": 0.02, "rotation": 10.0,
     }  # fmt: skip
-    return resolve({**given, **changes})
+    return resolve({**defaults, **changes})
 
 
 def six(**changes: Value) -> list[TrialConfig]:
@@ -65,7 +65,7 @@ def tensors_of(state: Sequence[Mapping[str, Mapping[str, Tensor]]], members: Seq
     kinds = [(kind, name) for kind in state[0] for name in state[0][kind]]
     joined = {f"{kind}.{name}": torch.cat([stack[kind][name] for stack in state]) for kind, name in kinds}
     assert all(len(tensor) == len(members) for tensor in joined.values())
-    return {index: {name: joined[name][place] for name in joined} for place, index in enumerate(members)}
+    return {index: {name: joined[name][position] for name in joined} for position, index in enumerate(members)}
 
 
 def members_of(cohort: Cohort) -> State:

@@ -38,13 +38,13 @@ def test_saving_changes_nothing(width: int | None) -> None:
 def test_resuming_from_any_checkpoint_is_exact(epoch: int, width: int | None) -> None:
     reports, saved = _run(width)
     assert len(saved) == 4
-    again: list[bytes] = []
-    resumed = train(three(), HERE, width=width, resume=saved[epoch - 1], save=at_ends(again), save_every=0.0)
-    got = list(resumed)
-    assert without_seconds(got) == without_seconds(reports)
+    resaved: list[bytes] = []
+    resumed = train(three(), HERE, width=width, resume=saved[epoch - 1], save=at_ends(resaved), save_every=0.0)
+    actual = list(resumed)
+    assert without_seconds(actual) == without_seconds(reports)
     before = [report for report in reports if report.epoch <= epoch]
-    assert got[: len(before)] == before  # replayed, seconds included
-    assert [state_of(checkpoint) for checkpoint in again] == [state_of(checkpoint) for checkpoint in saved[epoch:]]
+    assert actual[: len(before)] == before  # replayed, seconds included
+    assert [state_of(checkpoint) for checkpoint in resaved] == [state_of(checkpoint) for checkpoint in saved[epoch:]]
 
 
 def _epochs_trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:

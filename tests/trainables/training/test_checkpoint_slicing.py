@@ -28,26 +28,30 @@ def _restricted(report: Report, members: Sequence[int]) -> Report:
     return Report(report.epoch, tuple(report.members[index] for index in members), report.seconds, report.done)
 
 
-@pytest.mark.parametrize(("then", "now", "members"), [(None, None, (0, 1, 2)), (4, 2, (3, 4, 5)), (2, None, range(6))])
+@pytest.mark.parametrize(
+    ("width", "new_width", "members"), [(None, None, (0, 1, 2)), (4, 2, (3, 4, 5)), (2, None, range(6))]
+)
 @pytest.mark.parametrize("step", [0, 1])
 def test_a_cut_checkpoint_continues_like_the_whole_cohort(
-    then: int | None, now: int | None, members: Sequence[int], step: int
+    width: int | None, new_width: int | None, members: Sequence[int], step: int
 ) -> None:
     """Equal up to rounding, from the end of an epoch and from within one, after members have ended."""
-    reports, saved = _whole(then)
+    reports, saved = _whole(width)
     standings = [content_of(checkpoint)["standing"] for checkpoint in saved]
     checkpoint_index = next(
         i for i, standing in enumerate(standings) if standing["epoch"] >= 1 and bool(standing["step"]) == bool(step)
     )
     configs = [six()[index] for index in members]
-    cut = slice_checkpoint(saved[checkpoint_index], six(), then, configs, now)
+    cut = slice_checkpoint(saved[checkpoint_index], six(), width, configs, new_width)
     assert cut
     judge = pruning({2: {members.index(4): "lower"}} if 4 in members else {})
-    got = list(train(configs, HERE, width=now, judge=judge, resume=cut))
-    assert [report.epoch for report in got] == [report.epoch for report in reports]
+    resumed = list(train(configs, HERE, width=new_width, judge=judge, resume=cut))
+    assert [report.epoch for report in resumed] == [report.epoch for report in reports]
     for index, member in enumerate(members):
-        assert_near(got, reports, index, member)
-        assert [report.members[index].status for report in got] == [report.members[member].status for report in reports]
+        assert_near(resumed, reports, index, member)
+        assert [report.members[index].status for report in resumed] == [
+            report.members[member].status for report in reports
+        ]
 
 
 def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:
@@ -58,8 +62,8 @@ def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:
     for data in saved:
         cut = slice_checkpoint(data, six(), 1, configs, 1)
         assert cut
-        got = list(train(configs, HERE, width=1, judge=judge, resume=cut))
-        assert without_seconds(got) == without_seconds([_restricted(report, members) for report in reports])
+        actual = list(train(configs, HERE, width=1, judge=judge, resume=cut))
+        assert without_seconds(actual) == without_seconds([_restricted(report, members) for report in reports])
 
 
 def test_a_cut_checkpoint_holds_the_state_of_its_own_members() -> None:

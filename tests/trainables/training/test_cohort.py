@@ -29,9 +29,9 @@ def _cohort(configs: list[TrialConfig], width: int | None = None, epochs: int = 
     return cohort
 
 
-def _assert_same(got: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+def _assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     for name, tensor in expected.items():
-        torch.testing.assert_close(got[name], tensor, rtol=1e-8, atol=1e-9)
+        torch.testing.assert_close(actual[name], tensor, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("width", [None, 1, 2, 4])

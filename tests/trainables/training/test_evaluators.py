@@ -91,11 +91,11 @@ def test_metrics_are_the_same_fused_or_alone(encoder: str) -> None:
     for member, config in enumerate(configs):
         alone = metrics_of(_reports(config), 0)
         assert metrics_of(in_turn, member) == alone
-        for got, expected in zip(metrics_of(fused, member), alone, strict=True):
-            assert got.keys() == expected.keys()
+        for actual, expected in zip(metrics_of(fused, member), alone, strict=True):
+            assert actual.keys() == expected.keys()
             for name, value in expected.items():  # of 537 images; the means of barely trained posteriors are all ties
                 if not name.endswith("_mu"):
-                    assert got[name] == pytest.approx(value, rel=1e-3, abs=0.02 if "_z" in name else 4e-3), name
+                    assert actual[name] == pytest.approx(value, rel=1e-3, abs=0.02 if "_z" in name else 4e-3), name
 
 
 @cache
@@ -126,8 +126,8 @@ def test_outlier_metrics_equal_scikit_learns() -> None:
             truth = np.arange(len(values)) >= len(inside[score])
             assert metrics[f"auroc_{score}_{name}"] == pytest.approx(roc_auc_score(truth, values), abs=1e-4)
             assert metrics[f"aupr_{score}_{name}"] == pytest.approx(average_precision_score(truth, values), abs=1e-3)
-            taken, kept, _ = roc_curve(~truth, -values, drop_intermediate=False)
-            assert metrics[f"fpr95_{score}_{name}"] == pytest.approx(taken[kept >= 0.95].min(), abs=0.01)
+            fpr, tpr, _ = roc_curve(~truth, -values, drop_intermediate=False)
+            assert metrics[f"fpr95_{score}_{name}"] == pytest.approx(fpr[tpr >= 0.95].min(), abs=0.01)
 
 
 @torch.no_grad()
@@ -137,11 +137,11 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
 ) -> None:
     """Checked against scikit-learn's nearest neighbour among the other classes, and by the arguments of the probes."""
     config = eval_config(epochs=0, knn=1, probe_epochs=1, held_out=held_out)
-    given: list[Any] = []
+    calls: list[Any] = []
     real = probes.accuracies
 
     def accuracies(*arguments: Any, **options: Any) -> dict[int, Any]:
-        given.append(arguments)
+        calls.append(arguments)
         return real(*arguments, **options)
 
     monkeypatch.setattr(probes, "accuracies", accuracies)
@@ -154,10 +154,10 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
         nearest.fit(bank[name].numpy(), data.train_labels[learnt])
         expected = nearest.score(test[name].numpy(), data.test_labels[tested])
         assert metrics[f"knn_{name}"] == metrics[f"knn_weighted_{name}"] == pytest.approx(expected, abs=4e-3)
-    for _, bank_labels, _, test_labels, classes in given:
+    for _, bank_labels, _, test_labels, classes in calls:
         assert torch.equal(bank_labels, data.train_labels[learnt]) and classes == 10
         assert torch.equal(test_labels, data.test_labels[tested])
-    assert len(given) == 2
+    assert len(calls) == 2
 
 
 def test_images_as_files_give_the_same_metrics_as_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,18 +198,18 @@ def test_rare_reports_or_a_resume_change_no_metric() -> None:
 
 def test_metrics_of_an_untrained_encoder_do_not_depend_on_training_options() -> None:
     """They also equal those of a method that trains, because the initial weights depend on the seed."""
-    asked: dict[str, Value] = {"knn": 5, "probe_epochs": 2}
-    (report,) = _reports(*(eval_config("random", lr=lr, seed=seed, **asked) for lr, seed in ((1, 0), (9, 0), (1, 1))))
+    options: dict[str, Value] = {"knn": 5, "probe_epochs": 2}
+    (report,) = _reports(*(eval_config("random", lr=lr, seed=seed, **options) for lr, seed in ((1, 0), (9, 0), (1, 1))))
     assert (report.epoch, report.done) == (0, True)
     first, other, seed = report.members
     assert first == other and first.metrics != seed.metrics
     assert (first.status, first.epochs_run, first.error) == ("finished", 0, None)
-    vje = _last(eval_config(epochs=0, **asked))
+    vje = _last(eval_config(epochs=0, **options))
     assert dict(first.metrics) == pytest.approx({name: vje[name] for name in first.metrics}, abs=4e-3)
 
 
 def test_metrics_in_bfloat16_are_nearly_the_same() -> None:
     (full,), (half,) = (_reports(*_members(**EVERYTHING, epochs=0, precision=kind)) for kind in ("float32", "bfloat16"))
     assert full.members != half.members
-    for got, expected in zip(half.members, full.members, strict=True):
-        assert dict(got.metrics) == pytest.approx(dict(expected.metrics), abs=0.05)
+    for actual, expected in zip(half.members, full.members, strict=True):
+        assert dict(actual.metrics) == pytest.approx(dict(expected.metrics), abs=0.05)

@@ -125,8 +125,8 @@ def test_the_stack_width_does_not_change_a_population(width: int, monkeypatch: p
         assert [report.members[index].schedule for report in cut] == [
             report.members[index].schedule for report in stacked
         ]
-        for got, expected in zip(metrics_of(cut, index), metrics_of(stacked, index), strict=True):
-            assert got == pytest.approx(expected, rel=1e-7, abs=1e-9)
+        for actual, expected in zip(metrics_of(cut, index), metrics_of(stacked, index), strict=True):
+            assert actual == pytest.approx(expected, rel=1e-7, abs=1e-9)
     assert cut[-1].members[1].status == "pruned"
 
 

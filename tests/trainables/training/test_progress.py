@@ -59,11 +59,11 @@ def _with(value: Any, path: tuple[Any, ...], change: Any) -> Any:
 
 def _begin(data: bytes) -> list[str]:
     """Train one step from this checkpoint and return the lines that were said about it."""
-    said: list[str] = []
+    notices: list[str] = []
     with contextlib.suppress(Stopped):
-        list(train(three(), HERE, resume=data, stop=lambda: True, notify=said.append))
-    assert all("\n" not in line for line in said)
-    return said
+        list(train(three(), HERE, resume=data, stop=lambda: True, notify=notices.append))
+    assert all("\n" not in line for line in notices)
+    return notices
 
 
 def test_a_sound_checkpoint_causes_no_notice() -> None:
@@ -94,13 +94,13 @@ def test_any_odd_value_in_any_field_raises_only_checkpoint_errors() -> None:
 def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> None:
     content = content_of(_saved())
     for sealed_content in (odd, {**content, "format": odd}, {**content, "identity": odd}):
-        said: list[str] = []
-        assert unpack(_bytes_of(sealed_content), three(), None, said.append) is None
-        assert len(said) <= 1 and "\n" not in "".join(said)
+        notices: list[str] = []
+        assert unpack(_bytes_of(sealed_content), three(), None, notices.append) is None
+        assert len(notices) <= 1 and "\n" not in "".join(notices)
 
 
 @pytest.mark.parametrize(
-    ("path", "change", "words"),
+    ("path", "change", "message"),
     [
         ((), lambda content: list(content), "it must hold a dict, but holds list"),
         ((), lambda content: {"format": content["format"]}, "its content is of another kind (KeyError)"),
@@ -123,48 +123,48 @@ def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> Non
         (("state", 0, "rates", "lr"), lambda lr: lr.float(), "rates lr must be torch.float64 of shape [3]"),
     ],
 )
-def test_the_notice_says_what_is_wrong(path: tuple[Any, ...], change: Any, words: str) -> None:
-    (said,) = _begin(_bytes_of(_with(content_of(_saved()), path, change)))
-    assert words in said and said.startswith("its checkpoint cannot be used: ")
+def test_the_notice_says_what_is_wrong(path: tuple[Any, ...], change: Any, message: str) -> None:
+    (notice,) = _begin(_bytes_of(_with(content_of(_saved()), path, change)))
+    assert message in notice and notice.startswith("its checkpoint cannot be used: ")
 
 
 @pytest.mark.parametrize("path", [("standing", "sums"), ("state",)])
 def test_training_starts_again_from_the_beginning(path: tuple[Any, ...]) -> None:
     """Both for faults that the first step shows, after the reports were repeated, and for faults found earlier."""
-    said: list[str] = []
+    notices: list[str] = []
     odd = _with(content_of(_saved()), path, lambda _: {"other": torch.ones(3)})
-    reports = without_seconds(list(train(three(), HERE, resume=_bytes_of(odd), notify=said.append)))
+    reports = without_seconds(list(train(three(), HERE, resume=_bytes_of(odd), notify=notices.append)))
     fresh = without_seconds(list(train(three(), HERE)))
-    assert len(said) == 1 and reports[-len(fresh) :] == fresh
+    assert len(notices) == 1 and reports[-len(fresh) :] == fresh
 
 
 def test_an_odd_checkpoint_cannot_be_cut_into_parts() -> None:
     for path in [("state",), ("state", 0), ("state", 0, "parameters"), ("standing",), ("standing", "reports")]:
-        said: list[str] = []
+        notices: list[str] = []
         odd = _bytes_of(_with(content_of(_saved()), path, lambda _: torch.ones(2)))
-        assert slice_checkpoint(odd, three(), None, three()[:1], None, said.append) is None
-        assert len(said) == 1 and said[0].startswith("its checkpoint cannot be used: ")
+        assert slice_checkpoint(odd, three(), None, three()[:1], None, notices.append) is None
+        assert len(notices) == 1 and notices[0].startswith("its checkpoint cannot be used: ")
 
 
 def test_if_one_process_cannot_use_its_checkpoint_no_peer_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """If one peer cannot use its copy of the checkpoint, the others ignore theirs, too."""
-    asked: list[int] = []
+    wishes: list[int] = []
 
     def agree(self: Peers, wish: int) -> int:
-        asked.append(wish)
-        return max(wish, len(asked) == 1)  # in the first agreement another peer could not use its copy
+        wishes.append(wish)
+        return max(wish, len(wishes) == 1)  # in the first agreement another peer could not use its copy
 
     monkeypatch.setattr(Peers, "maximum", agree)
     monkeypatch.setattr(Peers, "average", lambda self, tensors: None)
     monkeypatch.setattr(Peers, "gather", lambda self, part_KB, count: part_KB)
     monkeypatch.setattr(Peers, "slice_of", lambda self, count: slice(0, count))
-    said: list[str] = []
+    notices: list[str] = []
     configs = [config_of(batch_size=60, workers=2)]
     saved: list[bytes] = []
     list(train(configs, HERE, save=saved.append, save_every=0.0))
-    reports: list[Report] = list(train(configs, HERE, resume=saved[-1], peers=Peers(0, 2), notify=said.append))
-    assert said == ["its checkpoint cannot be used: another of its processes could not read it"]
-    assert [report.epoch for report in reports] == [2, 4, 5] and asked[0] == 0
+    reports: list[Report] = list(train(configs, HERE, resume=saved[-1], peers=Peers(0, 2), notify=notices.append))
+    assert notices == ["its checkpoint cannot be used: another of its processes could not read it"]
+    assert [report.epoch for report in reports] == [2, 4, 5] and wishes[0] == 0
 
 
 def test_a_checkpoint_is_read_as_it_was_packed() -> None:

@@ -55,20 +55,20 @@ def test_a_pruned_member_is_in_the_same_report_and_leaves_the_stack(monkeypatch:
 
 
 def test_a_pruned_member_keeps_the_metrics_of_its_last_report() -> None:
-    shown: list[Report] = []
+    judged_reports: list[Report] = []
 
     def judge(report: Report) -> Verdict:
-        shown.append(report)
+        judged_reports.append(report)
         return Verdict(pruned=TO_TWO.get(report.epoch, {}))
 
     reports = list(train(six(), HERE, judge=judge))
-    assert [report.epoch for report in shown] == [1, 2, 3]
-    assert [{member.status for member in report.members} for report in shown[:2]] == [
+    assert [report.epoch for report in judged_reports] == [1, 2, 3]
+    assert [{member.status for member in report.members} for report in judged_reports[:2]] == [
         {"running"},
         {"running", "pruned"},
     ]
     for index, epoch in ((0, 1), (2, 2)):
-        judged, ended = shown[epoch - 1].members[index], reports[-1].members[index]
+        judged, ended = judged_reports[epoch - 1].members[index], reports[-1].members[index]
         assert judged.status == "running" and ended.metrics == judged.metrics and None not in ended.metrics.values()
 
 
@@ -81,8 +81,8 @@ def test_pruning_does_not_change_the_metrics_of_the_remaining_members(
         for index in (1, 4):
             alone = metrics_of(list(train([six()[index]], HERE)), 0)
             for expected in (metrics_of(whole, index), alone):
-                for got, one in zip(metrics_of(pruned, index), expected, strict=True):
-                    assert got == pytest.approx(one, rel=1e-7, abs=1e-9)
+                for actual, metrics in zip(metrics_of(pruned, index), expected, strict=True):
+                    assert actual == pytest.approx(metrics, rel=1e-7, abs=1e-9)
 
 
 @pytest.mark.parametrize("width", [None, 2])
@@ -121,19 +121,19 @@ def test_a_pruned_member_is_never_probed(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("epoch", [1, 2, 3])
 def test_resuming_a_pruned_cohort_is_exact(epoch: int, width: int | None) -> None:
     reports, saved = _whole(width)
-    asked: list[int] = []
+    judged_epochs: list[int] = []
 
     def judge(report: Report) -> Verdict:
-        asked.append(report.epoch)
+        judged_epochs.append(report.epoch)
         return Verdict(pruned=TO_TWO.get(report.epoch, {}))
 
-    again: list[bytes] = []
-    keep = at_ends(again)
-    got = list(train(six(), HERE, width=width, judge=judge, resume=saved[epoch - 1], save=keep, save_every=0.0))
-    assert asked == [rung for rung in (1, 2, 3) if rung > epoch]
-    assert without_seconds(got) == without_seconds(reports)
-    assert got[:epoch] == reports[:epoch]  # replayed, seconds included
-    for mine, theirs, stay in zip(again, saved[epoch:], [(1, 4)] * 3, strict=False):
+    resaved: list[bytes] = []
+    keep = at_ends(resaved)
+    actual = list(train(six(), HERE, width=width, judge=judge, resume=saved[epoch - 1], save=keep, save_every=0.0))
+    assert judged_epochs == [rung for rung in (1, 2, 3) if rung > epoch]
+    assert without_seconds(actual) == without_seconds(reports)
+    assert actual[:epoch] == reports[:epoch]  # replayed, seconds included
+    for mine, theirs, stay in zip(resaved, saved[epoch:], [(1, 4)] * 3, strict=False):
         states = [tensors_of(content_of(checkpoint)["state"], stay) for checkpoint in (mine, theirs)]
         assert all(torch.equal(states[0][i][name], tensor) for i in stay for name, tensor in states[1][i].items())
 
@@ -168,8 +168,8 @@ def test_a_diverged_member_leaves_the_stack_too(
     assert trained == [(0, 1, 2, 3, 4, 5), *[(0, 2, 3, 4, 5)] * 3]
     assert {(report.members[1].status, report.members[1].epochs_run) for report in reports} == {("diverged", 1)}
     for index in (0, 2, 3, 4, 5):
-        for got, expected in zip(metrics_of(reports, index), metrics_of(clean, index), strict=True):
-            assert got == pytest.approx(expected, rel=1e-7, abs=1e-9)
+        for actual, expected in zip(metrics_of(reports, index), metrics_of(clean, index), strict=True):
+            assert actual == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
 def test_a_member_that_has_diverged_cannot_be_pruned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,8 @@ def _whole(width: int | None) -> tuple[list[Report], list[bytes]]:
 
 def _counted(limit: int) -> Callable[[], bool]:
     """A stop callback that returns True from its call number `limit` on."""
-    asked: Iterator[int] = iter(range(1, 10**9))
-    return lambda: next(asked) >= limit
+    calls: Iterator[int] = iter(range(1, 10**9))
+    return lambda: next(calls) >= limit
 
 
 def _stopped(at: int, configs: list[TrialConfig], **options: Any) -> tuple[list[Report], bytes, str]:
@@ -43,11 +43,11 @@ def test_resuming_after_a_stop_at_any_step_is_exact(at: int, width: int | None) 
     """Stopped at steps and within the evaluation after the second epoch; the resumed run saves after each epoch."""
     reports, ends = _whole(width)
     _, saved, _ = _stopped(at, three(), width=width)
-    again: list[bytes] = []
-    got = list(train(three(), HERE, width=width, resume=saved, save=at_ends(again), save_every=0.0))
-    assert without_seconds(got) == without_seconds(reports)
-    assert [state_of(checkpoint) for checkpoint in again] == [
-        state_of(checkpoint) for checkpoint in ends[-len(again) :]
+    resaved: list[bytes] = []
+    actual = list(train(three(), HERE, width=width, resume=saved, save=at_ends(resaved), save_every=0.0))
+    assert without_seconds(actual) == without_seconds(reports)
+    assert [state_of(checkpoint) for checkpoint in resaved] == [
+        state_of(checkpoint) for checkpoint in ends[-len(resaved) :]
     ]
 
 
@@ -90,10 +90,10 @@ def test_a_stop_ends_an_evaluation_which_a_resume_repeats() -> None:
 
 
 def test_a_judge_interrupted_by_a_stop_is_asked_again() -> None:
-    asked: list[int] = []
+    judged_epochs: list[int] = []
 
     def judge(report: Report) -> Verdict:
-        asked.append(report.epoch)
+        judged_epochs.append(report.epoch)
         return Verdict(pruned={0: "late", 3: "late"} if report.epoch == 2 else {})
 
     def interrupted(report: Report) -> Verdict:
@@ -105,9 +105,9 @@ def test_a_judge_interrupted_by_a_stop_is_asked_again() -> None:
     saved: list[bytes] = []
     with pytest.raises(Stopped, match=r"^checkpoint saved at epoch 1 step \d+$"):
         list(train(six(), HERE, judge=interrupted, save=saved.append))
-    assert asked == [1, 2, 3, 1]
+    assert judged_epochs == [1, 2, 3, 1]
     assert without_seconds(list(train(six(), HERE, judge=judge, resume=saved[-1]))) == without_seconds(whole)
-    assert asked[4:] == [2, 3]
+    assert judged_epochs[4:] == [2, 3]
 
 
 def test_training_stops_without_a_save_callback() -> None:

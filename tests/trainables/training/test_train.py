@@ -195,9 +195,10 @@ def test_only_metrics_that_may_be_undefined_may_be_null(
 def test_bfloat16_is_close_to_float32_and_not_the_same(width: int | None) -> None:
     full, half = (list(train(three(precision=kind), HERE, width=width)) for kind in ("float32", "bfloat16"))
     for member in range(3):
-        got, expected = metrics_of(half, member)[-1], metrics_of(full, member)[-1]
-        assert got["loss"] == pytest.approx(expected["loss"], rel=0.02, abs=0.02) and got["loss"] != expected["loss"]
-        assert got["auroc_joint"] == pytest.approx(expected["auroc_joint"], abs=0.03)
+        actual, expected = metrics_of(half, member)[-1], metrics_of(full, member)[-1]
+        assert actual["loss"] == pytest.approx(expected["loss"], rel=0.02, abs=0.02)
+        assert actual["loss"] != expected["loss"]
+        assert actual["auroc_joint"] == pytest.approx(expected["auroc_joint"], abs=0.03)
 
 
 def test_bfloat16_keeps_weights_in_float32() -> None:
@@ -218,8 +219,8 @@ def test_sampled_scores_are_reproducible_alone_or_fused() -> None:
     fused, again = list(train(configs, HERE)), list(train(configs, HERE))
     assert without_seconds(fused) == without_seconds(again)
     for member, config in enumerate(configs):
-        for got, expected in zip(metrics_of(list(train([config], HERE)), 0), metrics_of(fused, member), strict=True):
-            assert got == pytest.approx(expected, rel=1e-3, abs=1e-3)
+        for actual, expected in zip(metrics_of(list(train([config], HERE)), 0), metrics_of(fused, member), strict=True):
+            assert actual == pytest.approx(expected, rel=1e-3, abs=1e-3)
     means = metrics_of(list(train(three(), HERE)), 0)[-1]
     sampled = metrics_of(fused, 0)[-1]
     assert sampled["auroc_joint"] != means["auroc_joint"] and sampled["auroc_variance"] == means["auroc_variance"]

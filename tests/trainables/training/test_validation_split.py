@@ -25,8 +25,8 @@ from trainables.training.train import train
 
 
 def _config(**changes: Value) -> TrialConfig:
-    given: dict[str, Value] = {"method": "vje", "width": 16, "features": 8, "bottleneck": 8, "batch_size": 40}
-    return resolve({**given, "epochs": 0, "lr": 0.02, "rotation": 10.0, "validation": 0.2, **changes})
+    defaults: dict[str, Value] = {"method": "vje", "width": 16, "features": 8, "bottleneck": 8, "batch_size": 40}
+    return resolve({**defaults, "epochs": 0, "lr": 0.02, "rotation": 10.0, "validation": 0.2, **changes})
 
 
 def _last(config: TrialConfig) -> dict[str, float]:
@@ -117,12 +117,12 @@ def test_both_parts_have_the_training_images_without_those_held_out(changes: dic
     digits = load("digits", HERE)
     test, validation = make_splits(digits, _config(**changes).data)
     assert validation is not None and torch.equal(test.train_images[:], validation.train_images[:])
-    whole, none = make_splits(digits, _config(**changes, validation=0.0).data)
-    assert none is None and len(whole.train_images) > len(test.train_images)
-    assert torch.equal(whole.test_images[:], test.test_images[:]) and torch.equal(whole.test_labels, test.test_labels)
+    full, no_validation = make_splits(digits, _config(**changes, validation=0.0).data)
+    assert no_validation is None and len(full.train_images) > len(test.train_images)
+    assert torch.equal(full.test_images[:], test.test_images[:]) and torch.equal(full.test_labels, test.test_labels)
     rows = [{bytes(image.numpy().tobytes()) for image in part[:]} for part in (test.train_images, test.test_images)]
-    held = {bytes(image.numpy().tobytes()) for image in validation.test_images[:]}
-    assert held and not held & rows[0] and not held & rows[1]
+    validation_images = {bytes(image.numpy().tobytes()) for image in validation.test_images[:]}
+    assert validation_images and not validation_images & rows[0] and not validation_images & rows[1]
 
 
 def test_members_share_the_remaining_images() -> None:

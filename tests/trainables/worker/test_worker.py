@@ -47,8 +47,8 @@ def test_sigterm_leaves_a_checkpoint_and_a_reason_within_a_step(tmp_path: Path, 
     process = _start("plain", tmp_path)
     _until(process, line)
     process.send_signal(signal.SIGTERM)
-    _, asked, afterwards = process.communicate(timeout=GIVEN_UP)[0].partition("asked")
-    assert asked and afterwards.count("step") <= 1 and "over" not in afterwards
+    _, notice, afterwards = process.communicate(timeout=GIVEN_UP)[0].partition("asked")
+    assert notice and afterwards.count("step") <= 1 and "over" not in afterwards
     assert process.returncode == 1
     standing = content_of((tmp_path / "c").read_bytes())["standing"]
     assert (

@@ -31,12 +31,12 @@ def closed() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("address", [None, "local", "auto"])
-def test_what_is_no_place_is_not_asked(address: str | None) -> None:
+def test_an_address_without_host_and_port_is_not_contacted(address: str | None) -> None:
     check_address(address)
 
 
 @pytest.mark.parametrize("scheme", ["", "ray://"])
-def test_an_address_that_answers_is_good(scheme: str, listening: int) -> None:
+def test_an_address_that_answers_is_accepted(scheme: str, listening: int) -> None:
     check_address(f"{scheme}127.0.0.1:{listening}")
 
 
@@ -54,30 +54,30 @@ def test_a_malformed_address_is_refused_with_the_forms(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:99999", "no.such.host.invalid:6379", "a..b:1", f"{'x' * 70}:1"])
-def test_an_address_that_cannot_be_is_refused_in_one_line(address: str) -> None:
+def test_an_impossible_address_is_refused_in_one_line(address: str) -> None:
     with pytest.raises(ClusterError, match="no Ray cluster answers at") as refused:
         check_address(address)
     assert "\n" not in str(refused.value)
 
 
-def test_rays_token_is_made_closed_to_others_and_once(tmp_path: Path) -> None:
+def test_rays_token_is_created_once_and_closed_to_others(tmp_path: Path) -> None:
     token = tmp_path / ".ray/auth_token"
     make_token(tmp_path, {})
-    made = token.read_text()
-    assert re.fullmatch("[0-9a-f]{64}", made) and stat.S_IMODE(token.stat().st_mode) == 0o600
+    content = token.read_text()
+    assert re.fullmatch("[0-9a-f]{64}", content) and stat.S_IMODE(token.stat().st_mode) == 0o600
     assert stat.S_IMODE(token.parent.stat().st_mode) == 0o700 and list(token.parent.iterdir()) == [token]
     token.chmod(0o644)  # as Ray leaves one that it makes itself
     make_token(tmp_path, {})
-    assert token.read_text() == made and stat.S_IMODE(token.stat().st_mode) == 0o600
+    assert token.read_text() == content and stat.S_IMODE(token.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("name", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"])
-def test_a_token_that_is_given_elsewhere_is_let_alone(name: str, tmp_path: Path) -> None:
+def test_a_token_in_another_place_is_used_as_it_is(name: str, tmp_path: Path) -> None:
     make_token(tmp_path, {name: "x"})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sigterm_that_meets_rays_handler_while_it_starts_comes_to_ours() -> None:
+def test_a_sigterm_during_the_start_of_ray_reaches_our_handler() -> None:
     """Ray's own ends the process with status 15 and without a word."""
 
     def start_ray() -> None:
@@ -92,7 +92,7 @@ def test_a_sigterm_that_meets_rays_handler_while_it_starts_comes_to_ours() -> No
         assert stopping.asked and signal.getsignal(signal.SIGTERM) == ours
 
 
-def test_our_handler_is_back_before_ray_ends_its_processes() -> None:
+def test_our_handler_is_restored_before_ray_ends_its_processes() -> None:
     """Ray sets SIGTERM to the system's default first: another one would end the process without a word."""
     code = (
         "import ctypes, os, signal, sys, time, types\n"
@@ -111,8 +111,8 @@ def test_our_handler_is_back_before_ray_ends_its_processes() -> None:
         "    connection._shut_down()\n"
         "    assert signal.getsignal(signal.SIGTERM) == ours\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert completed.returncode == 0, completed
 
 
 def test_asking_imports_no_ray() -> None:

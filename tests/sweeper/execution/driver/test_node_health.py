@@ -41,16 +41,16 @@ def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
         yield server
 
 
-@pytest.mark.parametrize(("name", "said"), [("raylet", NODE_DIED), ("gcs_server", HEAD_DIED)])
+@pytest.mark.parametrize(("name", "message"), [("raylet", NODE_DIED), ("gcs_server", HEAD_DIED)])
 def test_a_process_of_our_own_cluster_that_has_died_is_named_at_once(
-    name: str, said: str, monkeypatch: pytest.MonkeyPatch
+    name: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "ray", raising=False)
     living = [child("raylet"), child("gcs_server"), child("git", psutil.STATUS_ZOMBIE)]
     set_children(monkeypatch, *living)
     assert NodeHealth()() is None
     set_children(monkeypatch, *living, child(name, psutil.STATUS_ZOMBIE))
-    assert NodeHealth()() == said
+    assert NodeHealth()() == message
 
 
 def test_a_joined_clusters_node_that_has_died_is_named_at_once(head: socket.socket) -> None:
@@ -60,7 +60,9 @@ def test_a_joined_clusters_node_that_has_died_is_named_at_once(head: socket.sock
     assert health() == NODE_DIED
 
 
-def test_a_joined_clusters_head_may_be_away_for_a_while(head: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_head_of_a_joined_cluster_may_be_unreachable_for_a_while(
+    head: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ray is not asked meanwhile: it would wait for a minute."""
     health = NodeHealth(clock := Clock())
     address = head.getsockname()
@@ -71,11 +73,11 @@ def test_a_joined_clusters_head_may_be_away_for_a_while(head: socket.socket, mon
     monkeypatch.setattr(sys.modules["ray"], "nodes", lambda: [], raising=False)
     with socket.create_server(address):
         assert health() is None
-    for clock.now, said in [(50.0, None), (50.0 + HEAD_TIMEOUT - 1, None), (50.0 + HEAD_TIMEOUT, HEAD_DIED)]:
-        assert health() == said
+    for clock.now, message in [(50.0, None), (50.0 + HEAD_TIMEOUT - 1, None), (50.0 + HEAD_TIMEOUT, HEAD_DIED)]:
+        assert health() == message
 
 
-def test_nothing_is_said_while_ray_starts_or_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_reported_while_ray_starts_or_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     set_children(monkeypatch)
     for ray in (SimpleNamespace(), SimpleNamespace(is_initialized=lambda: False)):
         monkeypatch.setitem(sys.modules, "ray", ray)

@@ -46,7 +46,7 @@ def killed_driver() -> Path:
     return Path(line).parent
 
 
-def test_the_folder_around_what_ray_opens_is_closed_and_goes_in_the_end(home: Path) -> None:
+def test_the_folder_around_rays_is_closed_and_deleted_in_the_end(home: Path) -> None:
     with scratch_folder() as folder:
         folder.chmod(0o777)  # as Ray does
         assert folder.parent.parent == home and stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
@@ -69,7 +69,7 @@ def test_another_user_reaches_nothing_in_it(home: Path) -> None:
 
 
 @pytest.mark.parametrize("long", [False, True])
-def test_rays_sockets_find_room(long: bool, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_paths_of_rays_sockets_are_short_enough(long: bool, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the temporary folder of macOS and of many batch systems they would not."""
     deep = home / ("T" * 40 if long else "T" * (scratch.LONGEST_HOME - len(str(home)) - 1))
     deep.mkdir()
@@ -85,41 +85,41 @@ def test_a_folder_that_others_can_rename_is_refused(home: Path) -> None:
         pass
 
 
-def test_the_folder_of_a_killed_driver_goes_with_the_next_run(home: Path) -> None:
-    left = killed_driver()
-    assert (left / "r/session").is_dir()
+def test_the_folder_of_a_killed_driver_is_deleted_by_the_next_run(home: Path) -> None:
+    abandoned = killed_driver()
+    assert (abandoned / "r/session").is_dir()
     with scratch_folder() as folder:
         assert list(home.iterdir()) == [folder.parent]
 
 
-def test_what_a_living_driver_uses_stays(home: Path) -> None:
+def test_the_folder_of_a_living_driver_stays(home: Path) -> None:
     with scratch_folder() as first, scratch_folder() as second:
         remove_abandoned(home)
         assert first.is_dir() and second.is_dir()
 
 
 @pytest.mark.parametrize("use", ["works there", "has a file open", "was started with its path"])
-def test_what_an_orphan_of_a_killed_driver_uses_stays_until_that_ends(use: str, home: Path) -> None:
-    left = killed_driver()
-    (left / "r/log").touch()
-    words = ["sh", "-c", "read line", f"--log={left}/r/x"] if use == "was started with its path" else ["cat"]
-    log = (left / "r/log").open("w") if use == "has a file open" else None
+def test_a_folder_that_an_orphan_of_a_killed_driver_uses_stays_until_it_ends(use: str, home: Path) -> None:
+    abandoned = killed_driver()
+    (abandoned / "r/log").touch()
+    command = ["sh", "-c", "read line", f"--log={abandoned}/r/x"] if use == "was started with its path" else ["cat"]
+    log = (abandoned / "r/log").open("w") if use == "has a file open" else None
     orphan = subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=log, cwd=left / "r" if use == "works there" else None
+        command, stdin=subprocess.PIPE, stdout=log, cwd=abandoned / "r" if use == "works there" else None
     )
     if log:
         log.close()
     try:
         remove_abandoned(home)
-        assert (left / "r/session").is_dir()
+        assert (abandoned / "r/session").is_dir()
     finally:
         orphan.kill()
         orphan.communicate()
     remove_abandoned(home)
-    assert not left.exists()
+    assert not abandoned.exists()
 
 
-def test_what_no_driver_has_made_stays(home: Path) -> None:
+def test_a_folder_of_another_program_stays(home: Path) -> None:
     (home / "precious").mkdir()
     (home / "precious" / scratch.LOCK).touch()
     (home / "sweep-link").symlink_to(home / "precious")
@@ -133,20 +133,20 @@ def test_what_no_driver_has_made_stays(home: Path) -> None:
 
 
 @needs_root
-def test_what_another_user_has_left_stays(home: Path) -> None:
-    left = killed_driver()
-    os.chown(left, NOBODY, NOBODY)
+def test_a_folder_of_another_user_stays(home: Path) -> None:
+    abandoned = killed_driver()
+    os.chown(abandoned, NOBODY, NOBODY)
     remove_abandoned(home)
-    assert (left / "r/session").is_dir()
+    assert (abandoned / "r/session").is_dir()
 
 
 def test_a_folder_that_cannot_be_emptied_yet_is_tried_again_by_the_next_run(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = killed_driver()
+    abandoned = killed_driver()
     with monkeypatch.context() as patched:
         patched.setattr(scratch.shutil, "rmtree", lambda *_, **__: None)
         remove_abandoned(home)
-    assert (left / scratch.LOCK).exists()
+    assert (abandoned / scratch.LOCK).exists()
     remove_abandoned(home)
-    assert not left.exists()
+    assert not abandoned.exists()

@@ -10,7 +10,7 @@ from sweeper.execution.driver.stop_signal import AGAIN, ENDING_SECONDS, StopSign
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_raises_and_is_remembered_where_the_exception_is_lost(number: signal.Signals) -> None:
+def test_a_signal_raises_and_is_remembered_if_the_exception_is_lost(number: signal.Signals) -> None:
     stopping, before = StopSignal(), signal.getsignal(number)
     stopping.check()
     with stopping.on_signals(), contextlib.suppress(KeyboardInterrupt):
@@ -21,7 +21,7 @@ def test_a_signal_raises_and_is_remembered_where_the_exception_is_lost(number: s
         stopping.check()
 
 
-def test_handlers_set_meanwhile_are_replaced_and_the_own_ones_come_back() -> None:
+def test_handlers_set_meanwhile_are_replaced_and_the_original_ones_restored() -> None:
     """As Ray does when it is started."""
     stopping = StopSignal()
     with stopping.on_signals():
@@ -58,7 +58,7 @@ def test_later_signals_leave_the_orderly_end_alone_and_then_end_the_process(
     assert capfd.readouterr() == ("", "interrupted; the same command continues\n") and left == [130]
 
 
-def test_a_sweep_heeds_signals_from_its_first_to_its_last_line() -> None:
+def test_a_sweep_handles_signals_from_its_first_to_its_last_line() -> None:
     """One that comes as the interpreter ends changes neither its last line nor its status."""
     code = (
         "import signal, sys\n"
@@ -70,5 +70,6 @@ def test_a_sweep_heeds_signals_from_its_first_to_its_last_line() -> None:
         "signal.raise_signal(signal.SIGTERM)\n"
         "sys.exit(status)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted; the same command continues\n"), done
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert completed.returncode == 130 and completed.stdout == "", completed
+    assert completed.stderr == "interrupted; the same command continues\n"

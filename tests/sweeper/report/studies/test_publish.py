@@ -41,7 +41,7 @@ def test_two_objectives_have_a_picture_each_and_a_front(tmp_path: Path) -> None:
     assert "importance: for knn lr " in summary and "; for seconds width " in summary
 
 
-def test_trials_are_as_they_were_told(tmp_path: Path) -> None:
+def test_the_table_of_trials_has_the_values_of_the_study(tmp_path: Path) -> None:
     study = random_study(20, KNN, warm=2)
     write(Files(tmp_path), "f", "s", study, [KNN])
     table = pd.read_parquet(tmp_path / "f/trials.parquet")
@@ -100,7 +100,7 @@ POOR: dict[str, tuple[optuna.Study, int, set[str]]] = {
 
 
 @pytest.mark.parametrize("case", POOR)
-def test_what_a_poor_study_does_not_suffice_for_is_left_out_and_deleted(case: str, tmp_path: Path) -> None:
+def test_files_that_need_more_trials_are_left_out_and_deleted(case: str, tmp_path: Path) -> None:
     study, best, left = POOR[case]
     folder = tmp_path / "f"
     folder.mkdir()
@@ -139,23 +139,23 @@ def test_pictures_say_how_many_trials_they_show_and_which_they_leave_out(
 
 def test_a_study_all_of_whose_trials_diverged_says_so(tmp_path: Path) -> None:
     study = study_of([0.0] * 5, SPACE, "pruned")
-    lost = optuna.create_study(direction="maximize")
+    diverged = optuna.create_study(direction="maximize")
     for trial in study.trials:
         trial.user_attrs["status"] = "diverged"
-        lost.add_trial(trial)
-    summary = write(Files(tmp_path), "f", "s", lost, [KNN])
+        diverged.add_trial(trial)
+    summary = write(Files(tmp_path), "f", "s", diverged, [KNN])
     assert summary.splitlines() == ["s, 5 trials: 5 diverged", "all 5 trials diverged, so none is best"]
     assert set(pd.read_parquet(tmp_path / "f/trials.parquet")["state"]) == {"diverged"}
 
 
-def test_two_objectives_of_poor_studies_are_no_error(tmp_path: Path) -> None:
+def test_two_objectives_with_few_trials_are_no_error(tmp_path: Path) -> None:
     for count in range(3):
         summary = write(Files(tmp_path), "f", "s", random_study(count, KNN, SECONDS), [KNN, SECONDS])
         assert ".png" not in summary
         assert ("pareto.png" in pictures(tmp_path / "f")) == (count == 2)
 
 
-def test_asked_for_contours_are_drawn_as_far_as_the_study_has_them(tmp_path: Path) -> None:
+def test_requested_contours_are_drawn_if_the_study_has_their_parameters(tmp_path: Path) -> None:
     study = random_study(35, NLL)
     write(Files(tmp_path), "f", "s", study, [NLL], [("nu", "act"), ("beta", "width"), ("absent", "lr")])
     assert {name for name in pictures(tmp_path / "f") if name.startswith("contour")} == {
@@ -168,9 +168,9 @@ def test_a_value_far_off_is_cut_in_pictures_and_counted_but_kept_in_the_data(tmp
     study = random_study(20, NLL)
     params = {"lr": 0.1, "beta": 0.5, "width": 64, "act": "gelu", "nu": None}
     study.add_trial(optuna.trial.create_trial(value=1e9, params=params, distributions=SPACE))
-    shown = [trial.values[0] for trial in copy_for_figures(study, [NLL], NLL).trials if trial.values]
-    rest = [trial.values[0] for trial in study.trials[:-1] if trial.state == TrialState.COMPLETE]
-    assert shown[:-1] == rest and max(rest) < shown[-1] < 100
+    drawn_values = [trial.values[0] for trial in copy_for_figures(study, [NLL], NLL).trials if trial.values]
+    values = [trial.values[0] for trial in study.trials[:-1] if trial.state == TrialState.COMPLETE]
+    assert drawn_values[:-1] == values and max(values) < drawn_values[-1] < 100
     assert copy_for_figures(study, [NLL]).trials[-1].values == [1e9]
     write(Files(tmp_path), "f", "s", study, [NLL])
     assert pd.read_parquet(tmp_path / "f/trials.parquet")["nll"].max() == 1e9
@@ -197,7 +197,9 @@ def test_a_front_of_a_metric_on_validation_images_is_a_table(tmp_path: Path) -> 
     assert [line.split() for line in lines[3:5]] == [["0", "0.75", "3", "0.01"], ["1", "0.5", "2", "0.01"]]
 
 
-def test_a_picture_that_cannot_be_drawn_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_that_cannot_be_drawn_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         pyplot.figure()
         raise ValueError("no\nway")
@@ -208,7 +210,7 @@ def test_a_picture_that_cannot_be_drawn_costs_no_other(tmp_path: Path, monkeypat
     assert {"parallel.png", "importance.png"} < pictures(tmp_path / "f") and not pyplot.get_fignums()
 
 
-def test_nothing_is_left_behind_and_nothing_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_figure_stays_open_and_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     mine, before, level = pyplot.figure(), dict(matplotlib.rcParams), optuna.logging.get_verbosity()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

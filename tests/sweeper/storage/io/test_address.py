@@ -23,7 +23,7 @@ from sweeper.storage.io.files import Files
         ("a\udcff", "must be valid UTF-8"),
     ],
 )
-def test_what_is_neither_a_folder_nor_a_uri(
+def test_an_address_that_is_neither_a_folder_nor_a_uri_is_refused(
     text: str, law: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

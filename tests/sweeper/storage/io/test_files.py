@@ -12,7 +12,7 @@ from sweeper.storage.io.retry import RetryPolicy
 from sweeper.storage.parquet_folder import contents_of
 
 
-def test_absent_is_none_and_written_reads_back(tmp_path):
+def test_an_absent_file_is_none_and_a_written_one_is_read_back(tmp_path):
     files = Files(tmp_path / "new" / "store")
     assert files.read("a/b.bin") is None
     files.write("a/b.bin", b"one")
@@ -23,7 +23,7 @@ def test_absent_is_none_and_written_reads_back(tmp_path):
     assert files.read("a/b.bin") is None
 
 
-def test_a_folder_that_is_made_while_it_is_listed_is_as_good_as_empty(tmp_path, monkeypatch):
+def test_a_folder_that_is_created_while_it_is_listed_counts_as_empty(tmp_path, monkeypatch):
     """PyArrow then lists a missing folder, checks whether it is missing, finds it, and raises FileNotFoundError."""
 
     class Late:
@@ -61,7 +61,7 @@ def test_move_a_folder(tmp_path):
     assert not files.move("a", "_old/y")
 
 
-def test_a_folder_goes_with_all_that_is_in_it(tmp_path):
+def test_a_folder_is_deleted_with_its_content(tmp_path):
     files = Files(tmp_path)
     files.write("a/b/c", b"1")
     files.write("a/d", b"2")
@@ -78,7 +78,7 @@ def test_a_folder_goes_with_all_that_is_in_it(tmp_path):
         ("file:///store", "file:///store/a/b"),
     ],
 )
-def test_others_are_told_where_to_find_a_file(uri, address):
+def test_a_file_has_a_uri_for_other_readers(uri, address):
     assert Files(uri).uri_of("a/b") == address
 
 
@@ -99,7 +99,7 @@ def test_credentials_are_not_shown():
 SOON = RetryPolicy(5.0, first_wait=0.001)
 
 
-def test_what_fails_for_a_while_is_waited_for_and_said_once(tmp_path, monkeypatch):
+def test_a_transient_failure_is_waited_for_and_reported_once(tmp_path, monkeypatch):
     lines, left = list[str](), [errno.ENOSPC, errno.EIO, errno.ESTALE]
     files, sync = Files(tmp_path).with_retries(SOON, lines.append), os.fsync
 
@@ -138,7 +138,7 @@ def test_an_interrupt_ends_the_wait_at_once(tmp_path, monkeypatch, act):
         signal.signal(signal.SIGALRM, before)
 
 
-def test_what_cannot_pass_is_an_error_at_once(tmp_path):
+def test_a_permanent_failure_is_an_error_at_once(tmp_path):
     lines = list[str]()
     (tmp_path / "a").write_text("no folder")
     with pytest.raises(StoreError, match=r"File exists|Not a directory"):
@@ -146,7 +146,7 @@ def test_what_cannot_pass_is_an_error_at_once(tmp_path):
     assert lines == []
 
 
-def test_patience_goes_to_a_worker_and_what_listens_stays(tmp_path):
+def test_pickled_files_keep_the_retry_policy_and_drop_the_callback(tmp_path):
     files = pickle.loads(pickle.dumps(Files(tmp_path).with_retries(SOON, lambda line: None)))
     assert files.retry_policy == SOON
     files.write("x", b"1")

@@ -32,7 +32,7 @@ def test_a_file_is_moved(filesystem: tuple[fs.FileSystem, str], tmp_path: Path) 
     assert (tmp_path / "b").read_bytes() == b"1" and not (tmp_path / "a").exists()
 
 
-def test_nothing_is_moved_from_where_nothing_is(filesystem: tuple[fs.FileSystem, str], tmp_path: Path) -> None:
+def test_an_absent_file_is_not_moved(filesystem: tuple[fs.FileSystem, str], tmp_path: Path) -> None:
     assert not move(filesystem[0], f"{filesystem[1]}/a", f"{filesystem[1]}/b")
     assert list(tmp_path.iterdir()) == []
 

@@ -12,7 +12,7 @@ from sweeper.storage.io.json_records import number, read_record, text, truth, wh
     ("check", "value"),
     [(whole, 0), (whole, 2**62), (number, 0), (number, 0.5), (number, 10**9), (text, ""), (truth, False)],
 )
-def test_what_is_valid_is_returned(check: Callable[[Any], Any], value: Any) -> None:
+def test_a_valid_value_is_returned(check: Callable[[Any], Any], value: Any) -> None:
     assert check(value) == value
 
 
@@ -25,7 +25,7 @@ def test_what_is_valid_is_returned(check: Callable[[Any], Any], value: Any) -> N
         *((truth, value) for value in (0, 1, "true", None)),
     ],
 )
-def test_what_is_of_another_type_or_out_of_range_is_refused(check: Callable[[Any], Any], value: Any) -> None:
+def test_a_value_of_another_type_or_out_of_range_is_refused(check: Callable[[Any], Any], value: Any) -> None:
     with pytest.raises(ValueError, match="must be"):
         check(value)
 

@@ -25,7 +25,7 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_no_other(tmp_path, monkeypatc
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_disk_that_is_full_indeed(tmp_path, monkeypatch):
+def test_a_write_to_a_full_device_is_an_error(tmp_path, monkeypatch):
     """The write itself fails, as opposed to a patched function."""
     files = Files(tmp_path)
     plain = Path.open
@@ -35,7 +35,7 @@ def test_a_disk_that_is_full_indeed(tmp_path, monkeypatch):
     assert files.list() == []
 
 
-def test_tidy_removes_only_what_is_stale(tmp_path):
+def test_tidy_removes_stale_files_only(tmp_path):
     files = Files(tmp_path)
     files.write("a/keep.parquet", b"")
     for name, age in ((".old.1.tmp", STALE_SECONDS + 60), (".young.2.tmp", 0.0)):
@@ -45,7 +45,7 @@ def test_tidy_removes_only_what_is_stale(tmp_path):
     assert sorted(os.listdir(tmp_path / "a")) == [".young.2.tmp", "keep.parquet"]
 
 
-def test_only_what_was_read_is_deleted(tmp_path):
+def test_a_file_is_deleted_only_as_it_was_read(tmp_path):
     """What another writer has put there since stays, possibly under a new name."""
     files = Files(tmp_path)
     for name in ("same", "gone", "other"):
@@ -58,7 +58,7 @@ def test_only_what_was_read_is_deleted(tmp_path):
     assert files.read(f"a/{left}") == b"written since" and left.startswith("other-") and left.endswith(".parquet")
 
 
-def test_what_a_killed_writer_set_aside_comes_back(tmp_path, monkeypatch):
+def test_a_file_that_a_killed_writer_set_aside_is_restored(tmp_path, monkeypatch):
     files = Files(tmp_path)
     files.write("a/c0.parquet", b"rows")
     with monkeypatch.context() as patch:

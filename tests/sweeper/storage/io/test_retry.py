@@ -62,7 +62,7 @@ def test_success_at_once_calls_no_callback():
 
 
 @pytest.mark.parametrize(("policy", "error"), [(NO_RETRIES, None), (LONG_RETRIES, PermissionError(errno.EACCES, "no"))])
-def test_one_attempt_is_all_without_patience_and_without_hope(policy, error):
+def test_without_a_timeout_or_for_a_permanent_error_there_is_one_attempt(policy, error):
     operation = FlakyOperation(1, error)
     with pytest.raises(OSError):
         operation.call(policy)

@@ -49,7 +49,7 @@ def test_nothing_is_written_where_the_folder_was(store: Store, tmp_path: Path, r
     assert replaced or not (tmp_path / "store").exists()
 
 
-def test_another_store_in_its_place_is_not_it(store: Store, tmp_path: Path) -> None:
+def test_another_store_in_its_place_is_not_used(store: Store, tmp_path: Path) -> None:
     (tmp_path / "store").rename(tmp_path / "away")
     other = Store(tmp_path / "store")
     other.prepare("grid", COLUMNS)
@@ -58,7 +58,7 @@ def test_another_store_in_its_place_is_not_it(store: Store, tmp_path: Path) -> N
     assert other.statuses("grid") == {}
 
 
-def test_it_goes_on_when_the_folder_is_back(tmp_path: Path) -> None:
+def test_writing_continues_when_the_folder_is_back(tmp_path: Path) -> None:
     """The folder comes back as a copy: it has another inode, as after mounting again, but the same marker."""
     lines: list[str] = []
     away = tmp_path / "away"
@@ -77,7 +77,7 @@ def test_it_goes_on_when_the_folder_is_back(tmp_path: Path) -> None:
     assert "its folder is gone" in lines[0] and "works again" in lines[1] and len(lines) == 2
 
 
-def test_what_was_done_in_another_folder_is_done_again(tmp_path: Path) -> None:
+def test_a_write_during_which_the_folder_vanished_is_an_error(tmp_path: Path) -> None:
     """A lazy unmount happens between the check and the write."""
     root, away = tmp_path / "store", tmp_path / "away"
     root.mkdir()
@@ -106,7 +106,7 @@ def test_a_failure_in_another_folder_is_the_folders(tmp_path: Path) -> None:
         StoreIdentity.of(root).guard(root, act)
 
 
-def test_a_worker_holds_on_to_the_same_store(store: Store, tmp_path: Path) -> None:
+def test_a_pickled_store_refuses_another_folder_in_its_place(store: Store, tmp_path: Path) -> None:
     files: Files = pickle.loads(pickle.dumps(store.files.with_retries(RetryPolicy(0.0))))
     files.write("checkpoints/x", b"1")
     (tmp_path / "store").rename(tmp_path / "away")
@@ -126,7 +126,9 @@ def test_the_marker_is_hidden_and_made_once(store: Store, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_who_begins_at_once_agrees_on_the_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool) -> None:
+def test_drivers_that_start_together_agree_on_the_marker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
     if not links:
         monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EPERM, "no links")))
         StoreIdentity.of(tmp_path)

@@ -33,9 +33,9 @@ def test_rotation_and_shift(views: Views, shape: tuple[int, int, int]) -> None:
 def test_half_a_pixel_of_shift_is_the_mean_of_neighbours() -> None:
     x_BCHW = images(1, 1, 8, 8)
     half = {"right": torch.tensor([0.5]), "down": torch.tensor([0.0])}
-    got_BCHW = Views(shift=1).apply(x_BCHW, Parameters(half))
+    actual_BCHW = Views(shift=1).apply(x_BCHW, Parameters(half))
     expected_BCHW = (x_BCHW + torch.nn.functional.pad(x_BCHW, (1, 0))[..., :-1]) / 2
-    torch.testing.assert_close(got_BCHW, expected_BCHW, atol=1e-6, rtol=0)
+    torch.testing.assert_close(actual_BCHW, expected_BCHW, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(("side", "taps"), [(8, 3), (32, 3), (96, 9), (224, 23)])

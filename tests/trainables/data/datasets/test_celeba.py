@@ -15,7 +15,7 @@ from trainables.data.datasets.celeba_attributes import BINARY, HAIR
 from trainables.data.datasets.dataset import UNLABELLED
 from trainables.data.errors import DataError
 
-TRAIN, TEST = ([i for i, part in enumerate(PARTS) if part == wanted] for wanted in (0, 2))
+TRAIN, TEST = ([i for i, part in enumerate(PARTS) if part == split] for split in (0, 2))
 
 
 @pytest.fixture

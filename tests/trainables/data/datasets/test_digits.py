@@ -63,14 +63,14 @@ def test_digits_normalisation_is_that_of_the_training_images(tmp_path: Path) -> 
 def test_digits_import_neither_torchvision_nor_sklearn(tmp_path: Path) -> None:
     """Importing either takes seconds in every training process."""
     code = "import sys; from pathlib import Path; from trainables.data.datasets import catalog"
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             sys.executable,
             "-c",
             f"{code}; catalog.load('digits', Path()); sys.exit(bool({{'torchvision', 'sklearn'}} & {{*sys.modules}}))",
         ]
     )
-    assert done.returncode == 0
+    assert completed.returncode == 0
 
 
 def test_enlarged_digits_keep_split_and_labels(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_digits_are_enlarged_as_pil_does(tmp_path: Path) -> None:
     small, large = load("digits", tmp_path).test_images[:], load("digits32", tmp_path).test_images[:]
     for i in range(0, len(small), 20):
         image = Image.fromarray(small[i, 0].numpy().astype(np.float32) * 255 / 16)
-        wanted = np.asarray(image.resize((32, 32), Image.Resampling.BILINEAR))
-        assert np.abs(wanted - large[i, 0].numpy()).max() <= 0.5 + 1e-4
+        expected = np.asarray(image.resize((32, 32), Image.Resampling.BILINEAR))
+        assert np.abs(expected - large[i, 0].numpy()).max() <= 0.5 + 1e-4
 
 
 def test_enlarged_digits_normalisation_is_that_of_the_training_images(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_a_tint_is_the_digit_in_a_fully_saturated_hue(tmp_path: Path) -> None:
     hues = tinted.attributes["hue"].test_labels
     for image, digit, hue in zip(tinted.test_images[:], grey.test_images[:][:, 0], hues, strict=True):
         colour = torch.tensor(colorsys.hsv_to_rgb(hue.item() / 5, 1, 1), dtype=torch.float64)
-        wanted = colour[:, None, None] * digit / 16
-        torch.testing.assert_close(image.double() / tinted.levels, wanted, atol=1e-12, rtol=0)
+        expected = colour[:, None, None] * digit / 16
+        torch.testing.assert_close(image.double() / tinted.levels, expected, atol=1e-12, rtol=0)
 
 
 def test_hues_are_independent_of_the_digit(tmp_path: Path) -> None:

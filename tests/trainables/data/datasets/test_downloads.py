@@ -53,11 +53,11 @@ def test_absent_is_downloaded_once_by_all_who_need_it(
 ) -> None:
     folder = write_cifar10(tmp_path / "made", 2, monkeypatch)
     pack_cifar10(folder, tmp_path / "served.tar.gz", monkeypatch)
-    asked: list[str] = []
+    requests: list[str] = []
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None:
-            asked.append(self.command)
+            requests.append(self.command)
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: object, client_address: object) -> None:
@@ -72,7 +72,7 @@ def test_absent_is_downloaded_once_by_all_who_need_it(
         sets = list(pool.map(lambda _: load("cifar10", root), range(3)))
         server.shutdown()
     assert [len(cifar.train_images) for cifar in sets] == [20, 20, 20]
-    assert asked == ["GET", "GET"]  # one to follow redirections, one to fetch
+    assert requests == ["GET", "GET"]  # one to follow redirections, one to fetch
     assert {path.name for path in root.iterdir()} <= {"cifar-10-batches-py", ".cifar10.lock"}
     assert capfd.readouterr() == ("", "")
 

@@ -60,8 +60,8 @@ def test_stl10_pixel_is_where_it_is_published(tmp_path: Path, monkeypatch: pytes
     folder = write_stl10(tmp_path, monkeypatch)
     raw = (folder / "unlabeled_X.bin").read_bytes()
     image, channel, row, column = 3, 2, 5, 70
-    there = raw[((image * 3 + channel) * 96 + column) * 96 + row]
-    assert load("stl10", tmp_path).train_images[20:][image, channel, row, column] == there
+    pixel = raw[((image * 3 + channel) * 96 + column) * 96 + row]
+    assert load("stl10", tmp_path).train_images[20:][image, channel, row, column] == pixel
 
 
 def test_svhn_is_as_torchvision_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,11 +29,11 @@ def test_a_missing_or_empty_split_is_refused(imagenet: Path, split: str) -> None
     )
 
 
-@pytest.mark.parametrize(("there", "absent"), [("train", "val"), ("val", "train")])
-def test_a_class_in_one_split_only_is_refused(imagenet: Path, there: str, absent: str) -> None:
+@pytest.mark.parametrize(("present", "absent"), [("train", "val"), ("val", "train")])
+def test_a_class_in_one_split_only_is_refused(imagenet: Path, present: str, absent: str) -> None:
     shutil.rmtree(imagenet / absent / CLASSES[1])
     assert imagenet_refusal(imagenet) == (
-        f"the classes of imagenet must be the same in train and val, but {imagenet / there / CLASSES[1]} has no "
+        f"the classes of imagenet must be the same in train and val, but {imagenet / present / CLASSES[1]} has no "
         f"counterpart in {imagenet / absent}"
     )
 

@@ -56,8 +56,8 @@ def test_a_folder_has_the_shape_of_a_tensor(folder: ImageFiles) -> None:
 @pytest.mark.parametrize("side", [28, 33])
 def test_evaluation_is_torchvisions_resize_and_central_crop(folder: ImageFiles, side: int) -> None:
     theirs = Compose([Resize(round(side * 256 / 224)), CenterCrop(side), PILToTensor()])
-    got = replace(folder, side=side)[:]
-    for image, path in zip(got, folder.paths(), strict=True):
+    actual = replace(folder, side=side)[:]
+    for image, path in zip(actual, folder.paths(), strict=True):
         assert (image == theirs(pil_loader(path))).all()
 
 
@@ -80,19 +80,19 @@ def test_crops_are_torchvisions_of_boxes_from_each_images_own_generator(folder: 
     indices = torch.tensor([3, 1, 7, 7])
     views = folder.crops(indices, generators(4), 3, 0.2, 4 / 3)()
     assert [view.shape for view in views] == [(4, 3, SIDE, SIDE)] * 3
-    for place, (index, generator) in enumerate(zip(indices.tolist(), generators(4), strict=True)):
+    for position, (index, generator) in enumerate(zip(indices.tolist(), generators(4), strict=True)):
         image = pil_loader(folder.paths()[index])
         boxes = draw_boxes(generator, 3, image.height, image.width, 0.2, 4 / 3)
         for view, *box in zip(views, *boxes, strict=True):
-            wanted = tv.resized_crop(image, *map(int, box), [SIDE, SIDE], InterpolationMode.BILINEAR)
-            assert (view[place] == tv.pil_to_tensor(wanted)).all()
+            expected = tv.resized_crop(image, *map(int, box), [SIDE, SIDE], InterpolationMode.BILINEAR)
+            assert (view[position] == tv.pil_to_tensor(expected)).all()
 
 
 def test_crops_depend_neither_on_threads_nor_on_the_rest_of_the_batch(folder: ImageFiles) -> None:
-    def crops(threads: int, places: list[int]) -> Tensor:
-        drawn = [generators(16)[place] for place in places]
+    def crops(threads: int, positions: list[int]) -> Tensor:
+        drawn = [generators(16)[position] for position in positions]
         other = replace(folder, threads=threads)
-        return torch.stack(other.crops(torch.tensor(places), drawn, 2, 0.1, 2.0)())
+        return torch.stack(other.crops(torch.tensor(positions), drawn, 2, 0.1, 2.0)())
 
     together = crops(1, list(range(16)))
     assert (crops(5, list(range(16))) == together).all()
@@ -162,10 +162,10 @@ def test_files_of_every_mode_become_red_green_and_blue(tmp_path: Path) -> None:
     paths = write_modes(tmp_path)
     folder = folder_of(tmp_path)
     theirs = Compose([Resize(32), CenterCrop(SIDE), PILToTensor()])
-    for got, path in zip(folder[:], paths, strict=True):
+    for actual, path in zip(folder[:], paths, strict=True):
         with Image.open(path) as image:
             plain = image.convert("RGBA") if image.mode == "P" else image
-            assert (got == theirs(plain.convert("RGB"))).all(), path.name
+            assert (actual == theirs(plain.convert("RGB"))).all(), path.name
     grey = folder[:][[path.name for path in paths].index("grey.jpg")]
     assert (grey[0] == grey[1]).all() and (grey[0] == grey[2]).all()
 
@@ -189,10 +189,10 @@ def test_the_first_of_a_batch_that_cannot_be_decoded_is_named(tmp_path: Path) ->
     write_modes(tmp_path)
     write_broken(tmp_path)
     folder = folder_of(tmp_path)
-    places = [folder.names.tolist().index(name) for name in (b"grey.jpg", b"text.jpg", b"cut.jpg", b"nothing.jpg")]
+    indices = [folder.names.tolist().index(name) for name in (b"grey.jpg", b"text.jpg", b"cut.jpg", b"nothing.jpg")]
     for _ in range(5):
         with pytest.raises(DataError, match=r"text\.jpg"):
-            folder[torch.tensor(places)]
+            folder[torch.tensor(indices)]
 
 
 def test_a_folder_can_be_pickled(tmp_path: Path) -> None:

@@ -46,23 +46,24 @@ def trained(decoder: nn.Module, features_ND: Tensor, images_NCHW: Tensor, **chan
 def test_an_affine_decoder_finds_the_least_squares_solution(
     decoder: nn.Module, features_ND: Tensor, images_NCHW: Tensor
 ) -> None:
-    got = trained(decoder, features_ND, images_NCHW)
+    fitted = trained(decoder, features_ND, images_NCHW)
     design = np.hstack([features_ND.numpy(), np.ones((N, 1))])
     solution, *_ = np.linalg.lstsq(design, images_NCHW.flatten(1).numpy())
     torch.testing.assert_close(
-        got.decoder(features_ND).flatten(1), torch.from_numpy(design @ solution).float(), atol=0.08, rtol=0
+        fitted.decoder(features_ND).flatten(1), torch.from_numpy(design @ solution).float(), atol=0.08, rtol=0
     )
-    assert got.validation_losses[0] > 5 * min(got.validation_losses) and min(got.validation_losses) < 1.5 * 0.1**2
+    lowest = min(fitted.validation_losses)
+    assert fitted.validation_losses[0] > 5 * lowest and lowest < 1.5 * 0.1**2
 
 
 def test_the_best_epoch_is_restored(decoder: nn.Module, features_ND: Tensor, images_NCHW: Tensor) -> None:
     """Training for as many epochs as the best one ends with the same weights."""
-    got = trained(decoder, features_ND, images_NCHW, lr=0.1, epochs=30)
-    best = int(np.argmin(got.validation_losses))
+    fitted = trained(decoder, features_ND, images_NCHW, lr=0.1, epochs=30)
+    best = int(np.argmin(fitted.validation_losses))
     assert best < 29, "this learning rate is too high for the last epoch to be the best"
     shorter = trained(decoder, features_ND, images_NCHW, lr=0.1, epochs=best + 1)
-    assert shorter.validation_losses == got.validation_losses[: best + 1]
-    assert (shorter.decoder(features_ND) == got.decoder(features_ND)).all()
+    assert shorter.validation_losses == fitted.validation_losses[: best + 1]
+    assert (shorter.decoder(features_ND) == fitted.decoder(features_ND)).all()
 
 
 @pytest.mark.parametrize("patience", [1, 3])
@@ -83,9 +84,9 @@ def test_the_loss_is_that_of_a_tenth_of_the_images_which_are_not_trained_on(
     for image in range(N):
         changed_NCHW = images_NCHW.clone()
         changed_NCHW[image] = 1e6
-        got = trained(decoder, features_ND, changed_NCHW, epochs=1, lr=1e-9, batch_size=N)
-        if got.validation_losses[0] > 1e6:
-            assert got.validation_losses[0] == pytest.approx(1e12 / (N // 10), rel=1e-4)
+        fitted = trained(decoder, features_ND, changed_NCHW, epochs=1, lr=1e-9, batch_size=N)
+        if fitted.validation_losses[0] > 1e6:
+            assert fitted.validation_losses[0] == pytest.approx(1e12 / (N // 10), rel=1e-4)
             held_out.append(image)
     assert len(held_out) == N // 10
     changed_NCHW = images_NCHW.clone()
@@ -114,19 +115,19 @@ def test_it_depends_on_its_generator_alone_and_changes_neither_the_decoder_nor_t
 def test_statistics_of_batchnorm_are_restored_with_the_weights(features_ND: Tensor, images_NCHW: Tensor) -> None:
     """A batch of a single image would be an error, and in training mode the result would depend on the batch."""
     decoder = nn.Sequential(affine()[0], nn.BatchNorm1d(8), nn.Unflatten(1, SHAPE))
-    got = trained(decoder, features_ND, images_NCHW, lr=0.1, epochs=20, batch_size=26)
-    best = int(np.argmin(got.validation_losses))
+    fitted = trained(decoder, features_ND, images_NCHW, lr=0.1, epochs=20, batch_size=26)
+    best = int(np.argmin(fitted.validation_losses))
     shorter = trained(decoder, features_ND, images_NCHW, lr=0.1, epochs=best + 1, batch_size=26)
-    assert (shorter.decoder(features_ND) == got.decoder(features_ND)).all()
-    torch.testing.assert_close(got.decoder(features_ND[:5]), got.decoder(features_ND)[:5])
+    assert (shorter.decoder(features_ND) == fitted.decoder(features_ND)).all()
+    torch.testing.assert_close(fitted.decoder(features_ND[:5]), fitted.decoder(features_ND)[:5])
 
 
 def test_features_that_are_not_finite_give_losses_of_nan(
     decoder: nn.Module, features_ND: Tensor, images_NCHW: Tensor
 ) -> None:
     features_ND[:, 1] = math.nan
-    got = trained(decoder, features_ND, images_NCHW, patience=2)
-    assert len(got.validation_losses) == 3 and np.isnan(got.validation_losses).all()
+    fitted = trained(decoder, features_ND, images_NCHW, patience=2)
+    assert len(fitted.validation_losses) == 3 and np.isnan(fitted.validation_losses).all()
 
 
 def test_training_can_be_stopped_between_epochs(decoder: nn.Module, features_ND: Tensor, images_NCHW: Tensor) -> None:

@@ -85,8 +85,8 @@ def test_images_without_a_label_are_ignored(features_ND: Tensor, labels_N: Tenso
         torch.cat([features_ND, 100 + features_ND[:5]]),
         torch.cat([labels_N, -torch.ones(5).long()]),
     )
-    got = fit_class_gaussians(features_ND, labels_N, L)
-    assert (got.mean_LD == expected.mean_LD).all() and (got.covariance_LDD == expected.covariance_LDD).all()
+    actual = fit_class_gaussians(features_ND, labels_N, L)
+    assert (actual.mean_LD == expected.mean_LD).all() and (actual.covariance_LDD == expected.covariance_LDD).all()
 
 
 def test_a_class_of_one_image_is_sampled_around_it() -> None:

@@ -103,13 +103,13 @@ def test_the_extra_installs_the_libraries_that_are_looked_for() -> None:
 def test_every_grey_level_is_kept_and_repeated() -> None:
     levels = torch.arange(256, dtype=torch.uint8)
     grey_B1HW = (levels.float() / 255).view(1, 1, 16, 16)
-    got_B3HW = inception_images(grey_B1HW)
-    assert got_B3HW.shape == (1, 3, 16, 16) and (got_B3HW == levels.view(1, 1, 16, 16)).all()
+    actual_B3HW = inception_images(grey_B1HW)
+    assert actual_B3HW.shape == (1, 3, 16, 16) and (actual_B3HW == levels.view(1, 1, 16, 16)).all()
 
 
 def test_colours_keep_their_channels_and_are_clipped() -> None:
-    got_B3HW = inception_images(torch.tensor([-0.5, 0.5, 1.5]).view(1, 3, 1, 1))
-    assert got_B3HW.flatten().tolist() == [0, 128, 255]
+    actual_B3HW = inception_images(torch.tensor([-0.5, 0.5, 1.5]).view(1, 3, 1, 1))
+    assert actual_B3HW.flatten().tolist() == [0, 128, 255]
 
 
 def test_images_of_two_channels_are_refused() -> None:

@@ -40,10 +40,10 @@ def test_each_pixel_of_each_image_is_a_square_at_its_place(shape: tuple[int, int
     covered = np.zeros(grid.shape[:2], dtype=bool)
     for row in range(2):
         for column in range(3):
-            place = np.s_[row * high + GAP : (row + 1) * high, column * wide + GAP : (column + 1) * wide]
+            square = np.s_[row * high + GAP : (row + 1) * high, column * wide + GAP : (column + 1) * wide]
             expected = np.kron(levels_of(images_RMCHW[row, column]), np.ones((factor, factor, 1), dtype=np.uint8))
-            np.testing.assert_array_equal(grid[place], expected)
-            covered[place] = True
+            np.testing.assert_array_equal(grid[square], expected)
+            covered[square] = True
     assert (grid[~covered] == 255).all()
 
 

@@ -13,7 +13,7 @@ def command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("words", "law"),
+    ("arguments", "law"),
     [
         (f"--cohort {'9' * 5000}", "--cohort must be at most 9223372036854775807, but got 9999999"),
         (f"--retries {2**63}", "--retries must be at most 9223372036854775807, but got 9223372036854775808"),
@@ -38,32 +38,32 @@ def command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
         (f"--address host:{'9' * 5000}", "no Ray cluster answers at host:999"),
     ],
 )
-def test_an_odd_word(command_line: CommandLine, words: str, law: str) -> None:
-    name, *more = (words if words[0] != "-" else f"anomaly_grid {words}").split(" ")
-    assert command_line.refuse(*more, name=name).error.startswith(law)
+def test_an_odd_argument(command_line: CommandLine, arguments: str, law: str) -> None:
+    name, *options = (arguments if arguments[0] != "-" else f"anomaly_grid {arguments}").split(" ")
+    assert command_line.refuse(*options, name=name).error.startswith(law)
 
 
 @pytest.mark.parametrize("option", ["--trials", "--wave", "--stack", "--address", "--warm-start", "--search-seed"])
-def test_an_option_without_a_value_is_not_an_option_that_is_not_given(command_line: CommandLine, option: str) -> None:
+def test_an_empty_value_of_an_option_is_refused(command_line: CommandLine, option: str) -> None:
     """An empty argument is what an unset shell variable leaves."""
     assert command_line.refuse(option, "").error.endswith("but got ''")
 
 
 @pytest.mark.parametrize("seconds", ["nan", "-1", "inf", "soon", "9" * 400])
-def test_a_patience_that_is_none(command_line: CommandLine, seconds: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_patience(command_line: CommandLine, seconds: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SWEEPER_PATIENCE", seconds)
     law = "SWEEPER_PATIENCE must be a number of seconds from 0 to 1e+09, but got SWEEPER_PATIENCE="
     assert command_line.refuse("--set", "nu=3").error.startswith(law)
 
 
-def test_an_error_is_one_line_however_odd_the_words(command_line: CommandLine) -> None:
+def test_an_error_is_one_line_whatever_the_arguments(command_line: CommandLine) -> None:
     error = command_line.refuse(name="a\nb\u202e\udcff" + "x" * 5000).error
     assert error.startswith("no sweep 'a\\nb\\u202e\\udcff") and "... (50" in error and error.isprintable()
 
 
 @pytest.mark.parametrize("loop", [False, True])
-def test_a_store_in_a_place_that_cannot_be_read(command_line: CommandLine, loop: bool) -> None:
+def test_a_store_in_a_folder_that_cannot_be_read(command_line: CommandLine, loop: bool) -> None:
     (command_line.folder / "file").write_text("no folder")
     (command_line.folder / "loop").symlink_to("loop")
-    place = command_line.folder / ("loop" if loop else "file") / "store"
-    assert command_line.refuse("--store", str(place)).error.startswith(f"store {place}: cannot ")
+    store = command_line.folder / ("loop" if loop else "file") / "store"
+    assert command_line.refuse("--store", str(store)).error.startswith(f"store {store}: cannot ")

@@ -88,7 +88,8 @@ class Task(ABC):
     """Dataclass of its trials, with a field for each of its config sections."""
 
     fusible: ClassVar[frozenset[str]] = frozenset()
-    """Keys of its sections in which the members of one cohort may differ."""
+    """Keys of its sections in which the members of one cohort may differ. They choose the data that a member reads, so
+    a population cannot adapt them."""
 
     @abstractmethod
     def check(self, config: Any, methods: Methods) -> None:

@@ -45,8 +45,8 @@ def _tensors(stack: Stack) -> dict[str, Tensor]:
 def _assert_plain(stack: Stack, slot: int, model: Awkward) -> None:
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     for name, tensor in named.items():
-        got = _tensors(stack)[f"method.{name}"][slot]
-        torch.testing.assert_close(got, tensor.detach(), rtol=1e-3, atol=1e-5)
+        actual = _tensors(stack)[f"method.{name}"][slot]
+        torch.testing.assert_close(actual, tensor.detach(), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("optimiser", STACKED)
@@ -68,9 +68,9 @@ def test_members_continue_in_a_new_stack_like_plain_models(chosen: tuple[int, ..
 def test_streams_are_numbered_anew() -> None:
     stacks = _halfway()
     merged = Stack.from_members([(stacks[0], 1), (stacks[1], 0)], streams=(0, 1))
-    got = one_step(merged, HALF, streams=(1, 2)).total
+    actual = one_step(merged, HALF, streams=(1, 2)).total
     for stack, slot, member in ((stacks[0], 1, 0), (stacks[1], 0, 1)):
-        torch.testing.assert_close(got[member], one_step(stack, HALF).total[slot], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(actual[member], one_step(stack, HALF).total[slot], rtol=1e-4, atol=1e-5)
 
 
 def test_a_new_stack_holds_copies() -> None:

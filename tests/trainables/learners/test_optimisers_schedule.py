@@ -19,8 +19,8 @@ def test_half_cosine_is_that_of_torch() -> None:
 
 
 def test_values_without_warmup() -> None:
-    got = [cosine(step, 4) for step in range(5)]
-    assert got == pytest.approx([1, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125), 0])
+    actual = [cosine(step, 4) for step in range(5)]
+    assert actual == pytest.approx([1, 0.5 + math.sqrt(0.125), 0.5, 0.5 - math.sqrt(0.125), 0])
     assert [constant(step, 4) for step in range(5)] == [1.0] * 5
 
 

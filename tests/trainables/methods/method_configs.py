@@ -1,55 +1,79 @@
-"""A small digits trial of every method, its model and one batch, for the contract suite.
+"""A small trial of every method, its model and one batch, for the contract suite.
 
-A new method gets the whole suite by its entry in the catalog; OVERRIDES is for one that COMMON does not suit.
+A new method gets the whole suite by its entry in the catalog; OVERRIDES is for one that COMMON does not suit. Two
+methods without images, of the task `pairs` of the tests, keep the suite and the contract free of what only images have.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
-from trainables.catalog import METHODS
+from tests.trainables.tasks.pairs.registered import PAIRS_METHODS
+from trainables.catalog import METHODS, task_of
 from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig, Value
-from trainables.contract import Method
+from trainables.contract import Batch, Capability, ImageMethod, Losses, Method, Noises
 from trainables.data.augmentation.views import normalise, scale_pixels
 from trainables.data.datasets.catalog import load
-from trainables.tasks.images.stream import Stream, select_classes
+from trainables.learners.data_parallel import SINGLE_PROCESS
+from trainables.learners.noise import draw_noise
+from trainables.tasks.task import LoadedTask
 from trainables.training.models import build_models
 
 B, EPOCHS = 60, 5
-"""The images of one class of the digits make two batches of 60, so this is 10 steps."""
+"""The images of one class of the digits make two batches of 60, and so do the pairs, so this is 10 steps."""
 CPU = torch.device("cpu")
 HERE = Path()
-"""The digits need no folder."""
+"""Neither the digits nor the pairs need a folder."""
 
-TRAINED = sorted(name for name, method in METHODS.items() if method.losses is not Method.losses)
-UNTRAINED = sorted(set(METHODS) - set(TRAINED))
+ALL: Mapping[str, type[Method]] = dict(sorted({**METHODS, **PAIRS_METHODS}.items()))
+TRAINED = [name for name, method in ALL.items() if method.trains()]
+FITTED = [name for name in TRAINED if ALL[name].fitted()]
+BY_GRADIENTS = [name for name in TRAINED if not ALL[name].fitted()]
+UNTRAINED = [name for name in ALL if name not in TRAINED]
+IMAGE_METHODS = [name for name, method in ALL.items() if issubclass(method, ImageMethod)]
 
-COMMON: Mapping[str, Value] = {
-    "dataset": "digits", "normal_class": 3, "encoder": "convnet", "width": 8, "features": 16,
-    "batch_size": B, "epochs": EPOCHS, "lr": 0.02, "rotation": 10.0, "shift": 0.25,
+COMMON: Mapping[str, Mapping[str, Value]] = {
+    "images": {
+        "dataset": "digits", "normal_class": 3, "encoder": "convnet", "width": 8, "features": 16,
+        "rotation": 10.0, "shift": 0.25,
+    },
+    "pairs": {"examples": 150},
 }  # fmt: skip
+"""Task -> what all small trials on it have."""
+ADAM: Mapping[str, Value] = {"optimiser": "adam", "adam_epsilon": 1e-4}
+AUTOENCODER: Mapping[str, Value] = {**ADAM, "lr": 0.003, "decoder": "relu_mlp", "decoder_hidden": "32"}
 OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "barlow_twins": {"projector_width": 16},
+    "beta_vae": AUTOENCODER,
     "byol": {"projector_width": 16, "projection": 8, "predictor_width": 16},
+    "cr_vae": AUTOENCODER,
+    "gaussian_mlp": ADAM,
     "moco_v2": {"queue": 150, "projector_width": 16, "projection": 8},
     "simclr": {"projector_width": 16, "projection": 8},
     "simsiam": {"projector_width": 16, "predictor_width": 8},
+    "simvae": {**AUTOENCODER, "views": 3},
     "swav": {"prototypes": 12, "projector_width": 16, "projection": 8},
+    "vae": {**AUTOENCODER, "sigma_x2": 0.1},
     "vicreg": {"projector_width": 16},
     "vje": {"bottleneck": 16},
 }
-"""Method -> what its small digits trial needs beyond COMMON and its own defaults."""
+"""Method -> what its small trial needs beyond COMMON and its own defaults."""
 
 FACTORS = (1.0, 0.5, 0.8, 0.25)
 """Members of a cohort differ in each fusible hyperparameter by these factors of its default."""
 
 
 def config_of(name: str, **changes: Value) -> TrialConfig:
-    idle: Mapping[str, Value] = {"epochs": 0} if name in UNTRAINED else {}
-    return resolve({"method": name, **COMMON, **OVERRIDES.get(name, {}), **idle, **changes})
+    gradient: Mapping[str, Value] = {} if name in FITTED else {"batch_size": B, "lr": 0.02}
+    epochs = 0 if name in UNTRAINED else EPOCHS
+    small = {"epochs": epochs, **gradient, **COMMON[ALL[name].task], **OVERRIDES.get(name, {})}
+    return resolve({"method": name, **small, **changes})
 
 
 def members(name: str, **changes: Value) -> list[TrialConfig]:
@@ -58,30 +82,99 @@ def members(name: str, **changes: Value) -> list[TrialConfig]:
     `changes` are made to all.
     """
     first = config_of(name, **changes)
-    own = {key: getattr(first.options, key) or 0.1 for key in METHODS[name].fusible}
-    loop = [
-        {"lr": 0.02, "weight_decay": 0.0, "seed": 0, "normal_class": 3},
-        {"lr": 0.01, "weight_decay": 0.01, "seed": 1, "normal_class": 3},
-        {"lr": 0.03, "weight_decay": 0.1, "seed": 0, "normal_class": 8},
-        {"lr": 0.015, "weight_decay": 0.05, "seed": 0, "normal_class": 3},
-    ]
+    own = {key: getattr(first.options, key) or 0.1 for key in ALL[name].fusible}
+    seeds, data = (0, 1, 0, 0), (0, 0, 1, 0)
+    data_key, data_values = {"images": ("normal_class", (3, 8)), "pairs": ("fold", (0, 2))}[ALL[name].task]
+    rates: list[dict[str, Value]] = [{} for _ in FACTORS]
+    if name in BY_GRADIENTS:
+        shares, decays = (1.0, 0.5, 1.5, 0.75), (0.0, 0.01, 0.1, 0.05)
+        rates = [
+            {"lr": share * first.gradient.lr, "weight_decay": decay}
+            for share, decay in zip(shares, decays, strict=True)
+        ]
     return [
-        config_of(name, **changes, **{key: value * factor for key, value in own.items()}, **differing)
-        for factor, differing in zip(FACTORS, loop, strict=True)
-    ]
+        config_of(
+            name,
+            **{
+                **changes, **{key: value * factor for key, value in own.items()}, **rate, "seed": seed,
+                data_key: data_values[index],
+            },
+        )
+        for factor, rate, seed, index in zip(FACTORS, rates, seeds, data, strict=True)
+    ]  # fmt: skip
+
+
+@cache
+def _loaded(name: str) -> LoadedTask:
+    config = config_of(name)
+    return task_of(name).load([config], ALL[name], HERE, CPU, SINGLE_PROCESS, lambda: None)
 
 
 def model_of(name: str) -> Method:
     """A new model, the same at every call."""
-    return build_models([config_of(name)], (1, 8, 8))[0]
+    return build_models([config_of(name)], _loaded(name).shapes)[0]
 
 
-def inputs(name: str) -> tuple[list[Tensor], Tensor]:
-    """One batch of views and the noise of its shape, as training gives them."""
-    config = config_of(name)
-    stream = Stream(config, select_classes(load("digits", HERE), config.data), CPU)
-    views = stream.views(stream.order(0)[0], 0, 0, METHODS[name].view_count)
-    return views, stream.noise(model_of(name).noise_shape(B), 0, 0)
+class Step(NamedTuple):
+    """What a step of training takes."""
+
+    batch: Batch
+    noise: dict[str, Tensor]
+    after_noise: dict[str, Tensor]
+    size: int
+    """Examples in the batch."""
+
+
+def step_of(name: str, noise_seed: int = 0) -> Step:
+    """The first step of a training: its batch and noise."""
+    (stream,), model = _loaded(name).streams.values(), model_of(name)
+    noise = draw_noise(model.noise(stream.batch_size), "noise", noise_seed)
+    after_noise = draw_noise(model.after_step_noise(), "after_step", noise_seed)
+    return Step(stream.batch(stream.order(0)[0], 0, 0), noise, after_noise, stream.batch_size)
+
+
+def rows(name: str, step: Step, indices: Tensor) -> tuple[Batch, dict[str, Tensor]]:
+    """The batch and the noise of these examples alone."""
+    noises = model_of(name).noise(step.size)
+    return tree_map(lambda entry: entry[indices], step.batch), noise_rows(noises, step.noise, indices)
+
+
+def noise_rows(noises: Noises, noise: Mapping[str, Tensor], indices: Tensor) -> dict[str, Tensor]:
+    """The noise of these examples alone, where it has the dimension of the batch."""
+
+    def part(values: Tensor, batch_dim: int | None) -> Tensor:
+        return values if batch_dim is None else values.index_select(batch_dim, indices)
+
+    return {name: part(values, noises[name].batch_dim) for name, values in noise.items()}
+
+
+def learn(model: Method, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+    """What a step asks of the method."""
+    if not model.fitted():
+        return model.losses(batch, noise)
+    with torch.no_grad():
+        return model.fit(batch, noise)
+
+
+def arguments_of(name: str, count: int = B) -> dict[Capability, tuple[Any, ...]]:
+    """The arguments of each capability of a method, for `count` examples."""
+    model, source = model_of(name), torch.Generator().manual_seed(0)
+    if not isinstance(model, ImageMethod):
+        return {"predict": (3 * torch.rand(count, 1, generator=source),)}
+    images = images_of_tests()[:count]
+    arguments: dict[Capability, tuple[Any, ...]] = {
+        "embed": (images,),
+        "score": (images, draw_noise(model.score_noise(count), "scores", 0)),
+        "decode": (torch.randn(count, model.features, generator=source),),
+    }
+    return {verb: arguments[verb] for verb in arguments if verb in model.capabilities}
+
+
+def outputs(model: Method, verb: str, arguments: tuple[Any, ...]) -> dict[str, Tensor]:
+    """What a capability returns, by name."""
+    with torch.no_grad():
+        output = getattr(model, verb)(*arguments)
+    return {verb: output} if isinstance(output, Tensor) else dict(output)
 
 
 def images_of_tests() -> Tensor:

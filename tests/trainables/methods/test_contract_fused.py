@@ -1,4 +1,4 @@
-"""What every method that trains promises (`trainables.contract`) of a training: it learns, and fused equals solo.
+"""What every method that trains promises (`trainables.contract`) of a training: it learns, and fused equals alone.
 
 Shapes: K members of a cohort.
 """
@@ -11,28 +11,48 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.trainables.methods.method_configs import CPU, EPOCHS, FACTORS, HERE, TRAINED, config_of, members
-from trainables.catalog import METHODS
+from tests.trainables.methods.method_configs import (
+    ALL,
+    BY_GRADIENTS,
+    CPU,
+    EPOCHS,
+    FACTORS,
+    HERE,
+    TRAINED,
+    arguments_of,
+    config_of,
+    members,
+)
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.training.cohort import Cohort
 
-SMOOTH: Mapping[str, Value] = {"encoder": "mlp", "width": 32}
-"""An encoder without ReLU and BatchNorm; the projectors have them."""
+SMOOTH: Mapping[str, Mapping[str, Value]] = {"images": {"encoder": "mlp", "width": 32}, "pairs": {}}
+"""Task -> networks without ReLU and BatchNorm; the projectors have them."""
 
-pytestmark = pytest.mark.parametrize("name", TRAINED)
+pytestmark = pytest.mark.usefixtures("pairs")
+every_trained = pytest.mark.parametrize("name", TRAINED)
+
+LEARNED: Mapping[str, tuple[str, float, Mapping[str, Value]]] = {
+    "images": ("knn_z", 0.02, {"normal_class": None, "knn": 20}),
+    "pairs": ("nll", -0.02, {}),
+}
+"""Task -> a metric, by how much it changes at least, and the keys that ask for it."""
 
 
-def test_learns_from_all_digits_and_everything_stays_finite(name: str) -> None:
-    """The loss falls, and k-NN accuracy rises."""
-    cohort = Cohort([config_of(name, normal_class=None, knn=20, epochs=EPOCHS)], HERE, CPU, None)
-    untrained = cohort.evaluate(last=False)["knn_z"].item()
+@every_trained
+def test_learns_and_everything_stays_finite(name: str) -> None:
+    """The loss falls, and the metric improves."""
+    metric, least, asked = LEARNED[ALL[name].task]
+    cohort = Cohort([config_of(name, **asked)], HERE, CPU, None)
+    untrained = cohort.evaluate(last=False)[metric].item()
     history = [cohort.epoch(epoch)["loss"].item() for epoch in range(EPOCHS)]
     assert history[-1] < history[0] - 0.05 * abs(history[0])
-    assert cohort.evaluate(last=False)["knn_z"].item() > untrained + 0.02
+    assert (cohort.evaluate(last=False)[metric].item() - untrained) / least > 1
     for tensors in cohort.state()[0].values():
         assert all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point())
 
 
+@pytest.mark.parametrize("name", BY_GRADIENTS)
 def test_training_moves_every_parameter(name: str) -> None:
     """By more than rounding, which alone would move a bias that does not affect the loss."""
     cohort = Cohort([config_of(name)], HERE, CPU, None)
@@ -44,7 +64,8 @@ def test_training_moves_every_parameter(name: str) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a training: losses `[epochs, K]` by name, and weights, buffers, momenta and scores `[K, ...]`."""
+    """The result of a training: losses `[epochs, K]` by name, and `[K, ...]` weights, buffers, moments and what
+    evaluators ask of the members."""
 
     losses: dict[str, Tensor]
     tensors: dict[str, Tensor]
@@ -60,8 +81,11 @@ def _train(configs: list[TrialConfig], width: int | None) -> Outcome:
         for kind in states[0]
         for key in states[0][kind]
     }
-    scores = cohort.scores() if cohort.method.scores else {}
-    return Outcome(losses, tensors | {f"score.{key}": torch.from_numpy(value) for key, value in scores.items()})
+    for verb, arguments in arguments_of(configs[0].method).items():
+        evaluated = [stack.evaluate(verb, *arguments) for stack in cohort._stacks]
+        outputs = [{verb: output} if isinstance(output, Tensor) else output for output in evaluated]
+        tensors |= {f"{verb}.{key}": torch.cat([output[key] for output in outputs]) for key in outputs[0]}
+    return Outcome(losses, tensors)
 
 
 def _each_alone(configs: list[TrialConfig]) -> Outcome:
@@ -73,9 +97,13 @@ def _each_alone(configs: list[TrialConfig]) -> Outcome:
     )
 
 
+def _smooth_members(name: str) -> list[TrialConfig]:
+    return members(name, **SMOOTH[ALL[name].task])
+
+
 @cache
 def _alone(name: str) -> Outcome:
-    return _each_alone(members(name, **SMOOTH))
+    return _each_alone(_smooth_members(name))
 
 
 def _assert_equal(actual: Outcome, expected: Outcome, tolerance: float) -> None:
@@ -90,37 +118,47 @@ FLOAT32 = {"swav": 1e-2}
 """Tolerance where rounding grows: cosines are divided by an epsilon of down to 0.0125."""
 
 
+@every_trained
 @pytest.mark.parametrize("width", [None, 3, 1])
-def test_fused_equals_solo(name: str, width: int | None) -> None:
+def test_fused_equals_alone(name: str, width: int | None) -> None:
     """Members that differ in all that is fusible, 10 steps in float32: losses, weights, buffers (queues, averaged
-    weights), momenta, scores."""
-    _assert_equal(_train(members(name, **SMOOTH), width), _alone(name), FLOAT32.get(name, 3e-4))
+    weights), moments, and all that evaluators ask of the members."""
+    _assert_equal(_train(_smooth_members(name), width), _alone(name), FLOAT32.get(name, 3e-4))
 
 
-def test_fused_equals_solo_in_float64(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@every_trained
+def test_fused_equals_alone_in_float64(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """10 steps with convolutions and ReLU, which turn the rounding of float32 into other gradients where a unit is near
     zero."""
     monkeypatch.setattr(Tensor, "float", Tensor.double)
     torch.set_default_dtype(torch.float64)
     try:
         fused = _train(members(name), None)
-        assert {tensor.dtype for key, tensor in fused.tensors.items() if key.startswith("par")} == {torch.float64}
+        learned = "parameters." if name in BY_GRADIENTS else "buffers."
+        assert {tensor.dtype for key, tensor in fused.tensors.items() if key.startswith(learned)} == {torch.float64}
         _assert_equal(fused, _each_alone(members(name)), 1e-10)
     finally:
         torch.set_default_dtype(torch.float32)
 
 
+@every_trained
 def test_members_of_the_cohort_differ(name: str) -> None:
     """Otherwise the test above would prove nothing."""
     losses_K = _alone(name).losses["loss"][-1]
     assert len({round(loss, 3) for loss in losses_K.tolist()}) == len(FACTORS)
 
 
+@every_trained
 def test_every_fusible_hyperparameter_matters(name: str) -> None:
     """Members that differ in one hyperparameter only become different within the training."""
     default = config_of(name)
-    for hyperparameter in METHODS[name].fusible:
+    for hyperparameter in ALL[name].fusible:
         value = getattr(default.options, hyperparameter) or 0.1
         pair = _train([default, config_of(name, **{hyperparameter: 0.5 * value})], None)
-        weights = [tensor for key, tensor in pair.tensors.items() if key.startswith("parameters.")]
-        assert any(not torch.allclose(tensor[0], tensor[1], rtol=1e-3, atol=1e-4) for tensor in weights), hyperparameter
+        learned = ("parameters.",) if name in BY_GRADIENTS else ("buffers.",)
+        tensors = [
+            tensor
+            for key, tensor in pair.tensors.items()
+            if key.startswith(learned) and key != f"buffers.method.{hyperparameter}"
+        ]
+        assert any(not torch.allclose(tensor[0], tensor[1], rtol=1e-3, atol=1e-4) for tensor in tensors), hyperparameter

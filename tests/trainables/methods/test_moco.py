@@ -160,9 +160,9 @@ def test_statistics_of_batchnorm_are_each_encoders_own() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("tau", -1.0, "`tau > 0` must hold, but actual tau=-1.0"),
-        ("ema", 1.1, "`0 <= ema <= 1` must hold, but actual ema=1.1"),
-        ("queue", 0, "`queue >= 1` must hold, but actual queue=0"),
+        ("tau", -1.0, "`tau > 0` must hold, but got tau=-1.0"),
+        ("ema", 1.1, "`0 <= ema <= 1` must hold, but got ema=1.1"),
+        ("queue", 0, "`queue >= 1` must hold, but got queue=0"),
     ],
 )
 def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:

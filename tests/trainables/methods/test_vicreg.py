@@ -105,4 +105,4 @@ def test_config_states_the_law_and_the_offender(field: str) -> None:
     negative: dict[str, Any] = {field: -1.0}
     with pytest.raises(ValueError) as error:
         Config(**negative)
-    assert str(error.value) == f"`{field} >= 0` must hold, but actual {field}=-1.0"
+    assert str(error.value) == f"`{field} >= 0` must hold, but got {field}=-1.0"

@@ -1,0 +1,119 @@
+"""Trials without images go all the way, by gradients and without: resolved, trained, resumed, pruned and moved."""
+
+import itertools
+from collections.abc import Mapping
+
+import pytest
+
+from tests.trainables.small import HERE
+from tests.trainables.training.judged import assert_near, pruning, without_seconds
+from trainables.config.trial import parse, resolve
+from trainables.config.trial_config import TrialConfig, Value
+from trainables.training.metric_names import metric_names
+from trainables.training.population import Population, parse_schedule
+from trainables.training.preflight import check_trials
+from trainables.training.train import train
+
+METHODS: Mapping[str, Mapping[str, Value]] = {
+    "bayesian_regression": {"features": 8},
+    "gaussian_mlp": {"hidden": 8, "batch_size": 30, "lr": 0.03, "optimiser": "adam"},
+}
+ADAPTED = {"bayesian_regression": ("length_scale", 0.7), "gaussian_mlp": ("jitter", 0.1)}
+"""Method -> a hyperparameter that a population adapts, and its default."""
+
+pytestmark = pytest.mark.usefixtures("pairs")
+every_method = pytest.mark.parametrize("method", METHODS)
+
+
+def _config(method: str, **changes: Value) -> TrialConfig:
+    return resolve({"method": method, "epochs": 4, **METHODS[method], **changes})
+
+
+def _three(method: str) -> list[TrialConfig]:
+    """Members of two streams, which differ in a hyperparameter, the seed and the held-out fold."""
+    key, default = ADAPTED[method]
+    members: list[dict[str, Value]] = [{}, {key: 2 * default, "seed": 1}, {"fold": 3}]
+    return [_config(method, **member) for member in members]
+
+
+@every_method
+def test_reports_hold_the_metrics_that_preflight_announces(method: str) -> None:
+    configs = _three(method)
+    reports = list(train(configs, HERE))
+    assert [report.epoch for report in reports] == [1, 2, 3, 4] and reports[-1].done
+    for config, result, *members in zip(
+        configs, check_trials(configs, None), *(r.members for r in reports), strict=True
+    ):
+        assert result.steps == (4 if method == "gaussian_mlp" else 1) and result.metrics == metric_names(config, 0)
+        assert all(tuple(member.metrics) == result.metrics_during_training for member in members[:-1])
+        assert tuple(members[-1].metrics) == result.metrics and members[-1].status == "finished"
+        assert None not in members[-1].metrics.values()
+
+
+@pytest.mark.parametrize("width", [None, 2])
+@every_method
+def test_fused_equals_alone(method: str, width: int | None) -> None:
+    configs = _three(method)
+    fused = list(train(configs, HERE, width=width))
+    for index, config in enumerate(configs):
+        assert_near(fused, list(train([config], HERE)), index, 0)
+
+
+@every_method
+def test_resuming_from_any_step_is_exact(method: str) -> None:
+    saved: list[bytes] = []
+    reports = list(train(_three(method), HERE, save=saved.append, save_every=0.0))
+    assert len(saved) == (3 if method == "bayesian_regression" else 4 * 4 - 1)
+    for checkpoint in saved:
+        resumed = train(_three(method), HERE, resume=checkpoint, notify=pytest.fail)
+        assert without_seconds(list(resumed)) == without_seconds(reports)
+
+
+@every_method
+def test_pruned_members_leave_and_others_train_on(method: str) -> None:
+    whole = list(train(_three(method), HERE))
+    pruned = list(train(_three(method), HERE, judge=pruning({2: {0: "it is the worst"}})))
+    assert [member.status for member in pruned[-1].members] == ["pruned", "finished", "finished"]
+    for index in (1, 2):
+        assert_near(pruned, whole, index)
+
+
+@every_method
+def test_a_population_moves_members_to_the_best(method: str) -> None:
+    """A moved member has its source's state: on equal data its next loss is that of the source's."""
+    key, default = ADAPTED[method]
+    configs = [_config(method, **{key: factor * default}) for factor in (1.0, 4.0, 8.0)]
+    population = Population("nll", "minimize", 2, 0.3, 1.01, {key: (0.0, 100.0)})
+    still, moved = list(train(configs, HERE)), list(train(configs, HERE, judge=population.judge_of(configs)))
+    moves = {index: parse_schedule(moved[2].members[index].schedule) for index in range(3)}
+    (index,) = [index for index, schedule in moves.items() if schedule]
+    (move,) = moves[index]
+    ranked = sorted(range(3), key=lambda index: still[1].members[index].metrics["nll"] or 0.0)
+    assert move["from"] == ranked[0] and index == ranked[-1] and move["epoch"] == 2
+    losses = [member.metrics["loss"] for member in moved[2].members]
+    assert losses[index] == pytest.approx(losses[move["from"]], abs=0.05)
+    assert losses[index] != pytest.approx(still[2].members[index].metrics["loss"], rel=1e-3)
+
+
+@every_method
+def test_keys_that_choose_the_data_are_not_adapted(method: str) -> None:
+    with pytest.raises(
+        ValueError, match=rf"^a population of {method} can only adapt .*{ADAPTED[method][0]}.*, but got fold$"
+    ):
+        Population("nll", "minimize", 2, 0.5, 1.5, {"fold": (0.0, 4.0)}).judge_of([_config(method)])
+
+
+def test_fitting_never_increases_the_loss() -> None:
+    """Steps of EM do not, and each continues where the last one ended."""
+    reports = train([_config("bayesian_regression", epochs=12)], HERE)
+    losses = [report.members[0].metrics["loss"] or 0.0 for report in reports]
+    assert all(later <= earlier + 1e-5 for earlier, later in itertools.pairwise(losses))
+    assert losses[-1] < losses[0] - 0.1
+
+
+def test_a_trial_has_the_keys_of_its_own_task_alone() -> None:
+    with pytest.raises(ValueError, match=r"^no key 'dataset'.*; gaussian_mlp has: .*, examples, fold, hidden, .*"):
+        _config("gaussian_mlp", dataset="digits")
+    with pytest.raises(ValueError, match=r"^`fold < 5` must hold, but got fold=5$"):
+        _config("gaussian_mlp", fold=5)
+    assert parse("fold", "3") == 3

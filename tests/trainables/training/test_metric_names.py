@@ -3,7 +3,7 @@
 import pytest
 
 from tests.trainables.small import HERE, metrics_of
-from tests.trainables.training.evaluated import EVERYTHING, eval_config
+from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config
 from trainables.catalog import METHODS
 from trainables.config.trial_config import TrialConfig
 from trainables.training.metric_names import methods_by_metric, metric_names

@@ -1,12 +1,18 @@
-"""The sections of a config: names joined by +, zero epochs, batches that are split over workers."""
+"""The sections of a trial on images: names joined by +, ranges, and the encoder that a trial asks for."""
 
 from typing import Any
 
 import pytest
+import torch
 
-from trainables.config.training import Training
+from trainables.config.trial_config import TrialConfig
+from trainables.data.augmentation.views import Views
 from trainables.data.outliers import OUTLIERS
-from trainables.tasks.images.config import Data, Evaluation
+from trainables.networks.encoders import ENCODERS
+from trainables.tasks.images.config import PUBLISHED_SIZES, Data, Encoder, Evaluation, ImageTrial
+
+SIZED = [name for name in ENCODERS if name not in PUBLISHED_SIZES]
+"""Encoders whose size a trial chooses."""
 
 
 @pytest.mark.parametrize(("text", "classes"), [("", ()), ("3", (3,)), ("0", (0,)), ("2+7+10", (2, 7, 10))])
@@ -63,29 +69,35 @@ def test_evaluations_out_of_range_are_refused(field: str, value: Any, message: s
     assert str(error.value) == message
 
 
-def test_zero_epochs_allow_no_warm_up() -> None:
-    assert Training(epochs=0).warmup_epochs == 0
-    with pytest.raises(ValueError, match=r"^`warmup_epochs < epochs` must hold, but got warmup_epochs=1, epochs=0$"):
-        Training(epochs=0, warmup_epochs=1)
-    assert Training(epochs=2, warmup_epochs=1).epochs == 2
-
-
-@pytest.mark.parametrize(("batch_size", "workers"), [(64, 1), (2, 1), (64, 32), (6, 3)])
-def test_a_batch_is_split_into_equal_parts(batch_size: int, workers: int) -> None:
-    assert Training(batch_size=batch_size, workers=workers).workers == workers
-
-
-@pytest.mark.parametrize(("batch_size", "workers"), [(64, 3), (64, 64), (4, 8), (6, 4)])
-def test_a_batch_that_cannot_be_split_is_refused(batch_size: int, workers: int) -> None:
+@pytest.mark.parametrize("share", [-0.1, 0.51, 1.0])
+def test_a_share_of_validation_images_is_at_most_a_half(share: float) -> None:
     with pytest.raises(ValueError) as error:
-        Training(batch_size=batch_size, workers=workers)
-    assert str(error.value) == (
-        f"batch_size must be a multiple of workers, at least 2 for each, but got batch_size={batch_size}, "
-        f"workers={workers}"
-    )
+        Data(validation=share)
+    assert str(error.value) == f"`0 <= validation <= 0.5` must hold, but got validation={share}"
 
 
-@pytest.mark.parametrize("workers", [0, -2, 1.0, True])
-def test_workers_must_be_a_positive_integer(workers: int) -> None:
-    with pytest.raises(ValueError, match=r"workers must be a whole number|`workers >= 1` must hold"):
-        Training(workers=workers)
+@pytest.mark.parametrize("encoder", SIZED)
+def test_an_encoder_has_as_many_outputs_a_feature_as_asked_for(encoder: str) -> None:
+    section = Encoder(encoder, width=4, features=8)
+    assert section.build((1, 32, 32)).features == 8
+    network = section.build((1, 32, 32), outputs=3)
+    assert network.features == 24 and network(torch.zeros(2, 1, 32, 32)).shape == (2, 24)
+
+
+@pytest.mark.parametrize("encoder", PUBLISHED_SIZES)
+def test_a_published_encoder_has_one_output_a_feature(encoder: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Encoder(encoder).build((3, 32, 32), outputs=2)
+    expected = f"{encoder} has its published size; encoders whose size can be chosen: {', '.join(SIZED)}"
+    assert str(error.value) == expected
+
+
+def test_the_stem_of_a_resnet_is_the_one_asked_for() -> None:
+    stems = [Encoder("resnet18", small_stem=small).build((3, 32, 32)) for small in (True, False)]
+    assert [stem.get_parameter("conv1.weight").shape[-1] for stem in stems] == [3, 7]
+
+
+def test_sections_are_those_of_every_trial_and_those_of_images() -> None:
+    assert dict(ImageTrial.sections()) == {
+        **TrialConfig.sections(), "data": Data, "encoder": Encoder, "views": Views, "evaluation": Evaluation
+    }  # fmt: skip

@@ -61,7 +61,11 @@ def _method(name: str) -> str:
     lines = [f"{name}: {summary}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
     lines += ["Keys, their defaults and ranges. * is fusible: the trials of one cohort may differ in it."]
     for section, section_keys in itertools.groupby(keys, lambda key: key.section):
-        lines += ["", f"{HEADINGS.get(section, section)}:", *(line for key in section_keys for line in _key(key))]
+        lines += [
+            "",
+            f"{HEADINGS.get(section, section.replace('_', ' '))}:",
+            *(line for key in section_keys for line in _key(key)),
+        ]
     lines += ["", "metrics that it can report (--describe METRIC):"]
     lines += _wrapped(", ".join(dict.fromkeys(_family_name(metric) for metric in reported)), "  ")
     return "\n".join(lines)

@@ -35,9 +35,10 @@ def test_workers_must_be_a_positive_integer(workers: int) -> None:
 
 def test_a_training_without_gradients_has_one_process() -> None:
     assert Training().processes == 1 and GradientTraining(batch_size=6, workers=3).processes == 3
-    assert not {"lr", "batch_size", "workers"} & set(vars(Training())) and vars(Training()).items() <= vars(
-        GradientTraining()
-    ).items()
+    assert (
+        not {"lr", "batch_size", "workers"} & set(vars(Training()))
+        and vars(Training()).items() <= vars(GradientTraining()).items()
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from trainables.contract import Batch, ImageMethod, Losses
 from trainables.learners.optimisers import StackedSGD
 from trainables.learners.stack import Stack
 from trainables.networks.encoders import resnet
-from trainables.tasks.images.config import Encoder
+from trainables.tasks.images.config import Encoder, Layers, Networks
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +97,8 @@ def test_fused_equals_solo_with_running_statistics() -> None:
     noise = torch.randn(2, 2, 4, 512, dtype=torch.float64)  # step, stream
 
     def trained(members: list[int]) -> dict[str, Tensor]:
-        models = [Regression(None, Encoder("resnet18"), {"views": (3, 8, 8)}).double() for _ in members]
+        networks = Networks(Encoder("resnet18"), Layers())
+        models = [Regression(None, networks, {"views": (3, 8, 8)}).double() for _ in members]
         for model, member in zip(models, members, strict=True):
             model.encoder.load_state_dict(initial[member])
         stack = Stack(

@@ -2,14 +2,28 @@
 
 from typing import Any
 
+from typing import Any
+
 import pytest
 import torch
 
 from trainables.config.trial_config import TrialConfig
+from trainables.data.augmentation.pixel_views import PixelViews
 from trainables.data.augmentation.views import Views
 from trainables.data.outliers import OUTLIERS
 from trainables.networks.encoders import ENCODERS
-from trainables.tasks.images.config import PUBLISHED_SIZES, Data, Encoder, Evaluation, ImageTrial
+from trainables.tasks.images.config import (
+    PUBLISHED_SIZES,
+    Batches,
+    ContentEvaluation,
+    Data,
+    Encoder,
+    Evaluation,
+    Generation,
+    ImageTrial,
+    Layers,
+    Networks,
+)
 
 SIZED = [name for name in ENCODERS if name not in PUBLISHED_SIZES]
 """Encoders whose size a trial chooses."""
@@ -76,28 +90,42 @@ def test_a_share_of_validation_images_is_at_most_a_half(share: float) -> None:
     assert str(error.value) == f"`0 <= validation <= 0.5` must hold, but got validation={share}"
 
 
+def _networks(**changes: Any) -> Networks:
+    return Networks(Encoder(**changes), Layers(hidden="12", decoder_hidden="12"))
+
+
 @pytest.mark.parametrize("encoder", SIZED)
 def test_an_encoder_has_as_many_outputs_a_feature_as_asked_for(encoder: str) -> None:
-    section = Encoder(encoder, width=4, features=8)
-    assert section.build((1, 32, 32)).features == 8
-    network = section.build((1, 32, 32), outputs=3)
+    networks = _networks(encoder=encoder, width=4, features=8)
+    assert networks.build((1, 32, 32)).features == 8
+    network = networks.build((1, 32, 32), outputs=3)
     assert network.features == 24 and network(torch.zeros(2, 1, 32, 32)).shape == (2, 24)
 
 
-@pytest.mark.parametrize("encoder", PUBLISHED_SIZES)
-def test_a_published_encoder_has_one_output_a_feature(encoder: str) -> None:
-    with pytest.raises(ValueError) as error:
-        Encoder(encoder).build((3, 32, 32), outputs=2)
-    expected = f"{encoder} has its published size; encoders whose size can be chosen: {', '.join(SIZED)}"
-    assert str(error.value) == expected
-
-
 def test_the_stem_of_a_resnet_is_the_one_asked_for() -> None:
-    stems = [Encoder("resnet18", small_stem=small).build((3, 32, 32)) for small in (True, False)]
+    stems = [_networks(encoder="resnet18", small_stem=small).build((3, 32, 32)) for small in (True, False)]
     assert [stem.get_parameter("conv1.weight").shape[-1] for stem in stems] == [3, 7]
+
+
+def test_a_decoder_maps_latents_to_images_in_the_unit_interval() -> None:
+    decoder = _networks().build_decoder(5, (3, 8, 8))
+    images_BCHW = decoder(100 * torch.randn(2, 5))
+    assert images_BCHW.shape == (2, 3, 8, 8) and 0 <= images_BCHW.min() < images_BCHW.max() <= 1
+
+
+def test_hidden_widths_are_those_of_the_layers() -> None:
+    networks = Networks(Encoder("relu_mlp", features=3), Layers(hidden="5+7", decoder_hidden="9"))
+    for network, widths in (
+        (networks.build((1, 2, 2)), [4, 5, 7, 3]),
+        (networks.build_decoder(3, (1, 2, 2)), [3, 9, 4]),
+    ):
+        linear = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)]
+        assert [layer.in_features for layer in linear] + [linear[-1].out_features] == widths
 
 
 def test_sections_are_those_of_every_trial_and_those_of_images() -> None:
     assert dict(ImageTrial.sections()) == {
-        **TrialConfig.sections(), "data": Data, "encoder": Encoder, "views": Views, "evaluation": Evaluation
+        **TrialConfig.sections(), "data": Data, "encoder": Encoder, "layers": Layers, "views": Views,
+        "pixel_views": PixelViews, "batches": Batches, "evaluation": Evaluation, "content": ContentEvaluation,
+        "generation": Generation,
     }  # fmt: skip

@@ -9,6 +9,7 @@ from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
+from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.errors import DataError
 from trainables.tasks.images import preflight
 from trainables.training.metric_names import metric_names
@@ -45,6 +46,7 @@ def test_data_that_cannot_be_loaded_are_refused(tmp_path: Path, monkeypatch: pyt
         raise DataError(f"gone from {root}")
 
     monkeypatch.setitem(DATASETS, "absent", absent)
+    monkeypatch.setitem(DECLARATIONS, "absent", DECLARATIONS["digits"])
     with pytest.raises(DataError, match="gone from"):
         check_trials([_config(), _config(dataset="absent")], tmp_path)
 

@@ -1,7 +1,6 @@
 """The declaration of each data set agrees with its loader."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 

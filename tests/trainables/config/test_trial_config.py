@@ -9,7 +9,7 @@ from trainables.config.trial import column_types, defaults, keys, resolve, secti
 from trainables.config.trial_config import Value
 
 OPTIMISER = {"optimiser", "schedule", "adam_epsilon"}
-OTHER = {
+OTHER: dict[str, dict[str, Value]] = {
     **{"layers": {"hidden": "7"}, "pixel_views": {"binarise": True}, "batches": {"batch_unit": "views"}},
     **{"content": {"content_knn": 2}, "generation": {"adhoc_epochs": 3}, "optimiser": {"schedule": "constant"}},
 }

@@ -10,7 +10,7 @@ from trainables.tasks.images.config import PUBLISHED_SIZES
 from trainables.training.metric_names import metric_names
 
 
-def _error(method: str = "vje", **given: Value) -> str:
+def _error(method: str = "vje", /, **given: Value) -> str:
     with pytest.raises(ValueError) as error:
         resolve({"method": method, **given})
     assert "\n" not in str(error.value)

@@ -16,8 +16,8 @@ OTHER: dict[str, dict[str, Value]] = {
 """Optional section -> a key of it with a value that is not the default."""
 
 
-def _trial(**given: Value) -> dict[str, Value]:
-    return resolve({"method": "vje", **given}).flat()
+def _trial(**values: Value) -> dict[str, Value]:
+    return resolve({"method": "vje", **values}).flat()
 
 
 def test_an_adam_trial_has_the_keys_of_the_optimiser_and_an_sgd_trial_has_none() -> None:

@@ -17,10 +17,10 @@ EVERYTHING: dict[str, Value] = {"knn": 5, "probe_epochs": 3, "outliers": "invert
 
 
 def eval_config(method: str = "vje", /, **changes: Value) -> ImageTrial:
-    given: dict[str, Value] = {
+    defaults: dict[str, Value] = {
         "method": method, "width": 16, "features": 8, "batch_size": 60, "epochs": 2, "lr": 0.02, "rotation": 10.0,
     }  # fmt: skip
-    return image_trial({**given, **SMALL[method], **changes})
+    return image_trial({**defaults, **SMALL[method], **changes})
 
 
 def last_metrics(config: TrialConfig) -> dict[str, float]:

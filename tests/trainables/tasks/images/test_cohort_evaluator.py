@@ -55,11 +55,11 @@ def test_metrics_are_the_same_fused_or_alone(encoder: str) -> None:
     for member, config in enumerate(configs):
         alone = metrics_of(_reports(config), 0)
         assert metrics_of(in_turn, member) == alone
-        for got, expected in zip(metrics_of(fused, member), alone, strict=True):
-            assert got.keys() == expected.keys()
+        for actual, expected in zip(metrics_of(fused, member), alone, strict=True):
+            assert actual.keys() == expected.keys()
             for name, value in expected.items():  # of 537 images; the means of barely trained posteriors are all ties
                 if not name.endswith("_mu"):
-                    assert got[name] == pytest.approx(value, rel=1e-3, abs=0.02 if "_z" in name else 4e-3), name
+                    assert actual[name] == pytest.approx(value, rel=1e-3, abs=0.02 if "_z" in name else 4e-3), name
 
 
 def test_evaluation_does_not_change_training() -> None:
@@ -89,11 +89,11 @@ def test_rare_reports_or_a_resume_change_no_metric() -> None:
 
 def test_metrics_of_an_untrained_encoder_do_not_depend_on_training_options() -> None:
     """They also equal those of a method that trains, because the initial weights depend on the seed."""
-    asked: dict[str, Value] = {"knn": 5, "probe_epochs": 2}
-    (report,) = _reports(*(eval_config("random", lr=lr, seed=seed, **asked) for lr, seed in ((1, 0), (9, 0), (1, 1))))
+    options: dict[str, Value] = {"knn": 5, "probe_epochs": 2}
+    (report,) = _reports(*(eval_config("random", lr=lr, seed=seed, **options) for lr, seed in ((1, 0), (9, 0), (1, 1))))
     assert (report.epoch, report.done) == (0, True)
     first, other, seed = report.members
     assert first == other and first.metrics != seed.metrics
     assert (first.status, first.epochs_run, first.error) == ("finished", 0, None)
-    vje = last_metrics(eval_config(epochs=0, **asked))
+    vje = last_metrics(eval_config(epochs=0, **options))
     assert dict(first.metrics) == pytest.approx({name: vje[name] for name in first.metrics}, abs=4e-3)

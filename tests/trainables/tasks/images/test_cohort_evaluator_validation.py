@@ -21,8 +21,8 @@ from trainables.training.train import train
 
 
 def _config(**changes: Value) -> ImageTrial:
-    given: dict[str, Value] = {"method": "vje", "width": 16, "features": 8, "bottleneck": 8, "batch_size": 40}
-    return image_trial({**given, "epochs": 0, "lr": 0.02, "rotation": 10.0, "validation": 0.2, **changes})
+    defaults: dict[str, Value] = {"method": "vje", "width": 16, "features": 8, "bottleneck": 8, "batch_size": 40}
+    return image_trial({**defaults, "epochs": 0, "lr": 0.02, "rotation": 10.0, "validation": 0.2, **changes})
 
 
 @cache

@@ -10,9 +10,9 @@ from trainables.tasks.images.config import PUBLISHED_SIZES
 from trainables.training.metric_names import metric_names
 
 
-def _error(method: str = "vje", /, **given: Value) -> str:
+def _error(method: str = "vje", /, **values: Value) -> str:
     with pytest.raises(ValueError) as error:
-        resolve({"method": method, **given})
+        resolve({"method": method, **values})
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -25,10 +25,10 @@ def _error(method: str = "vje", /, **given: Value) -> str:
     ],
 )
 def test_trials_on_one_class_refuse_other_evaluations(key: str, value: Value) -> None:
-    given: dict[str, Value] = {key: value, "adhoc_epochs": 1}
-    assert image_trial({"method": "vje", **given}).flat()[key] == value
+    values: dict[str, Value] = {key: value, "adhoc_epochs": 1}
+    assert image_trial({"method": "vje", **values}).flat()[key] == value
     expected = f"{key} needs trials on all classes, but got {key}={value} with a normal_class"
-    assert _error(normal_class=0, **given) == expected  # class 0 is a class
+    assert _error(normal_class=0, **values) == expected  # class 0 is a class
 
 
 @pytest.mark.parametrize("method", [name for name, cls in IMAGE_METHODS.items() if not cls.scores])
@@ -48,11 +48,11 @@ def test_held_out_outliers_need_held_out_classes() -> None:
 @pytest.mark.parametrize("encoder", PUBLISHED_SIZES)
 @pytest.mark.parametrize("method", IMAGE_METHODS)
 def test_a_method_of_several_outputs_needs_an_encoder_whose_size_can_be_chosen(method: str, encoder: str) -> None:
-    given: dict[str, Value] = {"encoder": encoder, "epochs": 0}
+    values: dict[str, Value] = {"encoder": encoder, "epochs": 0}
     if IMAGE_METHODS[method].outputs == 1:
-        assert image_trial({"method": method, **given}).encoder.encoder == encoder
+        assert image_trial({"method": method, **values}).encoder.encoder == encoder
     else:
-        message, _, choices = _error(method, **given).partition("; there are: ")
+        message, _, choices = _error(method, **values).partition("; there are: ")
         law = f"{method} needs an encoder whose size can be chosen, but {encoder} has its published size"
         assert message == law and "convnet" in choices and not any(name in choices for name in PUBLISHED_SIZES)
 
@@ -61,8 +61,8 @@ def test_images_of_a_method_without_a_decoder_need_one_trained_for_them() -> Non
     message, _, decoding = _error(reconstructions=True).partition("; methods with a decoder are: ")
     assert message == "vje has no decoder, so reconstructions and samples need adhoc_epochs of at least 1"
     assert decoding.split(", ") == [name for name, cls in IMAGE_METHODS.items() if "decode" in cls.capabilities]
-    for method, given in (("vje", {"adhoc_epochs": 1}), (decoding.split(", ")[0], {})):
-        assert image_trial({"method": method, "reconstructions": True, **given}).generation.decodes
+    for method, values in (("vje", {"adhoc_epochs": 1}), (decoding.split(", ")[0], {})):
+        assert image_trial({"method": method, "reconstructions": True, **values}).generation.decodes
 
 
 def test_samples_need_all_classes() -> None:
@@ -71,10 +71,10 @@ def test_samples_need_all_classes() -> None:
 
 
 def test_styles_are_attributes_of_the_data_set() -> None:
-    given: dict[str, Value] = {"content_probe_epochs": 1, "styles": "ink"}
-    assert image_trial({"method": "vje", **given}).content.style_names == ("ink",)
-    assert _error(dataset="cifar10", **given) == "cifar10 has no attributes for styles, but got styles=ink"
-    assert _error(**{**given, "styles": "hue"}).startswith("no styles 'hue'; there are: ")
+    values: dict[str, Value] = {"content_probe_epochs": 1, "styles": "ink"}
+    assert image_trial({"method": "vje", **values}).content.style_names == ("ink",)
+    assert _error(dataset="cifar10", **values) == "cifar10 has no attributes for styles, but got styles=ink"
+    assert _error(**{**values, "styles": "hue"}).startswith("no styles 'hue'; there are: ")
 
 
 @pytest.mark.parametrize("method", ["simclr", "vje"])
@@ -95,5 +95,5 @@ def test_full_evaluations_hold_the_metrics_of_every_evaluation(method: str) -> N
     full = [image_trial({"method": method, "epochs": 0, **keys}) for keys in evaluations]
     names = {name for config in full for name in metric_names(config, 10)}
     for keys in ({"knn": 3}, {"probe_epochs": 2}, {"normal_class": 3}, {"content_knn": 2}, {"gmm_n_init": 3}):
-        asked = image_trial({"method": method, "epochs": 0, **keys})
-        assert set(metric_names(asked, 10)) <= names
+        config = image_trial({"method": method, "epochs": 0, **keys})
+        assert set(metric_names(config, 10)) <= names

@@ -29,20 +29,22 @@ def full_trials(name: str) -> list[ImageTrial]:
     return [image_trial({"method": name, "epochs": 0, **keys}) for keys in task_of(name).full_evaluations(method)]
 
 
-def asked(config: ImageTrial) -> Sequence[type[ImageEvaluator]]:
+def evaluators_of(config: ImageTrial) -> Sequence[type[ImageEvaluator]]:
     method = IMAGE_METHODS[config.method]
     representations = asked_representation_evaluators(config, method, CLASSES, True)
     return [*representations, *asked_score_evaluators(config, method, CLASSES)]
 
 
 def test_every_evaluator_is_asked_for_by_a_full_evaluation() -> None:
-    evaluators = {evaluator for name in IMAGE_METHODS for config in full_trials(name) for evaluator in asked(config)}
+    evaluators = {
+        evaluator for name in IMAGE_METHODS for config in full_trials(name) for evaluator in evaluators_of(config)
+    }
     assert evaluators == {*REPRESENTATION_EVALUATORS, *SCORE_EVALUATORS}
 
 
 @each_method
 def test_a_method_has_the_capability_that_each_evaluator_needs(name: str) -> None:
-    evaluators = {evaluator for config in full_trials(name) for evaluator in asked(config)}
+    evaluators = {evaluator for config in full_trials(name) for evaluator in evaluators_of(config)}
     assert evaluators and {evaluator.capability for evaluator in evaluators} <= IMAGE_METHODS[name].capabilities
 
 

@@ -46,11 +46,11 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
 ) -> None:
     """Checked against scikit-learn's nearest neighbour among the other classes, and by the arguments of the probes."""
     config = eval_config(epochs=0, knn=1, probe_epochs=1, held_out=held_out)
-    given: list[Any] = []
+    calls: list[Any] = []
     real = probes.accuracies
 
     def accuracies(*arguments: Any, **options: Any) -> dict[int, Any]:
-        given.append(arguments)
+        calls.append(arguments)
         return real(*arguments, **options)
 
     monkeypatch.setattr(probes, "accuracies", accuracies)
@@ -63,7 +63,7 @@ def test_held_out_classes_are_neither_trained_on_nor_tested_by_classifiers(
         nearest.fit(bank[name].numpy(), data.train_labels[learnt])
         expected = nearest.score(test[name].numpy(), data.test_labels[tested])
         assert metrics[f"knn_{name}"] == metrics[f"knn_weighted_{name}"] == pytest.approx(expected, abs=4e-3)
-    for _, bank_labels, _, test_labels, classes in given:
+    for _, bank_labels, _, test_labels, classes in calls:
         assert torch.equal(bank_labels, data.train_labels[learnt]) and classes == 10
         assert torch.equal(test_labels, data.test_labels[tested])
-    assert len(given) == 2
+    assert len(calls) == 2

@@ -32,5 +32,5 @@ def test_metrics_in_bfloat16_are_nearly_the_same() -> None:
     }
     (full,), (half,) = (list(train(members, HERE)) for members in configs.values())
     assert full.members != half.members
-    for got, expected in zip(half.members, full.members, strict=True):
-        assert dict(got.metrics) == pytest.approx(dict(expected.metrics), abs=0.05)
+    for actual, expected in zip(half.members, full.members, strict=True):
+        assert dict(actual.metrics) == pytest.approx(dict(expected.metrics), abs=0.05)

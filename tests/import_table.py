@@ -18,15 +18,20 @@ class Rule:
 
 LAUNCHERS = ("ray", "pandas", "pyarrow", "optuna")
 """What models are trained without."""
-CONTRACT = ("torch", "trainables.validation", "trainables.contract")
-PARTS = (*CONTRACT, "numpy", "trainables.losses", "trainables.networks", "trainables.data")
-LOOP = (*PARTS, "trainables.evaluation", "trainables.catalog", "trainables.config", "trainables.learners")
+LOOP = (
+    *("torch", "trainables.contract", "trainables.reports", "trainables.evaluation", "trainables.catalog"),
+    *("trainables.config", "trainables.learners", "trainables.tasks"),
+)
 
 TABLE: Mapping[str, Rule] = {
     "trainables": Rule(alone=True),
     "trainables.validation": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.reports": Rule(never=("torch", *LAUNCHERS)),
     "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
+    "trainables.config.training": Rule(may=("trainables.validation",), never=("torch", *LAUNCHERS)),
+    "trainables.config.trial_config": Rule(may=("trainables.config.training",), never=("torch", *LAUNCHERS)),
     "trainables.losses": Rule(may=("torch",), never=("torch.distributed", *LAUNCHERS), alone=True),
+    "trainables.autoencoder": Rule(may=("torch", "trainables.contract", "trainables.losses"), never=LAUNCHERS),
     "trainables.networks": Rule(may=("torch", "torchvision", "trainables.validation"), never=LAUNCHERS),
     "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
     "trainables.data.augmentation": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
@@ -42,22 +47,35 @@ TABLE: Mapping[str, Rule] = {
     ),
     "trainables.data": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
     "trainables.methods": Rule(
-        may=(*CONTRACT, "trainables.losses", "trainables.networks"), never=LAUNCHERS, alone=True
+        may=(
+            *("torch", "trainables.validation", "trainables.contract", "trainables.losses", "trainables.networks"),
+            "trainables.autoencoder",
+        ),
+        never=LAUNCHERS,
+        alone=True,
     ),
     "trainables.evaluation.metrics": Rule(never=("torch", *LAUNCHERS)),
-    "trainables.evaluation": Rule(may=(*CONTRACT, "numpy", "scipy", "sklearn"), never=LAUNCHERS),
+    "trainables.evaluation": Rule(
+        may=("torch", "numpy", "scipy", "sklearn", "trainables.validation", "trainables.contract"), never=LAUNCHERS
+    ),
     "trainables.evaluation.generation": Rule(
         may=("torch", "PIL", "torchmetrics", "trainables.validation", "trainables.data", "trainables.evaluation"),
         never=LAUNCHERS,
     ),
-    "trainables.catalog": Rule(may=(*CONTRACT, "trainables.methods"), never=LAUNCHERS),
-    "trainables.config": Rule(
-        may=(*CONTRACT, "trainables.networks", "trainables.data", "trainables.catalog"), never=LAUNCHERS
+    "trainables.learners": Rule(may=("torch", "trainables.contract", "trainables.reports"), never=LAUNCHERS),
+    "trainables.tasks": Rule(
+        may=(
+            *("torch", "numpy", "trainables.validation", "trainables.contract", "trainables.networks"),
+            *("trainables.data", "trainables.evaluation", "trainables.learners"),
+            *("trainables.config.training", "trainables.config.trial_config"),
+        ),
+        never=LAUNCHERS,
     ),
-    "trainables.learners": Rule(may=(*PARTS, "trainables.catalog", "trainables.config"), never=LAUNCHERS),
-    "trainables.training": Rule(may=LOOP, never=LAUNCHERS),
+    "trainables.catalog": Rule(may=("trainables.contract", "trainables.methods", "trainables.tasks"), never=LAUNCHERS),
+    "trainables.config": Rule(may=("trainables.validation", "trainables.catalog"), never=LAUNCHERS),
+    "trainables.training": Rule(may=(*LOOP, "trainables.validation"), never=LAUNCHERS),
     "trainables.profiling.measurement": Rule(never=("torch", *LAUNCHERS)),
-    "trainables.profiling": Rule(may=(*LOOP, "psutil", "trainables.training"), never=LAUNCHERS),
+    "trainables.profiling": Rule(may=("torch", "psutil", "trainables.config", "trainables.training"), never=LAUNCHERS),
     "trainables.worker": Rule(may=(*LOOP, "trainables.training", "trainables.profiling"), never=LAUNCHERS),
     "trainables.worker.ray_train": Rule(
         may=("ray", *LOOP, "trainables.training", "trainables.profiling", "trainables.worker"),
@@ -82,7 +100,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.pruning": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
     "sweeper.pruning.rung_client": Rule(
-        may=("ray", "trainables.contract", "sweeper.pruning"), never=("pandas", "optuna")
+        may=("ray", "trainables.reports", "sweeper.pruning"), never=("pandas", "optuna")
     ),
     "sweeper.report": Rule(
         may=("pandas", "numpy", "matplotlib", "sklearn", "tabulate", "sweeper.spec", "sweeper.storage"),
@@ -107,7 +125,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.search": Rule(
         may=(
             *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
-            *("sweeper.report.studies", "trainables.config", "trainables.data", "trainables.learners"),
+            *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.config"),
             *("trainables.training", "trainables.worker.messages"),
         ),
         never=("ray",),
@@ -118,7 +136,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.execution": Rule(
         may=(
             *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
-            *("sweeper.packing", "sweeper.search", "trainables.contract", "trainables.config", "trainables.learners"),
+            *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.config"),
             *("trainables.profiling.measurement", "trainables.training", "trainables.worker"),
         ),
     ),
@@ -126,14 +144,8 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "trainables.validation"),
-            *(
-                "trainables.contract",
-                "trainables.data",
-                "trainables.evaluation",
-                "trainables.catalog",
-                "trainables.config",
-            ),
-            *("trainables.learners", "trainables.training", "trainables.worker"),
+            *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
+            *("trainables.config", "trainables.training", "trainables.worker"),
         ),
         never=("ray",),
     ),

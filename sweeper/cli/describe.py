@@ -1,6 +1,7 @@
 """Text of `--describe` for a method, a data set or a metric, taken from docstrings and declarations."""
 
 import inspect
+import itertools
 import sys
 import textwrap
 from collections.abc import Mapping
@@ -17,15 +18,8 @@ from trainables.validation import nearest
 
 WIDTH = 110
 """Characters per line."""
-SECTIONS: Mapping[str, str] = {
-    "options": "its own",
-    "data": "data",
-    "encoder": "encoder",
-    "training": "training",
-    "views": "augmented views",
-    "evaluation": "evaluation",
-}
-"""Section of a config -> its heading."""
+HEADINGS: Mapping[str, str] = {"options": "its own", "views": "augmented views"}
+"""Section of a config -> its heading, where that is not its name."""
 
 FILES: Mapping[str, str] = {
     "celeba": "DATA/celeba/, never fetched: img_align_celeba.zip (or the folder in it) and the .txt files beside it",
@@ -66,9 +60,12 @@ def _method(name: str) -> str:
     summary = " ".join(module.split("\n\n")[0].split())
     lines = [f"{name}: {summary}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
     lines += ["Keys, their defaults and ranges. * is fusible: the trials of one cohort may differ in it."]
-    for section, heading in SECTIONS.items():
-        section_keys = [key for key in keys if key.section == section]
-        lines += ["", f"{heading}:", *(line for key in section_keys for line in _key(key))] if section_keys else []
+    for section, section_keys in itertools.groupby(keys, lambda key: key.section):
+        lines += [
+            "",
+            f"{HEADINGS.get(section, section.replace('_', ' '))}:",
+            *(line for key in section_keys for line in _key(key)),
+        ]
     lines += ["", "metrics that it can report (--describe METRIC):"]
     lines += _wrapped(", ".join(dict.fromkeys(_family_name(metric) for metric in reported)), "  ")
     return "\n".join(lines)

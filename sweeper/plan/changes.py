@@ -74,8 +74,10 @@ def trial_changes(request: Request, before: Grid | Grids, defaults: Defaults) ->
         return [{key: _values_of(key, part, defaults(method)) for key in keys} for part in subspaces(before)]
 
     def of_trial(config: Mapping[str, Value]) -> str:
-        parts = tried_by_part(str(config["method"]), tuple(config))
-        differences = ({key: value for key, value in config.items() if value not in tried[key]} for tried in parts)
+        method = str(config["method"])
+        values = {**defaults(method), **config}  # a config lacks the keys of optional sections at their defaults
+        parts = tried_by_part(method, tuple(values))
+        differences = ({key: value for key, value in values.items() if value not in tried[key]} for tried in parts)
         return _text(min(differences, key=len))
 
     return of_trial

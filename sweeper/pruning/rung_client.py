@@ -6,16 +6,14 @@ import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweeper.pruning.rung_events import RungEvent
 from sweeper.pruning.rung_server import ABSENCE, Rule, RungServer
-
-if TYPE_CHECKING:
-    from trainables.reports import Judge, Report, Verdict
+from trainables.reports import Judge, Report, Stopped, Verdict
 
 CALLS = 100_000
 """Calls that may wait in the actor at once: one of each cohort, and those of workers that died while they waited."""
@@ -37,8 +35,6 @@ class JudgeFactory:
         cached_rule = functools.cache(lambda: ray.get(self.server.rule.remote(cohort)))
 
         def judge(report: Report) -> Verdict:
-            from trainables.reports import Stopped, Verdict  # imports torch, which the actor's process does not need
-
             rule: Rule = cached_rule()
             if report.epoch not in rule.epochs:
                 return Verdict()

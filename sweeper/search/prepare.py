@@ -79,14 +79,15 @@ def _study_runs(
         reports.setdefault(report[0], []).append(report)
     study_runs = []
     for study, study_config in zip(studies, configs, strict=True):
+        defaults = config.defaults(str(study.fixed["method"]))
         identity = content_hash([study.identity, request.warm_start])
         warm = None if request.fresh else read_warm_start(store.files, definition_path(sweep, identity), study)
         if warm is None and request.warm_start:
-            warm = warm_start_from_rows(store, request.warm_start, study, study_config)
+            warm = warm_start_from_rows(store, request.warm_start, study, study_config, defaults)
         study_rows = [row for row in rows if row.get("study_id") == identity and row["number"] < study.search.trials]
         recorded = {
             row["number"]: RecordedTrial(
-                {key: row[key] for key in study.search.space}, result(study, row, reports.get(row["trial_id"], []))
+                study.searched_values(row, defaults), result(study, row, reports.get(row["trial_id"], []))
             )
             for row in study_rows
         }

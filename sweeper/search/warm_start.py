@@ -57,11 +57,13 @@ def read_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:
     return read_record(files, path, parse)
 
 
-def warm_start_from_rows(store: Store, sweep: str, study: Study, config: Mapping[str, Value]) -> WarmStart:
+def warm_start_from_rows(
+    store: Store, sweep: str, study: Study, config: Mapping[str, Value], defaults: Mapping[str, Value]
+) -> WarmStart:
     """Warm start of a study from the finished rows of another sweep.
 
     A row is used if it has the values of `config` for the keys in `MATCHED_KEYS` and its searched values lie within the
-    space. All other keys may differ. Raises SpecError if no row can be used.
+    space. All other keys may differ. `defaults` are those of the method's keys. Raises SpecError if no row can be used.
     """
     rows = store.rows(sweep)
     if rows is None:
@@ -70,7 +72,7 @@ def warm_start_from_rows(store: Store, sweep: str, study: Study, config: Mapping
     results: list[tuple[Mapping[str, Value], tuple[float, ...]]] = []
     for row in rows.to_pylist():
         fits = row["status"] == "finished" and all(row.get(key) == config.get(key) for key in MATCHED_KEYS)
-        params = {key: row.get(key) for key in study.search.space}
+        params = study.searched_values(row, defaults)
         values = [float(row[name]) for name in names if isinstance(row.get(name), int | float)]
         inside = all(within(distribution, params[key]) for key, distribution in study.search.space.items())
         if fits and inside and len(values) == len(names):

@@ -173,6 +173,11 @@ class Study:
     """Includes the values of the cell."""
     search: Search
 
+    def searched_values(self, row: Mapping[str, Any], defaults: Mapping[str, Value]) -> dict[str, Value]:
+        """Return the values of the searched keys in a trial's row. A value that is null in the row is the default,
+        because trials lack the keys of optional sections at their defaults."""
+        return {key: defaults.get(key) if row.get(key) is None else row[key] for key in self.search.space}
+
     @property
     def identity(self) -> dict[str, object]:
         """Everything that the proposals depend on, without the number of trials: a study can be made longer."""

@@ -12,17 +12,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import torch
 
 from search_spaces.anomaly_grid import DIGITS, PAPER
 from tests.benchmarks.loops import RANDOM, now, plain_step, register_random_images
-from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig, Value
+from tests.trainables.small import image_trial
+from trainables.config.trial_config import Value
 from trainables.data.datasets.catalog import DATASETS
+from trainables.learners.noise import draw_noise
 from trainables.profiling.throughput import peak_bytes
-from trainables.tasks.images.stream import Stream, select_classes
+from trainables.tasks.images.config import ImageTrial
+from trainables.tasks.images.stream import ImageStream, select_classes
 from trainables.training.cohort import Cohort
 from trainables.training.train import train
 
@@ -68,14 +69,14 @@ def _settings(precision: str | None, channels_last: bool, all_of_them: bool) -> 
     return [Setting("float32", False), Setting("bfloat16", False), Setting("bfloat16", True)]
 
 
-def grid_configs(encoder: str, setting: Setting, count: int) -> list[TrialConfig]:
+def grid_configs(encoder: str, setting: Setting, count: int) -> list[ImageTrial]:
     """The first `count` members of the preset's cohort: 56 values of beta and nu for one class."""
     grid, task = (DIGITS, {"normal_class": 0}) if encoder == "mlp" else (PAPER, {"dataset": RANDOM})
     changes: dict[str, Value] = {**task, "precision": setting.precision, "channels_last": setting.channels_last}
     cells = grid.changed(changes, {}).changed({}, {"seed": (0,)}).combinations()
     if encoder == "resnet18":
         cells = (cell for cell in cells if cell.pop("normal_class") == 0)
-    return [resolve(cell) for cell, _ in zip(cells, range(count), strict=False)]
+    return [image_trial(cell) for cell, _ in zip(cells, range(count), strict=False)]
 
 
 def compare(encoder: str, setting: Setting, device: torch.device, widths: Sequence[int], seconds: float) -> None:
@@ -117,14 +118,14 @@ def _stepping(cohort: Cohort) -> Callable[[], object]:
     return lambda: cohort.step(0, 0, orders, rate=1.0)
 
 
-def plain_speed(config: TrialConfig, device: torch.device, seconds: float) -> float:
+def plain_speed(config: ImageTrial, device: torch.device, seconds: float) -> float:
     """Model-steps per second of a plain loop on views that are there already."""
     dataset = DATASETS[config.data.dataset](Path())
-    stream = Stream(config, select_classes(dataset, config.data), device)
-    views = stream.views(stream.order(0)[0], 0, 0, 2)
-    model, train_step = plain_step(config, cast(tuple[int, int, int], tuple(dataset.train_images.shape[1:])), device)
-    noise = stream.noise(model.noise_shape(config.training.batch_size), 0, 0)
-    return speed(lambda: train_step(views, noise), device, seconds)
+    model, train_step = plain_step(config, tuple(dataset.train_images.shape[1:]), device)
+    stream = ImageStream(config, type(model), select_classes(dataset, config.data), device)
+    batch = stream.batch(stream.order(0)[0], 0, 0)
+    noise = draw_noise(model.noise(config.gradient.batch_size), "noise", device=device)
+    return speed(lambda: train_step(batch, noise), device, seconds)
 
 
 def speed(step: Callable[[], object], device: torch.device, seconds: float) -> float:

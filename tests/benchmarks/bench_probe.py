@@ -32,6 +32,7 @@ from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig
 from trainables.evaluation import probes
 from trainables.evaluation.anomaly import Floats
+from trainables.tasks.images.task import image_method
 from trainables.training.train import train
 
 SHOWN = ("knn", "raw", "probe", "regression", "agree")
@@ -74,7 +75,7 @@ def rows(configs: Sequence[TrialConfig], comparison: Comparison) -> Iterator[tup
     """A name and the values of SHOWN for each representation of the members of one cohort, which differ in the seed."""
     begin = len(comparison.raw)
     *_, report = train(configs, Path())
-    method = METHODS[configs[0].method]
+    method = image_method(METHODS[configs[0].method])
     for index, vector in enumerate(method.representations, begin):
         knn, probe = (
             np.array([member.metrics[f"{name}_{vector}"] for member in report.members], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Images per second and memory of every method: our loop, solo and fused, beside a plain one with a DataLoader.
+"""Images per second and memory of each method that reads views: our loop, solo and fused, beside a plain DataLoader's.
 
 python -m tests.benchmarks.bench_throughput [--device cuda] [--methods byol,vje] [--steps 48] [--members 2,4,8]
 
@@ -24,12 +24,16 @@ from tests.benchmarks.loops import RANDOM, WARM_UP, WORKERS, our_speed, plain_sp
 from trainables.catalog import METHODS
 from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig, Value
-from trainables.contract import Method
+from trainables.contract import ImageMethod
 from trainables.data.datasets.dataset import Dataset
 from trainables.networks.encoders import ENCODERS
 from trainables.validation import choices
 
-TRAINED = [name for name, method in METHODS.items() if method.losses is not Method.losses]
+TRAINED = [
+    name
+    for name, method in METHODS.items()
+    if issubclass(method, ImageMethod) and method.trains() and method.reads == {"views"}
+]
 LR = 1e-3
 MARGIN = 1.2
 """Memory asked for over memory measured."""

@@ -12,10 +12,10 @@ from torch import Tensor
 from torchvision.transforms import v2
 
 from search_spaces._protocols import MOCO_V2_VIEWS
-from trainables.config.trial import resolve
+from tests.trainables.small import image_trial
 from trainables.data.augmentation.views import Views
 
-CIFAR = resolve({"method": "vje", **MOCO_V2_VIEWS}).views
+CIFAR = image_trial({"method": "vje", **MOCO_V2_VIEWS}).views
 DIGITS = Views(rotation=15, shift=1)
 
 TORCHVISION_CIFAR = v2.Compose(

@@ -6,7 +6,7 @@ Shapes: B images, C channels, H rows, W columns.
 import itertools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -17,9 +17,10 @@ from torch.utils.data import Dataset as TorchDataset
 from torchvision.transforms import v2
 
 from trainables.config.trial_config import TrialConfig
-from trainables.contract import Method
+from trainables.contract import Batch, ImageMethod, Noises
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.dataset import Dataset
+from trainables.data.datasets.declarations import DECLARATIONS, Declaration
 from trainables.training.cohort import Cohort
 from trainables.training.models import build_models
 
@@ -30,6 +31,8 @@ WARM_UP = 2
 """Steps that are not timed."""
 PREFETCH = 2
 """Batches that a worker of the plain loop's DataLoader is ahead, as by default."""
+TrainStep = Callable[[Batch, Mapping[str, Tensor]], None]
+"""Makes one step with a batch and its noise."""
 WORKERS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 """Those of the DataLoader: as many as there are cores."""
 
@@ -61,13 +64,14 @@ class Augmented(TorchDataset[tuple[Tensor, ...]]):
 
 
 def register_random_images(count: int) -> Dataset:
-    """A data set of `count` random images of CIFAR-10's shape, under the name RANDOM in DATASETS."""
+    """A data set of `count` random images of CIFAR-10's shape, under the name RANDOM in DATASETS and DECLARATIONS."""
     source = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (count, *SHAPE), dtype=torch.uint8, generator=source)
     labels = torch.arange(count) % 10
     classes = tuple("0123456789")
     dataset = Dataset(RANDOM, images, labels, images[:64], labels[:64], classes, 255, (0.5,) * 3, (0.25,) * 3)
     cast(dict[str, Callable[[Path], Dataset]], DATASETS)[RANDOM] = lambda root: dataset
+    cast(dict[str, Declaration], DECLARATIONS)[RANDOM] = Declaration(SHAPE, 10, (count // 10,) * 10, (6,) * 10)
     return dataset
 
 
@@ -82,7 +86,7 @@ def our_speed(configs: Sequence[TrialConfig], device: torch.device, steps: int) 
         if step == WARM_UP:
             begun = now(device)
         cohort.step(0, step, orders, rate=1.0)
-    return steps * configs[0].training.batch_size * len(configs) / (now(device) - begun)
+    return steps * configs[0].gradient.batch_size * len(configs) / (now(device) - begun)
 
 
 def plain_speed(config: TrialConfig, dataset: Dataset, device: torch.device, steps: int) -> float:
@@ -91,21 +95,21 @@ def plain_speed(config: TrialConfig, dataset: Dataset, device: torch.device, ste
     What the workers are ahead is used up before the clock starts, and they make batches until it stops. They may
     deliver all at once, so `steps` is rounded up to a multiple of their number.
     """
-    batch, ahead = config.training.batch_size, PREFETCH * WORKERS
+    batch, ahead = config.gradient.batch_size, PREFETCH * WORKERS
     warm_up, steps = WARM_UP + ahead, -(-steps // WORKERS) * WORKERS
     model, train = plain_step(config, SHAPE, device)
-    views = Augmented(dataset, model.view_count)
+    views = Augmented(dataset, model.view_count(config.options))
     loader = DataLoader(
         views, batch, sampler=RandomSampler(views, replacement=True, num_samples=(warm_up + steps + ahead) * batch),
         num_workers=WORKERS, prefetch_factor=PREFETCH, pin_memory=device.type == "cuda",
     )  # fmt: skip
-    layout = torch.channels_last if config.training.channels_last else torch.contiguous_format
+    layout = torch.channels_last if config.gradient.channels_last else torch.contiguous_format
     batches = iter(loader)
 
     def advance(count: int) -> None:
         for views_BCHW in itertools.islice(batches, count):
-            on_device = [view_BCHW.to(device, non_blocking=True, memory_format=layout) for view_BCHW in views_BCHW]
-            train(on_device, torch.randn(model.noise_shape(batch), device=device))
+            on_device = (view_BCHW.to(device, non_blocking=True, memory_format=layout) for view_BCHW in views_BCHW)
+            train({"views": tuple(on_device)}, random_noise(model.noise(batch), device))
 
     advance(warm_up)
     begun = now(device)
@@ -114,26 +118,36 @@ def plain_speed(config: TrialConfig, dataset: Dataset, device: torch.device, ste
 
 
 def plain_step(
-    config: TrialConfig, image_shape: tuple[int, int, int], device: torch.device
-) -> tuple[Method, Callable[[Sequence[Tensor], Tensor], None]]:
-    """A fresh model for images `(C, H, W)`, and what trains it by one step on its views and noise."""
-    training = config.training
-    model = build_models([config], image_shape)[0].to(device)
+    config: TrialConfig, image_shape: tuple[int, ...], device: torch.device
+) -> tuple[ImageMethod, TrainStep]:
+    """A fresh model for images `(C, H, W)`, and what trains it by one step."""
+    training = config.gradient
+    (model,) = build_models([config], {"views": image_shape})
+    assert isinstance(model, ImageMethod)
+    model = model.to(device)
     if training.channels_last:
         model = model.to(memory_format=torch.channels_last)
     optimiser = torch.optim.SGD(
         model.parameters(), lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay
     )
 
-    def step(views_BCHW: Sequence[Tensor], noise: Tensor) -> None:
+    def step(batch: Batch, noise: Mapping[str, Tensor]) -> None:
         with torch.autocast(device.type, torch.bfloat16, enabled=training.precision == "bfloat16"):
-            loss = model.losses(*views_BCHW, noise=noise).total
+            loss = model.losses(batch, noise).total
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-        model.after_step()
+        model.after_step(random_noise(model.after_step_noise(), device))
 
     return model, step
+
+
+def random_noise(noises: Noises, device: torch.device) -> dict[str, Tensor]:
+    """The declared noise from torch's global generator."""
+    return {
+        name: (torch.randn if noise.kind == "normal" else torch.rand)(noise.shape, device=device)
+        for name, noise in noises.items()
+    }
 
 
 def now(device: torch.device) -> float:

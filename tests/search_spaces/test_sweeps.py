@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.plan.trials import enumerate_trials
+from sweeper.plan.trials import Trial, content_hash, enumerate_trials
 from sweeper.spec import Grid, Grids, Searches, Sweep, Value, registry
 from sweeper.spec.views import Table
-from trainables.config.trial import keys, resolve
-from trainables.config.trial_config import TrialConfig
-from trainables.tasks.images.config import Evaluation
+from tests.trainables.small import image_trial
+from trainables.config.trial import column_types, keys, resolve
+from trainables.tasks.images.config import Evaluation, ImageTrial
 from trainables.training.metric_names import metric_names
 from trainables.training.preflight import check_trials
 
@@ -42,11 +42,15 @@ each_preset = pytest.mark.parametrize(("name", "preset"), COUNTS)
 
 
 @cache
-def configs_of(name: str, preset: str) -> tuple[TrialConfig, ...]:
+def trials_of(name: str, preset: str) -> tuple[Trial, ...]:
     _, space = registry.find(name).preset(preset)
     assert isinstance(space, Grid | Grids)
-    trials = enumerate_trials(space.combinations(), lambda combination: resolve(combination).flat())
-    return tuple(resolve(trial.config) for trial in trials)
+    return enumerate_trials(space.combinations(), lambda combination: resolve(combination).flat())
+
+
+@cache
+def configs_of(name: str, preset: str) -> tuple[ImageTrial, ...]:
+    return tuple(image_trial(trial.config) for trial in trials_of(name, preset))
 
 
 def metrics_of(name: str, preset: str) -> set[str]:
@@ -69,6 +73,27 @@ def test_every_trial_resolves_and_no_two_are_equal(name: str, preset: str) -> No
     configs = configs_of(name, preset)
     assert len(configs) == len(set(configs)) == COUNTS[name, preset]
     assert all(resolve(config.flat()) == config for config in configs)
+
+
+@pytest.mark.parametrize(
+    ("name", "trial", "of_all"),
+    [("anomaly_grid", "e8ffd53057604310", "8b544c0d73c06ee0"), ("ssl_cifar10", "9fdbc580ea39ad2b", "2b8eed09c9f3009c")],
+)
+def test_trials_keep_their_ids(name: str, trial: str, of_all: str) -> None:
+    """Stores are continued by them, so a key that is added later must not be part of these trials."""
+    ids = [trial.id for trial in trials_of(name, "digits")]
+    assert (ids[0], content_hash(sorted(ids))) == (trial, of_all)
+
+
+def test_the_columns_of_a_grid_that_uses_sgd_are_those_of_before_there_was_another_optimiser() -> None:
+    assert set(column_types(configs_of("anomaly_grid", "digits"))) == {
+        "method", "dataset", "normal_class", "held_out", "validation", "encoder", "width", "features", "small_stem",
+        "seed", "epochs", "batch_size", "lr", "momentum", "weight_decay", "warmup_epochs", "precision",
+        "channels_last", "workers", "report_every", "crop_scale", "crop_ratio", "flip", "brightness", "contrast",
+        "saturation", "hue", "jitter", "greyscale", "blur", "rotation", "shift", "knn", "knn_temperature",
+        "probe_epochs", "probe_lr", "probe_batch_size", "probe_standardize", "outliers", "beta", "nu", "terms",
+        "bottleneck", "projector_width", "score_samples",
+    }  # fmt: skip
 
 
 def test_all_digits_presets_have_one_probe() -> None:
@@ -201,7 +226,7 @@ def test_barlow_twins_weighs_correlations_by_the_papers_order_and_has_the_author
     weights = {}
     for preset in ("paper", "digits"):
         configs = [config for config in configs_of("ssl_cifar10", preset) if config.method == "barlow_twins"]
-        assert {config.training.lr for config in configs} == {0.05 if preset == "paper" else 0.01}
+        assert {config.gradient.lr for config in configs} == {0.05 if preset == "paper" else 0.01}
         (options,) = {config.options for config in configs}
         weights[preset] = (options.redundancy_weight * options.projector_width, options.loss_scale)
     assert weights == {"paper": (pytest.approx(10.24), 0.024), "digits": (pytest.approx(6.4), 0.1)}
@@ -217,7 +242,7 @@ EPOCHS = {
 def test_the_papers_protocol(name: str) -> None:
     """Trials follow vje.md 3 and 4, except that untrained methods have no epochs. Probes do not standardise."""
     for config in configs_of(name, "paper"):
-        training, views, small = config.training, config.views, config.data.dataset.startswith("cifar")
+        training, views, small = config.gradient, config.views, config.data.dataset.startswith("cifar")
         one_class = name == "anomaly_grid"
         assert training.epochs == (0 if config.method in ("pixels", "random") else EPOCHS[name])
         assert (training.batch_size, training.lr) == ((64, 5e-6) if one_class else (256, 0.05))

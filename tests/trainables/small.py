@@ -1,19 +1,33 @@
 """Small cohorts on the digits, and helpers to read their reports and checkpoints."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from trainables.catalog import METHODS
 from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig, Value
+from trainables.contract import ImageMethod
 from trainables.reports import Report
+from trainables.tasks.images.config import ImageTrial
 from trainables.training.checkpoint import DIGEST_SIZE
 
 HERE = Path()
 """The digits need no folder."""
+
+
+IMAGE_METHODS = {name: cls for name, cls in METHODS.items() if issubclass(cls, ImageMethod)}
+"""Name -> method, of those that learn from images."""
+
+
+def image_trial(values: Mapping[str, Value]) -> ImageTrial:
+    """`resolve`, for a method that learns from images."""
+    config = resolve(values)
+    assert isinstance(config, ImageTrial)
+    return config
 
 
 def config_of(**changes: Value) -> TrialConfig:

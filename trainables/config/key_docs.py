@@ -45,10 +45,20 @@ def _keys(section: str, cls: type, fusible: Collection[str]) -> Iterator[KeyDoc]
 
 
 def field_docs(cls: type) -> Mapping[str, str]:
-    """Map each field of a dataclass to the docstring beneath it, in one line; empty if there is none."""
+    """Map each field of a dataclass, inherited ones included, to the docstring beneath it, in one line; empty if there
+    is none."""
+    docs = {field.name: "" for field in dataclasses.fields(cls)}
+    for owner in reversed(cls.__mro__):
+        if dataclasses.is_dataclass(owner):
+            docs |= _own_field_docs(owner)
+    return docs
+
+
+def _own_field_docs(cls: type) -> dict[str, str]:
+    """The docstrings in the body of a class."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(definition, ast.ClassDef)
-    docs = {field.name: "" for field in dataclasses.fields(cls)}
+    docs = {}
     for statement, after in zip(definition.body, definition.body[1:], strict=False):
         match statement, after:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):

@@ -42,14 +42,23 @@ def store_of(folder: Path, *rows: dict[str, Any]) -> Store:
 def test_only_finished_rows_that_fit_the_study_are_used(change: dict[str, Any], tmp_path: Path) -> None:
     other = {**FITTING, "trial_id": "other", **change}
     store = store_of(tmp_path / "both", FITTING, other)
-    assert warm_start_from_rows(store, "earlier", study(), CONFIG) == WarmStart("earlier", RESULTS)
+    assert warm_start_from_rows(store, "earlier", study(), CONFIG, {}) == WarmStart("earlier", RESULTS)
     with pytest.raises(SpecError, match=r"^no finished row of sweep 'earlier' fits study 'all': a row must have"):
-        warm_start_from_rows(store_of(tmp_path / "other", other), "earlier", study(), CONFIG)
+        warm_start_from_rows(store_of(tmp_path / "other", other), "earlier", study(), CONFIG, {})
+
+
+@pytest.mark.parametrize(("default", "fits"), [(0.25, True), (1.5, False), (None, False)])
+def test_a_value_that_is_null_is_the_default(default: float | None, fits: bool, tmp_path: Path) -> None:
+    """Trials lack the keys of an optional section at their defaults. The space of x is [0, 1]."""
+    store = store_of(tmp_path, FITTING, {**FITTING, "trial_id": "other", "x": None})
+    warm = warm_start_from_rows(store, "earlier", study(), CONFIG, {"x": default})
+    other = (({"x": default, "width": 2}, (0.75,)),)
+    assert warm == WarmStart("earlier", RESULTS + other if fits else RESULTS)
 
 
 def test_a_sweep_without_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"^--warm-start needs rows, but store .* has none of sweep 'earlier'$"):
-        warm_start_from_rows(Store(tmp_path), "earlier", study(), CONFIG)
+        warm_start_from_rows(Store(tmp_path), "earlier", study(), CONFIG, {})
 
 
 @pytest.mark.parametrize("warm", [WarmStart(None), WarmStart("earlier", RESULTS)])

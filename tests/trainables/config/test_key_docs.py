@@ -13,9 +13,8 @@ from trainables.validation import between, choices, laws, positive, whole
 @pytest.mark.parametrize("method", METHODS)
 def test_every_key_is_there_with_its_default_and_a_docstring(method: str) -> None:
     keys = {key.name: key for key in key_docs(method)}
-    complete = config.resolve({"method": method, "epochs": 0}).flat()
-    assert set(keys) | {"method"} == set(complete) and len(keys) == len(key_docs(method))
-    assert all(key.default == complete[key.name] for key in keys.values() if key.name != "epochs")
+    assert {"method": method, **{name: key.default for name, key in keys.items()}} == config.defaults(method)
+    assert set(keys) | {"method"} == set(config.keys(method)) and len(keys) == len(key_docs(method))
     assert not [key.name for key in keys.values() if not key.doc]
     assert {key.name for key in keys.values() if key.fusible} == config.fusible_keys(method) & set(keys)
 
@@ -46,6 +45,19 @@ class Example:
 def test_docstrings_of_fields_are_one_line_and_may_be_absent() -> None:
     assert field_docs(Example) == {"rate": "Of two lines.", "count": "", "kind": "One of two kinds."}
     assert list(field_docs(Example)) == [field.name for field in fields(Example)]
+
+
+@dataclass(frozen=True)
+class Longer(Example):
+    count: int = 3
+    """How many."""
+    share: float = 0.5
+    """Of the whole."""
+
+
+def test_docstrings_of_inherited_fields_are_those_of_the_section_that_has_them() -> None:
+    docs = {"rate": "Of two lines.", "count": "How many.", "kind": "One of two kinds.", "share": "Of the whole."}
+    assert field_docs(Longer) == docs and list(field_docs(Longer)) == [field.name for field in fields(Longer)]
 
 
 def test_laws_are_recorded_only_while_laws_runs() -> None:

@@ -5,16 +5,17 @@ import math
 
 import pytest
 
+from tests.trainables.small import IMAGE_METHODS, image_trial
 from trainables.catalog import METHODS
-from trainables.config.trial import LOOP_FUSIBLE, SECTIONS, fusible_keys, keys, parse, resolve
-from trainables.config.trial_config import TrialConfig, Value
-from trainables.contract import Method
+from trainables.config.trial import fusible_keys, keys, parse, resolve, sections
+from trainables.config.trial_config import Value
 from trainables.data.datasets.catalog import DATASETS
 from trainables.networks.encoders import ENCODERS
+from trainables.tasks.images.config import ImageTrial
 
 
-def _resolve(**values: Value) -> TrialConfig:
-    return resolve({"method": "vje", **values})
+def _resolve(**values: Value) -> ImageTrial:
+    return image_trial({"method": "vje", **values})
 
 
 def _error(**values: Value) -> str:
@@ -24,8 +25,10 @@ def _error(**values: Value) -> str:
 
 
 def test_defaults_are_complete_and_come_back() -> None:
+    """Keys of optional sections are left out: see `test_trial_config`."""
     config = _resolve()
-    assert set(config.flat()) == set(keys("vje"))
+    optional = {field.name for name in config.optional for field in dataclasses.fields(sections("vje")[name])}
+    assert set(config.flat()) == set(keys("vje")) - optional
     assert resolve(config.flat()) == config
 
 
@@ -50,15 +53,15 @@ def test_integers_become_floats_for_keys_that_are_floats() -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_key_is_in_two_sections(method: str) -> None:
-    sections = (*SECTIONS.values(), METHODS[method].Config)
-    names = [field.name for section in sections for field in dataclasses.fields(section)]
+    names = [field.name for section in sections(method).values() for field in dataclasses.fields(section)]
     assert sorted(names) == sorted(set(names)) and "method" not in names
     assert set(keys(method)) == {"method", *names} and set(keys(method).values()) <= {bool, int, float, str}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", IMAGE_METHODS)
 def test_fusible_keys_are_keys(method: str) -> None:
-    assert LOOP_FUSIBLE | METHODS[method].fusible == fusible_keys(method) <= set(keys(method))
+    of_all = {"lr", "weight_decay", "seed", "normal_class"}
+    assert of_all | METHODS[method].fusible == fusible_keys(method) <= set(keys(method))
 
 
 def test_a_trial_needs_a_known_method() -> None:
@@ -73,7 +76,7 @@ def test_a_trial_needs_a_known_method() -> None:
 
 def test_unknown_key_names_the_nearest_and_the_choices() -> None:
     message = _error(epoch=3)
-    assert message.startswith("no key 'epoch' (did you mean 'epochs'?); vje has: batch_size, beta, ")
+    assert message.startswith("no key 'epoch' (did you mean 'epochs'?); vje has: adam_epsilon, adhoc_epochs, ")
     assert message.endswith(", ".join(sorted(keys("vje")))) and "\n" not in message
     assert _error(qqqq=1).startswith("no key 'qqqq'; vje has: ")
 
@@ -146,14 +149,14 @@ def test_parse_refuses_text_that_is_no_value_of_the_type(key: str, text: str, me
 
 
 def test_parse_refuses_an_unknown_key() -> None:
-    with pytest.raises(ValueError, match=r"^no key 'bata' \(did you mean 'beta'\?\); there are: batch_size, beta, "):
+    with pytest.raises(ValueError, match=r"^no key 'bata' \(did you mean 'beta'\?\); there are: adam_epsilon, "):
         parse("bata", "1")
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_that_do_not_train_need_zero_epochs(method: str) -> None:
     assert resolve({"method": method, "epochs": 0}).training.epochs == 0
-    if METHODS[method].losses is not Method.losses:
+    if METHODS[method].trains():
         assert resolve({"method": method, "epochs": 5}).training.epochs == 5
     else:
         with pytest.raises(ValueError) as error:
@@ -163,38 +166,16 @@ def test_methods_that_do_not_train_need_zero_epochs(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_only_a_loss_of_single_images_is_split_over_workers(method: str) -> None:
-    epochs: dict[str, Value] = {"epochs": 0} if METHODS[method].losses is Method.losses else {}
-    assert resolve({"method": method, "workers": 1, **epochs}).training.workers == 1
+    epochs: dict[str, Value] = {} if METHODS[method].trains() else {"epochs": 0}
+    assert resolve({"method": method, "workers": 1, **epochs}).training.processes == 1
     if METHODS[method].per_image:
-        assert resolve({"method": method, "workers": 2}).training.workers == 2
+        assert resolve({"method": method, "workers": 2}).training.processes == 2
     else:
         with pytest.raises(ValueError) as error:
             resolve({"method": method, "workers": 2, **epochs})
         message, _, able = str(error.value).partition("; a batch can be split for: ")
         assert message == f"{method} compares the images of a batch, so workers must be 1, but got workers=2"
         assert "vje" in able.split(", ") and method not in able.split(", ")
-
-
-@pytest.mark.parametrize(("key", "value"), [("knn", 30), ("probe_epochs", 1), ("outliers", "noise"), ("held_out", "3")])
-def test_trials_on_one_class_refuse_other_evaluations(key: str, value: Value) -> None:
-    assert _resolve(**{key: value}).flat()[key] == value
-    expected = f"{key} needs trials on all classes, but got {key}={value} with a normal_class"
-    assert _error(normal_class=0, **{key: value}) == expected  # class 0 is a class
-
-
-def test_outliers_need_scores() -> None:
-    for method in sorted(set(METHODS) - {"vje"}):
-        epochs: dict[str, Value] = {"epochs": 0} if METHODS[method].losses is Method.losses else {}
-        with pytest.raises(
-            ValueError, match=rf"^{method} has no anomaly scores for outliers; those that have .*: vje$"
-        ):
-            resolve({"method": method, "outliers": "noise", **epochs})
-
-
-def test_held_out_outliers_need_held_out_classes() -> None:
-    expected = "outliers=held_out needs classes that are held out, but got held_out=''"
-    assert _error(outliers="noise+held_out") == expected
-    assert _resolve(outliers="held_out", held_out="3").evaluation.outlier_sets == ("held_out",)
 
 
 def test_equal_sections_are_one_object_but_1_and_true_are_different_values() -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from trainables.catalog import METHODS
+from tests.trainables.small import IMAGE_METHODS
+from trainables.contract import ImageMethod
 from trainables.evaluation.anomaly import auroc, evaluate, metric_names
 
 K, N = 5, 40
@@ -53,8 +54,7 @@ def test_evaluate_names_each_score_and_mean(outlier_KN: np.ndarray) -> None:
     np.testing.assert_allclose(metrics["posterior_entropy"], scores["entropy"].mean(1))
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_metric_names_are_what_evaluate_returns(name: str) -> None:
-    method = METHODS[name]
+@pytest.mark.parametrize("method", IMAGE_METHODS.values(), ids=IMAGE_METHODS)
+def test_metric_names_are_what_evaluate_returns(method: type[ImageMethod]) -> None:
     scores = {score: np.zeros((K, N)) for score in method.scores}
     assert tuple(evaluate(scores, np.eye(K, N) > 0, method.score_means)) == metric_names(method)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from trainables.contract import Method
+from trainables.contract import ImageMethod
 from trainables.evaluation.ood import evaluate, fpr95, metric_names
 
 K, N, M = 5, 100, 37
@@ -118,9 +118,9 @@ def test_both_sets_must_have_the_same_scores_of_the_same_members() -> None:
 
 
 def test_metric_names_are_what_evaluate_returns() -> None:
-    class Scoring(Method):
+    class Scoring(ImageMethod):
         scores = ("joint", "dir")
 
     scores_by_name = {score: np.zeros((K, N)) for score in Scoring.scores}
     assert tuple(evaluate(scores_by_name, scores_by_name)) == metric_names(Scoring)
-    assert metric_names(Method) == ()
+    assert metric_names(ImageMethod) == ()

@@ -1,13 +1,16 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Literal
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from trainables.contract import Losses, Method
+from trainables.contract import Batch, ImageMethod, Losses
+from trainables.learners.optimisers import StackedSGD
 from trainables.learners.stack import Stack
 from trainables.networks.encoders import resnet
+from trainables.tasks.images.config import Encoder, Layers, Networks
 
 
 @pytest.fixture(autouse=True)
@@ -78,11 +81,11 @@ def test_gradient_reaches_every_parameter() -> None:
     assert [name for name, grad in gradients.items() if grad is None or not grad.abs().sum() > 0] == []
 
 
-class Regression(Method):
-    """Pulls both views' features towards the noise, in float64 throughout; `Method.forward` would return float32."""
+class Regression(ImageMethod):
+    """Pulls both views' features towards the noise, in float64 throughout; `forward` would return float32."""
 
-    def losses(self, *views_BCHW: Tensor, noise: Tensor) -> Losses:
-        errors = [(self.encoder(view_BCHW) - noise).square().mean() for view_BCHW in views_BCHW]
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        errors = [(self.encoder(view_BCHW) - noise["target"]).square().mean() for view_BCHW in batch["views"]]
         return Losses(torch.stack(errors).sum(), {})
 
 
@@ -94,15 +97,17 @@ def test_fused_equals_solo_with_running_statistics() -> None:
     noise = torch.randn(2, 2, 4, 512, dtype=torch.float64)  # step, stream
 
     def trained(members: list[int]) -> dict[str, Tensor]:
-        encoders = [resnet(18, small_stem=True).double() for _ in members]
-        for encoder, member in zip(encoders, members, strict=True):
-            encoder.load_state_dict(initial[member])
+        networks = Networks(Encoder("resnet18"), Layers())
+        models = [Regression(None, networks, {"views": (3, 8, 8)}).double() for _ in members]
+        for model, member in zip(models, members, strict=True):
+            model.encoder.load_state_dict(initial[member])
         stack = Stack(
-            [Regression(None, encoder) for encoder in encoders], streams=range(len(members)),
-            lr=[0.05] * len(members), weight_decay=[1e-3] * len(members), momentum=0.9,
+            models, streams=range(len(members)), lr=[0.05] * len(members), weight_decay=[1e-3] * len(members),
+            make_optimiser=partial(StackedSGD, momentum=0.9),
         )  # fmt: skip
         for step in range(2):
-            stack.step([list(views[step][m]) for m in members], [noise[step][m] for m in members], 1.0)
+            batches = [{"views": tuple(views[step][member])} for member in members]
+            stack.step(batches, [{"target": noise[step][member]} for member in members], [{} for _ in members], 1.0)
         return {**stack.parameters, **stack.buffers}
 
     fused, solo = trained([0, 1]), [trained([0]), trained([1])]

@@ -98,7 +98,7 @@ def test_an_untrained_encoder_is_not_measured() -> None:
 def test_a_member_holds_its_weights_buffers_and_momentum() -> None:
     """Each weight has a velocity; buffers have none."""
     configs = _configs(2)
-    model = build_models(configs[:1], (1, 8, 8))[0]
+    model = build_models(configs[:1], {"views": (1, 8, 8)})[0]
     parameters = sum(parameter.nbytes for parameter in model.parameters())
     expected = 2 * parameters + sum(buffer.nbytes for buffer in model.buffers())
     for measurement in measure(configs, Path(), "cpu", seconds=60):

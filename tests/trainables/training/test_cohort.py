@@ -14,8 +14,9 @@ from tests.trainables.small import HERE
 from tests.trainables.training.judged import float64, members_of, six, smooth
 from trainables.config.trial import stream_key
 from trainables.config.trial_config import TrialConfig
-from trainables.learners import streams
+from trainables.learners import noise
 from trainables.reports import Move
+from trainables.tasks.images import stream
 from trainables.training.cohort import Cohort
 
 CPU = torch.device("cpu")
@@ -79,13 +80,14 @@ def test_remaining_members_fill_as_few_stacks_as_possible(stay: tuple[int, ...],
 def _drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """What streams draw from now on: which kind, of which seed."""
     drawn: list[tuple[str, int]] = []
-    real = streams.seeded_generator
+    real = noise.seeded_generator
 
     def generator(*key: Any) -> torch.Generator:
         drawn.append((key[0], key[1][2]))
         return real(*key)
 
-    monkeypatch.setattr(streams, "seeded_generator", generator)
+    for module in (noise, stream):
+        monkeypatch.setattr(module, "seeded_generator", generator)
     return drawn
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.trainables.small import HERE, metrics_of
-from tests.trainables.training.evaluated import EVERYTHING, eval_config
+from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config
 from trainables.catalog import METHODS
 from trainables.config.trial_config import TrialConfig
-from trainables.training.metric_names import methods_by_metric, metric_names
+from trainables.training.metric_names import may_be_undefined, methods_by_metric, metric_names
 from trainables.training.train import train
 
 
@@ -32,10 +32,10 @@ def test_reported_metrics_are_those_of_metric_names_in_order(config: TrialConfig
     assert all(any(name.startswith(beginning) for name in names) for beginning in beginnings)
 
 
-def test_top_5_accuracy_is_reported_for_more_than_five_classes() -> None:
-    config = eval_config(probe_epochs=1)
-    top5 = {classes: [name for name in metric_names(config, classes) if "top5" in name] for classes in (3, 5, 6, 1000)}
-    assert top5 == {3: [], 5: [], 6: ["probe_top5_z", "probe_top5_mu"], 1000: ["probe_top5_z", "probe_top5_mu"]}
+@pytest.mark.parametrize(("metric", "undefined"), [("var_cv", True), ("var_mean", False), ("knn_z", False)])
+def test_a_metric_may_be_undefined_by_its_family_on_test_and_on_validation_images(metric: str, undefined: bool) -> None:
+    assert may_be_undefined(metric) == may_be_undefined(f"val_{metric}") == undefined
+    assert not may_be_undefined("of no family")
 
 
 def test_each_metric_is_mapped_to_the_methods_that_can_report_it() -> None:

@@ -1,6 +1,6 @@
 """Members that are pruned or diverge while their cohort trains: what is reported, and how the others continue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 
 from tests.trainables.small import HERE, at_ends, content_of, metrics_of
 from tests.trainables.training.judged import float64, pruning, six, smooth, tensors_of, without_seconds
-from trainables.contract import Losses
+from trainables.contract import Batch, Losses
 from trainables.methods.vje import VJE
 from trainables.reports import Report, Verdict
 from trainables.training.cohort import Cohort
@@ -147,8 +147,8 @@ def _spoil(monkeypatch: pytest.MonkeyPatch, beta: float) -> None:
     """Make the loss of the member with this beta not finite."""
     real: Callable[..., Losses] = VJE.losses
 
-    def losses(self: VJE, *views: torch.Tensor, noise: torch.Tensor) -> Losses:
-        losses = real(self, *views, noise=noise)
+    def losses(self: VJE, batch: Batch, noise: Mapping[str, torch.Tensor]) -> Losses:
+        losses = real(self, batch, noise)
         return losses._replace(total=torch.where((self.beta - beta).abs() < 1e-6, torch.nan, losses.total))
 
     monkeypatch.setattr(VJE, "losses", losses)

@@ -46,8 +46,8 @@ def _spoil(monkeypatch: pytest.MonkeyPatch, verb: str, spoilt: Callable[[Any, Te
     """Members with beta = 7 get what `spoilt` makes of the result of this verb of VJE; it is given which they are."""
     real = getattr(VJE, verb)
 
-    def call(self: VJE, *tensors: Tensor, **noise: Tensor) -> Any:
-        return spoilt(real(self, *tensors, **noise), self.beta == 7)
+    def call(self: VJE, *inputs: Any) -> Any:
+        return spoilt(real(self, *inputs), self.beta == 7)
 
     monkeypatch.setattr(VJE, verb, call)
 

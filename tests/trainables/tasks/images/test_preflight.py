@@ -1,4 +1,4 @@
-"""Checks before anything trains."""
+"""Checks of trials on images before anything trains."""
 
 from pathlib import Path
 
@@ -9,8 +9,9 @@ from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
+from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.errors import DataError
-from trainables.training import preflight
+from trainables.tasks.images import preflight
 from trainables.training.metric_names import metric_names
 from trainables.training.preflight import check_trials
 
@@ -45,6 +46,7 @@ def test_data_that_cannot_be_loaded_are_refused(tmp_path: Path, monkeypatch: pyt
         raise DataError(f"gone from {root}")
 
     monkeypatch.setitem(DATASETS, "absent", absent)
+    monkeypatch.setitem(DECLARATIONS, "absent", DECLARATIONS["digits"])
     with pytest.raises(DataError, match="gone from"):
         check_trials([_config(), _config(dataset="absent")], tmp_path)
 
@@ -120,3 +122,10 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         f"{len(broken)} of {images} images of imagenet cannot be read, the first is "
         f"{folder / 'val/n01440764/cut.jpg'} (cut off); remove or replace them"
     )
+
+
+def test_held_out_validation_images_leave_fewer_steps(tmp_path: Path) -> None:
+    configs = [_config(normal_class=3, validation=share) for share in (0.0, 0.2)]
+    assert [result.steps for result in check_trials(configs, tmp_path)] == [2, 1]
+    with pytest.raises(ValueError, match=r"^knn must not exceed the 1008 labelled training images of digits"):
+        check_trials([_config(knn=1009, validation=0.2)], tmp_path)

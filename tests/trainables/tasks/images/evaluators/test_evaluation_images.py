@@ -1,0 +1,36 @@
+"""The images of an evaluation: files or tensors, in either precision."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.folder_files import write_imagenet
+from tests.trainables.small import HERE
+from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config
+from tests.trainables.training.judged import without_seconds
+from trainables.data.datasets.catalog import load
+from trainables.tasks.images import task
+from trainables.training.train import train
+
+
+def test_images_as_files_give_the_same_metrics_as_tensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_imagenet(tmp_path, train=6, val=4)
+    config = eval_config(dataset="imagenet", batch_size=6, epochs=0, features=4, width=4, **{**EVERYTHING, "knn": 3})
+    files = load("imagenet", tmp_path)
+    tensors = replace(files, train_images=files.train_images[:], test_images=files.test_images[:])
+    from_files = without_seconds(list(train([config], tmp_path)))
+    monkeypatch.setattr(task, "dataset_of", lambda name, data: tensors)
+    assert without_seconds(list(train([config], tmp_path))) == from_files
+    assert not any("top5" in name for name in from_files[0][1][0].metrics)
+
+
+def test_metrics_in_bfloat16_are_nearly_the_same() -> None:
+    configs = {
+        kind: [eval_config(beta=beta, **EVERYTHING, epochs=0, precision=kind) for beta in (0.5, 7.0)]
+        for kind in ("float32", "bfloat16")
+    }
+    (full,), (half,) = (list(train(members, HERE)) for members in configs.values())
+    assert full.members != half.members
+    for actual, expected in zip(half.members, full.members, strict=True):
+        assert dict(actual.metrics) == pytest.approx(dict(expected.metrics), abs=0.05)

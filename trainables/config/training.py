@@ -10,9 +10,9 @@ class Training:
     """How long a trial trains. Methods that are fitted without gradients have these keys only."""
 
     seed: int = 0
-    """Random seed. Initial weights, order of images, augmentation and noise derive from it and the data."""
+    """Random seed. Initial weights, order of examples, augmentation and noise derive from it and the data."""
     epochs: int = 100
-    """Passes over the training images, without the last, incomplete batch. 0 evaluates the untrained model."""
+    """Passes over the training examples, without the last, incomplete batch. 0 evaluates the untrained model."""
     report_every: int = 1
     """Epochs between reports, each with an evaluation. The last epoch always reports."""
 
@@ -32,7 +32,7 @@ class GradientTraining(Training):
     """The optimisation, and how it runs."""
 
     batch_size: int = 64
-    """Images per step."""
+    """Examples per step."""
     lr: float = 0.05
     """Peak learning rate, `lr > 0`. After the warm-up it falls to 0 on half a cosine over all steps, unless `schedule`
     says otherwise."""

@@ -91,7 +91,7 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
         ("nu_ablation --preset paper --set method=simclr", "no method in this sweep 'simclr'; there are: vje"),
         ("ssl_cifar10 --set method=random --set epochs=5", "no method of these trials has the key 'epochs' to change"),
         ("ssl_cifar10 --set method=simclr --set outliers=noise", "simclr has no anomaly scores for outliers; those "),
-        ("ssl_cifar10 --set method=simclr --set workers=2", "simclr compares the images of a batch, so workers must "),
+        ("ssl_cifar10 --set method=simclr --set workers=2", "simclr compares the examples of a batch, so workers "),
         ("ssl_cifar10 --axis method=vje,vje", "the values of axis method must differ, but vje is there twice"),
         ("--gpu-fraction 1.5", "`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction 1.5"),
         ("--gpu-fraction 0", "`0.0001 <= gpu-fraction <= 1` must hold, but got --gpu-fraction 0"),

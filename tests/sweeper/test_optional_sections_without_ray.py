@@ -14,7 +14,7 @@ from sweeper.spec import registry
 from tests.fake_executor import without_ray
 from tests.sweeper.small_grid import rows, small_grid
 
-OPTIMISER = ["optimiser", "schedule", "adam_epsilon"]
+OPTIMISER = ["optimiser", "lr_schedule", "adam_epsilon"]
 OPTIMISERS: Mapping[str, BaseDistribution] = {
     "optimiser": CategoricalDistribution(("sgd", "adam")),
     "lr": FloatDistribution(1e-4, 1e-2, log=True),

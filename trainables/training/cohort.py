@@ -144,7 +144,7 @@ class Cohort:
         """The learning rate of a step, counted over all epochs, as a share of its peak."""
         if self.method.fitted():
             return 1.0
-        training, schedule = self._first.gradient, SCHEDULES[self._first.optimiser.schedule]
+        training, schedule = self._first.gradient, SCHEDULES[self._first.optimiser.lr_schedule]
         return schedule(step, training.epochs * self.steps, training.warmup_epochs * self.steps)
 
     def evaluate(self, last: bool) -> dict[str, Floats]:

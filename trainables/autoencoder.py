@@ -19,7 +19,7 @@ class VariationalAutoencoder(ImageMethod):
 
     capabilities = frozenset({"embed", "decode"})
     outputs = 2
-    per_image = True
+    per_example = True
     variance = "var"
 
     sigma_x2: Tensor

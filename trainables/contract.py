@@ -1,6 +1,7 @@
 """What a method promises: how it is built, what it draws, what it can do.
 
-Shapes: K members of a cohort, B images of a batch, D dimensions of a representation, C channels, H rows, W columns.
+Shapes: K members of a cohort, B examples of a batch, X inputs, D dimensions of a representation, C channels, H rows,
+W columns.
 """
 
 from collections.abc import Mapping
@@ -52,7 +53,8 @@ class Method(nn.Module):
     whether it trains alone or as one of many members with stacked weights (`trainables.learners.stack`). Three rules
     make that possible:
 
-    1. A hyperparameter in `fusible` is a 0-dimensional buffer of the same name, and is read from there.
+    1. A hyperparameter in `fusible` is a 0-dimensional buffer of the same name, and is read from there. Neither initial
+       weights nor other buffers depend on it: members of one stream start from one model.
     2. A method draws no random numbers: noise is an argument, as `noise` and its like declare it.
     3. Moving averages, queues and the like are buffers, which `losses` and `after_step` update in place.
 
@@ -72,15 +74,15 @@ class Method(nn.Module):
     """Hyperparameters of `Config` in which members of one stack may differ: they change neither the shape of a tensor
     nor the control flow."""
 
-    per_image: ClassVar[bool] = False
-    """Whether a batch can be split over several devices. The loss must be the mean of losses of single images, and no
-    image may affect another one or a buffer, except through BatchNorm."""
+    per_example: ClassVar[bool] = False
+    """Whether a batch can be split over several devices. The loss must be the mean of losses of single examples, and
+    no example may affect another one or a buffer, except through BatchNorm."""
 
     loss_parts: ClassVar[tuple[str, ...]] = ()
     """All names that `Losses.parts` can hold."""
 
     def __init__(self, config: Any, networks: Any, shapes: Shapes) -> None:
-        """`networks`: the task's section of networks, for images the `Encoder`; None if the task has none."""
+        """`networks`: the task's section of networks, for images a `NetworkBuilder`; None if the task has none."""
         super().__init__()
         self.config = config
         for name in sorted(self.fusible):  # the same order in every process: peers average buffers by position

@@ -7,33 +7,9 @@ import pandas as pd
 import pytest
 
 from sweeper import run
-from sweeper.storage.load import load
 from tests.fake_executor import without_ray
+from tests.sweeper.small_grid import rows, small_grid
 from trainables.worker.messages import CohortTask
-
-VOLATILE = ["seconds", "started", "ended"]
-
-
-def small_grid(store: Path, *arguments: str) -> list[str]:
-    """Command line of a grid of two cohorts of three trials."""
-    axes = ["--axis", "beta=0.5,1.0,1.5", "--axis", "normal_class=0", "--axis", "nu=1.0", "--axis", "seed=0,1"]
-    return [
-        "anomaly_grid",
-        "--preset",
-        "digits",
-        "--store",
-        str(store),
-        *axes,
-        "--set",
-        "epochs=2",
-        "--cohort",
-        "3",
-        *arguments,
-    ]
-
-
-def rows(store: Path, sweep: str) -> pd.DataFrame:
-    return load(sweep, str(store)).set_index("trial_id").sort_index().drop(columns=VOLATILE)
 
 
 def fail_with(beta: float) -> Callable[[CohortTask], None]:

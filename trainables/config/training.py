@@ -10,9 +10,9 @@ class Training:
     """How long a trial trains. Methods that are fitted without gradients have these keys only."""
 
     seed: int = 0
-    """Random seed. Initial weights, order of images, augmentation and noise derive from it and the data."""
+    """Random seed. Initial weights, order of examples, augmentation and noise derive from it and the data."""
     epochs: int = 100
-    """Passes over the training images, without the last, incomplete batch. 0 evaluates the untrained model."""
+    """Passes over the training examples, without the last, incomplete batch. 0 evaluates the untrained model."""
     report_every: int = 1
     """Epochs between reports, each with an evaluation. The last epoch always reports."""
 
@@ -32,10 +32,10 @@ class GradientTraining(Training):
     """The optimisation, and how it runs."""
 
     batch_size: int = 64
-    """Images per step."""
+    """Examples per step."""
     lr: float = 0.05
-    """Peak learning rate, `lr > 0`. After the warm-up it falls to 0 on half a cosine over all steps, unless `schedule`
-    says otherwise."""
+    """Peak learning rate, `lr > 0`. After the warm-up it falls to 0 on half a cosine over all steps, unless
+    `lr_schedule` says otherwise."""
     momentum: float = 0.9
     """Momentum of SGD, in [0, 1)."""
     weight_decay: float = 0.0
@@ -82,12 +82,12 @@ class Optimiser:
 
     optimiser: str = "sgd"
     """`sgd`, or `adam` with decay rates 0.9 and 0.999, which does not read `momentum`."""
-    schedule: str = "cosine"
+    lr_schedule: str = "cosine"
     """The learning rate after the warm-up: `cosine` or `constant`."""
     adam_epsilon: float = 1e-8
     """Added by Adam to the root of the mean squared gradient, above 0."""
 
     def __post_init__(self) -> None:
         choices("optimiser", self.optimiser, ("sgd", "adam"))
-        choices("schedule", self.schedule, ("cosine", "constant"))
+        choices("lr_schedule", self.lr_schedule, ("cosine", "constant"))
         positive("adam_epsilon", self.adam_epsilon)

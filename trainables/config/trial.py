@@ -45,11 +45,12 @@ def _check(config: TrialConfig) -> None:
     name, method, training = config.method, METHODS[config.method], config.training
     if not method.trains() and training.epochs:
         raise ValueError(f"{name} does not train, so epochs must be 0, but got epochs={training.epochs}")
-    if training.processes > 1 and not method.per_image:
-        per_image = [other_name for other_name, other in METHODS.items() if other.per_image]
+    if training.processes > 1 and not method.per_example:
+        same_task = {other_name: other for other_name, other in METHODS.items() if other.task == method.task}
+        per_example = [other_name for other_name, other in same_task.items() if other.per_example]
         raise ValueError(
-            f"{name} compares the images of a batch, so workers must be 1, but got workers={training.processes}; "
-            f"a batch can be split for: {', '.join(per_image)}"
+            f"{name} compares the examples of a batch, so workers must be 1, but got workers={training.processes}; "
+            f"a batch can be split for: {', '.join(per_example)}"
         )
     task_of(name).check(config, METHODS)
 

@@ -1,6 +1,6 @@
 """The processes that train one trial together, each on its part of every batch. Most trials have a single process.
 
-Shapes: B images of a batch, K members.
+Shapes: B examples of a batch, K members.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Members of one method with stacked weights, whatever way they learn: their state, and calls of all of them at once.
 
-Shapes: K members, B images; every parameter and buffer is `[K, ...]`. Members with equal data and seed read the same of
-S data streams, so a batch holds each stream once, and `stream_K` is the index of each member's stream.
+Shapes: K members, B examples; every parameter and buffer is `[K, ...]`. Members with equal data and seed read the same
+of S data streams, so a batch holds each stream once, and `stream_K` is the index of each member's stream.
 """
 
 from abc import ABC, abstractmethod

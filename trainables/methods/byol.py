@@ -39,7 +39,7 @@ class BYOL(ImageMethod):
 
     Config = BYOLConfig
     fusible = frozenset({"ema"})
-    per_image = True
+    per_example = True
 
     ema: Tensor
 

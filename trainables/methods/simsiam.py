@@ -34,7 +34,7 @@ class SimSiam(ImageMethod):
     predictor falls with that of all other weights; the paper's stays at its peak."""
 
     Config = SimSiamConfig
-    per_image = True
+    per_example = True
 
     def __init__(self, config: SimSiamConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)

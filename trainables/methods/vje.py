@@ -55,7 +55,7 @@ class VJE(ImageMethod):
     Config = VJEConfig
     fusible = frozenset({"beta", "nu"})
     capabilities = frozenset({"embed", "score"})
-    per_image = True
+    per_example = True
     loss_parts = ("dir", "rad", "kl")
     representations = ("z", "mu")
     variance = "var"

@@ -1,6 +1,6 @@
 """The members of one cohort and their data streams: trained an epoch at a time, in stacks, and evaluated.
 
-Shapes: K members still in the cohort, B images a step.
+Shapes: K members still in the cohort, B examples a step.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -117,7 +117,7 @@ class Cohort:
             stack.average_buffers()
 
     def orders(self, epoch: int) -> list[torch.Tensor]:
-        """Indices `[steps, B]` of the training images of each step of the epoch, one tensor for each stream."""
+        """Indices `[steps, B]` of the training examples of each step of the epoch, one tensor for each stream."""
         return [stream.order(epoch) for stream in self._streams]
 
     def step(self, epoch: int, step: int, orders: Sequence[torch.Tensor], rate: float) -> dict[str, torch.Tensor]:
@@ -144,7 +144,7 @@ class Cohort:
         """The learning rate of a step, counted over all epochs, as a share of its peak."""
         if self.method.fitted():
             return 1.0
-        training, schedule = self._first.gradient, SCHEDULES[self._first.optimiser.schedule]
+        training, schedule = self._first.gradient, SCHEDULES[self._first.optimiser.lr_schedule]
         return schedule(step, training.epochs * self.steps, training.warmup_epochs * self.steps)
 
     def evaluate(self, last: bool) -> dict[str, Floats]:

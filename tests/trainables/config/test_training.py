@@ -45,7 +45,7 @@ def test_a_training_without_gradients_has_one_process() -> None:
     ("field", "value", "message"),
     [
         ("optimiser", "adan", "no optimiser 'adan' (did you mean 'adam'?); there are: sgd, adam"),
-        ("schedule", "linear", "no schedule 'linear'; there are: cosine, constant"),
+        ("lr_schedule", "linear", "no lr_schedule 'linear'; there are: cosine, constant"),
         ("adam_epsilon", 0.0, "`adam_epsilon > 0` must hold, but got adam_epsilon=0.0"),
     ],
 )

@@ -168,13 +168,13 @@ def test_methods_that_do_not_train_need_zero_epochs(method: str) -> None:
 def test_only_a_loss_of_single_images_is_split_over_workers(method: str) -> None:
     epochs: dict[str, Value] = {} if METHODS[method].trains() else {"epochs": 0}
     assert resolve({"method": method, "workers": 1, **epochs}).training.processes == 1
-    if METHODS[method].per_image:
+    if METHODS[method].per_example:
         assert resolve({"method": method, "workers": 2}).training.processes == 2
     else:
         with pytest.raises(ValueError) as error:
             resolve({"method": method, "workers": 2, **epochs})
         message, _, able = str(error.value).partition("; a batch can be split for: ")
-        assert message == f"{method} compares the images of a batch, so workers must be 1, but got workers=2"
+        assert message == f"{method} compares the examples of a batch, so workers must be 1, but got workers=2"
         assert "vje" in able.split(", ") and method not in able.split(", ")
 
 

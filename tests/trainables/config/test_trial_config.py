@@ -8,10 +8,10 @@ from trainables.catalog import METHODS
 from trainables.config.trial import column_types, defaults, keys, resolve, sections
 from trainables.config.trial_config import Value
 
-OPTIMISER = {"optimiser", "schedule", "adam_epsilon"}
+OPTIMISER = {"optimiser", "lr_schedule", "adam_epsilon"}
 OTHER: dict[str, dict[str, Value]] = {
     **{"layers": {"hidden": "7"}, "pixel_views": {"binarise": True}, "batches": {"batch_unit": "views"}},
-    **{"content": {"content_knn": 2}, "generation": {"adhoc_epochs": 3}, "optimiser": {"schedule": "constant"}},
+    **{"content": {"content_knn": 2}, "generation": {"adhoc_epochs": 3}, "optimiser": {"lr_schedule": "constant"}},
 }
 """Optional section -> a key of it with a value that is not the default."""
 
@@ -23,7 +23,7 @@ def _trial(**values: Value) -> dict[str, Value]:
 def test_an_adam_trial_has_the_keys_of_the_optimiser_and_an_sgd_trial_has_none() -> None:
     sgd, adam = _trial(optimiser="sgd"), _trial(optimiser="adam")
     assert sgd == _trial() and not OPTIMISER & set(sgd)
-    assert adam == {**sgd, "optimiser": "adam", "schedule": "cosine", "adam_epsilon": 1e-8}
+    assert adam == {**sgd, "optimiser": "adam", "lr_schedule": "cosine", "adam_epsilon": 1e-8}
 
 
 @pytest.mark.parametrize("section", sorted(resolve({"method": "vje"}).optional))

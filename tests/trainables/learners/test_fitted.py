@@ -104,7 +104,8 @@ def test_members_are_evaluated_on_the_same_examples_or_each_on_its_own() -> None
 
 @pytest.mark.parametrize("members", [slice(0, 3), slice(0, 1)])
 def test_resuming_from_the_state_is_exact(members: slice) -> None:
-    whole, other = (FittedMembers(_models(rates)[members], streams=(0, 1, 0)[members]) for rates in (RATES, (0.1,) * K))
+    streams = [0, 1, 0][members]
+    whole, other = (FittedMembers(_models(rates)[members], streams=streams) for rates in (RATES, (0.1,) * K))
     _step(whole, 0)
     buffer = io.BytesIO()
     torch.save(whole.state(), buffer)

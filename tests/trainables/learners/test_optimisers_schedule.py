@@ -32,6 +32,6 @@ def test_warmup_rises_linearly_to_the_peak_then_the_schedule_takes_over(name: st
 
 
 def test_a_trial_can_ask_for_every_schedule_and_no_other() -> None:
-    assert [Optimiser(schedule=name).schedule for name in SCHEDULES] == list(SCHEDULES)
-    with pytest.raises(ValueError, match=rf"no schedule 'linear'; there are: {', '.join(SCHEDULES)}$"):
-        Optimiser(schedule="linear")
+    assert [Optimiser(lr_schedule=name).lr_schedule for name in SCHEDULES] == list(SCHEDULES)
+    with pytest.raises(ValueError, match=rf"no lr_schedule 'linear'; there are: {', '.join(SCHEDULES)}$"):
+        Optimiser(lr_schedule="linear")

@@ -132,7 +132,7 @@ def test_an_evaluation_that_a_method_is_not_capable_of_is_refused_by_name(
 @pytest.mark.parametrize("name", UNTRAINED)
 def test_methods_that_do_not_train_refuse_epochs(name: str) -> None:
     model, step = model_of(name), step_of(name)
-    assert not model.fusible and not model.loss_parts and not model.per_image
+    assert not model.fusible and not model.loss_parts and not model.per_example
     with pytest.raises(NotImplementedError):
         learn(model, step.batch, step.noise)
     with pytest.raises(ValueError, match="does not train, so epochs must be 0, but got epochs=3"):

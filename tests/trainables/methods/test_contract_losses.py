@@ -151,4 +151,4 @@ def test_a_batch_can_be_split_exactly_where_the_method_says_so(name: str) -> Non
     (whole, left), *halves = (outcome(part) for part in (slice(None), slice(half), slice(half, None)))
     mean = torch.stack([losses.total for losses, _ in halves]).mean()
     splits = torch.allclose(whole.total, mean, rtol=1e-4, atol=1e-5) and all(_equal(left, other) for _, other in halves)
-    assert splits == ALL[name].per_image
+    assert splits == ALL[name].per_example

@@ -32,6 +32,11 @@ class Declaration:
     attributes: Mapping[str, int] = field(default_factory=dict)
     """Name of each attribute of the images -> its number of classes."""
 
+    @property
+    def files(self) -> bool:
+        """Whether the images are files in class folders, which are decoded during training."""
+        return self.train is None
+
 
 DIGITS = Declaration(
     (1, 8, 8),

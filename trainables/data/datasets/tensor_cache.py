@@ -1,7 +1,6 @@
 """Tensors that take long to make, kept in a file that all processes of a machine share in memory."""
 
 import os
-import pickle
 import tempfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -38,7 +37,7 @@ def _read(path: Path) -> Mapping[str, Tensor] | None:
     try:
         content = torch.load(path, mmap=True, weights_only=True)
         return content["tensors"] if content["checksum"] == _checksum(content["tensors"]) else None
-    except (OSError, RuntimeError, EOFError, LookupError, TypeError, ValueError, pickle.UnpicklingError):
+    except Exception:  # a damaged file can hold anything in place of tensors
         return None
 
 

@@ -243,7 +243,7 @@ class Generation:
         whole("adhoc_patience", self.adhoc_patience, 1)
         truth("sheets", self.sheets)
         if self.fid_weights and not self.samples_per_class:
-            raise ValueError("fid_weights needs samples_per_class of at least 2, but got samples_per_class=0")
+            raise ValueError("fid_weights needs samples_per_class of at least 1, but got samples_per_class=0")
 
     @property
     def decodes(self) -> bool:

@@ -84,7 +84,7 @@ def test_a_batch_of_views_has_at_least_two_images_and_one_worker(method: str) ->
         "a batch must have the views of at least 2 images, so batch_size must be at least 4 for "
         f"{method} with batch_unit=views, but got batch_size=3"
     )
-    if IMAGE_METHODS[method].per_image:
+    if IMAGE_METHODS[method].per_example:
         assert _error(method, batch_unit="views", workers=2) == "batch_unit=views needs one worker, but got workers=2"
 
 

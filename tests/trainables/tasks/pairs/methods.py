@@ -33,7 +33,7 @@ class GaussianMLP(Method):
     task = "pairs"
     capabilities = frozenset({"predict"})
     fusible = frozenset({"jitter"})
-    per_image = True
+    per_example = True
     loss_parts = ("error", "spread")
 
     jitter: Tensor

@@ -120,7 +120,7 @@ class MixtureClusters(RepresentationEvaluator):
         return CLUSTER_METRICS if last and config.content.gmm_n_init else ()
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
-        by_member = []
+        by_member, classes = [], len(self.images.bank_labels.unique())  # without those that are held out
         for bank_ND, test_MD in zip(vectors.bank()["z"], vectors.test(tested)["z"], strict=True):
             self.images.raise_if_stopped()
             by_member.append(
@@ -128,7 +128,7 @@ class MixtureClusters(RepresentationEvaluator):
                     bank_ND,
                     test_MD,
                     tested.labels,
-                    self.images.classes,
+                    classes,
                     n_init=self.config.content.gmm_n_init,
                     random_state=MIXTURE_SEED,
                 )

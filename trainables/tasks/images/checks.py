@@ -1,0 +1,119 @@
+"""Checks of what the sections of a trial on images must agree on: with each other, the method and the data set.
+
+Every check raises ValueError with a one-line message.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from trainables.contract import ImageMethod
+from trainables.data.datasets.declarations import DECLARATIONS, Declaration
+from trainables.evaluation.generation.fid import check_fid
+from trainables.networks.decoders import check_decoder
+from trainables.networks.encoders import ENCODERS
+from trainables.tasks.images.config import PUBLISHED_SIZES, ImageTrial
+from trainables.tasks.task import Methods
+from trainables.validation import choices
+
+
+def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Methods) -> None:
+    """Check a trial of `method`; see `Task.check`."""
+    declared = DECLARATIONS[config.data.dataset]
+    _check_networks(config, method, declared)
+    if config.data.normal_class is not None:
+        _check_one_class(config)
+    _check_views(config, declared)
+    _check_outliers(config, method, methods)
+    _check_batches(config, method)
+    _check_content(config, declared.attributes)
+    _check_generation(config, method, methods, declared)
+
+
+def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:
+    """Raise ValueError if the encoder does not suit the method, or the decoder the images."""
+    encoder = config.encoder.encoder
+    if method.outputs > 1 and encoder in PUBLISHED_SIZES:
+        sized = ", ".join(name for name in ENCODERS if name not in PUBLISHED_SIZES)
+        raise ValueError(
+            f"{config.method} needs an encoder whose size can be chosen, but {encoder} has its published size; "
+            f"there are: {sized}"
+        )
+    if "decode" in method.capabilities:
+        check_decoder(config.layers.decoder, declared.shape)
+
+
+def _check_one_class(config: ImageTrial) -> None:
+    """Raise ValueError if a trial on one class asks for more than its anomaly scores."""
+    evaluation, content, generation = config.evaluation, config.content, config.generation
+    for name, value in (
+        ("knn", evaluation.knn),
+        ("probe_epochs", evaluation.probe_epochs),
+        ("outliers", evaluation.outliers),
+        ("content_probe_epochs", content.content_probe_epochs),
+        ("content_knn", content.content_knn),
+        ("gmm_n_init", content.gmm_n_init),
+        ("reconstructions", generation.reconstructions),
+        ("samples_per_class", generation.samples_per_class),
+        ("held_out", config.data.held_out),
+    ):
+        if value:
+            raise ValueError(f"{name} needs trials on all classes, but got {name}={value} with a normal_class")
+
+
+def _check_views(config: ImageTrial, declared: Declaration) -> None:
+    """Raise ValueError for views that cannot be made of image files."""
+    if config.pixel_views.jitter_first and declared.files:
+        raise ValueError(
+            "image files are cropped while they are decoded, so jitter_first must be false for "
+            f"{config.data.dataset}, but got jitter_first=True"
+        )
+
+
+def _check_outliers(config: ImageTrial, method: type[ImageMethod], methods: Methods) -> None:
+    """Raise ValueError for outliers that the method cannot score, or that do not exist."""
+    if config.evaluation.outliers and not method.scores:
+        scoring = [name for name, other in methods.items() if "score" in other.capabilities]
+        raise ValueError(
+            f"{config.method} has no anomaly scores for outliers; those that have them are: {', '.join(scoring)}"
+        )
+    if "held_out" in config.evaluation.outlier_sets and not config.data.held_out:
+        raise ValueError("outliers=held_out needs classes that are held out, but got held_out=''")
+
+
+def _check_batches(config: ImageTrial, method: type[ImageMethod]) -> None:
+    """Raise ValueError if a batch of so many views has no image, or cannot be split."""
+    if config.batches.batch_unit == "images" or method.fitted():
+        return
+    size, views = config.gradient.batch_size, method.encoded_count(config.options)
+    if size < 2 * views:
+        raise ValueError(
+            f"a batch must have the views of at least 2 images, so batch_size must be at least {2 * views} for "
+            f"{config.method} with batch_unit=views, but got batch_size={size}"
+        )
+    if config.gradient.workers > 1:
+        raise ValueError(f"batch_unit=views needs one worker, but got workers={config.gradient.workers}")
+
+
+def _check_content(config: ImageTrial, attributes: Collection[str]) -> None:
+    """Raise ValueError for an attribute that the data set lacks."""
+    for name in config.content.style_names:
+        if not attributes:
+            raise ValueError(f"{config.data.dataset} has no attributes for styles, but got styles={name}")
+        choices("styles", name, attributes)
+
+
+def _check_generation(config: ImageTrial, method: type[ImageMethod], methods: Methods, declared: Declaration) -> None:
+    """Raise ValueError if images are to be decoded that cannot be."""
+    generation = config.generation
+    if generation.decodes and "decode" not in method.capabilities:
+        if not generation.adhoc_epochs:
+            decoding = [name for name, other in methods.items() if "decode" in other.capabilities]
+            raise ValueError(
+                f"{config.method} has no decoder, so reconstructions and samples need adhoc_epochs of at least 1; "
+                f"methods with a decoder are: {', '.join(decoding)}"
+            )
+        check_decoder(config.layers.decoder, declared.shape)
+    if generation.samples_per_class and config.data.held_out:
+        raise ValueError("samples_per_class needs training images of each class, but some are held out")
+    if generation.fid_weights:
+        check_fid(Path(generation.fid_weights))

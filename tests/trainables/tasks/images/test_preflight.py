@@ -107,6 +107,13 @@ def test_outliers_from_the_training_data_set_are_refused(tmp_path: Path) -> None
         check_trials([_config(outliers="digits32")], tmp_path)
 
 
+def test_weights_for_the_fid_must_exist_unless_trials_are_only_planned(tmp_path: Path) -> None:
+    config = resolve({"method": "vae", "samples_per_class": 2, "fid_weights": str(tmp_path / "inception.pth")})
+    assert "fid" in check_trials([config], None)[0].metrics
+    with pytest.raises(ValueError, match=r"^FID needs"):
+        check_trials([config], tmp_path)
+
+
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     folder = write_imagenet(tmp_path)
     config = _config(dataset="imagenet", batch_size=4)

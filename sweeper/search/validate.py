@@ -61,7 +61,7 @@ def _check_comparable_during_training(search: Search, preflight_results: Sequenc
 
 def _check_population(study: Study, population: Population, training: Training) -> None:
     """Raise SpecError if the population cannot adapt a searched key, or its interval does not fit the reports."""
-    adaptable = config.fusible_keys(str(study.fixed["method"])) - {"seed", "normal_class"}
+    adaptable = config.adaptable_keys(str(study.fixed["method"]))
     for key, distribution in study.search.space.items():
         if key not in adaptable or hasattr(distribution, "choices"):
             raise SpecError(

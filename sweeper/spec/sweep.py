@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from sweeper.errors import SpecError
 from sweeper.spec.grid import Grid, Grids, unknown
@@ -13,6 +14,7 @@ from sweeper.spec.views import Heatmap, Table, Trajectory
 
 Space = Grid | Grids | Search | Searches
 """The type of a preset."""
+V = TypeVar("V", Heatmap, Table)
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,14 @@ class Sweep:
             names = [view.name for view in views]
             if len(set(names)) < len(names):
                 raise SpecError(f"the names of a sweep's {kind} views must differ, but got {', '.join(names)}")
+        for preset in self.presets:
+            drawn = [heatmap.metric.name for heatmap in _of_preset(self.heatmaps, preset)]
+            if len(set(drawn)) < len(drawn):
+                raise SpecError(f"a preset has one heatmap of a metric, but {preset} has those of {', '.join(drawn)}")
 
     def for_preset(self, preset: str) -> Sweep:
-        """Return this sweep without the tables that are restricted to other presets."""
-        tables = tuple(table for table in self.tables if not table.presets or preset in table.presets)
-        return replace(self, tables=tables)
+        """Return this sweep without the heatmaps and tables that are restricted to other presets."""
+        return replace(self, heatmaps=_of_preset(self.heatmaps, preset), tables=_of_preset(self.tables, preset))
 
     @property
     def _ranked(self) -> tuple[Metric, ...]:
@@ -73,13 +78,14 @@ class Sweep:
     def headline(self, preset: str) -> Metric:
         """Return the metric that decides which trial of the preset is best.
 
-        For a search this is its first objective; for a grid, the metric of the first heatmap, or without heatmaps the
-        first metric of the first table.
+        For a search this is its first objective; for a grid, the metric of the first heatmap of the preset, or without
+        heatmaps the first metric of its first table.
         """
         space = self.presets[preset]
         if isinstance(space, Search | Searches):
             return space.objectives[0]
-        return self.heatmaps[0].metric if self.heatmaps else self.tables[0].metrics[0]
+        heatmaps = _of_preset(self.heatmaps, preset)
+        return heatmaps[0].metric if heatmaps else _of_preset(self.tables, preset)[0].metrics[0]
 
     @property
     def views(self) -> dict[str, tuple[Heatmap | Table | Trajectory, ...]]:
@@ -105,3 +111,8 @@ class Sweep:
         if name not in self.presets:
             raise SpecError(unknown("preset", name, self.presets))
         return name, self.presets[name]
+
+
+def _of_preset(views: tuple[V, ...], preset: str) -> tuple[V, ...]:
+    """Return the views that are not restricted to other presets."""
+    return tuple(view for view in views if not view.presets or preset in view.presets)

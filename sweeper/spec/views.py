@@ -19,6 +19,8 @@ class Heatmap:
     """The hyperparameter on the horizontal axis."""
     published: Mapping[str, Mapping[tuple[Any, Any], float]] = field(default_factory=dict)
     """Preset -> (row value, column value) -> the paper's figure, in percent if the metric is `percent`."""
+    presets: tuple[str, ...] = ()
+    """The presets that have this heatmap; empty means all."""
 
     @property
     def axes(self) -> tuple[str, str]:

@@ -87,6 +87,11 @@ def fusible_keys(method: str) -> frozenset[str]:
     return loop | task_of(method).fusible | cls.fusible
 
 
+def adaptable_keys(method: str) -> frozenset[str]:
+    """The fusible keys that a population can adapt: all but those that choose the data that a member reads."""
+    return fusible_keys(method) - task_of(method).fusible - {"seed"}
+
+
 def stream_key(config: TrialConfig) -> tuple[object, ...]:
     """The key of a trial's stream. Members with equal keys share examples, their order, noise and initial weights."""
     return task_of(config.method).stream_key(config)

@@ -11,8 +11,7 @@ from typing import Any, Literal, cast
 
 import torch
 
-from trainables.catalog import task_of
-from trainables.config.trial import fusible_keys
+from trainables.config.trial import adaptable_keys
 from trainables.config.trial_config import TrialConfig
 from trainables.learners.noise import seeded_generator
 from trainables.reports import Judge, Member, Move, Report, Verdict
@@ -50,7 +49,7 @@ class Population:
     def judge_of(self, configs: Sequence[TrialConfig]) -> Judge:
         """Return the judge of a cohort of these configs. Raises ValueError for a range of a key that cannot be
         adapted."""
-        adaptable = fusible_keys(configs[0].method) - {"seed"} - task_of(configs[0].method).fusible
+        adaptable = adaptable_keys(configs[0].method)
         for key in self.ranges:
             if key not in adaptable:
                 raise ValueError(

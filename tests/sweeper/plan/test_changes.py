@@ -40,6 +40,9 @@ def by_trial(tmp_path: Path, command: str) -> dict[str, object]:
         ("anomaly_grid digits --set epochs=5 --set seed=1", {"epochs=5 seed=1"}, "digits, epochs=5 seed=1"),
         ("anomaly_grid digits --axis nu=0.5,inf", {"", "nu=inf"}, "digits, nu=0.5,inf"),
         ("anomaly_grid digits --set small_stem=false", {"small_stem=false"}, "digits, small_stem=false"),
+        ("anomaly_grid digits --set optimiser=adam", {"optimiser=adam"}, "digits, optimiser=adam"),
+        ("anomaly_grid digits --axis optimiser=sgd,adam", {"", "optimiser=adam"}, "digits, optimiser=adam,sgd"),
+        ("anomaly_grid digits --set optimiser=sgd", {""}, "digits"),
         ("ssl_cifar10 digits --axis method=byol,simclr", {""}, "digits, method=byol,simclr"),
         ("ssl_cifar10 digits --set epochs=5", {"epochs=5", ""}, "digits, epochs=5"),
         ("ssl_cifar10 digits --set method=simclr --set tau=0.5", {""}, "digits, method=simclr"),
@@ -90,6 +93,15 @@ def test_of_several_grids_the_nearest_counts() -> None:
     assert changed({"method": "a", "k": 1, "epochs": 7, "seed": 0}) == ""
     assert changed({"method": "a", "k": 1, "epochs": 5, "seed": 0}) == "k=1"
     assert changed({"method": "a", "k": 0, "epochs": 6, "seed": 2}) == "epochs=6 seed=2"
+
+
+def test_a_key_that_a_trial_lacks_has_its_default() -> None:
+    """The keys of an optional section are no part of a trial at their defaults."""
+    preset = Grid({"method": "a", "optimiser": "adam"}, {})
+    defaults: Mapping[str, Value] = {"method": "a", "optimiser": "sgd", "seed": 0}
+    changed = changes.trial_changes(parse(["x", "--set", "optimiser=sgd"]), preset, lambda method: defaults)
+    assert changed({"method": "a", "seed": 0}) == "optimiser=sgd"
+    assert changed({"method": "a", "seed": 0, "optimiser": "adam"}) == ""
 
 
 @pytest.mark.parametrize(

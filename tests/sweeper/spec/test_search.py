@@ -108,6 +108,14 @@ def test_several_searches_that_do_not_go_together_are_refused(searches: tuple[Se
         Searches(searches)
 
 
+def test_a_searched_value_that_is_null_in_a_row_is_the_default() -> None:
+    (study,) = search().studies()
+    assert set(study.search.space) == {"beta", "width"}
+    row = {"beta": 0.5, "width": None, "seed": 3}
+    assert study.searched_values(row, {"width": 64, "beta": 1.0}) == {"beta": 0.5, "width": 64}
+    assert study.searched_values({"beta": 0.0}, {}) == {"beta": 0.0, "width": None}
+
+
 def test_bounds_are_the_ends_or_the_choices() -> None:
     assert bounds(IntDistribution(1, 9)) == (1, 9) and bounds(CategoricalDistribution(["a", None])) == ("a", None)
     assert within(FloatDistribution(0.0, 1.0), 1) and not within(FloatDistribution(0.0, 1.0), 1.1)

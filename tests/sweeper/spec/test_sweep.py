@@ -61,6 +61,18 @@ def test_a_preset_has_the_tables_of_its_own_and_those_of_all() -> None:
         only.for_preset("digits")
 
 
+def test_a_preset_has_the_heatmaps_of_its_own_and_those_of_all() -> None:
+    """The first of these is its headline. Two of one metric would write the same file."""
+    heatmaps = tuple(Heatmap(LOSS, "beta", column, presets=(column,)) for column in ("paper", "digits"))
+    of_both = sweep(heatmaps=(*heatmaps, HEATMAP))
+    assert of_both.for_preset("paper").heatmaps == (heatmaps[0], HEATMAP)
+    assert sweep(heatmaps=heatmaps[:1], tables=(TABLE,)).headline("paper") == LOSS
+    assert sweep(heatmaps=heatmaps[:1], tables=(TABLE,)).headline("digits") == KNN
+    message = "a preset has one heatmap of a metric, but digits has those of loss, loss"
+    with pytest.raises(SpecError, match=message):
+        sweep(heatmaps=(heatmaps[1], Heatmap(LOSS, "nu", "seed")))
+
+
 def test_the_headline_is_the_metric_of_the_first_view() -> None:
     assert sweep(tables=(TABLE,)).headline("paper") == AUROC
     assert sweep(heatmaps=(), tables=(Table("t", ("nu",), (LOSS, KNN)), TABLE)).headline("paper") == LOSS

@@ -4,11 +4,9 @@ Every check raises ValueError with a one-line message.
 """
 
 from collections.abc import Collection
-from pathlib import Path
 
 from trainables.contract import ImageMethod
 from trainables.data.datasets.declarations import DECLARATIONS, Declaration
-from trainables.evaluation.generation.fid import check_fid
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS
 from trainables.tasks.images.config import PUBLISHED_SIZES, ImageTrial
@@ -115,5 +113,3 @@ def _check_generation(config: ImageTrial, method: type[ImageMethod], methods: Me
         check_decoder(config.layers.decoder, declared.shape)
     if generation.samples_per_class and config.data.held_out:
         raise ValueError("samples_per_class needs training images of each class, but some are held out")
-    if generation.fid_weights:
-        check_fid(Path(generation.fid_weights))

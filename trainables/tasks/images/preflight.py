@@ -10,6 +10,7 @@ from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.declarations import DECLARATIONS, placeholder
 from trainables.data.outliers import check_outliers, load_outliers
 from trainables.data.splits import Split
+from trainables.evaluation.generation.fid import check_fid
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.stream import make_splits, steps_per_epoch
 from trainables.tasks.task import TrialSize
@@ -21,6 +22,9 @@ def check_image_trials(configs: Sequence[ImageTrial], data: Path | None) -> list
     declared = _check_on(configs, {name: placeholder(name) for name in names}, check_outliers)
     if data is None:
         return declared
+    for weights in dict.fromkeys(config.generation.fid_weights for config in configs):
+        if weights:
+            check_fid(Path(weights))
     loaded = {name: load(name, data) for name in names}
     for dataset in loaded.values():
         check_dataset(dataset)

@@ -74,7 +74,12 @@ class Images(Task):
         outliers: Mapping[str, Value] = {"outliers": "+".join(OUTLIERS), "held_out": "0"} if scored else {}
         classified: Mapping[str, Value] = {"knn": 1, "probe_epochs": 1, **outliers}
         content: Mapping[str, Value] = {"content_probe_epochs": 1, "content_knn": 15, "gmm_n_init": 1}
-        decoded: Mapping[str, Value] = {"reconstructions": True, "samples_per_class": 2, "adhoc_epochs": 1}
+        decoded: Mapping[str, Value] = {
+            "reconstructions": True,
+            "samples_per_class": 2,
+            "adhoc_epochs": 1,
+            "fid_weights": "inception.pth",
+        }
         styles = [
             {"dataset": name, "decoder": "relu_mlp", "styles": "+".join(declared.attributes), **content, **decoded}
             for name, declared in DECLARATIONS.items()

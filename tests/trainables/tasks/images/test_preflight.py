@@ -20,13 +20,9 @@ def _config(**changes: Value) -> TrialConfig:
     return resolve({"method": "vje", "batch_size": 60, **changes})
 
 
-def test_prospects_each_trial_in_order(tmp_path: Path) -> None:
+def test_steps_are_those_of_each_trial_in_order(tmp_path: Path) -> None:
     configs = [_config(), _config(normal_class=3), _config(normal_class=3, batch_size=100, seed=4), _config(beta=2)]
     assert [result.steps for result in check_trials(configs, tmp_path)] == [21, 2, 1, 21]
-
-
-def test_no_trials_have_no_prospects(tmp_path: Path) -> None:
-    assert check_trials([], tmp_path) == []
 
 
 def test_a_class_that_does_not_exist_is_refused(tmp_path: Path) -> None:
@@ -92,15 +88,16 @@ def test_classes_that_cannot_be_held_out_are_refused(text: str, message: str, tm
     assert str(error.value).startswith(message)
 
 
-def test_knn_is_at_most_the_number_of_labelled_images(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["knn", "content_knn"])
+def test_neighbours_are_at_most_as_many_as_labelled_images(key: str, tmp_path: Path) -> None:
     """Each trial is checked, even if another one on the same data fits."""
-    assert check_trials([_config(knn=1260)], tmp_path)[0].steps == 21
+    assert check_trials([_config(**{key: 1260})], tmp_path)[0].steps == 21
     with pytest.raises(ValueError) as error:
-        check_trials([_config(knn=5), _config(knn=1261)], tmp_path)
-    message = "knn must not exceed the 1260 labelled training images of digits, but got knn=1261"
+        check_trials([_config(**{key: 5}), _config(**{key: 1261})], tmp_path)
+    message = f"{key} must not exceed the 1260 labelled training images of digits, but got {key}=1261"
     assert str(error.value) == message
-    with pytest.raises(ValueError, match=r"^knn must not exceed the 11\d\d labelled training images of digits, but"):
-        check_trials([_config(knn=1260, held_out="3")], tmp_path)
+    with pytest.raises(ValueError, match=rf"^{key} must not exceed the 11\d\d labelled training images of digits, but"):
+        check_trials([_config(held_out="3", **{key: 1260})], tmp_path)
 
 
 def test_outliers_from_the_training_data_set_are_refused(tmp_path: Path) -> None:
@@ -108,6 +105,13 @@ def test_outliers_from_the_training_data_set_are_refused(tmp_path: Path) -> None
         check_trials([_config(outliers="noise"), _config(outliers="noise+digits")], tmp_path)
     with pytest.raises(ValueError, match=r"^outliers must have as many channels as the images of digits, 1, but those"):
         check_trials([_config(outliers="digits32")], tmp_path)
+
+
+def test_weights_for_the_fid_must_exist_unless_trials_are_only_planned(tmp_path: Path) -> None:
+    config = resolve({"method": "vae", "samples_per_class": 2, "fid_weights": str(tmp_path / "inception.pth")})
+    assert "fid" in check_trials([config], None)[0].metrics
+    with pytest.raises(ValueError, match=r"^FID needs"):
+        check_trials([config], tmp_path)
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from tests.trainables.small import HERE
 from tests.trainables.training.judged import assert_near, pruning, without_seconds
 from trainables.config.trial import parse, resolve
 from trainables.config.trial_config import TrialConfig, Value
+from trainables.profiling.throughput import measure
 from trainables.training.metric_names import metric_names
 from trainables.training.population import Population, parse_schedule
 from trainables.training.preflight import check_trials
@@ -117,3 +118,9 @@ def test_a_trial_has_the_keys_of_its_own_task_alone() -> None:
     with pytest.raises(ValueError, match=r"^`fold < 5` must hold, but got fold=5$"):
         _config("gaussian_mlp", fold=5)
     assert parse("fold", "3") == 3
+
+
+@every_method
+def test_cohorts_are_measured_for_packing(method: str) -> None:
+    measurements = measure(_three(method), HERE, "cpu")
+    assert measurements[0].width == 1 and all(measurement.seconds > 0 for measurement in measurements)

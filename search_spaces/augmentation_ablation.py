@@ -1,0 +1,40 @@
+"""How strong the augmentation of views should be for each method (SimVAE, section 5: ablation of the augmentation).
+
+The paper does not say which strengths it has. Here each of four levels has smaller crops, and colours that change more;
+the digits have smaller crops only. The smallest area of a crop, `crop_scale`, names the level.
+"""
+
+from search_spaces import _simvae_protocols as protocols
+from search_spaces._simvae_protocols import KNN, METHODS, OWN, OWN_DIGITS, PROBE_MLP, Keys, method_grids
+from sweeper.spec import Heatmap, Sweep
+
+TRAINED = METHODS[1:]
+"""All methods but the untrained encoder, which sees no augmentation."""
+LEVELS: tuple[Keys, ...] = tuple(
+    {"crop_scale": crop_scale, "brightness": jitter, "contrast": jitter, "saturation": jitter, "hue": hue}
+    for crop_scale, jitter, hue in ((0.8, 0.2, 0.05), (0.6, 0.4, 0.1), (0.4, 0.8, 0.2), (0.2, 1.0, 0.25))
+)
+EVALUATED: Keys = {"content_probe_epochs": 200, "content_knn": 15}
+
+(CIFAR10,) = protocols.paper_protocols(EVALUATED, ("cifar10",))
+PAPER = method_grids(TRAINED, OWN, [{**CIFAR10, **level} for level in LEVELS])
+DIGITS = method_grids(
+    TRAINED,
+    OWN_DIGITS,
+    [
+        {
+            **protocols.DIGITS,
+            **EVALUATED,
+            "content_probe_lr": protocols.PROBE_LR_DIGITS,
+            "crop_scale": level["crop_scale"],
+        }
+        for level in LEVELS
+    ],
+)
+
+SWEEP = Sweep(
+    about="class accuracy of SimVAE, VAEs and discriminative methods over the strength of the augmentation",
+    presets={"paper": PAPER, "digits": DIGITS},
+    heatmaps=tuple(Heatmap(metric, "method", "crop_scale") for metric in (PROBE_MLP, KNN)),
+    over="seeds",
+)

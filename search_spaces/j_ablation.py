@@ -1,0 +1,70 @@
+"""How many views J of an image SimVAE should have in a step (SimVAE, section 5: ablation of the number of views).
+
+A step has a fixed number either of views or of images. In the preset `digits` steps and epochs have a fixed number of
+views: every J costs the same, and more views of an image leave room for fewer images. In `digits_images` they have a
+fixed number of images, so that J views cost J times as much as one. In `paper` and `authors_code` steps have 128 views,
+but an epoch is a pass over all images, so that more views mean more steps.
+"""
+
+from search_spaces import _simvae_protocols as protocols
+from search_spaces._simvae_protocols import GMM, KNN, OWN, OWN_DIGITS, PROBE_LINEAR, PROBE_MLP, SEEDS
+from sweeper.spec import Grid, Grids, Heatmap, Sweep, Value
+
+J = (2, 4, 6, 8, 10)
+
+
+def _grids(own: protocols.Keys, images: list[protocols.Keys]) -> Grids:
+    """A grid for each data set and J, with 128 views a step and an epoch of all images, as in the authors' code."""
+    return Grids(
+        tuple(
+            Grid({**protocol, **own, "views": views, "batch_size": 128 // views}, {"seed": SEEDS})
+            for protocol in images
+            for views in J
+        )
+    )
+
+
+PAPER = _grids(
+    {"method": "simvae", **OWN["simvae"]}, protocols.paper_protocols(protocols.CONTENT, ("mnist", "cifar10"))
+)
+AUTHORS_CODE = _grids(
+    protocols.AUTHORS_SIMVAE,
+    [
+        {"dataset": name, **protocols.AUTHORS_DATASETS[name], **protocols.AUTHORS_CONTENT}
+        for name in ("mnist", "cifar10")
+    ],
+)
+
+SIMVAE_DIGITS: protocols.Keys = {
+    **protocols.DIGITS,
+    **protocols.CONTENT_DIGITS,
+    "method": "simvae",
+    **OWN_DIGITS["simvae"],
+}
+
+
+def _digits(batch_unit: str, batch_sizes: tuple[int, ...], epochs: int) -> Grid:
+    """J by the size of a batch in this unit."""
+    axes: dict[str, tuple[Value, ...]] = {"views": J, "batch_size": batch_sizes, "seed": SEEDS}
+    training: protocols.Keys = {"batch_unit": batch_unit, "epochs": epochs, "report_every": epochs}
+    fixed = {key: value for key, value in {**SIMVAE_DIGITS, **training}.items() if key not in axes}
+    return Grid(fixed, axes)
+
+
+DIGITS = _digits("views", (64, 128, 256), epochs=protocols.EPOCHS_DIGITS)
+DIGITS_IMAGES = _digits("images", (32, 64, 128), epochs=protocols.EPOCHS_DIGITS // 2)
+"""With 2 views it encodes as many images as `DIGITS`, with 10 views five times as many."""
+
+METRICS = (PROBE_MLP, KNN, PROBE_LINEAR, GMM)
+OF_IMAGES = ("paper", "authors_code")
+OF_BATCHES = ("digits", "digits_images")
+
+SWEEP = Sweep(
+    about="class accuracy of SimVAE over the number of views J, at a fixed number of views or of images in a step",
+    presets={"paper": PAPER, "digits": DIGITS, "digits_images": DIGITS_IMAGES, "authors_code": AUTHORS_CODE},
+    heatmaps=(
+        *(Heatmap(metric, "views", "dataset", presets=OF_IMAGES) for metric in METRICS),
+        *(Heatmap(metric, "views", "batch_size", presets=OF_BATCHES) for metric in METRICS),
+    ),
+    over="seeds",
+)

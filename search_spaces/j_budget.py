@@ -1,0 +1,55 @@
+"""Do more views J of an image pay if every trial has the same budget (SimVAE, beside its ablation of J)?
+
+A search over J and over what should suit it: the variances of the prior and of the likelihood, and the learning rate.
+All trials encode equally many images in a step and in total (`batch_unit=views`), so that more views of an image leave
+fewer images. The importance of `views` and the contour over `views` and `sigma_x2` are the answer. As the prior of the
+centres is uniform, `sigma2` is a mere scale of the latents and can only matter through the initial weights.
+
+The objective is the accuracy of an MLP probe, the paper's criterion, on validation images held out of the training
+images. Probes train at the end only, so there is no pruner: all trials are complete, which importances need.
+"""
+
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+
+from search_spaces import _simvae_protocols as protocols
+from search_spaces._protocols import not_searched
+from search_spaces._simvae_protocols import OWN, OWN_DIGITS, Keys
+from sweeper.spec import Metric, Search, Sweep
+
+OBJECTIVE = Metric("val_probe_mlp", "maximize", percent=True)
+
+
+def _search(protocol: Keys, lr: tuple[float, float], sigma_x2: tuple[float, float], trials: int) -> Search:
+    space: dict[str, BaseDistribution] = {
+        "views": IntDistribution(2, 10, step=2),
+        "sigma2": FloatDistribution(0.015, 1.5, log=True),
+        "sigma_x2": FloatDistribution(*sigma_x2, log=True),
+        "lr": FloatDistribution(*lr, log=True),
+    }
+    budget: Keys = {"method": "simvae", "batch_unit": "views", "batch_size": 128}
+    return Search(space, not_searched({**protocol, **budget}, space), trials, OBJECTIVE, wave=20)
+
+
+(CIFAR10,) = protocols.paper_protocols({**OWN["simvae"], **protocols.CONTENT, "gmm_n_init": 0}, ("cifar10",))
+PAPER = _search({**CIFAR10, "validation": 0.1}, lr=(8e-6, 8e-4), sigma_x2=(0.002, 0.2), trials=60)
+
+DIGITS = _search(
+    {
+        **protocols.DIGITS,
+        **OWN_DIGITS["simvae"],
+        **protocols.CONTENT_DIGITS,
+        "gmm_n_init": 0,
+        "validation": 0.2,
+        "epochs": protocols.EPOCHS_HELD_OUT_DIGITS,
+        "report_every": protocols.EPOCHS_HELD_OUT_DIGITS,
+    },
+    lr=(1e-4, 1e-2),
+    sigma_x2=(0.0005, 0.5),
+    trials=80,
+)
+
+SWEEP = Sweep(
+    about="the best MLP probe of SimVAE over the number of views, both variances and lr, at an equal budget of images",
+    presets={"paper": PAPER, "digits": DIGITS},
+    contours=(("views", "sigma_x2"), ("views", "lr")),
+)

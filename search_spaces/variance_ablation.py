@@ -1,0 +1,51 @@
+"""The variance sigma_x2 of a pixel's likelihood, which weighs reconstruction against the prior (SimVAE, section 5:
+ablation of the likelihood's variance).
+
+The larger it is, the more of the image the latents may lose. The posterior of a VAE collapses onto its prior at last:
+its variance `var_mean` is then 1. SimVAE's prior holds the views of an image together and leaves their centre free. A
+beta-VAE with `beta=1` is the VAE here.
+"""
+
+from search_spaces import _simvae_protocols as protocols
+from search_spaces._simvae_protocols import KNN, OWN, OWN_DIGITS, PROBE_MLP, Keys, method_grids
+from sweeper.spec import Heatmap, Metric, Sweep, Table
+
+VARIANCES = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
+"""The paper does not say which it has."""
+VARIANCES_DIGITS = (0.005, *VARIANCES)
+EVALUATED: Keys = {"content_probe_epochs": 200, "content_knn": 15, "reconstructions": True}
+
+
+def _free(own: Keys) -> Keys:
+    return {key: value for key, value in own.items() if key != "sigma_x2"}
+
+
+PAPER = method_grids(
+    ("simvae",),
+    {"simvae": _free(OWN["simvae"])},
+    protocols.paper_protocols(EVALUATED, ("mnist", "cifar10")),
+    {"sigma_x2": VARIANCES},
+)
+DIGITS = method_grids(
+    ("vae", "cr_vae", "simvae"),
+    {method: _free(own) for method, own in OWN_DIGITS.items()},
+    [{**protocols.DIGITS, **EVALUATED, "content_probe_lr": protocols.PROBE_LR_DIGITS}],
+    {"sigma_x2": VARIANCES_DIGITS},
+)
+
+SWEEP = Sweep(
+    about="class accuracy, reconstructions and posterior of SimVAE and VAEs over the likelihood's variance sigma_x2",
+    presets={"paper": PAPER, "digits": DIGITS},
+    heatmaps=(
+        *(Heatmap(metric, "dataset", "sigma_x2", presets=("paper",)) for metric in (PROBE_MLP, KNN)),
+        *(Heatmap(metric, "method", "sigma_x2", presets=("digits",)) for metric in (PROBE_MLP, KNN)),
+    ),
+    tables=(
+        Table(
+            "posterior",
+            ("dataset", "method", "sigma_x2"),
+            (PROBE_MLP, Metric("reconstruction_mse", "minimize"), Metric("var_mean")),
+        ),
+    ),
+    over="seeds",
+)

@@ -63,6 +63,21 @@ def test_images_of_a_method_without_a_decoder_need_one_trained_for_them() -> Non
         assert image_trial({"method": method, "reconstructions": True, **values}).generation.decodes
 
 
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [("vae", {}), ("cr_vae", {}), ("simclr", {"reconstructions": True, "adhoc_epochs": 1})],
+)
+def test_a_decoder_suits_the_size_of_the_images(method: str, values: dict[str, Value]) -> None:
+    """That of a method that has one, or of a method that gets one; another is not looked at."""
+    deconv: dict[str, Value] = {"method": method, "decoder": "simvae_deconv"}
+    assert image_trial({**deconv, **values, "dataset": "cifar10"}).layers.decoder == "simvae_deconv"
+    assert _error(**{**deconv, **values, "dataset": "mnist"}) == (
+        "height and width must be multiples of 16 (32x32, 64x64) for decoder=simvae_deconv, but are 28x28; "
+        "relu_mlp decodes to any size"
+    )
+    assert image_trial({**deconv, "method": "simclr", "dataset": "mnist"}).data.dataset == "mnist"
+
+
 def test_samples_need_all_classes() -> None:
     expected = "samples_per_class needs training images of each class, but some are held out"
     assert _error(samples_per_class=2, adhoc_epochs=1, held_out="3") == expected
@@ -73,6 +88,15 @@ def test_styles_are_attributes_of_the_data_set() -> None:
     assert image_trial({"method": "vje", **values}).content.style_names == ("ink",)
     assert _error(dataset="cifar10", **values) == "cifar10 has no attributes for styles, but got styles=ink"
     assert _error(**{**values, "styles": "hue"}).startswith("no styles 'hue'; there are: ")
+
+
+@pytest.mark.parametrize(("method", "values", "encoded"), [("cr_vae", {}, 2), ("simvae", {"views": 7}, 7)])
+def test_a_batch_of_views_counts_all_that_a_step_encodes(method: str, values: dict[str, Value], encoded: int) -> None:
+    """J views, or the plain image and a view."""
+    views: dict[str, Value] = {**values, "batch_unit": "views"}
+    assert image_trial({"method": method, **views, "batch_size": 2 * encoded}).gradient.batch_size == 2 * encoded
+    message = _error(method, **views, batch_size=2 * encoded - 1)
+    assert f"batch_size must be at least {2 * encoded} for {method} with batch_unit=views" in message
 
 
 @pytest.mark.parametrize("method", ["simclr", "vje"])

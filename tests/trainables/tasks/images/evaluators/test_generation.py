@@ -22,7 +22,6 @@ from trainables.evaluation.generation.digits_classifier import digits_classifier
 from trainables.learners.noise import draw_noise
 from trainables.methods.simclr import SimCLR
 from trainables.methods.vae import VAE
-from trainables.tasks.images import checks
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators import generation
 from trainables.training.cohort import Cohort
@@ -193,7 +192,6 @@ def test_fid_is_of_the_samples_of_each_member_with_the_weights_that_are_given(
         return [float(index) for index in range(len(samples_KNCHW))]
 
     monkeypatch.setattr(generation, "fid", fid)
-    monkeypatch.setattr(checks, "check_fid", lambda weights: None)
     metrics = evaluated(*_members(fid_weights="inception.pth"))
     ((shape, images, weights),) = given
     assert metrics["fid"].tolist() == [0, 1, 2] and shape == (3, 10 * S, 1, 8, 8) and weights == Path("inception.pth")

@@ -9,8 +9,9 @@ from trainables.contract import Capability, ImageMethod
 from trainables.data.datasets.declarations import DECLARATIONS, Declaration
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS
-from trainables.tasks.images.config import PUBLISHED_SIZES, ImageTrial
+from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.catalog import EVALUATORS
+from trainables.tasks.images.networks import PUBLISHED_SIZES
 from trainables.tasks.task import Methods
 from trainables.validation import choices
 

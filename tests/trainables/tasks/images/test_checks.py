@@ -5,7 +5,7 @@ import pytest
 from tests.trainables.small import IMAGE_METHODS, image_trial
 from trainables.config.trial import resolve
 from trainables.config.trial_config import Value
-from trainables.tasks.images.config import PUBLISHED_SIZES
+from trainables.tasks.images.networks import PUBLISHED_SIZES
 
 
 def _error(method: str = "vje", /, **values: Value) -> str:

@@ -43,7 +43,7 @@ class TrialConfig:
         """All keys and their values, including defaults, except those of optional sections at their defaults."""
         values: dict[str, Value] = {"method": self.method}
         for name, section in vars(self).items():
-            if name != "method" and (name not in self.optional or section != _default(type(section))):
+            if name != "method" and (name not in self.optional or section != _default(section.__class__)):
                 values |= vars(section)
         return values
 

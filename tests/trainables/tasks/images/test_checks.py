@@ -5,7 +5,7 @@ import pytest
 from tests.trainables.small import IMAGE_METHODS, image_trial
 from trainables.config.trial import resolve
 from trainables.config.trial_config import Value
-from trainables.tasks.images.config import PUBLISHED_SIZES
+from trainables.tasks.images.networks import PUBLISHED_SIZES
 
 
 def _error(method: str = "vje", /, **values: Value) -> str:
@@ -56,8 +56,10 @@ def test_a_method_of_several_outputs_needs_an_encoder_whose_size_can_be_chosen(m
 
 
 def test_images_of_a_method_without_a_decoder_need_one_trained_for_them() -> None:
-    message, _, decoding = _error(reconstructions=True).partition("; methods with a decoder are: ")
-    assert message == "vje has no decoder, so reconstructions and samples need adhoc_epochs of at least 1"
+    message, _, advice = _error(reconstructions=True).partition("; with ")
+    lack, _, decoding = message.partition("; those that have them are: ")
+    assert lack == "vje has no decoded images for reconstructions"
+    assert advice == "adhoc_epochs of at least 1 a decoder is trained for others"
     assert decoding.split(", ") == [name for name, cls in IMAGE_METHODS.items() if "decode" in cls.capabilities]
     for method, values in (("vje", {"adhoc_epochs": 1}), (decoding.split(", ")[0], {})):
         assert image_trial({"method": method, "reconstructions": True, **values}).generation.decodes

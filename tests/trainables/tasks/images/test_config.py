@@ -9,16 +9,9 @@ from trainables.config.trial_config import TrialConfig
 from trainables.data.augmentation.pixel_views import PixelViews
 from trainables.data.augmentation.views import Views
 from trainables.networks.encoders import ENCODERS
-from trainables.tasks.images.config import (
-    PUBLISHED_SIZES,
-    Batches,
-    Data,
-    Encoder,
-    ImageTrial,
-    Layers,
-    Networks,
-)
-from trainables.tasks.images.evaluation_config import ContentEvaluation, Evaluation, Generation
+from trainables.tasks.images.config import Batches, Data, ImageTrial
+from trainables.tasks.images.evaluation_sections import ContentEvaluation, Evaluation, Generation
+from trainables.tasks.images.networks import PUBLISHED_SIZES, Encoder, Layers, Networks
 
 SIZED = [name for name in ENCODERS if name not in PUBLISHED_SIZES]
 """Encoders whose size a trial chooses."""

@@ -1,4 +1,4 @@
-"""The sections of a trial on images that ask for evaluations."""
+"""The sections of a trial on images that ask for evaluators."""
 
 from dataclasses import dataclass
 

@@ -84,14 +84,15 @@ def test_clusters_are_those_of_a_mixture_with_a_component_for_each_class(held_ou
 
 
 class Recorded:
-    """Calls of `adam_probes.accuracies`, which is still made."""
+    """Calls of `adam_probes.accuracies`, which are still made, but whose best accuracies are told from the last."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[tuple[Any, ...], dict[str, Any], adam_probes.Accuracies]] = []
         real = adam_probes.accuracies
 
         def accuracies(*arguments: Any, **options: Any) -> adam_probes.Accuracies:
-            shares = real(*arguments, **options)
+            last = real(*arguments, **options).last
+            shares = adam_probes.Accuracies(last, last + 1)
             self.calls.append((arguments, options, shares))
             return shares
 

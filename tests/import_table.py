@@ -103,7 +103,7 @@ TABLE: Mapping[str, Rule] = {
         may=("ray", "trainables.reports", "sweeper.pruning"), never=("pandas", "optuna")
     ),
     "sweeper.report": Rule(
-        may=("pandas", "numpy", "matplotlib", "sklearn", "tabulate", "sweeper.spec", "sweeper.storage"),
+        may=("pandas", "numpy", "matplotlib", "PIL", "sklearn", "tabulate", "sweeper.spec", "sweeper.storage"),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
     "sweeper.report.studies": Rule(

@@ -37,6 +37,8 @@ class Member:
     """Its share of the cohort's training seconds. The members that train in an epoch share its seconds equally."""
     schedule: str | None = None
     """The moves of a member of a population, as JSON (see `population.schedule`); None if it never moved."""
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
+    """Name -> PNG file. Only a finished member whose config asks for pictures has some."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,8 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
     counts = rows["status"].value_counts().to_dict()
     print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
     print(f"rows: {store.files.display_uri_of(f'trials/sweep={plan.name}')}")
-    for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan)}.items():
+    sheets = store.files.list(f"sheets/{plan.views}")
+    for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan), "sheets": sheets}.items():
         if shown:
             print(f"{kind}: {store.files.display_uri_of(f'{kind}/{plan.views}')}")
     if diverged:

@@ -25,7 +25,7 @@ def preview_archive(plan: Plan, store: Store, columns: Columns) -> replaced.Arch
 
 
 def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
-    views = [f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "studies")]
+    views = [f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "studies", "sheets")]
     if isinstance(plan, GridPlan):
         return replaced.TrialSelection(plan.ids, paths=[*record_paths(store.files, plan), *views])
     assert isinstance(plan, SearchPlan)

@@ -1,4 +1,4 @@
-"""Write the reports of cohorts to the store, as rows and history, and show them in the live view."""
+"""Write the reports of cohorts to the store, as rows, history and sheets, and show them in the live view."""
 
 import math
 import time
@@ -26,10 +26,10 @@ class Recorder(CohortListener):
     No result can be lost or counted twice:
 
     1. History is written while a cohort trains. Its trials have no row yet, so they count as not done.
-    2. When a cohort has ended, the rest of its history is written before its rows. A trial with a row therefore has
-       its complete history.
-    3. Its checkpoint is deleted last. Until then a restarted driver can continue the cohort; writing rows and history
-       again changes nothing, because both are keyed by trial id.
+    2. When a cohort has ended, its sheets and the rest of its history are written before its rows. A trial with a row
+       therefore has its complete history and its sheets.
+    3. Its checkpoint is deleted last. Until then a restarted driver can continue the cohort; writing rows, history and
+       sheets again changes nothing, because all are keyed by trial id.
     """
 
     def __init__(
@@ -74,6 +74,8 @@ class Recorder(CohortListener):
             if value is not None and member.epochs_run == report.epoch
         ]
         if report.done:
+            for trial, member in zip(trials, report.members, strict=True):
+                self._store.write_sheets(self._sweep, trial.id, member.pictures)
             self._store.write_history(self._sweep, cohort, self._history[cohort])
             self._forget(cohort)
             self._write_rows(cohort, report.members, message.origin)

@@ -44,7 +44,8 @@ class TuneCallback(tune.Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        self._guarded(self._received, _cohort(trial), result.get(KEY))
+        # Tune keeps the last result of every trial: without the message, which may have some MB of pictures.
+        self._guarded(self._received, _cohort(trial), result.pop(KEY, None))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         failure = Failure("error", "its training ended without a last report")  # ignored after a last report

@@ -1,8 +1,8 @@
-"""Writes the heatmaps, tables and trajectories of a sweep into the store, and returns them as text for the terminal."""
+"""Writes the heatmaps, tables, trajectories and sheets of a sweep into the store, and returns text for the terminal."""
 
 import pandas as pd
 
-from sweeper.report import heatmap, summary, trajectory
+from sweeper.report import heatmap, sheets, summary, trajectory
 from sweeper.report import paper_table as tables
 from sweeper.spec import Sweep
 from sweeper.storage.io.files import Files
@@ -22,9 +22,9 @@ def write(
     """Write all views of a sweep, and return the text to print.
 
     Files: `heatmaps/FOLDER/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` beside them,
-    `tables/FOLDER/TABLE.parquet` and `.md`, and `trajectories/FOLDER/TRAJECTORY.parquet` and `.png`. The text has the
-    breakdown of the best cell, the correlations, the tables, and the test metrics of the trials that a search chose on
-    validation images.
+    `tables/FOLDER/TABLE.parquet` and `.md`, `trajectories/FOLDER/TRAJECTORY.parquet` and `.png`, and, of trials that
+    have sheets, `sheets/FOLDER/*.png`. The text has the breakdown of the best cell, the correlations, the tables, and
+    the test metrics of the trials that a search chose on validation images.
 
     `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `folder` is
     `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.views`), and its own `label`
@@ -42,6 +42,7 @@ def write(
         history = _history(files, name)
         for view in sweep.trajectories:
             trajectory.write(files, folder, history, rows, view, about=about)
+    sheets.write(files, name, folder, rows)
     return "\n\n".join(texts)
 
 

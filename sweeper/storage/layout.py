@@ -38,13 +38,23 @@ def checkpoint_path(sweep: str, cohort: str) -> str:
     return f"{checkpoints_folder(sweep)}/{check_name(cohort)}.pt"
 
 
+def sheets_folder(sweep: str) -> str:
+    """The folder of the sweep's sheets: a folder for each trial, and one for each request."""
+    return f"sheets/{check_name(sweep)}"
+
+
+def sheet_path(sweep: str, trial: str, name: str) -> str:
+    """The path of one of a trial's sheets."""
+    return f"{sheets_folder(sweep)}/{check_name(trial)}/{check_name(name)}.png"
+
+
 def whole_folders(sweep: str) -> tuple[str, ...]:
-    """The folders of the sweep whose files and subfolders each belong to one request, unlike rows and history.
+    """The folders of the sweep whose files and subfolders each belong to one request or trial, unlike rows and history.
 
     The last one lies in the second one.
     """
     cuts = f"cuts/sweep={check_name(sweep)}"
-    views = (f"{kind}/{sweep}" for kind in ("heatmaps", "tables", "trajectories", "studies"))
+    views = (f"{kind}/{sweep}" for kind in ("heatmaps", "tables", "trajectories", "studies", "sheets"))
     return checkpoints_folder(sweep), cuts, *views, f"{cuts}/halved"
 
 

@@ -7,7 +7,8 @@ nothing:
 2. For each old file, the rows that stay are written to a new file, and only then the old file is deleted
    (`parquet_folder.replace`). Every row that moves has its copy from step 1. Every row that stays is in the old file,
    in the new one, or in both.
-3. Whole files and folders (the plan's cut, its pictures) are renamed. Each is in the old place or in the new one.
+3. Whole files and folders (the plan's cut, its pictures, the trials' sheets) are renamed. Each is in the old place or
+   in the new one.
 """
 
 import uuid
@@ -20,7 +21,15 @@ import pyarrow.compute as pc
 from sweeper.errors import DamagedError, SchemaError, StoreError
 from sweeper.storage.arrow_tables import rows_except, rows_of
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import ARCHIVES, SUFFIX, history_folder, new_archive, trials_folder, whole_folders
+from sweeper.storage.layout import (
+    ARCHIVES,
+    SUFFIX,
+    history_folder,
+    new_archive,
+    sheets_folder,
+    trials_folder,
+    whole_folders,
+)
 from sweeper.storage.parquet_file import parquet_to_table, table_to_parquet
 from sweeper.storage.parquet_folder import contents_of, replace
 from sweeper.storage.schema import Columns, columns_of
@@ -82,17 +91,22 @@ def preview_archive(files: Files, sweep: str, selection: TrialSelection, columns
     return _summary("", _parts(files, sweep, selection, columns))
 
 
-def archive(
-    files: Files, sweep: str, selection: TrialSelection, columns: Columns | None = None, keep_prefix: str | None = None
-) -> ArchiveSummary | None:
-    """Move the rows, the history and the paths of the chosen trials to a new `_replaced/TIME`. None if there are none.
+def archive(files: Files, sweep: str, selection: TrialSelection, columns: Columns) -> ArchiveSummary | None:
+    """Move the rows, the history, the sheets and the paths of the chosen trials to a new `_replaced/TIME`. None if
+    there are none.
 
     Files that are damaged, or whose columns cannot be combined with `columns`, move as a whole, because a run could not
-    use them. Files whose names begin with the prefix `keep_prefix` stay.
+    use them.
     """
+    parts, sheets = _parts(files, sweep, selection, columns), sheets_folder(sweep)
+    trials = {*selection.trials, *_trials(parts)}
+    of_trials = [f"{sheets}/{trial}" for trial in files.list(sheets) if trial in trials]
+    return _set_aside(files, parts, [*selection.paths, *of_trials])
+
+
+def _set_aside(files: Files, parts: Sequence[_Part], paths: Sequence[str]) -> ArchiveSummary | None:
+    """Move these parts, files and folders to a new `_replaced/TIME`. None if there are none."""
     folder = new_archive()
-    parts = _parts(files, sweep, selection, columns)
-    parts = [part for part in parts if not (keep_prefix and part.name.startswith(keep_prefix))]
     for part in parts:
         data = part.data if part.moved is None else table_to_parquet(part.moved)
         files.write(f"{folder}/{part.folder}/{part.name}", data)
@@ -102,7 +116,7 @@ def archive(
         else:
             name = f"segment-{uuid.uuid4().hex[:16]}{SUFFIX}"
             replace(files, part.folder, {part.name: part.data}, name, part.kept)
-    moved = [files.move(path, f"{folder}/{path}") for path in selection.paths]
+    moved = [files.move(path, f"{folder}/{path}") for path in paths]
     return _summary(folder, parts) if parts or any(moved) else None
 
 
@@ -126,10 +140,10 @@ def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
         usable = ", ".join(other for other in times if files.list(f"{ARCHIVES}/{other}/{trials_folder(sweep)}"))
         reason = f"nothing of sweep {sweep!r} is in {source}; there are: {usable or 'none'}"
         raise StoreError(f"store {files.display_uri}: {reason}")
-    trials = {trial for part in parts if part.moved is not None for trial in part.moved["trial_id"].to_pylist()}
     prefix = f"restored-{time}-"
+    replaced = _parts(files, sweep, TrialSelection(_trials(parts)), None)
     # Files with the prefix stay: an interrupted `restore` has brought them back already.
-    archive(files, sweep, TrialSelection(trials, paths=paths), keep_prefix=prefix)
+    _set_aside(files, [part for part in replaced if not part.name.startswith(prefix)], paths)
     for part in reversed(parts):  # history before rows, because a row means that its trial is complete
         files.write(f"{part.folder.removeprefix(source + '/')}/{prefix}{part.name}", part.data)
     for path in paths:
@@ -166,6 +180,11 @@ def _parts(
             if len(moved):
                 parts.append(_Part(folder, name, data, moved, rows_except(table, list(trials)) if selection else None))
     return parts
+
+
+def _trials(parts: Sequence[_Part]) -> set[str]:
+    """The trials whose rows or history move."""
+    return {trial for part in parts if part.moved is not None for trial in part.moved["trial_id"].to_pylist()}
 
 
 def _summary(folder: str, parts: Sequence[_Part]) -> ArchiveSummary:

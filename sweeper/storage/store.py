@@ -18,7 +18,7 @@ from sweeper.storage.compaction import Compactor, Merge
 from sweeper.storage.damaged_files import quarantine, quarantining, read_intact
 from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import SUFFIX, check_name, history_folder, trials_folder
+from sweeper.storage.layout import SUFFIX, check_name, history_folder, sheet_path, trials_folder
 from sweeper.storage.parquet_file import table_to_parquet
 from sweeper.storage.parquet_folder import Tables, read_tables, replace
 from sweeper.storage.schema import Columns
@@ -113,6 +113,11 @@ class Store(StoreReader):
         if ended:
             for _ in self._compactor(folder, _merged_history).add(name):
                 pass
+
+    def write_sheets(self, sweep: str, trial: str, pictures: Mapping[str, bytes]) -> None:
+        """Write a trial's pictures (name -> PNG file). Writing the same pictures again changes nothing."""
+        for name, picture in pictures.items():
+            self.files.write(sheet_path(sweep, trial, name), picture)
 
     def delete_history(self, sweep: str, cohort: str) -> None:
         """Delete the history of a cohort whose trials are reported anew by other cohorts."""

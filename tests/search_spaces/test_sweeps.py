@@ -14,7 +14,8 @@ from sweeper.spec.views import Heatmap, Table
 from tests.trainables.small import image_trial
 from trainables.config.trial import column_types, keys, resolve
 from trainables.data.datasets.declarations import DECLARATIONS
-from trainables.tasks.images.config import Evaluation, ImageTrial
+from trainables.tasks.images.config import ImageTrial
+from trainables.tasks.images.evaluation_sections import Evaluation
 from trainables.training.metric_names import metric_names
 from trainables.training.preflight import check_trials
 

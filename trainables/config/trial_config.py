@@ -1,6 +1,7 @@
 """A trial's configuration: one frozen dataclass for each section. A task adds its own sections by inheritance."""
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,8 +43,12 @@ class TrialConfig:
         """All keys and their values, including defaults, except those of optional sections at their defaults."""
         values: dict[str, Value] = {"method": self.method}
         for name, section in vars(self).items():
-            if name == "method":
-                continue
-            if name not in self.optional or section != type(section)():
+            if name != "method" and (name not in self.optional or section != _default(section.__class__)):
                 values |= vars(section)
         return values
+
+
+@functools.cache
+def _default(section: type) -> Any:
+    """The section with all keys at their defaults. It is kept, because its checks take time."""
+    return section()

@@ -22,13 +22,13 @@ def mlp(*widths: int, norm: Literal["batch", "layer"] | None, last: bool = False
     return nn.Sequential(*layers, *_norm(last_norm, widths[-1], weights=False))
 
 
-def hidden_widths(hidden: str | tuple[int, ...]) -> tuple[int, ...]:
+def hidden_widths(hidden: str | tuple[int, ...], name: str = "hidden") -> tuple[int, ...]:
     """The widths of hidden layers, from a tuple or from text that joins them by +: `500+500+2000`. Empty for none.
-    Raises ValueError unless each is a positive whole number."""
+    Raises ValueError, which calls them by `name`, unless each is a positive whole number."""
     texts = [str(width) for width in hidden] if isinstance(hidden, tuple) else hidden.split("+") if hidden else []
     widths = tuple(int(text) for text in texts if text.isdecimal() and len(text) < 19)
     if [*map(str, widths)] != texts or 0 in widths:
-        raise ValueError(f"hidden must be positive widths joined by +, such as 500+2000, but got hidden={hidden}")
+        raise ValueError(f"{name} must be positive widths joined by +, such as 500+2000, but got {name}={hidden}")
     return widths
 
 

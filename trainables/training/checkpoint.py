@@ -2,6 +2,8 @@
 
 A checkpoint contains no code: it is read with `weights_only`, so bytes from a shared store cannot run anything. It
 begins with a digest, because torch reads a file with flipped bits without complaint.
+
+None is made after the last report, so none contains pictures: after a resume the last evaluation makes them again.
 """
 
 import dataclasses
@@ -16,7 +18,7 @@ from trainables.config.trial_config import TrialConfig
 from trainables.reports import CheckpointError
 from trainables.training.progress import Progress, read_progress
 
-FORMAT = 4
+FORMAT = 5
 """Version of the content; a checkpoint of another version is not used."""
 DIGEST_SIZE = 32
 """Bytes of the BLAKE2b digest."""

@@ -151,6 +151,11 @@ class Cohort:
         """Metrics `[K]` by name, NaN where undefined; `last` adds those reported at the end of training only."""
         return self._evaluator.metrics(self._stacks, self.members, last)
 
+    @property
+    def pictures(self) -> Sequence[Mapping[str, bytes]]:
+        """Name -> PNG file, of each member of the last evaluation; empty if that made none."""
+        return self._evaluator.pictures
+
     def keep(self, members: Collection[int]) -> None:
         """Remove all other members. The remaining ones are moved into as few stacks as possible, and streams that none
         of them reads are dropped."""

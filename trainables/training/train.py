@@ -114,7 +114,7 @@ def _train_epochs(
         metrics = cohort.evaluate(last=True)
         progress = progress.advanced(checkpointer.seconds, 0)
         ended = _with_ended(progress, _diverged(metrics, progress.running, 0))
-        yield _report(ended, metrics, progress.running, done=True)
+        yield _report(ended, metrics, progress.running, True, cohort.pictures)
     while progress.epoch < training.epochs and progress.running:
         checkpointer.begin(progress)
         progress = _train_epoch(cohort, progress, training, checkpointer)
@@ -143,7 +143,8 @@ def _train_epoch(cohort: Cohort, before: Progress, training: Training, checkpoin
     if not report_due:
         return progress
     done = is_last or not progress.running
-    return replace(progress, reports=(*progress.reports, _report(progress, metrics, before.running, done)))
+    report = _report(progress, metrics, before.running, done, cohort.pictures)
+    return replace(progress, reports=(*progress.reports, report))
 
 
 def _diverged(metrics: Mapping[str, Floats], members: Sequence[int], epoch: int) -> dict[int, Member]:
@@ -172,13 +173,22 @@ def _with_seconds_and_moves(progress: Progress, index: int, member: Member) -> M
     return replace(member, seconds=progress.shares[index], schedule=json.dumps(moves) if moves else None)
 
 
-def _report(progress: Progress, metrics: Mapping[str, Floats], members: Sequence[int], done: bool) -> Report:
-    """The report at `progress`. `members` are the indices of the values `[K]` of `metrics`."""
+def _report(
+    progress: Progress,
+    metrics: Mapping[str, Floats],
+    members: Sequence[int],
+    done: bool,
+    pictures: Sequence[Mapping[str, bytes]],
+) -> Report:
+    """The report at `progress`. `members` are the indices of the values `[K]` of `metrics`, and of `pictures` unless
+    these are empty."""
 
     def evaluated(index: int) -> Member:
         row = members.index(index)
         values = {name: None if math.isnan(value_K[row]) else float(value_K[row]) for name, value_K in metrics.items()}
-        member = Member("finished" if done else "running", progress.epoch, values)
+        member = Member(
+            "finished" if done else "running", progress.epoch, values, pictures=pictures[row] if pictures else {}
+        )
         return _with_seconds_and_moves(progress, index, member)
 
     everyone = tuple(ended or evaluated(index) for index, ended in enumerate(progress.ended))

@@ -96,7 +96,11 @@ class Origin:
 
 @dataclass(frozen=True)
 class CohortReport:
-    """A report of a cohort."""
+    """A report of a cohort.
+
+    The last one may have pictures: of ten classes about 20 KB a member for the digits, and up to 1.5 MB for colour
+    images of 64 x 64 pixels. Ray sends a result above 100 KB through its object store, whose memory is the only limit.
+    """
 
     report: Report
     origin: Origin

@@ -60,6 +60,13 @@ def test_reports_and_heartbeats_reach_the_listener_and_nothing_else_does() -> No
     ]  # fmt: skip
 
 
+def test_tune_does_not_keep_a_message_which_may_have_large_pictures() -> None:
+    scene = Scene()
+    result = {KEY: Heartbeat(1.0, 2, 0.5), "training_iteration": 1}
+    scene.callback.on_trial_result(1, [], scene.trial, result)
+    assert result == {"training_iteration": 1}
+
+
 def test_a_cohort_that_fails_is_retried_then_split_and_the_listener_gets_the_reason(tmp_path: Path) -> None:
     scene, failure = Scene(retries=1), Failure("error", "ValueError: out of luck")
     scene.fail(tmp_path, "Traceback\nValueError: out of luck\n")

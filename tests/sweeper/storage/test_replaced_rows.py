@@ -97,6 +97,33 @@ def test_rows_that_are_restored_swap_with_those_that_replaced_them(store: Store)
         restore(store.files, "grid", moved.folder.split("/")[1])
 
 
+def test_sheets_move_with_their_trials(store: Store) -> None:
+    for trial in "abcd":
+        store.write_sheets("grid", trial, {"samples": b"old"})
+    moved = archive(store.files, "grid", TrialSelection(["a"], studies=["s1"]), COLUMNS)
+    assert moved and store.files.list("sheets/grid") == ["d"], "b and c are of the study"
+    assert store.files.list(f"{moved.folder}/sheets/grid") == ["a", "b", "c"]
+    store.write_sheets("grid", "a", {"samples": b"new"})
+    restore(store.files, "grid", moved.folder.split("/")[1])
+    assert [store.files.read(f"sheets/grid/{trial}/samples.png") for trial in "abcd"] == [b"old"] * 4
+    (later,) = store.files.list("_replaced")
+    assert store.files.read(f"_replaced/{later}/sheets/grid/a/samples.png") == b"new"
+
+
+def test_a_restore_of_sheets_that_was_interrupted_is_completed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for trial in "ad":
+        store.write_sheets("grid", trial, {"samples": trial.encode()})
+    moved = archive(store.files, "grid", TrialSelection(["a", "d"]), COLUMNS)
+    assert moved
+    undo = crashing(monkeypatch, after=7)  # after the first of the two folders has moved
+    with pytest.raises(Crash):
+        restore(store.files, "grid", moved.folder.split("/")[1])
+    undo()
+    assert len(store.files.list("sheets/grid")) == 1
+    restore(store.files, "grid", moved.folder.split("/")[1])
+    assert [store.files.read(f"sheets/grid/{trial}/samples.png") for trial in "ad"] == [b"a", b"d"]
+
+
 @pytest.mark.parametrize("time", ["yesterday", "../trials", ""])
 def test_an_unknown_time_is_refused_with_the_known_ones(store: Store, time: str) -> None:
     with pytest.raises(StoreError, match=r"nothing was set aside at .*; there are: none$"):

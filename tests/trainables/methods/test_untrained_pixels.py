@@ -11,7 +11,7 @@ from trainables.config.trial import resolve
 from trainables.config.trial_config import Value
 from trainables.data.datasets.catalog import load
 from trainables.methods.untrained import Pixels, UntrainedConfig
-from trainables.tasks.images.config import Encoder, Layers, Networks
+from trainables.tasks.images.networks import Encoder, Layers, Networks
 from trainables.training.train import train
 
 

@@ -10,7 +10,7 @@ from trainables.contract import Batch, ImageMethod, Losses
 from trainables.learners.optimisers import StackedSGD
 from trainables.learners.stack import Stack
 from trainables.networks.encoders import resnet
-from trainables.tasks.images.config import Encoder, Layers, Networks
+from trainables.tasks.images.networks import Encoder, Layers, Networks
 
 
 @pytest.fixture(autouse=True)

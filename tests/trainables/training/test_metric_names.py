@@ -32,7 +32,14 @@ def test_reported_metrics_are_those_of_metric_names_in_order(config: TrialConfig
     assert all(any(name.startswith(beginning) for name in names) for beginning in beginnings)
 
 
-@pytest.mark.parametrize(("metric", "undefined"), [("var_cv", True), ("var_mean", False), ("knn_z", False)])
+@pytest.mark.parametrize(
+    ("metric", "undefined"),
+    [
+        *(("var_cv", True), ("var_mean", False), ("knn_z", False), ("loss", False), ("loss_kl", False)),
+        *(("gmm_accuracy", True), ("nmi_batch64", True), ("ari", True), ("probe_mlp", False), ("style_ink", False)),
+        *(("reconstruction_mse", False), ("frechet_digits", False), ("diversity", False)),
+    ],
+)
 def test_a_metric_may_be_undefined_by_its_family_on_test_and_on_validation_images(metric: str, undefined: bool) -> None:
     assert may_be_undefined(metric) == may_be_undefined(f"val_{metric}") == undefined
     assert not may_be_undefined("of no family")
@@ -43,3 +50,12 @@ def test_each_metric_is_mapped_to_the_methods_that_can_report_it() -> None:
     assert methods["knn_z"] == tuple(METHODS)
     assert methods["auroc_joint"] == methods["fpr95_entropy_held_out"] == methods["posterior_entropy"] == ("vje",)
     assert "random" in methods["probe_top5_z"] and "loss_tau" not in methods
+
+
+def test_metrics_of_content_and_of_decoded_images_are_mapped_to_every_method_and_parts_of_losses_to_their_own() -> None:
+    methods = methods_by_metric()
+    content = ("probe_linear", "probe_mlp_best", "knn_1", "knn_best", "gmm_accuracy_batch64", "ari", "style_hue")
+    for metric in (*content, "reconstruction_mse", "sample_accuracy", "frechet_digits", "diversity", "fid"):
+        assert methods[metric] == methods[f"val_{metric}"] == tuple(METHODS), metric
+    assert methods["loss_consistency"] == ("cr_vae",) and methods["loss_centre_norm"] == ("simvae",)
+    assert methods["loss_reconstruction"] == ("beta_vae", "cr_vae", "simvae", "vae")

@@ -104,7 +104,7 @@ def test_any_content_with_a_valid_digest_is_refused_in_one_line(odd: Any) -> Non
     [
         ((), lambda content: list(content), "it must hold a dict, but holds list"),
         ((), lambda content: {"format": content["format"]}, "its content is of another kind (KeyError)"),
-        (("format",), lambda _: 3, "it must have format 4, but has 3"),
+        (("format",), lambda _: 4, "it must have format 5, but has 4"),
         (("standing",), lambda _: None, "its standing must be Progress, but is of type NoneType"),
         (("standing", "epoch"), str, "its standing.epoch must be int, but is of type str"),
         (("standing", "epoch"), lambda _: 99, "its standing must have 0 <= epoch <= 5"),

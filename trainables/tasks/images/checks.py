@@ -3,15 +3,22 @@
 Every check raises ValueError with a one-line message.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from trainables.contract import ImageMethod
+from trainables.contract import Capability, ImageMethod
 from trainables.data.datasets.declarations import DECLARATIONS, Declaration
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS
-from trainables.tasks.images.config import PUBLISHED_SIZES, ImageTrial
+from trainables.tasks.images.config import ImageTrial
+from trainables.tasks.images.evaluators.catalog import EVALUATORS
+from trainables.tasks.images.networks import PUBLISHED_SIZES
 from trainables.tasks.task import Methods
 from trainables.validation import choices
+
+CAPABILITY_NOUNS: Mapping[Capability, str] = {"score": "anomaly scores", "decode": "decoded images"}
+"""What a method with a capability has."""
+INSTEAD: Mapping[Capability, str] = {"decode": "; with adhoc_epochs of at least 1 a decoder is trained for others"}
+"""What to do where a method lacks a capability."""
 
 
 def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Methods) -> None:
@@ -21,10 +28,11 @@ def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Metho
     if config.data.normal_class is not None:
         _check_one_class(config)
     _check_views(config, declared)
-    _check_outliers(config, method, methods)
+    _check_capabilities(config, method, methods)
+    _check_outliers(config)
     _check_batches(config, method)
     _check_content(config, declared.attributes)
-    _check_generation(config, method, methods, declared)
+    _check_generation(config, method, declared)
 
 
 def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:
@@ -67,13 +75,20 @@ def _check_views(config: ImageTrial, declared: Declaration) -> None:
         )
 
 
-def _check_outliers(config: ImageTrial, method: type[ImageMethod], methods: Methods) -> None:
-    """Raise ValueError for outliers that the method cannot score, or that do not exist."""
-    if config.evaluation.outliers and not method.scores:
-        scoring = [name for name, other in methods.items() if "score" in other.capabilities]
-        raise ValueError(
-            f"{config.method} has no anomaly scores for outliers; those that have them are: {', '.join(scoring)}"
-        )
+def _check_capabilities(config: ImageTrial, method: type[ImageMethod], methods: Methods) -> None:
+    """Raise ValueError if the trial asks for an evaluator that needs what the method cannot do."""
+    for evaluator in EVALUATORS:
+        for capability, key in evaluator.needs(config).items():
+            if capability not in method.capabilities:
+                capable = [name for name, other in methods.items() if capability in other.capabilities]
+                raise ValueError(
+                    f"{config.method} has no {CAPABILITY_NOUNS[capability]} for {key}; those that have them are: "
+                    f"{', '.join(capable)}{INSTEAD.get(capability, '')}"
+                )
+
+
+def _check_outliers(config: ImageTrial) -> None:
+    """Raise ValueError for outliers that do not exist."""
     if "held_out" in config.evaluation.outlier_sets and not config.data.held_out:
         raise ValueError("outliers=held_out needs classes that are held out, but got held_out=''")
 
@@ -100,16 +115,10 @@ def _check_content(config: ImageTrial, attributes: Collection[str]) -> None:
         choices("styles", name, attributes)
 
 
-def _check_generation(config: ImageTrial, method: type[ImageMethod], methods: Methods, declared: Declaration) -> None:
+def _check_generation(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:
     """Raise ValueError if images are to be decoded that cannot be."""
     generation = config.generation
     if generation.decodes and "decode" not in method.capabilities:
-        if not generation.adhoc_epochs:
-            decoding = [name for name, other in methods.items() if "decode" in other.capabilities]
-            raise ValueError(
-                f"{config.method} has no decoder, so reconstructions and samples need adhoc_epochs of at least 1; "
-                f"methods with a decoder are: {', '.join(decoding)}"
-            )
         check_decoder(config.layers.decoder, declared.shape)
     if generation.samples_per_class and config.data.held_out:
         raise ValueError("samples_per_class needs training images of each class, but some are held out")

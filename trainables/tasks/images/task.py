@@ -15,9 +15,10 @@ from trainables.data.outliers import OUTLIERS
 from trainables.learners.data_parallel import Peers
 from trainables.tasks.images.checks import check_sections
 from trainables.tasks.images.cohort_evaluator import CohortEvaluator
-from trainables.tasks.images.config import ImageTrial, Networks
+from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.catalog import metric_names
 from trainables.tasks.images.evaluators.evaluation_images import EvaluationImages
+from trainables.tasks.images.networks import Networks
 from trainables.tasks.images.preflight import check_image_trials
 from trainables.tasks.images.stream import ImageStream, make_splits, stream_key
 from trainables.tasks.task import LoadedTask, Methods, Task, TrialSize

@@ -8,20 +8,10 @@ import torch
 from trainables.config.trial_config import TrialConfig
 from trainables.data.augmentation.pixel_views import PixelViews
 from trainables.data.augmentation.views import Views
-from trainables.data.outliers import OUTLIERS
 from trainables.networks.encoders import ENCODERS
-from trainables.tasks.images.config import (
-    PUBLISHED_SIZES,
-    Batches,
-    ContentEvaluation,
-    Data,
-    Encoder,
-    Evaluation,
-    Generation,
-    ImageTrial,
-    Layers,
-    Networks,
-)
+from trainables.tasks.images.config import Batches, Data, ImageTrial
+from trainables.tasks.images.evaluation_sections import ContentEvaluation, Evaluation, Generation
+from trainables.tasks.images.networks import PUBLISHED_SIZES, Encoder, Layers, Networks
 
 SIZED = [name for name in ENCODERS if name not in PUBLISHED_SIZES]
 """Encoders whose size a trial chooses."""
@@ -39,53 +29,33 @@ def test_held_out_is_nothing_but_indices(text: str) -> None:
     assert str(error.value) == f"held_out must be ascending class indices joined by +, but got held_out={text}"
 
 
-@pytest.mark.parametrize(("text", "sets"), [("", ()), ("svhn", ("svhn",)), ("noise+held_out", ("noise", "held_out"))])
-def test_sets_of_outliers_are_names(text: str, sets: tuple[str, ...]) -> None:
-    assert Evaluation(outliers=text).outlier_sets == sets
-
-
-def test_every_set_of_outliers_may_be_asked_for() -> None:
-    assert Evaluation(outliers="+".join(OUTLIERS)).outlier_sets == OUTLIERS
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("shn", "no outliers 'shn' (did you mean 'svhn'?); there are: "),
-        ("svhn+", "no outliers ''; there are: "),
-        ("imagenet", "no outliers 'imagenet'"),
-        ("svhn+noise+svhn", "each set of outliers must be named once, but got outliers=svhn+noise+svhn"),
-    ],
-)
-def test_unknown_or_repeated_outliers_are_refused(text: str, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        Evaluation(outliers=text)
-    assert str(error.value).startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("knn", -1, "`knn >= 0` must hold, but got knn=-1"),
-        ("knn", 2.0, "knn must be a whole number, but got knn=2.0"),
-        ("knn_temperature", 0.0, "`knn_temperature > 0` must hold, but got knn_temperature=0.0"),
-        ("probe_epochs", -1, "`probe_epochs >= 0` must hold, but got probe_epochs=-1"),
-        ("probe_lr", 0.0, "`probe_lr > 0` must hold, but got probe_lr=0.0"),
-        ("probe_batch_size", 0, "`probe_batch_size >= 1` must hold, but got probe_batch_size=0"),
-        ("probe_standardize", 1, "probe_standardize must be true or false, but got probe_standardize=1"),
-    ],
-)
-def test_evaluations_out_of_range_are_refused(field: str, value: Any, message: str) -> None:
-    with pytest.raises(ValueError) as error:
-        Evaluation(**{field: value})
-    assert str(error.value) == message
-
-
 @pytest.mark.parametrize("share", [-0.1, 0.51, 1.0])
 def test_a_share_of_validation_images_is_at_most_a_half(share: float) -> None:
     with pytest.raises(ValueError) as error:
         Data(validation=share)
     assert str(error.value) == f"`0 <= validation <= 0.5` must hold, but got validation={share}"
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "value", "message"),
+    [
+        (Batches, "batch_unit", "pixels", "no batch_unit 'pixels'; there are: images, views"),
+        (Layers, "hidden", "5+", "hidden must be positive widths joined by +, such as 500+2000, but got hidden=5+"),
+        (
+            *(Layers, "decoder_hidden", "0"),
+            "decoder_hidden must be positive widths joined by +, such as 500+2000, but got decoder_hidden=0",
+        ),
+        (Layers, "stem_pool", 1, "stem_pool must be true or false, but got stem_pool=1"),
+        (
+            *(Layers, "decoder", "relump"),
+            "no decoder 'relump' (did you mean 'relu_mlp'?); there are: relu_mlp, simvae_deconv, simvae_deconv_authors",
+        ),
+    ],
+)
+def test_layers_and_batches_out_of_range_are_refused(section: Any, field: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        section(**{field: value})
+    assert str(error.value) == message
 
 
 def _networks(**changes: Any) -> Networks:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.folder_files import write_broken, write_imagenet
 from trainables.config.trial import resolve
@@ -12,8 +13,11 @@ from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.errors import DataError
 from trainables.tasks.images import preflight
+from trainables.training.cohort import Cohort
 from trainables.training.metric_names import metric_names
 from trainables.training.preflight import check_trials
+
+CPU = torch.device("cpu")
 
 
 def _config(**changes: Value) -> TrialConfig:
@@ -133,3 +137,10 @@ def test_held_out_validation_images_leave_fewer_steps(tmp_path: Path) -> None:
     assert [result.steps for result in check_trials(configs, tmp_path)] == [2, 1]
     with pytest.raises(ValueError, match=r"^knn must not exceed the 1008 labelled training images of digits"):
         check_trials([_config(knn=1009, validation=0.2)], tmp_path)
+
+
+@pytest.mark.parametrize(("method", "changes"), [("vae", {}), ("cr_vae", {}), ("simvae", {"views": 7})])
+def test_batches_of_views_make_as_many_steps_as_batches_of_images(method: str, changes: dict[str, Value]) -> None:
+    """In training, too, where a step takes fewer images the more views it encodes of each."""
+    config = resolve({"method": method, "batch_size": 60, "batch_unit": "views", "decoder_hidden": "8", **changes})
+    assert check_trials([config], None)[0].steps == 1260 // 60 == Cohort([config], Path(), CPU, None).steps

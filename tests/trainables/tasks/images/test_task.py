@@ -1,91 +1,14 @@
-"""What the sections of a trial on images must agree on, and the full evaluations of a method."""
+"""The full evaluations of a method, and data that a process keeps."""
+
+from pathlib import Path
 
 import pytest
 
-from tests.trainables.small import IMAGE_METHODS, image_trial
+from tests.trainables.small import HERE, IMAGE_METHODS, image_trial
 from trainables.catalog import task_of
-from trainables.config.trial import resolve
-from trainables.config.trial_config import Value
-from trainables.tasks.images.config import PUBLISHED_SIZES
+from trainables.tasks.images import task
+from trainables.tasks.images.task import Images, dataset_of
 from trainables.training.metric_names import metric_names
-
-
-def _error(method: str = "vje", /, **values: Value) -> str:
-    with pytest.raises(ValueError) as error:
-        resolve({"method": method, **values})
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        *(("knn", 30), ("probe_epochs", 1), ("outliers", "noise"), ("held_out", "3"), ("content_probe_epochs", 1)),
-        *(("content_knn", 1), ("gmm_n_init", 1), ("reconstructions", True), ("samples_per_class", 2)),
-    ],
-)
-def test_trials_on_one_class_refuse_other_evaluations(key: str, value: Value) -> None:
-    values: dict[str, Value] = {key: value, "adhoc_epochs": 1}
-    assert image_trial({"method": "vje", **values}).flat()[key] == value
-    expected = f"{key} needs trials on all classes, but got {key}={value} with a normal_class"
-    assert _error(normal_class=0, **values) == expected  # class 0 is a class
-
-
-@pytest.mark.parametrize("method", [name for name, cls in IMAGE_METHODS.items() if not cls.scores])
-def test_outliers_need_scores(method: str) -> None:
-    scoring = [name for name, cls in IMAGE_METHODS.items() if cls.scores]
-    expected = f"{method} has no anomaly scores for outliers; those that have them are: {', '.join(scoring)}"
-    assert _error(method, outliers="noise", epochs=0) == expected and "vje" in scoring
-
-
-def test_held_out_outliers_need_held_out_classes() -> None:
-    expected = "outliers=held_out needs classes that are held out, but got held_out=''"
-    assert _error(outliers="noise+held_out") == expected
-    config = image_trial({"method": "vje", "outliers": "held_out", "held_out": "3"})
-    assert config.evaluation.outlier_sets == ("held_out",)
-
-
-@pytest.mark.parametrize("encoder", PUBLISHED_SIZES)
-@pytest.mark.parametrize("method", IMAGE_METHODS)
-def test_a_method_of_several_outputs_needs_an_encoder_whose_size_can_be_chosen(method: str, encoder: str) -> None:
-    values: dict[str, Value] = {"encoder": encoder, "epochs": 0}
-    if IMAGE_METHODS[method].outputs == 1:
-        assert image_trial({"method": method, **values}).encoder.encoder == encoder
-    else:
-        message, _, choices = _error(method, **values).partition("; there are: ")
-        law = f"{method} needs an encoder whose size can be chosen, but {encoder} has its published size"
-        assert message == law and "convnet" in choices and not any(name in choices for name in PUBLISHED_SIZES)
-
-
-def test_images_of_a_method_without_a_decoder_need_one_trained_for_them() -> None:
-    message, _, decoding = _error(reconstructions=True).partition("; methods with a decoder are: ")
-    assert message == "vje has no decoder, so reconstructions and samples need adhoc_epochs of at least 1"
-    assert decoding.split(", ") == [name for name, cls in IMAGE_METHODS.items() if "decode" in cls.capabilities]
-    for method, values in (("vje", {"adhoc_epochs": 1}), (decoding.split(", ")[0], {})):
-        assert image_trial({"method": method, "reconstructions": True, **values}).generation.decodes
-
-
-def test_samples_need_all_classes() -> None:
-    expected = "samples_per_class needs training images of each class, but some are held out"
-    assert _error(samples_per_class=2, adhoc_epochs=1, held_out="3") == expected
-
-
-def test_styles_are_attributes_of_the_data_set() -> None:
-    values: dict[str, Value] = {"content_probe_epochs": 1, "styles": "ink"}
-    assert image_trial({"method": "vje", **values}).content.style_names == ("ink",)
-    assert _error(dataset="cifar10", **values) == "cifar10 has no attributes for styles, but got styles=ink"
-    assert _error(**{**values, "styles": "hue"}).startswith("no styles 'hue'; there are: ")
-
-
-@pytest.mark.parametrize("method", ["simclr", "vje"])
-def test_a_batch_of_views_has_at_least_two_images_and_one_worker(method: str) -> None:
-    assert image_trial({"method": method, "batch_unit": "views", "batch_size": 4}).gradient.batch_size == 4
-    assert _error(method, batch_unit="views", batch_size=3) == (
-        "a batch must have the views of at least 2 images, so batch_size must be at least 4 for "
-        f"{method} with batch_unit=views, but got batch_size=3"
-    )
-    if IMAGE_METHODS[method].per_example:
-        assert _error(method, batch_unit="views", workers=2) == "batch_unit=views needs one worker, but got workers=2"
 
 
 @pytest.mark.parametrize("method", IMAGE_METHODS)
@@ -97,3 +20,18 @@ def test_full_evaluations_hold_the_metrics_of_every_evaluation(method: str) -> N
     for keys in ({"knn": 3}, {"probe_epochs": 2}, {"normal_class": 3}, {"content_knn": 2}, {"gmm_n_init": 3}):
         config = image_trial({"method": method, "epochs": 0, **keys})
         assert set(metric_names(config, 10)) <= names
+
+
+def test_data_that_are_kept_are_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    real = task.load
+
+    def load(name: str, data: Path) -> object:
+        loaded.append(name)
+        return real(name, data)
+
+    dataset_of.cache_clear()
+    monkeypatch.setattr(task, "load", load)
+    for seed in range(3):
+        Images().keep_data(image_trial({"method": "vje", "seed": seed}), HERE)
+    assert loaded == ["digits"] and dataset_of("digits", HERE) is dataset_of("digits", HERE)

@@ -12,7 +12,7 @@ from trainables.tasks.images.evaluators.content import (
     MixtureClusters,
     StyleProbes,
 )
-from trainables.tasks.images.evaluators.evaluator import RepresentationEvaluator, ScoreEvaluator
+from trainables.tasks.images.evaluators.evaluator import ImageEvaluator, RepresentationEvaluator, ScoreEvaluator
 from trainables.tasks.images.evaluators.generation import GenerationEvaluator
 from trainables.tasks.images.evaluators.scores import AnomalyDetection, OutlierDetection
 
@@ -27,6 +27,7 @@ REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
     GenerationEvaluator,
 )
 SCORE_EVALUATORS: Sequence[type[ScoreEvaluator]] = (AnomalyDetection, OutlierDetection)
+EVALUATORS: Sequence[type[ImageEvaluator]] = (*REPRESENTATION_EVALUATORS, *SCORE_EVALUATORS)
 
 
 def asked_representation_evaluators(

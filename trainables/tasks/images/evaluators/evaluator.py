@@ -4,7 +4,7 @@ Shapes: K members, N images, D dimensions.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from torch import Tensor
@@ -42,13 +42,16 @@ class Representations:
 class ImageEvaluator(ABC):
     """Computes some of the metrics of a cohort's members."""
 
-    capability: ClassVar[Capability] = "embed"
-    """What it needs of a method."""
     needs_bank: ClassVar[bool] = True
     """Whether it reads the labelled training images."""
 
     def __init__(self, images: EvaluationImages) -> None:
         self.images, self.config = images, images.config
+
+    @classmethod
+    def needs(cls, config: ImageTrial) -> Mapping[Capability, str]:
+        """Each capability, besides `embed`, that it needs of a method, with the key by which the trial asks for it."""
+        return {}
 
     @classmethod
     @abstractmethod
@@ -68,7 +71,6 @@ class RepresentationEvaluator(ImageEvaluator):
 class ScoreEvaluator(ImageEvaluator):
     """Computes metrics of anomaly scores."""
 
-    capability = "score"
     needs_bank = False
 
     @abstractmethod

@@ -4,14 +4,14 @@ Shapes: K members, N images, L classes, S samples of each class, D dimensions; i
 [0, 1].
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.contract import ImageMethod, Noise
+from trainables.contract import Capability, ImageMethod, Noise
 from trainables.evaluation.anomaly import Floats
 from trainables.evaluation.generation.adhoc_decoder import train_adhoc_decoder
 from trainables.evaluation.generation.class_gaussians import fit_class_gaussians, sample_class_gaussians
@@ -71,6 +71,14 @@ class GenerationEvaluator(RepresentationEvaluator):
     def __init__(self, images: EvaluationImages) -> None:
         super().__init__(images)
         self._decoders: tuple[Representations, Decoders] | None = None
+
+    @classmethod
+    def needs(cls, config: ImageTrial) -> Mapping[Capability, str]:
+        """A decoder, unless one is trained afterwards."""
+        generation = config.generation
+        if generation.adhoc_epochs or not generation.decodes:
+            return {}
+        return {"decode": "reconstructions" if generation.reconstructions else "samples_per_class"}
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:

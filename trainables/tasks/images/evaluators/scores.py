@@ -3,9 +3,9 @@
 Shapes: K members.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from trainables.contract import ImageMethod
+from trainables.contract import Capability, ImageMethod
 from trainables.evaluation import anomaly, ood
 from trainables.evaluation.anomaly import Floats
 from trainables.learners.members import StackedMembers
@@ -32,6 +32,10 @@ class AnomalyDetection(ScoreEvaluator):
 
 class OutlierDetection(ScoreEvaluator):
     """How well members trained on all classes tell each set of outliers from the evaluated images."""
+
+    @classmethod
+    def needs(cls, config: ImageTrial) -> Mapping[Capability, str]:
+        return {"score": "outliers"} if config.evaluation.outliers else {}
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:

@@ -1,0 +1,105 @@
+"""Sheets that show methods beside each other, composed of one trial's sheets for each method."""
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+
+import pandas as pd
+from PIL import Image, ImageDraw, ImageFont
+
+from sweeper.report.style import INK
+from sweeper.storage.io.files import Files
+from sweeper.storage.layout import sheet_path, sheets_folder
+
+ABREAST = 4
+"""Most methods beside each other; further ones follow below."""
+GAP, TITLE = 16, 20
+"""Pixels between methods that are beside each other, and height of the title above each."""
+
+
+def write(files: Files, name: str, folder: str, rows: pd.DataFrame) -> None:
+    """Write `sheets/FOLDER/DATASET-reconstructions.png` and `DATASET-samples.png` for each data set.
+
+    They show each method's first trial, by seed and then in the order of `rows`, that has sheets. Nothing is written
+    for trials without sheets.
+    """
+    trials = files.list(sheets_folder(name))
+    if not trials:
+        return
+    with_sheets = rows[rows["trial_id"].isin(trials)].sort_values("seed", kind="stable")
+    for dataset, shown in with_sheets.drop_duplicates(["dataset", "method"]).sort_index().groupby("dataset"):
+        for kind, compose in COMPOSED.items():
+            paths = {row.method: sheet_path(name, row.trial_id, kind) for row in shown.itertuples()}
+            sheets = {method: sheet for method, path in paths.items() if (sheet := _read(files, path))}
+            if sheets:
+                files.write(f"sheets/{folder}/{dataset}-{kind}.png", _png(compose(sheets)))
+
+
+def reconstructions(sheets: Mapping[str, Image.Image]) -> Image.Image:
+    """The originals above a row of reconstructions for each method. The upper half of a method's sheet has the
+    originals, the lower half the reconstructions, each with its label on the left."""
+    halves = [
+        (sheet.crop((0, 0, sheet.width, sheet.height // 2)), sheet.crop((0, sheet.height // 2, *sheet.size)))
+        for sheet in sheets.values()
+    ]
+    return _stacked([halves[0][0], *(lower for _, lower in halves)])
+
+
+def samples(sheets: Mapping[str, Image.Image]) -> Image.Image:
+    """The sheets of samples beside each other, up to `ABREAST` in a line, each below the name of its method."""
+    titled = [_titled(method, sheet) for method, sheet in sheets.items()]
+    return _stacked([_abreast(titled[start : start + ABREAST]) for start in range(0, len(titled), ABREAST)], left=True)
+
+
+COMPOSED: Mapping[str, Callable[[Mapping[str, Image.Image]], Image.Image]] = {
+    "reconstructions": reconstructions,
+    "samples": samples,
+}
+"""Name of a trial's sheet -> the function that composes those of several methods."""
+
+
+def _titled(title: str, picture: Image.Image) -> Image.Image:
+    canvas = _canvas(picture.width, TITLE + picture.height)
+    canvas.paste(picture, (0, TITLE))
+    ImageDraw.Draw(canvas).text((picture.width // 2, TITLE // 2), title, INK, ImageFont.load_default(14), anchor="mm")
+    return canvas
+
+
+def _abreast(pictures: Sequence[Image.Image]) -> Image.Image:
+    width = sum(picture.width + GAP for picture in pictures) - GAP
+    canvas, left = _canvas(width, max(picture.height for picture in pictures)), 0
+    for picture in pictures:
+        canvas.paste(picture, (left, 0))
+        left += picture.width + GAP
+    return canvas
+
+
+def _stacked(pictures: Sequence[Image.Image], left: bool = False) -> Image.Image:
+    """The pictures below each other, aligned on the right, or on the `left`."""
+    width = max(picture.width for picture in pictures)
+    canvas, top = _canvas(width, sum(picture.height for picture in pictures)), 0
+    for picture in pictures:
+        canvas.paste(picture, (0 if left else width - picture.width, top))
+        top += picture.height
+    return canvas
+
+
+def _canvas(width: int, height: int) -> Image.Image:
+    return Image.new("RGB", (width, height), "white")
+
+
+def _read(files: Files, path: str) -> Image.Image | None:
+    """The picture at `path`, or None if there is none, or if it is damaged, about which a line is logged."""
+    data = files.read(path)
+    if data is None:
+        return None
+    try:
+        return Image.open(io.BytesIO(data)).convert("RGB")
+    except (OSError, SyntaxError) as error:  # PIL raises the latter for a file that is damaged in its middle
+        files.log(f"store {files.display_uri}: '{path}' cannot be shown: {error}")
+        return None
+
+
+def _png(picture: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    return buffer.getvalue()

@@ -1,0 +1,77 @@
+"""Sheets of samples and reconstructions, from the workers of a sweep to the store."""
+
+import io
+import shlex
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from sweeper import run
+from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Value, registry
+from sweeper.storage.load import load
+from tests.fake_executor import without_ray
+
+SMALL: dict[str, Value] = {
+    "dataset": "digits_tint", "encoder": "relu_mlp", "hidden": "32", "decoder_hidden": "32", "features": 4,
+    "batch_size": 256, "epochs": 2, "report_every": 1, "reconstructions": True, "samples_per_class": 2,
+}  # fmt: skip
+SHEETS = ["reconstructions.png", "samples.png"]
+
+
+@pytest.fixture(autouse=True)
+def sweep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep of two seeds of VAE and SimCLR, whose decoder is trained for the sheets."""
+    methods: tuple[dict[str, Value], ...] = (
+        {"method": "vae"},
+        {"method": "simclr", "projector_width": 8, "adhoc_epochs": 1},
+    )
+    grids = Grids(tuple(Grid({**SMALL, **own}, {"sheets": (True,), "seed": (0, 1)}) for own in methods))
+    table = Table("errors", ("method",), (Metric("reconstruction_mse", "minimize"),))
+    monkeypatch.setattr(registry, "find", lambda name: Sweep(about="", presets={"digits": grids}, tables=(table,)))
+
+
+def train(folder: Path, *words: str) -> int:
+    with without_ray(folder):
+        return run.main(["decoded", "--store", str(folder / "store"), "--cohort", "2", *words])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Path below `sheets/decoded` -> content."""
+    root = folder / "store/sheets/decoded"
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*.png")}
+
+
+def test_each_trial_has_its_sheets_and_the_sweep_has_one_with_all_methods(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(tmp_path) == 0
+    rows, sheets = load("decoded", str(tmp_path / "store")), contents(tmp_path)
+    of_trials = {f"{trial}/{name}" for trial in rows["trial_id"] for name in SHEETS}
+    assert len(rows) == 4 and sheets.keys() == of_trials | {f"digits/digits_tint-{name}" for name in SHEETS}
+    assert len({sheets[path] for path in of_trials}) == 8, "members of a cohort have their own pictures"
+    assert f"sheets: {tmp_path}/store/sheets/decoded/digits\n" in capsys.readouterr().out
+    one = Image.open(io.BytesIO(sheets[f"{rows['trial_id'][0]}/reconstructions.png"]))
+    both = Image.open(io.BytesIO(sheets["digits/digits_tint-reconstructions.png"]))
+    assert both.height == 3 * (one.height // 2), "the originals, and a row for each of the two methods"
+
+
+def test_trials_that_ask_for_no_sheets_have_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(tmp_path, "--axis", "sheets=false", "--axis", "seed=0", "--set", "samples_per_class=0") == 0
+    assert not (tmp_path / "store/sheets").exists() and "sheets:" not in capsys.readouterr().out
+
+
+def test_sheets_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(tmp_path) == 0
+    before = contents(tmp_path)
+    for path in before:
+        (tmp_path / "store/sheets/decoded" / path).write_bytes(b"older")
+    capsys.readouterr()
+    assert train(tmp_path, "--fresh", "--axis", "seed=0") == 0
+    restore = shlex.split(capsys.readouterr().out.split("python -m sweeper.run ")[1].splitlines()[0])
+    again = contents(tmp_path)
+    older = {path for path, content in again.items() if content == b"older"}
+    assert len(older) == 6, "the sheets of seed 1, and those of the request with both seeds"
+    assert all(again[path] == before[path] for path in before.keys() - older)
+    assert run.main(restore) == 0
+    assert set(contents(tmp_path)[path] for path in before) == {b"older"}

@@ -1,0 +1,119 @@
+"""What the sections of a trial on images must agree on: with each other, the method and the data set."""
+
+import pytest
+
+from tests.trainables.small import IMAGE_METHODS, image_trial
+from trainables.config.trial import resolve
+from trainables.config.trial_config import Value
+from trainables.tasks.images.networks import PUBLISHED_SIZES
+
+
+def _error(method: str = "vje", /, **values: Value) -> str:
+    with pytest.raises(ValueError) as error:
+        resolve({"method": method, **values})
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("knn", 30), ("probe_epochs", 1), ("outliers", "noise"), ("held_out", "3"), ("content_probe_epochs", 1)),
+        *(("content_knn", 1), ("gmm_n_init", 1), ("reconstructions", True), ("samples_per_class", 2)),
+    ],
+)
+def test_trials_on_one_class_refuse_other_evaluations(key: str, value: Value) -> None:
+    values: dict[str, Value] = {key: value, "adhoc_epochs": 1}
+    assert image_trial({"method": "vje", **values}).flat()[key] == value
+    expected = f"{key} needs trials on all classes, but got {key}={value} with a normal_class"
+    assert _error(normal_class=0, **values) == expected  # class 0 is a class
+
+
+@pytest.mark.parametrize("method", [name for name, cls in IMAGE_METHODS.items() if not cls.scores])
+def test_outliers_need_scores(method: str) -> None:
+    scoring = [name for name, cls in IMAGE_METHODS.items() if cls.scores]
+    expected = f"{method} has no anomaly scores for outliers; those that have them are: {', '.join(scoring)}"
+    assert _error(method, outliers="noise", epochs=0) == expected and "vje" in scoring
+
+
+def test_held_out_outliers_need_held_out_classes() -> None:
+    expected = "outliers=held_out needs classes that are held out, but got held_out=''"
+    assert _error(outliers="noise+held_out") == expected
+    config = image_trial({"method": "vje", "outliers": "held_out", "held_out": "3"})
+    assert config.evaluation.outlier_sets == ("held_out",)
+
+
+@pytest.mark.parametrize("encoder", PUBLISHED_SIZES)
+@pytest.mark.parametrize("method", IMAGE_METHODS)
+def test_a_method_of_several_outputs_needs_an_encoder_whose_size_can_be_chosen(method: str, encoder: str) -> None:
+    values: dict[str, Value] = {"encoder": encoder, "epochs": 0}
+    if IMAGE_METHODS[method].outputs == 1:
+        assert image_trial({"method": method, **values}).encoder.encoder == encoder
+    else:
+        message, _, choices = _error(method, **values).partition("; there are: ")
+        law = f"{method} needs an encoder whose size can be chosen, but {encoder} has its published size"
+        assert message == law and "convnet" in choices and not any(name in choices for name in PUBLISHED_SIZES)
+
+
+def test_images_of_a_method_without_a_decoder_need_one_trained_for_them() -> None:
+    message, _, advice = _error(reconstructions=True).partition("; with ")
+    lack, _, decoding = message.partition("; those that have them are: ")
+    assert lack == "vje has no decoded images for reconstructions"
+    assert advice == "adhoc_epochs of at least 1 a decoder is trained for others"
+    assert decoding.split(", ") == [name for name, cls in IMAGE_METHODS.items() if "decode" in cls.capabilities]
+    for method, values in (("vje", {"adhoc_epochs": 1}), (decoding.split(", ")[0], {})):
+        assert image_trial({"method": method, "reconstructions": True, **values}).generation.decodes
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [("vae", {}), ("cr_vae", {}), ("simclr", {"reconstructions": True, "adhoc_epochs": 1})],
+)
+def test_a_decoder_suits_the_size_of_the_images(method: str, values: dict[str, Value]) -> None:
+    """That of a method that has one, or of a method that gets one; another is not looked at."""
+    deconv: dict[str, Value] = {"method": method, "decoder": "simvae_deconv"}
+    assert image_trial({**deconv, **values, "dataset": "cifar10"}).layers.decoder == "simvae_deconv"
+    assert _error(**{**deconv, **values, "dataset": "mnist"}) == (
+        "height and width must be multiples of 16 (32x32, 64x64) for decoder=simvae_deconv, but are 28x28; "
+        "relu_mlp decodes to any size"
+    )
+    assert image_trial({**deconv, "method": "simclr", "dataset": "mnist"}).data.dataset == "mnist"
+
+
+def test_samples_need_all_classes() -> None:
+    expected = "samples_per_class needs training images of each class, but some are held out"
+    assert _error(samples_per_class=2, adhoc_epochs=1, held_out="3") == expected
+
+
+def test_styles_are_attributes_of_the_data_set() -> None:
+    values: dict[str, Value] = {"content_probe_epochs": 1, "styles": "ink"}
+    assert image_trial({"method": "vje", **values}).content.style_names == ("ink",)
+    assert _error(dataset="cifar10", **values) == "cifar10 has no attributes for styles, but got styles=ink"
+    assert _error(**{**values, "styles": "hue"}).startswith("no styles 'hue'; there are: ")
+
+
+@pytest.mark.parametrize(("method", "values", "encoded"), [("cr_vae", {}, 2), ("simvae", {"views": 7}, 7)])
+def test_a_batch_of_views_counts_all_that_a_step_encodes(method: str, values: dict[str, Value], encoded: int) -> None:
+    """J views, or the plain image and a view."""
+    views: dict[str, Value] = {**values, "batch_unit": "views"}
+    assert image_trial({"method": method, **views, "batch_size": 2 * encoded}).gradient.batch_size == 2 * encoded
+    message = _error(method, **views, batch_size=2 * encoded - 1)
+    assert f"batch_size must be at least {2 * encoded} for {method} with batch_unit=views" in message
+
+
+@pytest.mark.parametrize("method", ["simclr", "vje"])
+def test_a_batch_of_views_has_at_least_two_images_and_one_worker(method: str) -> None:
+    assert image_trial({"method": method, "batch_unit": "views", "batch_size": 4}).gradient.batch_size == 4
+    assert _error(method, batch_unit="views", batch_size=3) == (
+        "a batch must have the views of at least 2 images, so batch_size must be at least 4 for "
+        f"{method} with batch_unit=views, but got batch_size=3"
+    )
+    if IMAGE_METHODS[method].per_example:
+        assert _error(method, batch_unit="views", workers=2) == "batch_unit=views needs one worker, but got workers=2"
+
+
+def test_colours_of_image_files_are_jittered_after_the_crop() -> None:
+    """They are cropped while they are decoded."""
+    assert image_trial({"method": "vje", "jitter_first": True}).pixel_views.jitter_first
+    message = _error(jitter_first=True, dataset="imagenet")
+    assert message.startswith("image files are cropped while they are decoded, so jitter_first must be false for ")

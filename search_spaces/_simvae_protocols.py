@@ -114,8 +114,8 @@ TINT_VIEWS: Keys = {
     "jitter": 0.8,
     "jitter_first": True,
 }
-"""Views of tinted digits. Hues turn by up to half the colour circle, so that a view may have any hue. If they turn less,
-a view's hue helps to find the other view of its image, and no method loses the hue."""
+"""Views of tinted digits. Hues turn by up to half the colour circle, so a view may have any hue. If they turn less, a
+view's hue helps to find the other view of its image, and no method loses the hue."""
 OWN_DIGITS: Mapping[str, Keys] = {
     "random": {"epochs": 0},
     "simclr": {"projector_width": 0, "tau": 0.7},

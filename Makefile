@@ -7,9 +7,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-lo
 install: .venv/installed
 
 .venv/installed: pyproject.toml
+	@echo 'installing into .venv: about 7 GB, a few minutes'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable '.[test]'
+	$(BIN)/pip install --quiet --quiet --editable '.[test]'
 	touch $@
 
 demo: install

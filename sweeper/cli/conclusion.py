@@ -34,6 +34,8 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
 
     def show() -> tuple[pd.DataFrame, str]:
         rows = load_trials(store.files, plan.name, plan.ids)
+        if isinstance(plan, SearchPlan):
+            rows["study"] = rows["trial_id"].map(plan.study_names)
         comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
         text = publish.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)
         return rows, text
@@ -45,9 +47,9 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
 
         texts.append(studies.write(plan, store.files))
         diverged = plan.diverged_studies
-    print("\n\n".join(filter(None, texts)))
     counts = rows["status"].value_counts().to_dict()
-    print(f"\n{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
+    print("".join(f"{text}\n\n" for text in texts if text), end="")
+    print(f"{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
     print(f"rows: {store.files.display_uri_of(f'trials/sweep={plan.name}')}")
     sheets = store.files.list(f"sheets/{plan.views}")
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan), "sheets": sheets}.items():

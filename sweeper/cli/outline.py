@@ -93,7 +93,8 @@ def _search_lines(outline: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"  study      {name}: {study['trials']} trials in waves of {study['wave']}, {study['sampler']}{rule_text}"
         )
-        lines += [f"    {key:<16} {distribution_text(value)}" for key, value in study["space"].items()]
+        width = max(16, *map(len, study["space"]))
+        lines += [f"    {key:<{width}} {distribution_text(value)}" for key, value in study["space"].items()]
     return lines
 
 

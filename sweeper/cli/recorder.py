@@ -97,9 +97,8 @@ class Recorder(CohortListener):
         self._forget(cohort)
         self._progress.stopped(count)
         self._source.stopped(cohort)
-        self._progress.print_line(
-            f"cohort {cohort} ({count} trials) was cut off and goes on from its checkpoint: {failure.reason}"
-        )
+        event = "was cut off and goes on from its checkpoint, if there is one"
+        self._progress.print_line(f"cohort {cohort} ({count} trials) {event}: {failure.reason}")
 
     def split(self, cohort: str, parts: Sequence[Cohort], failure: Failure) -> None:
         count = len(self._source.cohorts[cohort].trials)

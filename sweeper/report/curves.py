@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from sweeper.report.curve_labels import label_line_ends, legend, max_text_width
 from sweeper.report.curve_panel import draw_lines, place_bars, set_limits, style_panel
-from sweeper.report.formatting import format_values
+from sweeper.report.formatting import format_value
 from sweeper.report.style import INK
 from sweeper.spec.views import Trajectory
 
@@ -37,7 +37,7 @@ def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> Figur
     figure = Figure()
     FigureCanvasAgg(figure)
     metrics, values = trajectory.metrics, points[trajectory.key].drop_duplicates()
-    names = dict(zip(values, format_values(values), strict=True))
+    names = {value: format_value(value) for value in values}
     name_width = max_text_width(figure, list(names.values()))
     labelled = len(names) <= MAX_END_LABELS and name_width <= MAX_END_LABEL_WIDTH
     banded, single_epoch = len(names) <= MAX_BANDS, points["epoch"].nunique() == 1

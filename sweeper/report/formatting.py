@@ -12,23 +12,15 @@ MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 
 
 def format_value(value: object) -> str:
-    """Return a hyperparameter's value as text, e.g. `1.0`, `0.25`, `∞` or `cat`; null is an en dash."""
+    """Return a hyperparameter's value as text, e.g. `1`, `0.25`, `∞` or `cat`; null is an en dash."""
     if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         return DASH
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
-        text = ("∞" if math.isinf(value) else repr(value)).replace("e-0", "e-")
+        text = ("∞" if math.isinf(value) else repr(value)).removesuffix(".0").replace("e-0", "e-")
         return f"{MINUS}∞" if value == -math.inf else text.replace("-", MINUS) if value < 0 else text
     return str(value)
-
-
-def format_values(values: pd.Series) -> list[str]:
-    """Return each value as text. Whole numbers next to nulls are shown as integers; only the nulls made them floats."""
-    known = values.dropna()
-    if len(known) < len(values) and all(isinstance(value, float) and value.is_integer() for value in known):
-        return [DASH if pd.isna(value) else str(int(value)).replace("-", MINUS) for value in values]
-    return [format_value(value) for value in values]
 
 
 def format_metric(value: float, digits: int) -> str:

@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 
 from sweeper.report.colour_scale import STANDARD_ERRORS, ColourScale, colour_scale
 from sweeper.report.formatting import DASH, format_metric, format_value
-from sweeper.report.heatmap_cells import best, pivot
+from sweeper.report.heatmap_cells import best, pivot, selection_metric
 from sweeper.report.style import INK, MUTED, PALE, png
 from sweeper.spec.metric import BETTER
 from sweeper.spec.views import Heatmap
@@ -36,7 +36,8 @@ def write(
     """Write `heatmaps/FOLDER/METRIC.parquet` and `.png`. Returns the cells.
 
     If the paper has figures for the preset, the cells have a column `published`, which is a share in [0, 1] if the
-    metric is `percent`. `over` names what the mean is over, e.g. "classes". `about` is a line below the title.
+    metric is `percent`. If the rows have the metric on validation images, too, the cells have a column `validation`,
+    its mean. `over` names what the mean is over, e.g. "classes". `about` is a line below the title.
     """
     cells = pivot(rows, heatmap.metric.name, heatmap.axes)
     if published := heatmap.published.get(preset):
@@ -44,6 +45,8 @@ def write(
         cells["published"] = pd.array([published.get(key) for key in keys], dtype="float64")
         if heatmap.metric.percent:
             cells["published"] /= 100.0
+    if (criterion := selection_metric(rows, heatmap.metric.name)) != heatmap.metric.name:
+        cells["validation"] = pivot(rows, criterion, heatmap.axes)["mean"]
     path = f"heatmaps/{folder}/{heatmap.metric.name}"
     files.write(f"{path}.parquet", cells.to_parquet(index=False))
     files.write(f"{path}.png", png(draw(cells, heatmap, over=over, about=about)))
@@ -53,6 +56,7 @@ def write(
 def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: str = "") -> Figure:
     """Draw the cells as a coloured table. Bright is better, the best cell is framed, a cell without a value is grey.
 
+    The best cell is the one with the best `validation` if there is such a column, else the one with the best `mean`.
     The range of the colours takes the noise within the cells into account (see `colour_scale`), which a caption states.
     """
     metric, axes = heatmap.metric, heatmap.axes
@@ -69,7 +73,7 @@ def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: 
     axis = figure.add_axes((left / width, bottom / height, grid[0] / width, grid[1] / height))
     bar = figure.add_axes(((left + grid[0] + 0.25) / width, bottom / height, 0.16 / width, grid[1] / height))
 
-    scale = colour_scale(cells, (0.0, 100.0) if metric.percent else None)
+    scale = colour_scale(cells, metric.bounds)
     colours = "viridis" if metric.ranking_direction == "maximize" else "viridis_r"
     image = axis.imshow(np.ma.masked_invalid(means), cmap=colours, vmin=scale.low, vmax=scale.high, aspect="auto")
     axis.set_facecolor(PALE)
@@ -88,7 +92,8 @@ def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: 
         shade = image.cmap(image.norm(means[row, column])) if np.isfinite(means[row, column]) else None
         ink = MUTED if shade is None else INK if _luminance(np.asarray(shade)) > 0.21 else "white"
         _annotate(axis, column, row, cell, digits, ink, grid[1] / len(rows))
-    best_cell = best(cells, metric.ranking_direction)
+    criterion = "validation" if "validation" in cells else "mean"
+    best_cell = best(cells, metric.ranking_direction, criterion)
     if best_cell is not None:
         _draw_frame(axis, *reversed(divmod(best_cell["position"], len(columns))))
     lines = [_heading(cells, metric.label, over), about, _best_text(best_cell, axes, digits), _noise_text(scale, cells)]
@@ -158,12 +163,13 @@ def _heading(cells: pd.DataFrame, metric: str, over: str) -> str:
 
 
 def _best_text(best_cell: dict[str, Any] | None, axes: tuple[str, str], digits: int) -> str:
-    """Return e.g. `best 0.982 ± 0.017 at beta=0.5, nu=0.25`."""
+    """Return e.g. `best 0.982 ± 0.017 at beta=0.5, nu=0.25`, or `chosen on validation images: 0.982 ± ...`."""
     if best_cell is None:
         return "no value yet"
     std = "" if pd.isna(best_cell["std"]) else f" ± {format_metric(best_cell['std'], digits)}"
     axis_values = ", ".join(f"{name}={format_value(best_cell[name])}" for name in axes)
-    return f"best {format_metric(best_cell['mean'], digits)}{std} at {axis_values}"
+    best_or_chosen = "chosen on validation images:" if "validation" in best_cell else "best"
+    return f"{best_or_chosen} {format_metric(best_cell['mean'], digits)}{std} at {axis_values}"
 
 
 def _noise_text(scale: ColourScale, cells: pd.DataFrame) -> str:
@@ -171,7 +177,7 @@ def _noise_text(scale: ColourScale, cells: pd.DataFrame) -> str:
     if math.isnan(scale.std):
         return "" if cells["mean"].isna().all() else "one trial a cell, so what differences are noise is not known"
     noise = f"in a cell: standard deviation {scale.std:.2g}, standard error of its mean {scale.error:.2g} (medians)"
-    widened = f"\ncolours span {STANDARD_ERRORS:g} standard errors, as the cells differ by less"
+    widened = f"\nthe colours span {STANDARD_ERRORS:g} standard errors, because the means differ by less"
     return noise + widened * scale.widened
 
 

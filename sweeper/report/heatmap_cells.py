@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeper.spec.metric import Direction
+from sweeper.spec.metric import VALIDATION, Direction
 
 
 def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFrame:
@@ -28,9 +28,18 @@ def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFram
     return cells.assign(count=count)[["mean", "std", "count", "missing"]].reset_index()
 
 
-def best(cells: pd.DataFrame, direction: Direction) -> dict[str, Any] | None:
-    """Return the first cell with the best finite mean, with its row number as `position`; None if there is none."""
-    means = cells["mean"].to_numpy("float64")
+def selection_metric(rows: pd.DataFrame, metric: str) -> str:
+    """Return the metric by which the best cell is chosen: `val_METRIC` if the rows have values of it, else `metric`."""
+    name = f"{VALIDATION}{metric}"
+    return name if name in rows and rows[name].notna().any() else metric
+
+
+def best(cells: pd.DataFrame, direction: Direction, by: str = "mean") -> dict[str, Any] | None:
+    """Return the first cell with the best finite value of the column `by`, with its row number as `position`.
+
+    Returns None if no value is finite.
+    """
+    means = cells[by].to_numpy("float64")
     if not np.isfinite(means).any():
         return None
     position = int(np.nanargmax(np.where(np.isfinite(means), means if direction == "maximize" else -means, np.nan)))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
-from sweeper.report.formatting import DASH, MINUS, format_metric, format_significant, format_values, text_table
+from sweeper.report.formatting import DASH, MINUS, format_metric, format_significant, format_value, text_table
 from sweeper.spec import Metric
 from sweeper.spec.views import Table
 from sweeper.storage.io.files import Files
@@ -132,7 +132,7 @@ def _typed(values: pd.Series, like: pd.Series) -> pd.Series:
     """Convert key values to the type of the column `like` if they fit; to text if only some of them are text."""
     is_text = {isinstance(value, str) for value in values.dropna()}
     if len(is_text) > 1:
-        return pd.Series(format_values(values), dtype="str").where(values.notna(), None)
+        return pd.Series([*map(format_value, values)], dtype="str").where(values.notna(), None)
     try:
         typed = values.astype(like.dtype)
         return typed if len(like) and list(map(_plain, typed)) == list(values) else values.infer_objects()
@@ -149,7 +149,7 @@ def _columns(cells: pd.DataFrame, table: Table) -> tuple[Columns, list[Columns]]
     values = cells[table.columns].drop_duplicates() if table.columns else pd.Series([None])
     step = max(len(metrics) * len(values), 1)  # cells of one row of the table
     repeats = len(metrics) if table.listed else 1
-    keys = {name: [*np.repeat(format_values(cells[name])[::step], repeats)] for name in table.rows}
+    keys = {name: [*np.repeat([*map(format_value, cells[name][::step])], repeats)] for name in table.rows}
     if table.listed:
         keys["metric"] = [metric.label for metric in metrics] * (len(cells) // step)
     groups = []
@@ -170,8 +170,7 @@ def _prefixes(values: pd.Series, name: str | None) -> list[str]:
     """Return what stands before the metrics of each value in a heading: the text, `NAME=VALUE`, or nothing."""
     if name is None:
         return [""]
-    shown = zip(values, format_values(values), strict=True)
-    return [text if isinstance(value, str) else f"{name}={text}" for value, text in shown]
+    return [value if isinstance(value, str) else f"{name}={format_value(value)}" for value in values]
 
 
 def _cell_text(cell: dict[Any, Any], metric: Metric) -> str:

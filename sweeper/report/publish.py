@@ -4,6 +4,7 @@ import pandas as pd
 
 from sweeper.report import heatmap, sheets, summary, trajectory
 from sweeper.report import paper_table as tables
+from sweeper.report.heatmap_cells import selection_metric
 from sweeper.spec import Sweep
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import SUFFIX
@@ -37,7 +38,11 @@ def write(
     objective = sweep.headline(preset)
     chosen = summary.on_test_images(rows, objective)
     if len(chosen):
-        texts.append(f"best trials by {objective.name}, and what they are worth on test images\n{summary.text(chosen)}")
+        if objective.percent:
+            chosen = chosen.assign(**{name: 100 * chosen[name] for name in chosen.columns[2:]})
+        texts.append(
+            f"best trials by {objective.label}, and what they are worth on test images\n{summary.text(chosen)}"
+        )
     if sweep.trajectories:
         history = _history(files, name)
         for view in sweep.trajectories:
@@ -57,7 +62,7 @@ def _write_heatmaps(files: Files, folder: str, sweep: Sweep, preset: str, rows: 
         table = summary.breakdown(rows, first.metric.name, first.metric.ranking_direction, first.axes, sweep.breakdown)
         files.write(f"heatmaps/{folder}/breakdown.parquet", table.to_parquet(index=False))
         scaled = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
-        criterion = summary.selection_metric(rows, first.metric.name)
+        criterion = selection_metric(rows, first.metric.name)
         by = "" if criterion == first.metric.name else f" by {criterion}"
         texts.append(f"{first.metric.label} by {sweep.breakdown} at the best cell{by}\n{summary.text(scaled)}")
     if sweep.correlations:

@@ -6,14 +6,8 @@ import numpy as np
 import pandas as pd
 
 from sweeper.report.formatting import format_metric, format_value, text_table
-from sweeper.report.heatmap_cells import best, pivot
+from sweeper.report.heatmap_cells import best, pivot, selection_metric
 from sweeper.spec.metric import VALIDATION, Direction, Metric
-
-
-def selection_metric(rows: pd.DataFrame, metric: str) -> str:
-    """Return the metric by which the best cell is chosen: `val_METRIC` if the rows have values of it, else `metric`."""
-    name = f"{VALIDATION}{metric}"
-    return name if name in rows and rows[name].notna().any() else metric
 
 
 def breakdown(rows: pd.DataFrame, metric: str, direction: Direction, axes: tuple[str, str], by: str) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from sweeper.report.curves import draw
-from sweeper.report.formatting import DASH, format_values
+from sweeper.report.formatting import DASH, format_value
 from sweeper.report.style import png
 from sweeper.spec.views import Trajectory
 from sweeper.storage.io.files import Files
@@ -48,5 +48,5 @@ def write(
 
 
 def _joined(values: pd.DataFrame) -> list[str]:
-    columns = [format_values(values[name]) for name in values]
+    columns = [map(format_value, values[name]) for name in values]
     return [", ".join(text for text in texts if text != DASH) for texts in zip(*columns, strict=True)]

@@ -44,6 +44,11 @@ class SearchPlan(Plan):
         return counts
 
     @property
+    def study_names(self) -> Mapping[str, str]:
+        """trial_id -> name of its study here. Its row names the study that trained it, such as that of a preset."""
+        return {trial.id: study_run.study.name for study_run in self.study_runs for trial in study_run.trials}
+
+    @property
     def diverged_studies(self) -> list[str]:
         """Names of the studies whose trials have all diverged."""
         return [

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from sweeper.errors import SpecError
-from trainables.evaluation.metrics import family_of
+from trainables.evaluation.metrics import SHARE, family_of
 
 Direction = Literal["maximize", "minimize"]
 BETTER = {"maximize": "higher", "minimize": "lower"}
@@ -45,6 +45,13 @@ class Metric:
     def label(self) -> str:
         """The name, with the unit if it is percent, for tables and figures: `knn_z (%)`."""
         return f"{self.name} (%)" if self.percent else self.name
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The lowest and the highest value that the metric can have, in the unit of `label`; None if not a share."""
+        family = family_of(self.name)
+        is_share = self.percent if family is None else family.unit == SHARE
+        return (0.0, 100.0 if self.percent else 1.0) if is_share else None
 
     @property
     def ranking_direction(self) -> Direction:

@@ -22,8 +22,9 @@ def load(
 ) -> pd.DataFrame:
     """Return the rows of a sweep, or of several, one per trial, with all their columns and the column `sweep`.
 
-    `preset` selects the rows of one preset (None: all presets). `changes` then selects among them: "" the preset as it
-    is defined, `"epochs=5"` the rows of runs with this change, None all of them. Raises StoreError if no row is left.
+    `preset` selects the rows of one preset (None: all presets). `changes` selects among them: `"epochs=5"` the rows of
+    runs with this change, "" those of the preset as it is defined (of all runs without a preset), None all of them.
+    Raises StoreError if no row is left.
     """
     files = store if isinstance(store, Files) else Files(store)
     tables = []
@@ -37,7 +38,9 @@ def load(
     except pa.ArrowException as error:
         raise StoreError(f"sweeps {', '.join(name)} do not fit into one table: {error}") from error
     rows = rows if preset is None else _select(files, rows, "preset", preset)
-    return rows if preset is None or changes is None else _select(files, rows, "changes", changes)
+    if changes is None or (preset is None and changes == ""):
+        return rows
+    return _select(files, rows, "changes", changes)
 
 
 def load_trials(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:

@@ -97,6 +97,9 @@ def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figu
     main, side, *others = axis.figure.axes
     lines: Any = main.collections[0]
     names = [text.get_text() for text in main.get_xticklabels()]
+    for other, key in zip(others, sorted(parameters), strict=True):
+        if is_numeric(study, key):
+            set_ticks(other.yaxis, _values(study, key))
     choices = [text.get_text() for other in others for text in other.get_yticklabels()]
     labels_width = max(0.9, 0.075 * max(map(len, choices), default=0) + 0.3)  # widths are in inches
     panel_width = len(parameters) * max(1.35, labels_width, 0.085 * max(map(len, names)) + 0.2)
@@ -116,9 +119,7 @@ def parallel(study: optuna.Study, parameters: Sequence[str], label: str) -> Figu
     lines.set(segments=[segments[index] for index in order], array=values[order], cmap=ListedColormap(blues))
     lines.set_linewidth(1.0 if len(order) <= MANY_TRIALS else 0.6)
     outlined: list[patheffects.AbstractPathEffect] = [patheffects.withStroke(linewidth=3.5, foreground="white")]
-    for other, key in zip(others, sorted(parameters), strict=True):
-        if is_numeric(study, key):
-            set_ticks(other.yaxis, _values(study, key))
+    for other in others:
         other.grid(visible=False)
         other.tick_params(axis="y", labelsize=8.5, length=3, color=MUTED, labelcolor=INK)
         for side_name, spine in other.spines.items():

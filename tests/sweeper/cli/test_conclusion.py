@@ -42,9 +42,11 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
     store.files.write(checkpoint_path("grid", "c0"), b"weights")
     assert finish(plan, store, COLUMNS) == status
     out = capsys.readouterr().out
-    assert (
-        f"\n{counts} of 4 trials\nrows: {tmp_path}/trials/sweep=grid\nheatmaps: {tmp_path}/heatmaps/grid/paper" in out
-    )
+    assert out.splitlines() == [
+        f"{counts} of 4 trials",
+        f"rows: {tmp_path}/trials/sweep=grid",
+        f"heatmaps: {tmp_path}/heatmaps/grid/paper",
+    ]
     assert (tmp_path / "heatmaps/grid/paper/auroc.png").exists()
     assert store.files.list("checkpoints/sweep=grid") == ([] if status == EXIT_OK else ["c0.pt"])
 

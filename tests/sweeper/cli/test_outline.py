@@ -16,8 +16,10 @@ from sweeper.cli.outline import (
 )
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut
-from sweeper.spec import Grid, Grids
+from sweeper.search.search_plan import SearchPlan
+from sweeper.spec import Grid, Grids, Metric, Search, Sweep
 from tests.sweeper.plan.test_plan import make
+from tests.sweeper.search.toy_waves import study_run
 
 
 def strict(plain: object) -> Any:
@@ -62,6 +64,16 @@ def test_distributions_are_objects_and_read_as_ranges() -> None:
     assert plain[3] == {"name": "CategoricalDistribution", "choices": [32, None, "inf"]}
     expected = ["0.03 to 3, log", "0 to 1, in steps of 0.25", "8 to 64, log", "one of 32, none, inf"]
     assert list(map(distribution_text, plain)) == expected
+
+
+def test_the_distributions_of_a_study_are_aligned() -> None:
+    space = {"x": FloatDistribution(0, 1), "a_key_of_many_letters": FloatDistribution(0, 1)}
+    search = Search(space, {"method": "vje"}, trials=2, metric=Metric("auroc", "maximize"), wave=2)
+    runs = [study_run(study) for study in search.studies()]
+    plan = SearchPlan("s", "digits", Sweep("about", {"digits": search}), search, runs)
+    lines = outline_text(outline_plan(plan, None, "one core")).splitlines()
+    columns = [line.index("0 to 1") for line in lines if "0 to 1" in line]
+    assert len(columns) == 2 and columns[0] == columns[1]
 
 
 def test_a_description_is_json_and_says_what_would_run() -> None:

@@ -1,5 +1,6 @@
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ def test_axes_of_text_and_null_are_drawn(rows):
     rows["k"] = np.where(rows["class"] == 0, np.nan, 30.0)
     rows["terms"] = np.where(rows["nu"] == 3.0, "rad", "a name of many characters")
     axis = draw(pivot(rows, "auroc", ("k", "terms")), Heatmap(AUROC, "k", "terms")).axes[0]
-    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["30.0", "\N{EN DASH}"]
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == ["30", "\N{EN DASH}"]
     assert [tick.get_text() for tick in axis.get_xticklabels()] == ["a name of many characters", "rad"]
 
 
@@ -65,11 +66,28 @@ def test_the_figure_says_what_it_shows(rows):
     assert lines_above(figure) == [
         "auroc, mean of 4 classes",
         "grid (digits), data set digits",
-        "best 0.815 ± 0.013 at beta=1.0, nu=3.0",
+        "best 0.815 ± 0.013 at beta=1, nu=3",
         "in a cell: standard deviation 0.013, standard error of its mean 0.0065 (medians)",
     ]
-    assert [t.get_text() for t in grid.get_xticklabels()] == ["0.5", "3.0", "∞"]
+    assert [t.get_text() for t in grid.get_xticklabels()] == ["0.5", "3", "∞"]
     assert (grid.get_xlabel(), grid.get_ylabel()) == ("nu", "beta") and len(grid.patches) == 2
+
+
+def test_the_framed_cell_is_the_one_chosen_on_validation_images(tmp_path, rows):
+    rows["val_auroc"] = np.where((rows["beta"] == 0) & (rows["nu"] == 0.5), 0.9, 0.6)
+    cells = write(Files(tmp_path), "g", rows, HEATMAP, "paper")
+    assert cell(cells, 0.0, 0.5)["validation"] == pytest.approx(0.9)
+    assert cell(cells, 1.0, 3.0)["mean"] == cells["mean"].max()
+    figure = draw(cells, HEATMAP)
+    assert lines_above(figure)[1] == "chosen on validation images: 0.515 ± 0.013 at beta=0, nu=0.5"
+    frames: list[Any] = list(figure.axes[0].patches)
+    assert {frame.get_xy() for frame in frames} == {(-0.475, -0.475)}, "the first column and row"
+
+
+def test_colours_end_where_shares_end(rows):
+    rows["auroc_joint"] = 0.95 + 0.01 * rows["class"]
+    shares = Heatmap(Metric("auroc_joint", "maximize"), *AXES)
+    assert draw(pivot(rows, "auroc_joint", AXES), shares).axes[0].images[0].get_clim()[1] == 1.0
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 6), (5, 1), (9, 12)])

@@ -61,7 +61,7 @@ def test_the_text_has_the_best_cell_by_class_and_the_correlation(tmp_path: Path,
     first, second = text.split("\n\n")
     assert first.startswith("auroc by normal_class at the best cell")
     assert [line.split()[:4] for line in first.splitlines()[3:]] == [
-        ["1.0", "3.0", str(c), f"0.8{5 + c}0"] for c in range(3)
+        ["1", "3", str(c), f"0.8{5 + c}0"] for c in range(3)
     ]
     assert second.startswith("correlation over the cells of beta x nu") and "\N{MINUS SIGN}1.000" in second
     table = pd.read_parquet(tmp_path / "heatmaps/grid/paper/breakdown.parquet")
@@ -73,7 +73,7 @@ def test_the_text_says_what_was_chosen_on_validation_images(tmp_path: Path, rows
     first, *_ = findings.write(Files(tmp_path), "grid", SWEEP, "paper", chosen).split("\n\n")
     assert first.startswith("auroc by normal_class at the best cell by val_auroc\n")
     assert [line.split()[:4] for line in first.splitlines()[3:]] == [
-        ["0.0", "0.5", str(c), f"0.5{25 + 10 * c}"] for c in range(3)
+        ["0", "0.5", str(c), f"0.5{25 + 10 * c}"] for c in range(3)
     ]
     search = Search({"beta": FloatDistribution(0, 1)}, {}, 2, Metric("val_auroc", "maximize"), wave=1)
     sweep = Sweep(about="", presets={"digits": search})
@@ -81,6 +81,12 @@ def test_the_text_says_what_was_chosen_on_validation_images(tmp_path: Path, rows
     heading, _, _, line = text.splitlines()
     assert heading == "best trials by val_auroc, and what they are worth on test images"
     assert line.split() == ["all", "0", "0.475", "0.525"]
+    share = replace(search, metric=Metric("val_auroc", "maximize", percent=True))
+    sweep = Sweep(about="", presets={"digits": share})
+    text = findings.write(Files(tmp_path), "search", sweep, "digits", chosen.assign(study="all", number=range(12)))
+    heading, _, _, line = text.splitlines()
+    assert heading == "best trials by val_auroc (%), and what they are worth on test images"
+    assert line.split() == ["all", "0", "47.500", "52.500"]
 
 
 def test_a_sweep_without_tables_prints_none(tmp_path: Path, rows: pd.DataFrame) -> None:

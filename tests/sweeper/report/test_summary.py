@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.summary import breakdown, correlations, on_test_images, selection_metric, text
+from sweeper.report.heatmap_cells import selection_metric
+from sweeper.report.summary import breakdown, correlations, on_test_images, text
 from sweeper.spec.metric import Metric
 
 AXES = ("beta", "nu")
@@ -83,7 +84,7 @@ def test_correlation_leaves_out_cells_without_both(rows):
 def test_text_is_aligned(rows):
     lines = text(breakdown(rows, "auroc", "maximize", AXES, "class")).splitlines()
     assert lines[0].split() == ["beta", "nu", "class", "mean", "std", "count", "missing"]
-    assert lines[2].split() == ["1.0", "∞", "cat", "0.700", "\N{EN DASH}", "1", "0"]
+    assert lines[2].split() == ["1", "∞", "cat", "0.700", "\N{EN DASH}", "1", "0"]
     assert len({len(line) for line in lines}) == 1
 
 

@@ -1,5 +1,6 @@
 """How a search ends, computed from its rows alone."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from sweeper.cli.conclusion import finish
 from sweeper.search.search_plan import SearchPlan
-from sweeper.spec import Sweep
+from sweeper.spec import Metric, Sweep
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.search.toy_waves import recorded, study, study_run
@@ -46,3 +47,24 @@ def test_a_search_all_of_whose_trials_diverged_says_so_and_ends_with_status_1(
         assert err == "error: all trials of lost diverged in study all, so there is no best trial\n"
     else:
         assert "best auroc" in out and "1 complete, 7 diverged" in out and err == ""
+
+
+def test_chosen_trials_have_the_name_of_their_study_in_this_plan_and_not_of_the_one_that_trained_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    definition = replace(study(trials=4, wave=4, metric=Metric("val_auroc", "maximize")), name="3")
+    trials = study_run(definition).trials
+    store, columns = Store(tmp_path), replace(COLUMNS, metrics=("auroc", "val_auroc"))
+    rows = [
+        {"trial_id": trial.id, **trial.config, **trial.facts, "study": "all", "status": "finished", **FIXED}
+        | {"auroc": 0.5, "val_auroc": trial.config["x"]}
+        for trial in trials
+    ]
+    store.prepare("again", columns)
+    store.write("again", "c", rows, columns)
+    sweep = Sweep("about", {"digits": definition.search})
+    ended = study_run(definition, recorded(trials, definition))
+    finish(SearchPlan("again", "digits", sweep, definition.search, [ended]), store, columns)
+    table = capsys.readouterr().out.splitlines()
+    assert table[0] == "best trials by val_auroc, and what they are worth on test images"
+    assert table[3].split()[0] == "3"

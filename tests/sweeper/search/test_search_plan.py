@@ -41,6 +41,11 @@ def test_a_study_has_diverged_once_all_its_trials_have(statuses: list[str], name
     assert plan(continued(*statuses)).diverged_studies == names
 
 
+def test_trials_have_the_name_of_their_study_in_this_plan() -> None:
+    run = study_run(replace(STUDY, name="3"))
+    assert plan(run).study_names == {trial.id: "3" for trial in run.trials}
+
+
 def test_a_trial_is_identified_by_its_study_if_there_are_several_and_by_all_searched_keys() -> None:
     assert plan(continued()).identifying_columns == ("x", "width")
     other = replace(STUDY.search, space={"y": STUDY.search.space["x"]}, fixed={"method": "byol"})

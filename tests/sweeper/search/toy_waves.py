@@ -93,6 +93,7 @@ def rows(cohort: Cohort, status: str = "finished") -> list[dict[str, Any]]:
             "status": status,
             "epochs_run": 1,
             "auroc": trial.config["x"],
+            "val_auroc": trial.config["x"],
         }
         for trial in cohort.trials
     ]

@@ -46,3 +46,19 @@ def test_percent_is_for_shares() -> None:
         SpecError, match=r"^`percent` is for shares in \[0, 1\], but loss is a real number, in the unit"
     ):
         Metric("loss", "minimize", percent=True)
+
+
+@pytest.mark.parametrize(
+    ("metric", "bounds"),
+    [
+        (Metric("auroc_joint", "maximize"), (0.0, 1.0)),
+        (Metric("knn_z", "maximize", percent=True), (0.0, 100.0)),
+        (Metric("a_metric_of_a_new_method", "maximize", percent=True), (0.0, 100.0)),
+        (Metric("a_metric_of_a_new_method"), None),
+        (Metric("loss", "minimize"), None),
+    ],
+)
+def test_shares_are_bounded_in_the_unit_in_which_they_are_shown(
+    metric: Metric, bounds: tuple[float, float] | None
+) -> None:
+    assert metric.bounds == bounds

@@ -42,6 +42,7 @@ def test_load_selects_a_preset_and_its_changes(store):
 
     assert loaded() == ["a", "b", "c"] and loaded(preset="digits", changes=None) == ["a", "b"]
     assert loaded(preset="digits") == ["a"] and loaded(preset="digits", changes="epochs=5") == ["b"]
+    assert loaded(changes="epochs=5") == ["b"], "of any preset"
     with pytest.raises(StoreError, match=r"no rows with preset 'digit'; there are: 'digits', 'paper'$"):
         loaded(preset="digit")
     with pytest.raises(StoreError, match=r"no rows with changes 'epochs=6'; there are: '', 'epochs=5'$"):

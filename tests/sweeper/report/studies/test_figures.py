@@ -19,3 +19,11 @@ def test_history_shows_complete_trials_in_percent_and_the_best_so_far() -> None:
         assert points[:, 1] == pytest.approx([100 * trial.values[0] for trial in complete])
         best = np.maximum.accumulate([trial.values[0] if trial in complete else -math.inf for trial in study.trials])
         assert np.asarray(line.get_ydata()) == pytest.approx(100 * best)
+
+
+def test_the_colour_bar_is_beside_the_last_axis_of_parallel_coordinates() -> None:
+    study = copy_for_figures(random_study(20, KNN), [KNN], KNN)
+    with figures.drawing():
+        figure = figures.parallel(study, ["beta", "lr"], "knn (%)")
+        main, bar = (axis.get_position() for axis in figure.axes[:2])
+        assert 0.5 < (bar.x0 - main.x1) * figure.get_size_inches()[0] < 1.2

@@ -30,7 +30,10 @@ TABLE: Mapping[str, Rule] = {
     "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
     "trainables.config.training": Rule(may=("trainables.validation",), never=("torch", *LAUNCHERS)),
     "trainables.config.trial_config": Rule(may=("trainables.config.training",), never=("torch", *LAUNCHERS)),
-    "trainables.losses": Rule(may=("torch",), never=("torch.distributed", *LAUNCHERS), alone=True),
+    "trainables.losses.linear_algebra": Rule(may=("torch",), never=("torch.distributed", *LAUNCHERS)),
+    "trainables.losses": Rule(
+        may=("torch", "trainables.losses.linear_algebra"), never=("torch.distributed", *LAUNCHERS), alone=True
+    ),
     "trainables.autoencoder": Rule(may=("torch", "trainables.contract", "trainables.losses"), never=LAUNCHERS),
     "trainables.networks": Rule(may=("torch", "torchvision", "trainables.validation"), never=LAUNCHERS),
     "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),

@@ -1,0 +1,109 @@
+"""Mixtures of Gaussians over joint embeddings `[z_c; z_t]`: prototypes, marginals and conditionals (GMJE).
+
+Shapes: B samples, M components, D dimensions; a joint vector has E = C + T of them, first C of the context, then T of
+the target. Weights are `softmax(logits)`, so zeros are uniform weights and logarithms of weights are logits.
+Exponents `[B, M]` are logarithms of the components' densities, of which each function says what it leaves out.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from trainables.losses.linear_algebra import cholesky, log_det, mahalanobis, product, squared_distances, whiten
+
+
+class ConditionalMixture(NamedTuple):
+    """The density of targets given a context: a mixture of Gaussians again."""
+
+    log_weights_BM: Tensor
+    """Logarithms of weights that sum to one."""
+    means_BMT: Tensor
+    covariances_MTT: Tensor
+    """Covariances, the same for every context."""
+
+
+class Moments(NamedTuple):
+    """Mean of a mixture, and its covariance in two parts whose sum it is."""
+
+    mean_BT: Tensor
+    local_BTT: Tensor
+    """Mean covariance of the components: noise."""
+    ambiguity_BTT: Tensor
+    """Covariance of the components' means: how much they disagree."""
+
+
+def isotropic_exponents(z_BD: Tensor, means_MD: Tensor, tau: float | Tensor) -> Tensor:
+    """`-||z - mu||^2 / (2 tau)`, `[B, M]`, for `S = tau I` with tau as a temperature; left out is
+    `D/2 log(2 pi tau)`. On unit vectors, cosines over tau up to a constant."""
+    return -squared_distances(z_BD, means_MD) / (2 * tau)
+
+
+def shared_exponents(z_BD: Tensor, means_MD: Tensor, factor_DD: Tensor) -> Tensor:
+    """`-(z - mu)' S^-1 (z - mu) / 2`, `[B, M]`, for one `S = L L'` of all components; left out is
+    `logdet(2 pi S) / 2`, whose part with S a loss must add."""
+    return -squared_distances(whiten(z_BD, factor_DD), whiten(means_MD, factor_DD)) / 2
+
+
+def component_exponents(z_BD: Tensor, means_MD: Tensor, factor_MDD: Tensor) -> Tensor:
+    """`-(z - mu)' S^-1 (z - mu) / 2 - logdet(S) / 2`, `[B, M]`, for each component's own `S = L L'`; left out is
+    `D/2 log(2 pi)`."""
+    deviation_MBD = z_BD - means_MD[:, None]
+    return -(mahalanobis(deviation_MBD, factor_MDD).mT + log_det(factor_MDD)) / 2
+
+
+def prototype_nll(exponents_BM: Tensor, logits: Tensor) -> Tensor:
+    """`-log sum_m pi_m exp(exponent_m)`, `[B]`, for logits `[M]` or `[B, M]`. Its gradient by the exponents is minus
+    the responsibilities (GMJE Eq. 16)."""
+    return -(logits.log_softmax(-1) + exponents_BM).logsumexp(-1)
+
+
+def responsibilities(exponents_BM: Tensor, logits: Tensor) -> Tensor:
+    """Probabilities `[B, M]` of the components given the samples."""
+    return (logits + exponents_BM).softmax(-1)
+
+
+def data_as_mode_nll(
+    context_BD: Tensor, target_BD: Tensor, mode_context_MD: Tensor, mode_target_MD: Tensor, tau: float | Tensor
+) -> Tensor:
+    """`-log p(z_t | z_c)`, `[B]`, where M samples are the modes, equally weighted and isotropic with variance tau (GMJE
+    Eqs. 27 to 31); left out is `D/2 log(2 pi tau)`.
+
+    It is InfoNCE of unit vectors if four things hold: contexts and targets of the modes are equal, each target is a
+    mode, the numerator is cut to that mode, and the denominator has the modes alone. Without the third, both agree as
+    tau becomes small.
+    """
+    context_BM = isotropic_exponents(context_BD, mode_context_MD, tau)
+    joint_BM = context_BM + isotropic_exponents(target_BD, mode_target_MD, tau)
+    return context_BM.logsumexp(-1) - joint_BM.logsumexp(-1)
+
+
+def marginal(means_ME: Tensor, covariances_MEE: Tensor, dimensions: slice) -> tuple[Tensor, Tensor]:
+    """Means and covariances of some dimensions alone, whose mixture has the same weights (GMJE Eqs. 97 and 98)."""
+    return means_ME[:, dimensions], covariances_MEE[:, dimensions, dimensions]
+
+
+def conditional(context_BC: Tensor, logits_M: Tensor, means_ME: Tensor, covariances_MEE: Tensor) -> ConditionalMixture:
+    """The density of the last T dimensions given the first C (GMJE Eqs. 102 to 104). With one component of mean zero,
+    the Gaussian's linear predictor (GJE Eq. 10)."""
+    size = context_BC.shape[-1]
+    mean_MC, covariance_MCC = marginal(means_ME, covariances_MEE, slice(size))
+    mean_MT, covariance_MTT = marginal(means_ME, covariances_MEE, slice(size, None))
+    factor_MCC, cross_MCT = cholesky(covariance_MCC), covariances_MEE[:, :size, size:]
+    gain_MCT = torch.cholesky_solve(cross_MCT, factor_MCC)
+    shift_MBT = product(context_BC - mean_MC[:, None], gain_MCT)
+    return ConditionalMixture(
+        (logits_M + component_exponents(context_BC, mean_MC, factor_MCC)).log_softmax(-1),
+        (mean_MT[:, None] + shift_MBT).transpose(0, 1),
+        covariance_MTT - product(cross_MCT.mT, gain_MCT),
+    )
+
+
+def moments(mixture: ConditionalMixture) -> Moments:
+    """Mean and covariance by the law of total variance (GMJE Eq. 106)."""
+    weights_BM = mixture.log_weights_BM.exp()
+    mean_BT = (weights_BM[..., None] * mixture.means_BMT).sum(-2)
+    deviation_BMT = mixture.means_BMT - mean_BT[:, None]
+    local_BTT = (weights_BM[..., None, None] * mixture.covariances_MTT).sum(-3)
+    ambiguity_BTT = product((weights_BM[..., None] * deviation_BMT).mT, deviation_BMT)
+    return Moments(mean_BT, local_BTT, ambiguity_BTT)

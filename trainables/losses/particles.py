@@ -1,0 +1,60 @@
+"""Banks of weighted particles: InfoNCE against them, new weights, and resampling (SMC-GMJE).
+
+Shapes: B images, D dimensions, M particles of a bank, P = M + B particles of a pool, which is the bank and then the
+batch's targets. Similarities of queries with a pool, `[B, P]`, serve both the loss and the weights: those with the
+first M particles are negatives, and the diagonal of the last B columns is the positives.
+Weights are `softmax(log_weights)`, so logarithms of weights may lack a constant, and zeros are uniform weights. Random
+numbers are arguments, uniform in [0, 1).
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainables.losses.linear_algebra import product
+
+
+def similarities(x_BD: Tensor, y_MD: Tensor, tau: float | Tensor) -> Tensor:
+    """Cosines over `tau > 0`, `[B, M]`, with norms floored at 1e-6."""
+    return product(F.normalize(x_BD, dim=-1, eps=1e-6) / tau, F.normalize(y_MD, dim=-1, eps=1e-6).mT)
+
+
+def weighted_info_nce(positive_B: Tensor, negative_BM: Tensor, log_weights_M: Tensor) -> Tensor:
+    """InfoNCE, `[B]`, of similarities over tau, where negative m counts `M w_m` times: uniform weights make it
+    MoCo's."""
+    multiplicity_M = log_weights_M.log_softmax(-1) + math.log(log_weights_M.shape[-1])
+    return torch.cat([positive_B[:, None], negative_BM + multiplicity_M], -1).logsumexp(-1) - positive_B
+
+
+def reweighted(log_weights_P: Tensor, exponents_BP: Tensor) -> Tensor:
+    """Logarithms `[P]` of the new weights, `w_p sum_b exp(exponent_bp)` over their sum (GMJE Eqs. 32 and 33). The
+    exponents are similarities over tau, or those of a mixture whose means are the particles."""
+    return (log_weights_P + exponents_BP.logsumexp(-2)).log_softmax(-1)
+
+
+def effective_sample_size(log_weights_P: Tensor) -> Tensor:
+    """`1 / sum w^2`, `[]`: from 1 for one particle with all the weight to P for equal weights."""
+    return (-(2 * log_weights_P.log_softmax(-1)).logsumexp(-1)).exp()
+
+
+def multinomial_indices(log_weights_P: Tensor, uniforms_M: Tensor) -> Tensor:
+    """M independent draws with replacement: indices `[M]` of particles, in the order of the uniforms."""
+    return _inverse_distribution(log_weights_P, uniforms_M)
+
+
+def systematic_indices(log_weights_P: Tensor, uniform: Tensor, draws: int) -> Tensor:
+    """Draws at equal steps from one random offset: particle p occurs `draws * w_p` times, rounded up or down, and
+    that often on average. Ascending indices `[draws]`; `uniform` is one number, `[]` or `[1]`."""
+    steps = torch.arange(draws, dtype=log_weights_P.dtype, device=log_weights_P.device)
+    return _inverse_distribution(log_weights_P, (steps + uniform) / draws)
+
+
+def _inverse_distribution(log_weights_P: Tensor, uniforms_M: Tensor) -> Tensor:
+    """Indices of the particles at which the cumulative weights first exceed the uniforms' share of their sum, which
+    rounding keeps from being 1; never one of weight 0."""
+    cumulative_P = log_weights_P.softmax(-1).cumsum(-1)
+    total = cumulative_P[-1]
+    indices_M = torch.searchsorted(cumulative_P, uniforms_M.to(cumulative_P.dtype) * total, right=True)
+    return indices_M.minimum((cumulative_P < total).sum(-1))

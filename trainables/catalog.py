@@ -8,6 +8,7 @@ from trainables.methods.barlow_twins import BarlowTwins
 from trainables.methods.beta_vae import BetaVAE
 from trainables.methods.byol import BYOL
 from trainables.methods.cr_vae import CRVAE
+from trainables.methods.gje import GJE
 from trainables.methods.moco import MoCo
 from trainables.methods.simclr import SimCLR
 from trainables.methods.simsiam import SimSiam
@@ -26,6 +27,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "beta_vae": BetaVAE,
         "byol": BYOL,
         "cr_vae": CRVAE,
+        "gje": GJE,
         "moco_v2": MoCo,
         "pixels": Pixels,
         "random": RandomEncoder,

@@ -46,12 +46,13 @@ def positive(name: str, value: float, *, zero: bool = False, infinite: bool = Fa
         raise ValueError(f"{name} must be finite, but got {name}={value}")
 
 
-def between(name: str, value: float, low: float, high: float, *, above: bool = False) -> None:
-    """Raises ValueError unless `low <= value <= high` (`low < value` with `above`)."""
-    _record(name, f"`{low:g} {'<' if above else '<='} {name} <= {high:g}`")
+def between(name: str, value: float, low: float, high: float, *, above: bool = False, below: bool = False) -> None:
+    """Raises ValueError unless `low <= value <= high` (`low < value` with `above`, `value < high` with `below`)."""
+    law = f"`{low:g} {'<' if above else '<='} {name} {'<' if below else '<='} {high:g}`"
+    _record(name, law)
     got = number(name, value)
-    if not low <= got <= high or (above and got == low):
-        raise ValueError(f"`{low:g} {'<' if above else '<='} {name} <= {high:g}` must hold, but got {name}={value}")
+    if not low <= got <= high or (above and got == low) or (below and got == high):
+        raise ValueError(f"{law} must hold, but got {name}={value}")
 
 
 LARGEST_INTEGER = 2**63 - 1

@@ -54,6 +54,7 @@ OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "byol": {"projector_width": 16, "projection": 8, "predictor_width": 16},
     "cr_vae": AUTOENCODER,
     "gaussian_mlp": ADAM,
+    "gje": {"entropy_weight": 0.5, "projector_width": 16, "projection": 8},
     "moco_v2": {"queue": 150, "projector_width": 16, "projection": 8},
     "simclr": {"projector_width": 16, "projection": 8},
     "simsiam": {"projector_width": 16, "predictor_width": 8},

@@ -1,0 +1,88 @@
+"""GJE: the views of an image align, while the joint Gaussian of their embeddings keeps its entropy (arXiv 2603.26799).
+
+Shapes: B images, D features, P dimensions of the projection, G Gaussians of E dimensions: one of the joint embedding
+with E = 2P, or one of each view with E = P.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy
+from trainables.networks.heads import mlp
+from trainables.validation import between, choices, positive, truth, whole
+
+ENTROPIES = ("joint", "marginal")
+
+
+@dataclass(frozen=True)
+class GJEConfig:
+    entropy_weight: float = 1.0
+    """Weight of the entropy, lambda in the paper, times 2P, at least 0. At 1, where lambda is 1/(2P), views agree to a
+    cosine of about 0.9."""
+    entropy: str = "joint"
+    """Entropy of the `joint` embedding, which opposes alignment, or the sum of the `marginal` ones of both views, which
+    does not."""
+    element_mean: bool = False
+    """Divide the squared distance between views by P. With the joint entropy and a weight of 1, views then hardly
+    align."""
+    ema: float = 0.0
+    """Share of its value that the moving average of the moments keeps per step, at least 0 and less than 1: 0 takes the
+    moments of the batch alone. The weight is divided by `1 - ema`, the factor of the gradient."""
+    epsilon: float = 1e-4
+    """Added to the diagonal of the moments, above 0."""
+    projector_width: int = 512
+    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
+    projection: int = 128
+    """Dimensions P of the projection."""
+
+    def __post_init__(self) -> None:
+        positive("entropy_weight", self.entropy_weight, zero=True)
+        choices("entropy", self.entropy, ENTROPIES)
+        truth("element_mean", self.element_mean)
+        between("ema", self.ema, 0, 1, below=True)
+        positive("epsilon", self.epsilon)
+        whole("projector_width", self.projector_width, 0)
+        whole("projection", self.projection, 1)
+
+
+class GJE(ImageMethod):
+    """Fusible: `entropy_weight`, `ema`, `epsilon`. Both views have gradients and one encoder. The likelihood itself is
+    no objective: it is least where all embeddings vanish."""
+
+    Config = GJEConfig
+    fusible = frozenset({"entropy_weight", "ema", "epsilon"})
+    loss_parts = ("alignment", "entropy")
+
+    entropy_weight: Tensor
+    ema: Tensor
+    epsilon: Tensor
+    moments_GEE: Tensor
+
+    def __init__(self, config: GJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        width = config.projector_width
+        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
+        self.projection = config.projection if width else self.features
+        gaussians, size = (1, 2 * self.projection) if config.entropy == "joint" else (2, self.projection)
+        self.register_buffer("moments_GEE", torch.eye(size).repeat(gaussians, 1, 1) / self.projection)
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """Squared distance of the views' unit vectors minus the weighted entropy."""
+        first_BP, second_BP = (
+            F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]
+        )
+        joint = self.config.entropy == "joint"
+        z_GBE = torch.cat([first_BP, second_BP], -1)[None] if joint else torch.stack([first_BP, second_BP])
+        moments_GEE = averaged_moment(self.moments_GEE.clone(), z_GBE, self.ema)
+        self.moments_GEE.copy_(moments_GEE.detach())
+        parts = {
+            "alignment": alignment(first_BP, second_BP).mean() / (self.projection if self.config.element_mean else 1),
+            "entropy": entropy(moments_GEE, self.epsilon).sum(),
+        }
+        weight = self.entropy_weight / (2 * self.projection * (1 - self.ema))
+        return Losses(parts["alignment"] - weight * parts["entropy"], parts)

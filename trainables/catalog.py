@@ -13,6 +13,7 @@ from trainables.methods.moco import MoCo
 from trainables.methods.simclr import SimCLR
 from trainables.methods.simsiam import SimSiam
 from trainables.methods.simvae import SimVAE
+from trainables.methods.smc_gmje import SMCGMJE
 from trainables.methods.swav import SwAV
 from trainables.methods.untrained import Pixels, RandomEncoder
 from trainables.methods.vae import VAE
@@ -34,6 +35,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "simclr": SimCLR,
         "simsiam": SimSiam,
         "simvae": SimVAE,
+        "smc_gmje": SMCGMJE,
         "swav": SwAV,
         "vae": VAE,
         "vicreg": VICReg,

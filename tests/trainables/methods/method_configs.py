@@ -59,6 +59,7 @@ OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "simclr": {"projector_width": 16, "projection": 8},
     "simsiam": {"projector_width": 16, "predictor_width": 8},
     "simvae": {**AUTOENCODER, "views": 3},
+    "smc_gmje": {**ADAM, "lr": 0.003, "bank": 150, "projector_width": 16, "projection": 8},
     "swav": {"prototypes": 12, "projector_width": 16, "projection": 8},
     "vae": {**AUTOENCODER, "sigma_x2": 0.1},
     "vicreg": {"projector_width": 16},

@@ -1,0 +1,103 @@
+"""SMC-GMJE: MoCo whose negatives are particles, drawn by how much the queries resemble them (arXiv 2603.26799).
+
+Shapes: B images, D features, P dimensions of the projection, M particles of the bank, S = M + B particles of the pool.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
+from trainables.losses.particles import (
+    effective_sample_size,
+    multinomial_indices,
+    reweighted,
+    similarities,
+    systematic_indices,
+    weighted_info_nce,
+)
+from trainables.networks.averaging import MovingAverage
+from trainables.networks.heads import mlp
+from trainables.validation import between, choices, positive, whole
+
+RESAMPLERS = ("multinomial", "systematic")
+
+
+@dataclass(frozen=True)
+class SMCGMJEConfig:
+    tau: float = 0.1
+    """Temperature of the loss and of the particles' weights, `tau > 0`."""
+    ema: float = 0.99
+    """Decay of the key encoder's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
+    bank: int = 4096
+    """Number M of particles in the bank, at least 1."""
+    resampling: str = "multinomial"
+    """How the next bank is drawn from the pool: `multinomial`, M independent draws, or `systematic`, M equal steps from
+    one random offset, whose counts vary least."""
+    projector_width: int = 512
+    """Hidden units of the two-layer projector; 0 for no projector, so that the bank holds representations."""
+    projection: int = 128
+    """Dimensions of the projection."""
+
+    def __post_init__(self) -> None:
+        positive("tau", self.tau)
+        between("ema", self.ema, 0, 1)
+        whole("bank", self.bank, 1)
+        choices("resampling", self.resampling, RESAMPLERS)
+        whole("projector_width", self.projector_width, 0)
+        whole("projection", self.projection, 1)
+
+
+class SMCGMJE(ImageMethod):
+    """Fusible: `tau`, `ema`. The size of the bank is a shape, so it is not fusible.
+
+    Queries come from the first view, keys from the second. The bank is drawn again in every step, so that all its
+    particles weigh the same. `ess` is the effective sample size of the pool before that: from 1 to M + B.
+    """
+
+    Config = SMCGMJEConfig
+    fusible = frozenset({"tau", "ema"})
+    loss_parts = ("ess",)
+
+    tau: Tensor
+    ema: Tensor
+    bank_MP: Tensor
+
+    def __init__(self, config: SMCGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        width = config.projector_width
+        self.projector = mlp(self.features, width, config.projection, norm=None) if width else nn.Identity()
+        self.keys = MovingAverage(nn.Sequential(self.encoder, self.projector))
+        size = config.projection if width else self.features
+        self.register_buffer("bank_MP", F.normalize(torch.randn(config.bank, size), dim=-1))
+
+    def noise(self, batch: int) -> Noises:
+        draws = self.config.bank if self.config.resampling == "multinomial" else 1
+        return {"resampling": Noise((draws,), kind="uniform")}
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """InfoNCE of the queries against their own keys and the bank, which is then drawn from the bank and the keys.
+        The noise decides on the next bank alone."""
+        query_images_BCHW, key_images_BCHW = batch["views"]
+        query_BP = self.projector(self(query_images_BCHW)).float()
+        key_BP = F.normalize(self.keys(key_images_BCHW).float(), dim=-1)
+        pool_SP = torch.cat([self.bank_MP, key_BP])
+        exponents_BS = similarities(query_BP, pool_SP, self.tau)
+        negative_BM, key_BB = exponents_BS.split((self.config.bank, len(key_BP)), dim=-1)
+        uniform_S = torch.zeros_like(pool_SP[:, 0])
+        loss_B = weighted_info_nce(key_BB.diagonal(), negative_BM, uniform_S[: self.config.bank])
+        log_weights_S = reweighted(uniform_S, exponents_BS.detach())
+        self.bank_MP.copy_(pool_SP[self._drawn(log_weights_S, noise["resampling"])])
+        return Losses(loss_B.mean(), {"ess": effective_sample_size(log_weights_S)})
+
+    def _drawn(self, log_weights_S: Tensor, uniforms: Tensor) -> Tensor:
+        """Indices `[M]` of the particles of the next bank."""
+        if self.config.resampling == "multinomial":
+            return multinomial_indices(log_weights_S, uniforms)
+        return systematic_indices(log_weights_S, uniforms, self.config.bank)
+
+    def after_step(self, noise: Mapping[str, Tensor]) -> None:
+        self.keys.update(nn.Sequential(self.encoder, self.projector), self.ema)

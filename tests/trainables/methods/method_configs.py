@@ -48,6 +48,7 @@ COMMON: Mapping[str, Mapping[str, Value]] = {
 """Task -> what all small trials on it have."""
 ADAM: Mapping[str, Value] = {"optimiser": "adam", "adam_epsilon": 1e-4}
 AUTOENCODER: Mapping[str, Value] = {**ADAM, "lr": 0.003, "decoder": "relu_mlp", "decoder_hidden": "32"}
+GMJE: Mapping[str, Value] = {**ADAM, "lr": 0.01, "ema": 0.5, "alignment_weight": 1.0}
 OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "barlow_twins": {"projector_width": 16},
     "beta_vae": AUTOENCODER,
@@ -55,6 +56,7 @@ OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "cr_vae": AUTOENCODER,
     "gaussian_mlp": ADAM,
     "gje": {"entropy_weight": 0.5, "projector_width": 16, "projection": 8},
+    "gmje_parametric": {**GMJE, "prototypes": 12, "projector_width": 16, "projection": 8},
     "moco_v2": {"queue": 150, "projector_width": 16, "projection": 8},
     "simclr": {"projector_width": 16, "projection": 8},
     "simsiam": {"projector_width": 16, "predictor_width": 8},

@@ -1,0 +1,116 @@
+"""Parametric GMJE: prototypes are the modes of the joint density of an image's two views (arXiv 2603.26799).
+
+Shapes: B images, D features, P dimensions of the projection, J = 2P of a joint embedding, M prototypes.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy
+from trainables.losses.linear_algebra import positive_factor
+from trainables.losses.mixtures import component_exponents, isotropic_exponents, prototype_nll
+from trainables.networks.heads import mlp
+from trainables.validation import between, choices, positive, truth, whole
+
+COVARIANCES = ("shared", "component")
+
+
+@dataclass(frozen=True)
+class ParametricGMJEConfig:
+    tau: float = 0.1
+    """Temperature, `tau > 0`: the variance of a component in every direction; with `covariance=component` that at the
+    start."""
+    entropy_weight: float = 1.0
+    """Weight of the entropy, lambda in the paper, times 2P, at least 0."""
+    alignment_weight: float = 0.0
+    """Weight of the squared distance between the views, at least 0. It is not in the paper."""
+    ema: float = 0.99
+    """Share of its value that the moving average of the joint moment keeps per step, at least 0 and less than 1. The
+    weight of the entropy is divided by `1 - ema`, the factor of the gradient."""
+    epsilon: float = 1e-4
+    """Added to the diagonal of the joint moment, above 0."""
+    prototypes: int = 512
+    """Number M of prototypes, at least 2."""
+    tied: bool = False
+    """Whether a prototype is the same point for both views."""
+    covariance: str = "shared"
+    """`shared`: tau times the identity. `component`: each component learns its own covariance, with `4 P^2` numbers
+    each."""
+    projector_width: int = 512
+    """Hidden units of the two-layer projector."""
+    projection: int = 128
+    """Dimensions P of the projection."""
+
+    def __post_init__(self) -> None:
+        positive("tau", self.tau)
+        positive("entropy_weight", self.entropy_weight, zero=True)
+        positive("alignment_weight", self.alignment_weight, zero=True)
+        between("ema", self.ema, 0, 1, below=True)
+        positive("epsilon", self.epsilon)
+        whole("prototypes", self.prototypes, 2)
+        truth("tied", self.tied)
+        choices("covariance", self.covariance, COVARIANCES)
+        whole("projector_width", self.projector_width, 1)
+        whole("projection", self.projection, 1)
+
+
+class ParametricGMJE(ImageMethod):
+    """Fusible: `tau`, the weights, `ema`. Embeddings and both halves of a prototype have unit length. The
+    covariances are parameters, never the batch's: under its own moment, a batch's distance from the mean is constant.
+    """
+
+    Config = ParametricGMJEConfig
+    fusible = frozenset({"tau", "entropy_weight", "alignment_weight", "ema"})
+    loss_parts = ("nll", "entropy", "alignment")
+
+    tau: Tensor
+    entropy_weight: Tensor
+    alignment_weight: Tensor
+    ema: Tensor
+    moment_JJ: Tensor
+
+    def __init__(self, config: ParametricGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        count, size = config.prototypes, config.projection
+        self.projector = mlp(self.features, config.projector_width, size, norm="batch")
+        self.prototypes = nn.Parameter(torch.randn(count, 1 if config.tied else 2, size) / math.sqrt(size))
+        self.logits_M = nn.Parameter(torch.zeros(count))
+        if config.covariance == "component":
+            self.raw_factors_MJJ = nn.Parameter(torch.zeros(count, 2 * size, 2 * size))
+        self.register_buffer("moment_JJ", torch.eye(2 * size) / size)
+
+    @property
+    def means_MJ(self) -> Tensor:
+        """The prototypes as joint embeddings."""
+        return F.normalize(self.prototypes, dim=-1).expand(-1, 2, -1).flatten(1)
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """Negative log-likelihood of the joint embeddings minus the weighted entropy, whose place in the likelihood the
+        volume of the shared covariance would take."""
+        first_BP, second_BP = (
+            F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]
+        )
+        joint_BJ = torch.cat([first_BP, second_BP], dim=-1)
+        moment_JJ = averaged_moment(self.moment_JJ.clone(), joint_BJ, self.ema)
+        self.moment_JJ.copy_(moment_JJ.detach())
+        parts = {
+            "nll": prototype_nll(self._exponents(joint_BJ), self.logits_M).mean(),
+            "entropy": entropy(moment_JJ, self.config.epsilon),
+            "alignment": alignment(first_BP, second_BP).mean(),
+        }
+        weight = self.entropy_weight / (2 * self.config.projection * (1 - self.ema))
+        total = parts["nll"] - weight * parts["entropy"] + self.alignment_weight * parts["alignment"]
+        return Losses(total, parts)
+
+    def _exponents(self, joint_BJ: Tensor) -> Tensor:
+        """Logarithms `[B, M]` of the components' densities, without the volume of a shared covariance."""
+        if self.config.covariance == "shared":
+            return isotropic_exponents(joint_BJ, self.means_MJ, self.tau)
+        factors_MJJ = self.tau.sqrt() * positive_factor(self.raw_factors_MJJ)
+        return component_exponents(joint_BJ, self.means_MJ, factors_MJJ)

@@ -9,6 +9,7 @@ from trainables.methods.beta_vae import BetaVAE
 from trainables.methods.byol import BYOL
 from trainables.methods.cr_vae import CRVAE
 from trainables.methods.gje import GJE
+from trainables.methods.gmje_mdn import MDNGMJE
 from trainables.methods.gmje_parametric import ParametricGMJE
 from trainables.methods.moco import MoCo
 from trainables.methods.simclr import SimCLR
@@ -30,6 +31,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "byol": BYOL,
         "cr_vae": CRVAE,
         "gje": GJE,
+        "gmje_mdn": MDNGMJE,
         "gmje_parametric": ParametricGMJE,
         "moco_v2": MoCo,
         "pixels": Pixels,

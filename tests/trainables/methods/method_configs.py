@@ -56,6 +56,7 @@ OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "cr_vae": AUTOENCODER,
     "gaussian_mlp": ADAM,
     "gje": {"entropy_weight": 0.5, "projector_width": 16, "projection": 8},
+    "gmje_mdn": {"projector_width": 16, "projection": 8, "parameter_width": 16, "components": 3},
     "gmje_parametric": {**GMJE, "prototypes": 12, "projector_width": 16, "projection": 8},
     "moco_v2": {"queue": 150, "projector_width": 16, "projection": 8},
     "simclr": {"projector_width": 16, "projection": 8},

@@ -1,0 +1,110 @@
+"""GMJE-MDN: a network predicts the mixture density of a view's embedding from that of the other (arXiv 2603.26799).
+
+Shapes: B images, D features, P dimensions of the projection, M components.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.losses.joint_gaussian import averaged_moment, entropy, gaussian_nll, second_moment
+from trainables.losses.linear_algebra import cholesky
+from trainables.losses.mixture_density import floored_softplus, mixture_density_nll
+from trainables.networks.heads import mlp
+from trainables.validation import between, choices, positive, truth, whole
+
+OBJECTIVES = ("entropy", "literal")
+
+
+@dataclass(frozen=True)
+class MDNGMJEConfig:
+    objective: str = "entropy"
+    """`entropy`: the likelihood of the target over P, minus the weighted entropies of both views. `literal`: the joint
+    likelihood as in the paper's Eq. 23, whose marginal term does not keep embeddings from collapsing."""
+    entropy_weight: float = 1.0
+    """Weight of the entropies, times 2P, at least 0. The literal objective has none."""
+    ema: float = 0.99
+    """Share of its value that the moving average of the context's moment keeps per step, at least 0 and less than 1.
+    The literal objective alone has one."""
+    epsilon: float = 1e-4
+    """Added to the diagonal of the moments, above 0."""
+    components: int = 8
+    """Number M of components, at least 1."""
+    sigma_floor: float = 0.01
+    """Least standard deviation of a component, above 0."""
+    leaky: bool = False
+    """Whether the network also sees the target, whose likelihood then rises to the bound that `sigma_floor` sets, while
+    nothing is learned. It shows why it must not."""
+    parameter_width: int = 512
+    """Hidden units of the two-layer network that predicts the mixture."""
+    projector_width: int = 512
+    """Hidden units of the two-layer projector."""
+    projection: int = 128
+    """Dimensions P of the projection."""
+
+    def __post_init__(self) -> None:
+        choices("objective", self.objective, OBJECTIVES)
+        positive("entropy_weight", self.entropy_weight, zero=True)
+        between("ema", self.ema, 0, 1, below=True)
+        positive("epsilon", self.epsilon)
+        whole("components", self.components, 1)
+        positive("sigma_floor", self.sigma_floor)
+        truth("leaky", self.leaky)
+        whole("parameter_width", self.parameter_width, 1)
+        whole("projector_width", self.projector_width, 1)
+        whole("projection", self.projection, 1)
+
+
+class MDNGMJE(ImageMethod):
+    """Fusible: `entropy_weight`, `epsilon`, `sigma_floor`. The context is the first view and the target the second,
+    both of unit length and with gradients."""
+
+    Config = MDNGMJEConfig
+    fusible = frozenset({"entropy_weight", "epsilon", "sigma_floor"})
+    loss_parts = ("nll", "entropy", "context_nll")
+
+    entropy_weight: Tensor
+    epsilon: Tensor
+    sigma_floor: Tensor
+    moment_PP: Tensor
+
+    def __init__(self, config: MDNGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        size = config.projection
+        self.projector = mlp(self.features, config.projector_width, size, norm="batch")
+        seen = 2 * size if config.leaky else size
+        self.parameter_network = mlp(seen, config.parameter_width, config.components * (1 + 2 * size), norm=None)
+        if config.objective == "literal":
+            self.register_buffer("moment_PP", torch.eye(size) / size)
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """The objective, and `nll`, the mean negative log-likelihood of the target given the context."""
+        context_BP, target_BP = (
+            F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]
+        )
+        seen = torch.cat([context_BP, target_BP], dim=-1) if self.config.leaky else context_BP
+        nll = mixture_density_nll(target_BP, *self.mixture(seen)).mean()
+        if self.config.objective == "literal":
+            context_nll = self._context_nll(context_BP)
+            return Losses(nll + context_nll, {"nll": nll, "context_nll": context_nll})
+        entropies = entropy(second_moment(torch.stack([context_BP, target_BP])), self.epsilon).sum()
+        size = self.config.projection
+        return Losses(nll / size - self.entropy_weight / (2 * size) * entropies, {"nll": nll, "entropy": entropies})
+
+    def mixture(self, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits `[B, M]` of the weights, means and standard deviations `[B, M, P]` of the target's density, in float32
+        whatever the precision of the network."""
+        count, size = self.config.components, self.config.projection
+        logits_BM, means, raw = self.parameter_network(seen).float().split((count, count * size, count * size), dim=-1)
+        sigma_BMP = floored_softplus(raw.unflatten(-1, (count, size)), self.sigma_floor)
+        return logits_BM, means.unflatten(-1, (count, size)), sigma_BMP
+
+    def _context_nll(self, context_BP: Tensor) -> Tensor:
+        """Mean negative log-likelihood of the context under the averaged moment, which it updates."""
+        moment_PP = averaged_moment(self.moment_PP.clone(), context_BP, self.config.ema)
+        self.moment_PP.copy_(moment_PP.detach())
+        return gaussian_nll(context_BP, cholesky(moment_PP, self.epsilon)).mean()

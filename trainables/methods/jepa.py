@@ -1,0 +1,60 @@
+"""JEPA: one view's embedding predicts the other's by a slowly moving target encoder, in squared error.
+
+It is the deterministic baseline of arXiv 2603.26799. Shapes: B images, D features, P dimensions of the projection.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.losses.joint_gaussian import alignment
+from trainables.networks.averaging import MovingAverage
+from trainables.networks.heads import mlp
+from trainables.validation import between, whole
+
+
+@dataclass(frozen=True)
+class JEPAConfig:
+    ema: float = 0.996
+    """Decay of the target network's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
+    projector_width: int = 512
+    """Hidden units of the two-layer projector."""
+    projection: int = 128
+    """Dimensions P of the projection."""
+    predictor_width: int = 512
+    """Hidden units of the two-layer predictor."""
+
+    def __post_init__(self) -> None:
+        between("ema", self.ema, 0, 1)
+        whole("projector_width", self.projector_width, 1)
+        whole("projection", self.projection, 1)
+        whole("predictor_width", self.predictor_width, 1)
+
+
+class JEPA(ImageMethod):
+    """Fusible: `ema`. The context is the first view, the target the second. Unlike in BYOL the error has one direction,
+    and projections are not scaled to unit length but standardised over the batch."""
+
+    Config = JEPAConfig
+    fusible = frozenset({"ema"})
+    per_example = True
+
+    ema: Tensor
+
+    def __init__(self, config: JEPAConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch", last=True)
+        self.predictor = mlp(config.projection, config.predictor_width, config.projection, norm="batch")
+        self.target = MovingAverage(nn.Sequential(self.encoder, self.projector))
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """Squared error of the prediction, a mean over images and dimensions; no gradient reaches the target."""
+        context_BCHW, target_BCHW = batch["views"]
+        predicted_BP = self.predictor(self.projector(self(context_BCHW))).float()
+        target_BP = self.target(target_BCHW).float()
+        return Losses(alignment(predicted_BP, target_BP).mean() / self.config.projection, {})
+
+    def after_step(self, noise: Mapping[str, Tensor]) -> None:
+        self.target.update(nn.Sequential(self.encoder, self.projector), self.ema)

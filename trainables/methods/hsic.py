@@ -1,0 +1,69 @@
+"""HSIC: the views of an image depend on each other as much as kernels can tell (arXiv 2603.26799, appendix I).
+
+Shapes: B images, D features, P dimensions of the projection.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.losses.joint_gaussian import entropy, second_moment
+from trainables.losses.kernels import hsic, median_length, rbf_kernel
+from trainables.networks.heads import mlp
+from trainables.validation import positive, whole
+
+SHORTEST = 1e-2
+"""Least length scale: the median distance of a collapsed embedding is 0."""
+
+
+@dataclass(frozen=True)
+class HSICConfig:
+    length: float = 0.0
+    """Length scale of the kernels, at least 0; 0 for the median distance of each view's embeddings."""
+    entropy_weight: float = 1.0
+    """Weight of the entropies of both views, times 2P, at least 0. At 0 the embeddings form two clusters."""
+    epsilon: float = 1e-4
+    """Added to the diagonal of the moments, above 0."""
+    projector_width: int = 512
+    """Hidden units of the two-layer projector."""
+    projection: int = 128
+    """Dimensions P of the projection."""
+
+    def __post_init__(self) -> None:
+        positive("length", self.length, zero=True)
+        positive("entropy_weight", self.entropy_weight, zero=True)
+        positive("epsilon", self.epsilon)
+        whole("projector_width", self.projector_width, 1)
+        whole("projection", self.projection, 1)
+
+
+class HSIC(ImageMethod):
+    """Fusible: `entropy_weight`, `epsilon`. Embeddings have unit length; both views have gradients, the median none."""
+
+    Config = HSICConfig
+    fusible = frozenset({"entropy_weight", "epsilon"})
+    loss_parts = ("hsic", "entropy")
+
+    entropy_weight: Tensor
+    epsilon: Tensor
+
+    def __init__(self, config: HSICConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch")
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """Minus the dependence of the views, minus their weighted entropies."""
+        embeddings = [F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]]
+        parts = {
+            "hsic": hsic(*(self._kernel(z_BP) for z_BP in embeddings)),
+            "entropy": entropy(second_moment(torch.stack(embeddings)), self.epsilon).sum(),
+        }
+        weight = self.entropy_weight / (2 * self.config.projection)
+        return Losses(-parts["hsic"] - weight * parts["entropy"], parts)
+
+    def _kernel(self, z_BP: Tensor) -> Tensor:
+        return rbf_kernel(z_BP, z_BP, self.config.length or median_length(z_BP.detach(), SHORTEST))

@@ -11,6 +11,7 @@ from trainables.methods.cr_vae import CRVAE
 from trainables.methods.gje import GJE
 from trainables.methods.gmje_mdn import MDNGMJE
 from trainables.methods.gmje_parametric import ParametricGMJE
+from trainables.methods.gpje import GPJE
 from trainables.methods.hsic import HSIC
 from trainables.methods.jepa import JEPA
 from trainables.methods.moco import MoCo
@@ -35,6 +36,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "gje": GJE,
         "gmje_mdn": MDNGMJE,
         "gmje_parametric": ParametricGMJE,
+        "gpje": GPJE,
         "hsic": HSIC,
         "jepa": JEPA,
         "moco_v2": MoCo,

@@ -58,6 +58,7 @@ OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "gje": {"entropy_weight": 0.5, "projector_width": 16, "projection": 8},
     "gmje_mdn": {"projector_width": 16, "projection": 8, "parameter_width": 16, "components": 3},
     "gmje_parametric": {**GMJE, "prototypes": 12, "projector_width": 16, "projection": 8},
+    "gpje": {"lr": 0.1, "projector_width": 16, "projection": 8},
     "hsic": {"lr": 0.1, "entropy_weight": 0.1, "projector_width": 16, "projection": 8},
     "jepa": {"projector_width": 16, "projection": 8, "predictor_width": 16},
     "moco_v2": {"queue": 150, "projector_width": 16, "projection": 8},

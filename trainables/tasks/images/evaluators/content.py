@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trainables.contract import ImageMethod
-from trainables.evaluation import adam_probes, clustering, knn
+from trainables.evaluation import adam_probes, knn
 from trainables.evaluation.anomaly import Floats
 from trainables.learners.noise import seeded_generator
 from trainables.tasks.images.config import ImageTrial
@@ -120,6 +120,8 @@ class MixtureClusters(RepresentationEvaluator):
         return CLUSTER_METRICS if last and config.content.gmm_n_init else ()
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
+        from trainables.evaluation import clustering  # here: importing scikit-learn would delay every worker
+
         by_member, classes = [], len(self.images.bank_labels.unique())  # without those that are held out
         for bank_ND, test_MD in zip(vectors.bank()["z"], vectors.test(tested)["z"], strict=True):
             self.images.raise_if_stopped()

@@ -183,7 +183,10 @@ def _short(value: object) -> str:
 
 
 class ProgressBar(rich.progress.Progress):
-    """Bar over all trials of a sweep, which moves with every epoch. The time left follows from this run's speed."""
+    """Bar over all trials of a sweep, which moves with every epoch.
+
+    The time left follows from the speed of this run since the first report, so the start of processes does not count.
+    """
 
     def __init__(
         self,
@@ -202,18 +205,18 @@ class ProgressBar(rich.progress.Progress):
             rich.progress.TextColumn("elapsed", style="dim"),
             rich.progress.TimeElapsedColumn(),
             rich.progress.TextColumn("left", style="dim"),
-            rich.progress.TimeRemainingColumn(),
+            rich.progress.TextColumn("{task.fields[left]}", style="cyan"),
             console=console,
             get_time=clock,
             refresh_per_second=2,
-            speed_estimate_period=math.inf,
         )
-        self._task_id = self.add_task("trials", start=False, total=total, completed=done, done=done)
+        self._task_id = self.add_task("trials", start=False, total=total, completed=done, done=done, left="-:--:--")
+        self._clock, self._counted_since, self._trained = clock, clock(), 0.0
 
     def begin(self) -> None:
         """Start the clock, and the live view in a terminal."""
         self.start_task(self._task_id)
-        self.advance(self._task_id, 0)  # the speed counts from here
+        self._counted_since = self._clock()
         if self.console.is_terminal:
             self.start()
 
@@ -222,9 +225,12 @@ class ProgressBar(rich.progress.Progress):
 
         With `trained_before` the way there does not count for the speed: it comes from a checkpoint.
         """
-        if trained_before:
-            self.tasks[0].completed = position
+        if not trained_before:
+            self._trained += position - self.tasks[0].completed
+        elif not self._trained:
+            self._counted_since = self._clock()
         self.update(self._task_id, completed=position, done=done)
+        self.update(self._task_id, left=str(self.time_left or "-:--:--"))
 
     @property
     def time_elapsed(self) -> timedelta:
@@ -234,8 +240,10 @@ class ProgressBar(rich.progress.Progress):
     @property
     def time_left(self) -> timedelta | None:
         """Estimated time to the end, in whole seconds; None while nothing has been trained."""
-        seconds = self.tasks[0].time_remaining
-        return None if seconds is None else timedelta(seconds=int(seconds))
+        elapsed, remaining = self._clock() - self._counted_since, self.tasks[0].remaining
+        if remaining is None or self._trained <= 0 or elapsed <= 0:
+            return None
+        return timedelta(seconds=int(remaining / self._trained * elapsed))
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from self._lines(self.make_tasks_table(self.tasks))

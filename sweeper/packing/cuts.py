@@ -52,11 +52,7 @@ def wave_cut(request: Request, slots: int, studies: int) -> Callable[[Sequence[G
 
 def describe_cuts(cuts: Sequence[Cut]) -> list[str]:
     """Describe each different cut in words, e.g. "up to 56 trials each, 8 stacked as one"."""
-    descriptions = [
-        f"up to {cut.size} trials each, " + (f"{cut.width} stacked as one" if cut.width > 1 else "stepped in turn")
-        for cut in cuts
-    ]
-    return list(dict.fromkeys(descriptions))
+    return list(dict.fromkeys(map(_describe_cut, cuts)))
 
 
 def recorded_cuts(files: Files, plan: GridPlan) -> list[Cut] | None:
@@ -106,3 +102,9 @@ def _path(plan: GridPlan) -> str:
 
 def _halved(name: str) -> str:
     return f"cuts/sweep={name}/halved"
+
+
+def _describe_cut(cut: Cut) -> str:
+    if cut.size == 1:
+        return "one trial each"
+    return f"up to {cut.size} trials each, " + (f"{cut.width} stacked as one" if cut.width > 1 else "stepped in turn")

@@ -137,6 +137,8 @@ def test_the_live_view_shows_counts_best_and_messages():
     with progress:
         clock.now += 60
         progress.started(3)
+        progress.advanced("c0", RunningCohort(3, 0.0, 800))
+        clock.now += 60
         progress.advanced("c0", RunningCohort(3, 12.5, 800, 0.25))
         progress.finished(rows(0.5, status="diverged"))
         progress.print_line("cohort 1: worker lost, trying again")
@@ -146,8 +148,8 @@ def test_the_live_view_shows_counts_best_and_messages():
         "running",
         "diverged",
         "1 of 4",
-        "elapsed 0:01:00",
-        "left 0:06:58",
+        "elapsed 0:02:00",
+        "left 0:06:38",
         "best score",
         "cohort c0 3 trials epoch 12.5 of 800 loss 0.25",
     ):
@@ -198,3 +200,13 @@ def test_epochs_of_a_checkpoint_do_not_count_as_speed() -> None:
     clock.now += 30
     bar.move(3, done=0)  # 1 of 4 trials' worth in 30 s, and 1 is left
     assert bar.time_left == timedelta(seconds=30)
+
+
+def test_the_start_of_processes_does_not_count_as_training() -> None:
+    bar, clock = begun(total=10, done=0)
+    clock.now += 60
+    bar.move(1, done=0, trained_before=True)
+    assert bar.time_left is None
+    clock.now += 10
+    bar.move(2, done=0)
+    assert bar.time_left == timedelta(seconds=80), "8 of 10 trials' worth are left, at one in 10 s"

@@ -70,9 +70,10 @@ def test_members_that_several_workers_train_are_stepped_in_turn() -> None:
 
 
 def test_cuts_in_words() -> None:
-    assert describe_cuts([Cut(4, 4), Cut(3, 1), Cut(4, 4)]) == [
+    assert describe_cuts([Cut(4, 4), Cut(3, 1), Cut(4, 4), Cut(1, 1)]) == [
         "up to 4 trials each, 4 stacked as one",
         "up to 3 trials each, stepped in turn",
+        "one trial each",
     ]
 
 

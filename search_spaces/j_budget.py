@@ -6,7 +6,9 @@ fewer images. The importance of `views` and the contour over `views` and `sigma_
 centres is uniform, `sigma2` is a mere scale of the latents and can only matter through the initial weights.
 
 The objective is the accuracy of an MLP probe, the paper's criterion, on validation images held out of the training
-images. Probes train at the end only, so there is no pruner: all trials are complete, which importances need.
+images. Probes train at the end only, so there is no pruner: all trials are complete, which importances need. They also
+need every J, so the sampler is quasi-Monte Carlo: TPE proposed 10 views in 43 of 80 trials and 2 views in 4 of them.
+`--axis views=2,4,6,8,10 --sampler tpe --wave 16` tunes each J in a study of its own.
 """
 
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
@@ -19,7 +21,7 @@ from sweeper.spec import Metric, Search, Sweep
 OBJECTIVE = Metric("val_probe_mlp", "maximize", percent=True)
 
 
-def _search(protocol: Keys, lr: tuple[float, float], sigma_x2: tuple[float, float], trials: int) -> Search:
+def _search(protocol: Keys, lr: tuple[float, float], sigma_x2: tuple[float, float]) -> Search:
     space: dict[str, BaseDistribution] = {
         "views": IntDistribution(2, 10, step=2),
         "sigma2": FloatDistribution(0.015, 1.5, log=True),
@@ -27,11 +29,12 @@ def _search(protocol: Keys, lr: tuple[float, float], sigma_x2: tuple[float, floa
         "lr": FloatDistribution(*lr, log=True),
     }
     budget: Keys = {"method": "simvae", "batch_unit": "views", "batch_size": 128}
-    return Search(space, not_searched({**protocol, **budget}, space), trials, OBJECTIVE, wave=20)
+    fixed = not_searched({**protocol, **budget}, space)
+    return Search(space, fixed, trials=64, metric=OBJECTIVE, wave=32, sampler="qmc")
 
 
 (CIFAR10,) = protocols.paper_protocols({**OWN["simvae"], **protocols.CONTENT, "gmm_n_init": 0}, ("cifar10",))
-PAPER = _search({**CIFAR10, "validation": 0.1}, lr=(8e-6, 8e-4), sigma_x2=(0.002, 0.2), trials=60)
+PAPER = _search({**CIFAR10, "validation": 0.1}, lr=(8e-6, 8e-4), sigma_x2=(0.002, 0.2))
 
 DIGITS = _search(
     {
@@ -45,7 +48,6 @@ DIGITS = _search(
     },
     lr=(1e-4, 1e-2),
     sigma_x2=(0.0005, 0.5),
-    trials=80,
 )
 
 SWEEP = Sweep(

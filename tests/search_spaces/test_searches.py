@@ -21,8 +21,8 @@ from trainables.training.metric_names import metric_names
 from trainables.training.preflight import check_trials
 
 SIZES = {
-    ("j_budget", "paper"): (1, 60),
-    ("j_budget", "digits"): (1, 80),
+    ("j_budget", "paper"): (1, 64),
+    ("j_budget", "digits"): (1, 64),
     ("ssl_search", "paper"): (8, 64),
     ("ssl_search", "digits"): (8, 24),
     ("vje_search", "paper"): (1, 128),

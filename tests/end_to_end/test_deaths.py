@@ -1,12 +1,16 @@
 """Nodes that die under a sweep, with notice and without: its rows are those of an undisturbed run."""
 
+import contextlib
+import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.end_to_end.heads import ROOT, Head, RayProcess, head
+from tests.end_to_end.heads import ROOT, Head, RayProcess, head, wait_until
 from tests.end_to_end.sweeps import Sweeps, resume, row_files
 from tests.end_to_end.undisturbed import GRID, assert_undisturbed
 
@@ -16,11 +20,55 @@ ARGUMENTS = [*GRID, "--retries", "1"]
 """SIGTERM costs no retry. A node that dies without notice may cost one, if Ray notices the lost process first."""
 
 
-def give_notice(cluster: Head, node: RayProcess) -> subprocess.CompletedProcess[str]:
-    """Do what a node's container does when its machine is about to be taken away."""
+def give_notice(cluster: Head, node: RayProcess) -> tuple[int, str]:
+    """Do what a node's container does when its machine is about to be taken away. Returns the exit status and stdout.
+
+    The node's suspended training is resumed when SIGTERM has been sent to it, so that it cannot end before.
+    """
     [raylet] = node.raylets()
     command = [sys.executable, "cluster/spot_notice.py", "--now", "--grace", "120", "--raylet", str(raylet.pid)]
-    return subprocess.run(command, cwd=ROOT, env=cluster.environment(), capture_output=True, text=True)
+    training = node.trainers()
+    notice = subprocess.Popen(command, cwd=ROOT, env=cluster.environment(), stdout=subprocess.PIPE, text=True)
+    wait_until(lambda: all(map(terminating, training)) or notice.poll() is not None, "SIGTERM for the suspended node")
+    resume(training)
+    output, _ = notice.communicate()
+    return notice.returncode, output
+
+
+def terminating(process: psutil.Process) -> bool:
+    """Whether SIGTERM has been sent to a suspended process, which receives it once it is resumed."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    [pending] = re.findall(r"^ShdPnd:\s*(\w+)$", status, re.MULTILINE)
+    return bool(int(pending, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+class BothTrain:
+    """Suspends the nodes `warned` and `struck` once they train, `warned` after it has saved a checkpoint.
+
+    Both are suspended because the node that begins first might train all cohorts. While `struck` is suspended, or has
+    nothing to train, all new checkpoints are from `warned`.
+    """
+
+    def __init__(self, store: Path, warned: RayProcess, struck: RayProcess) -> None:
+        self._store, self._warned, self._struck = store, warned, struck
+        self._struck_trains = self._warned_saved = False
+        self._checkpoints = set[tuple[Path, int]]()
+
+    def __call__(self) -> bool:
+        """Suspend what can be suspended by now. Returns whether both nodes are suspended."""
+        struck_trained_before, self._struck_trains = self._struck_trains, bool(self._struck.suspend())
+        earlier, self._checkpoints = self._checkpoints, self._list_checkpoints()
+        if struck_trained_before == self._struck_trains and self._checkpoints - earlier and self._warned.suspend():
+            self._warned_saved = True
+        return self._warned_saved and self._struck_trains
+
+    def _list_checkpoints(self) -> set[tuple[Path, int]]:
+        """Path and time of modification of all checkpoints."""
+        checkpoints = set[tuple[Path, int]]()
+        for path in self._store.glob("checkpoints/*/*.pt"):
+            with contextlib.suppress(FileNotFoundError):
+                checkpoints.add((path, path.stat().st_mtime_ns))
+        return checkpoints
 
 
 def test_nodes_die(sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,15 +78,9 @@ def test_nodes_die(sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPat
             monkeypatch.setenv(name, value)
         warned, struck = cluster.node(), cluster.node()
         sweep = sweeps.start(tmp_path, *ARGUMENTS, "--address", cluster.gcs)
-
-        def both_train() -> bool:
-            """Suspend the node that trains first until the other has a cohort, too: it might train all of them."""
-            return all([node.suspend() for node in (warned, struck)])
-
-        sweep.wait_until(both_train, "training on both nodes")
-        resume(warned.trainers())
-        notice = give_notice(cluster, warned)
-        assert notice.returncode == 0 and "0 processes still ran" in notice.stdout, notice
+        sweep.wait_until(BothTrain(tmp_path, warned, struck), "training on both nodes")
+        status, output = give_notice(cluster, warned)
+        assert status == 0 and "0 processes still ran" in output, output
         file_count = len(row_files(tmp_path))
         resume(struck.trainers())
         sweep.wait_until(

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from trainables.contract import ImageMethod, NetworkBuilder, Shapes
+from trainables.losses.densities import logvar_kl
 from trainables.losses.reconstruction import bernoulli_reconstruction, gaussian_reconstruction
 
 LIKELIHOODS = ("gaussian", "bernoulli")
@@ -51,6 +52,17 @@ class VariationalAutoencoder(ImageMethod):
         if self.config.likelihood == "bernoulli":
             return bernoulli_reconstruction(pixels_BCHW, self.decoder.logits(z_BL), self.sigma_x2)
         return gaussian_reconstruction(pixels_BCHW, self.decoder(z_BL), self.sigma_x2)
+
+    def negative_elbo(
+        self, pixels_BCHW: Tensor, mu_BL: Tensor, logvar_BL: Tensor, noise_BL: Tensor
+    ) -> dict[str, Tensor]:
+        """Both terms of the negative ELBO, averaged over images and without constants: the reconstruction of one
+        sample, and the closed-form KL to the prior."""
+        z_BL = sample(mu_BL, logvar_BL, noise_BL)
+        return {
+            "reconstruction": self.reconstruction(pixels_BCHW, z_BL).mean(),
+            "kl": logvar_kl(mu_BL, logvar_BL).mean(),
+        }
 
 
 def sample(mu_BL: Tensor, logvar_BL: Tensor, noise_BL: Tensor) -> Tensor:

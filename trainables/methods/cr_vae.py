@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
+from trainables.autoencoder import LIKELIHOODS, VariationalAutoencoder
 from trainables.contract import Batch, Losses, Noise, Noises
-from trainables.losses.densities import logvar_kl, logvar_kl_between
+from trainables.losses.densities import logvar_kl_between
 from trainables.validation import choices, positive
 
 
@@ -55,13 +55,9 @@ class CRVAE(VariationalAutoencoder):
         images_BPCHW = torch.stack([*batch["plain"], *batch["views"]], dim=1)
         pixels_BPCHW = torch.stack([*batch["plain_pixels"], *batch["view_pixels"]], dim=1)
         mu_XL, logvar_XL = self.posterior(images_BPCHW.flatten(0, 1))
-        z_XL = sample(mu_XL, logvar_XL, noise["posterior"].flatten(0, 1))
+        terms = self.negative_elbo(pixels_BPCHW.flatten(0, 1), mu_XL, logvar_XL, noise["posterior"].flatten(0, 1))
         plain, view = slice(0, None, 2), slice(1, None, 2)
         consistency_B = logvar_kl_between(mu_XL[view], logvar_XL[view], mu_XL[plain], logvar_XL[plain])
-        parts = {
-            "reconstruction": self.reconstruction(pixels_BPCHW.flatten(0, 1), z_XL).mean(),
-            "kl": logvar_kl(mu_XL, logvar_XL).mean(),
-            "consistency": consistency_B.mean() / 2,
-        }
+        parts = {**terms, "consistency": consistency_B.mean() / 2}
         total = parts["reconstruction"] + parts["kl"] + self.consistency_weight * parts["consistency"]
         return Losses(total, parts)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainables.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
+from trainables.autoencoder import LIKELIHOODS, VariationalAutoencoder
 from trainables.contract import Batch, Losses, Noise, Noises
-from trainables.losses.densities import logvar_kl
 from trainables.validation import choices, positive
 
 
@@ -46,10 +45,5 @@ class VAE(VariationalAutoencoder):
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Eq. 6: reconstruction of one sample, and the closed-form KL to the prior."""
         (view_BCHW,), (pixels_BCHW,) = batch["views"], batch["view_pixels"]
-        mu_BL, logvar_BL = self.posterior(view_BCHW)
-        z_BL = sample(mu_BL, logvar_BL, noise["posterior"])
-        parts = {
-            "reconstruction": self.reconstruction(pixels_BCHW, z_BL).mean(),
-            "kl": logvar_kl(mu_BL, logvar_BL).mean(),
-        }
+        parts = self.negative_elbo(pixels_BCHW, *self.posterior(view_BCHW), noise["posterior"])
         return Losses(parts["reconstruction"] + parts["kl"], parts)

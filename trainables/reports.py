@@ -38,7 +38,8 @@ class Member:
     schedule: str | None = None
     """The moves of a member of a population, as JSON (see `population.schedule`); None if it never moved."""
     pictures: Mapping[str, bytes] = field(default_factory=dict)
-    """Name -> PNG file. Only a finished member whose config asks for pictures has some."""
+    """File name -> content: pictures (.png), and data from which the report draws figures (.npz). Only a finished
+    member whose config asks for pictures has some."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def write(files: Files, name: str, folder: str, rows: pd.DataFrame) -> None:
     with_sheets = rows[rows["trial_id"].isin(trials)].sort_values("seed", kind="stable")
     for dataset, shown in with_sheets.drop_duplicates(["dataset", "method"]).sort_index().groupby("dataset"):
         for kind, compose in COMPOSED.items():
-            paths = {row.method: sheet_path(name, row.trial_id, kind) for row in shown.itertuples()}
+            paths = {row.method: sheet_path(name, row.trial_id, f"{kind}.png") for row in shown.itertuples()}
             sheets = {method: sheet for method, path in paths.items() if (sheet := _read(files, path))}
             if sheets:
                 files.write(f"sheets/{folder}/{dataset}-{kind}.png", _png(compose(sheets)))

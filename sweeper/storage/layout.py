@@ -44,8 +44,8 @@ def sheets_folder(sweep: str) -> str:
 
 
 def sheet_path(sweep: str, trial: str, name: str) -> str:
-    """The path of one of a trial's sheets."""
-    return f"{sheets_folder(sweep)}/{check_name(trial)}/{check_name(name)}.png"
+    """The path of one of a trial's sheets, or of the data of one of its figures. `name` includes the suffix."""
+    return f"{sheets_folder(sweep)}/{check_name(trial)}/{check_name(name)}"
 
 
 def whole_folders(sweep: str) -> tuple[str, ...]:

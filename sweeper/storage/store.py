@@ -115,7 +115,8 @@ class Store(StoreReader):
                 pass
 
     def write_sheets(self, sweep: str, trial: str, pictures: Mapping[str, bytes]) -> None:
-        """Write a trial's pictures (name -> PNG file). Writing the same pictures again changes nothing."""
+        """Write a trial's pictures and the data of its figures (file name -> content). Writing the same files again
+        changes nothing."""
         for name, picture in pictures.items():
             self.files.write(sheet_path(sweep, trial, name), picture)
 

@@ -106,7 +106,7 @@ def test_s3(s3):
     store.compact("grid")
     assert len(store.files.list("trials/sweep=grid")) == 1
     store.files.write("heatmaps/grid/digits, epochs=5/a.png", b"png")
-    store.write_sheets("grid", "a", {"samples": b"sheet"})
+    store.write_sheets("grid", "a", {"samples.png": b"sheet"})
     moved = archive(store.files, "grid", TrialSelection(["a"], paths=["heatmaps/grid/digits, epochs=5"]), COLUMNS)
     assert moved and moved.rows == 1 and store.statuses("grid") == {"b": "finished"}
     assert not store.files.list("heatmaps/grid") and not store.files.list("sheets/grid")

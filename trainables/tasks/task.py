@@ -55,7 +55,7 @@ class Evaluator(ABC):
 
     @property
     def pictures(self) -> Sequence[Mapping[str, bytes]]:
-        """Name -> PNG, of each member of the last evaluation; empty if it made none."""
+        """File name -> content, of each member of the last evaluation; empty if it made none."""
         return ()
 
 

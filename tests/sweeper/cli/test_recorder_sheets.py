@@ -9,7 +9,7 @@ from sweeper.storage.store import Store
 from tests.sweeper.cli.test_recorder import Harness, diverged, message
 from trainables.worker.messages import CohortReport
 
-PICTURES = ({"samples": b"a"}, {"samples": b"b", "reconstructions": b"c"})
+PICTURES = ({"samples.png": b"a"}, {"samples.png": b"b", "reconstructions.png": b"c"})
 SHEETS = {"a0/samples.png": b"a", "a1/samples.png": b"b", "a1/reconstructions.png": b"c"}
 
 

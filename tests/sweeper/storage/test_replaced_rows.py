@@ -99,11 +99,11 @@ def test_rows_that_are_restored_swap_with_those_that_replaced_them(store: Store)
 
 def test_sheets_move_with_their_trials(store: Store) -> None:
     for trial in "abcd":
-        store.write_sheets("grid", trial, {"samples": b"old"})
+        store.write_sheets("grid", trial, {"samples.png": b"old"})
     moved = archive(store.files, "grid", TrialSelection(["a"], studies=["s1"]), COLUMNS)
     assert moved and store.files.list("sheets/grid") == ["d"], "b and c are of the study"
     assert store.files.list(f"{moved.folder}/sheets/grid") == ["a", "b", "c"]
-    store.write_sheets("grid", "a", {"samples": b"new"})
+    store.write_sheets("grid", "a", {"samples.png": b"new"})
     restore(store.files, "grid", moved.folder.split("/")[1])
     assert [store.files.read(f"sheets/grid/{trial}/samples.png") for trial in "abcd"] == [b"old"] * 4
     (later,) = store.files.list("_replaced")
@@ -112,7 +112,7 @@ def test_sheets_move_with_their_trials(store: Store) -> None:
 
 def test_a_restore_of_sheets_that_was_interrupted_is_completed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for trial in "ad":
-        store.write_sheets("grid", trial, {"samples": trial.encode()})
+        store.write_sheets("grid", trial, {"samples.png": trial.encode()})
     moved = archive(store.files, "grid", TrialSelection(["a", "d"]), COLUMNS)
     assert moved
     undo = crashing(monkeypatch, after=7)  # after the first of the two folders has moved

@@ -9,7 +9,7 @@ from tests.sweeper.storage.rows import COLUMNS, row
 
 def test_a_trials_pictures_are_in_a_folder_of_its_own(store: Store) -> None:
     for _ in range(2):
-        store.write_sheets("grid", "a", {"samples": b"one", "reconstructions": b"two"})
+        store.write_sheets("grid", "a", {"samples.png": b"one", "reconstructions.png": b"two"})
     assert store.files.list("sheets/grid/a") == ["reconstructions.png", "samples.png"]
     assert store.files.read("sheets/grid/a/samples.png") == b"one"
 
@@ -21,7 +21,7 @@ def test_no_pictures_make_no_folder(store: Store) -> None:
 
 def test_rows_are_read_and_compacted_beside_pictures(store: Store) -> None:
     for trial in "ab":
-        store.write_sheets("grid", trial, {"samples": trial.encode()})
+        store.write_sheets("grid", trial, {"samples.png": trial.encode()})
         store.write("grid", f"c{trial}", [row(trial)], COLUMNS)
     store.compact("grid")
     assert load("grid", store.files)["trial_id"].tolist() == ["a", "b"]

@@ -39,7 +39,7 @@ def pictures_of(report: Report) -> list[dict[str, bytes]]:
 def test_each_member_of_the_last_report_has_pictures_of_its_own() -> None:
     *earlier, last = whole()[0]
     assert [pictures_of(report) for report in earlier] == [[{}, {}, {}]]
-    sheets = [pictures["reconstructions"] for pictures in pictures_of(last)]
+    sheets = [pictures["reconstructions.png"] for pictures in pictures_of(last)]
     assert len(set(sheets)) == 3 and all(Image.open(io.BytesIO(sheet)).format == "PNG" for sheet in sheets)
 
 
@@ -48,7 +48,7 @@ def test_a_member_has_the_same_pictures_whatever_is_stacked_with_it(width: int) 
     """Grey levels may differ by the rounding of another stack."""
     (*_, last), (*_, expected) = train(members(), HERE, width=width), whole()[0]
     for pictures, others in zip(pictures_of(last), pictures_of(expected), strict=True):
-        own, other = (Image.open(io.BytesIO(sheets["reconstructions"])) for sheets in (pictures, others))
+        own, other = (Image.open(io.BytesIO(sheets["reconstructions.png"])) for sheets in (pictures, others))
         assert own.size == other.size
         assert max(abs(a - b) for a, b in zip(own.tobytes(), other.tobytes(), strict=True)) <= 1
 
@@ -63,7 +63,7 @@ def test_no_checkpoint_has_pictures_and_a_resume_makes_them_again() -> None:
 
 def test_members_that_were_not_trained_have_pictures() -> None:
     (report,) = train(members(epochs=0), HERE)
-    assert all(pictures.keys() == {"reconstructions"} for pictures in pictures_of(report))
+    assert all(pictures.keys() == {"reconstructions.png"} for pictures in pictures_of(report))
 
 
 def test_neither_a_pruned_member_nor_one_that_diverged_has_pictures_and_the_others_keep_their_own() -> None:

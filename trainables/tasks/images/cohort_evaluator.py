@@ -17,7 +17,6 @@ from trainables.learners.members import StackedMembers
 from trainables.tasks.images.evaluators.catalog import asked_representation_evaluators, asked_score_evaluators
 from trainables.tasks.images.evaluators.evaluation_images import EvaluationImages
 from trainables.tasks.images.evaluators.evaluator import RepresentationEvaluator, Representations
-from trainables.tasks.images.evaluators.generation import GenerationEvaluator
 from trainables.tasks.task import Evaluator
 
 
@@ -56,7 +55,11 @@ class CohortEvaluator(Evaluator):
         for tested in self._images.sets:
             for evaluator in evaluators:
                 metrics |= tested.named(evaluator.metrics(vectors, tested))
-        for evaluator in evaluators:
-            if isinstance(evaluator, GenerationEvaluator) and self._images.config.generation.sheets:
-                self._pictures += evaluator.pictures(vectors, self._images.sets[0])
+        by_evaluator = [evaluator.pictures(vectors, self._images.sets[0]) for evaluator in evaluators]
+        self._pictures += map(_merged, zip(*filter(None, by_evaluator), strict=True))
         return metrics
+
+
+def _merged(pictures: Sequence[Mapping[str, bytes]]) -> dict[str, bytes]:
+    """One member's pictures of several evaluators."""
+    return {name: content for part in pictures for name, content in part.items()}

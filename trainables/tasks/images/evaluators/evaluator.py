@@ -67,6 +67,10 @@ class RepresentationEvaluator(ImageEvaluator):
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         """Metrics `[K]` of the evaluated images by name, without prefix."""
 
+    def pictures(self, vectors: Representations, tested: EvaluationSet) -> Sequence[Mapping[str, bytes]]:
+        """File name -> content, of each member, at the end of training; empty if the trial asks for no pictures."""
+        return ()
+
 
 class ScoreEvaluator(ImageEvaluator):
     """Computes metrics of anomaly scores."""

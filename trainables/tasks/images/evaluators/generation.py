@@ -100,8 +100,9 @@ class GenerationEvaluator(RepresentationEvaluator):
         return metrics
 
     def pictures(self, vectors: Representations, tested: EvaluationSet) -> list[dict[str, bytes]]:
-        """Name -> PNG of each member: its reconstructions of the first images and samples of each class, as far as the
-        trial asks for them."""
+        """Reconstructions of the first images and samples of each class, as far as the trial asks for them."""
+        if not self.config.generation.sheets:
+            return []
         decode, generation = self._decoders_of(vectors), self.config.generation
         by_member: list[dict[str, bytes]] = [{} for _ in range(vectors.stack.size)]
         if generation.reconstructions:
@@ -109,11 +110,11 @@ class GenerationEvaluator(RepresentationEvaluator):
             decoded_KNCHW = decode(vectors.test(tested)["z"][:, :ON_SHEETS])
             for pictures, decoded_NCHW in zip(by_member, decoded_KNCHW, strict=True):
                 sheet = reconstruction_sheet(pixels_NCHW.cpu(), {self.config.method: decoded_NCHW.cpu()})
-                pictures["reconstructions"] = sheet
+                pictures["reconstructions.png"] = sheet
         if generation.samples_per_class:
             count = min(ON_SHEETS, generation.samples_per_class)
             for pictures, samples_LSCHW in zip(by_member, self._samples(decode, vectors, count), strict=True):
-                pictures["samples"] = sample_sheet(samples_LSCHW.cpu(), self.images.dataset.classes)
+                pictures["samples.png"] = sample_sheet(samples_LSCHW.cpu(), self.images.dataset.classes)
         return by_member
 
     def _decoders_of(self, vectors: Representations) -> Decoders:

@@ -211,9 +211,9 @@ def _grey_levels(png: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
 @pytest.mark.parametrize(
     ("changes", "names"),
     [
-        ({}, ["reconstructions", "samples"]),
-        ({"reconstructions": False}, ["samples"]),
-        ({"samples_per_class": 0}, ["reconstructions"]),
+        ({}, ["reconstructions.png", "samples.png"]),
+        ({"reconstructions": False}, ["samples.png"]),
+        ({"samples_per_class": 0}, ["reconstructions.png"]),
     ],
 )
 def test_each_member_has_a_sheet_of_what_is_decoded(changes: dict[str, Value], names: list[str]) -> None:
@@ -221,7 +221,7 @@ def test_each_member_has_a_sheet_of_what_is_decoded(changes: dict[str, Value], n
     configs = _members(sheets=True, **changes)
     pictures, in_turn = _pictures(*configs), _pictures(*configs, width=1)
     assert [sorted(sheets) for sheets in pictures] == [sorted(sheets) for sheets in in_turn] == [names] * 3
-    rows = {"reconstructions": (2, 10), "samples": (10, S)}
+    rows = {"reconstructions.png": (2, 10), "samples.png": (10, S)}
     for name in names:
         fused, alone = ([_grey_levels(sheets[name]) for sheets in each] for each in (pictures, in_turn))
         assert max(np.abs(own - other).max() for own, other in zip(fused, alone, strict=True)) <= 1  # rounding

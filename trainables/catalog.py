@@ -8,6 +8,7 @@ from trainables.methods.barlow_twins import BarlowTwins
 from trainables.methods.beta_vae import BetaVAE
 from trainables.methods.byol import BYOL
 from trainables.methods.cr_vae import CRVAE
+from trainables.methods.dam_gmje import DaMGMJE
 from trainables.methods.gje import GJE
 from trainables.methods.gmje_mdn import MDNGMJE
 from trainables.methods.gmje_parametric import ParametricGMJE
@@ -19,6 +20,7 @@ from trainables.methods.simclr import SimCLR
 from trainables.methods.simsiam import SimSiam
 from trainables.methods.simvae import SimVAE
 from trainables.methods.smc_gmje import SMCGMJE
+from trainables.methods.smc_joint_gmje import JointSMCGMJE
 from trainables.methods.swav import SwAV
 from trainables.methods.untrained import Pixels, RandomEncoder
 from trainables.methods.vae import VAE
@@ -33,6 +35,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "beta_vae": BetaVAE,
         "byol": BYOL,
         "cr_vae": CRVAE,
+        "dam_gmje": DaMGMJE,
         "gje": GJE,
         "gmje_mdn": MDNGMJE,
         "gmje_parametric": ParametricGMJE,
@@ -46,6 +49,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "simsiam": SimSiam,
         "simvae": SimVAE,
         "smc_gmje": SMCGMJE,
+        "smc_joint_gmje": JointSMCGMJE,
         "swav": SwAV,
         "vae": VAE,
         "vicreg": VICReg,

@@ -78,6 +78,14 @@ def data_as_mode_nll(
     return context_BM.logsumexp(-1) - joint_BM.logsumexp(-1)
 
 
+def matching_mode_nll(context_BD: Tensor, target_BD: Tensor, tau: float | Tensor) -> Tensor:
+    """`data_as_mode_nll`, `[B]`, with the targets as modes in both halves, where its own mode alone explains a target:
+    `-log(exp(-||z_c - z_t||^2 / (2 tau)) / sum_m exp(-||z_c - z_m||^2 / (2 tau)))`. On unit vectors it is InfoNCE of a
+    context against all targets."""
+    exponents_BB = isotropic_exponents(context_BD, target_BD, tau)
+    return exponents_BB.logsumexp(-1) - exponents_BB.diagonal(dim1=-2, dim2=-1)
+
+
 def marginal(means_ME: Tensor, covariances_MEE: Tensor, dimensions: slice) -> tuple[Tensor, Tensor]:
     """Means and covariances of some dimensions alone, whose mixture has the same weights (GMJE Eqs. 97 and 98)."""
     return means_ME[:, dimensions], covariances_MEE[:, dimensions, dimensions]

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from trainables.losses.linear_algebra import product
 
+RESAMPLERS = ("multinomial", "systematic")
+
 
 def similarities(x_BD: Tensor, y_MD: Tensor, tau: float | Tensor) -> Tensor:
     """Cosines over `tau > 0`, `[B, M]`, with norms floored at 1e-6."""
@@ -49,6 +51,18 @@ def systematic_indices(log_weights_P: Tensor, uniform: Tensor, draws: int) -> Te
     that often on average. Ascending indices `[draws]`; `uniform` is one number, `[]` or `[1]`."""
     steps = torch.arange(draws, dtype=log_weights_P.dtype, device=log_weights_P.device)
     return _inverse_distribution(log_weights_P, (steps + uniform) / draws)
+
+
+def uniforms_of(resampling: str, draws: int) -> int:
+    """Number of uniforms that a resampling of RESAMPLERS takes."""
+    return draws if resampling == "multinomial" else 1
+
+
+def drawn_indices(resampling: str, log_weights_P: Tensor, uniforms: Tensor, draws: int) -> Tensor:
+    """Indices `[draws]` of particles, by a resampling of RESAMPLERS."""
+    if resampling == "multinomial":
+        return multinomial_indices(log_weights_P, uniforms)
+    return systematic_indices(log_weights_P, uniforms, draws)
 
 
 def _inverse_distribution(log_weights_P: Tensor, uniforms_M: Tensor) -> Tensor:

@@ -12,15 +12,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
-from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy
+from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy, gaussian_nll
+from trainables.losses.linear_algebra import cholesky
 from trainables.networks.heads import mlp
 from trainables.validation import between, choices, positive, truth, whole
 
+OBJECTIVES = ("alignment", "nll")
 ENTROPIES = ("joint", "marginal")
 
 
 @dataclass(frozen=True)
 class GJEConfig:
+    objective: str = "alignment"
+    """`alignment`: the squared distance of the views minus the weighted entropy. `nll`: the exact likelihood under the
+    moments, which falls without bound as embeddings shrink or lose dimensions. It shows why it must not be."""
     entropy_weight: float = 1.0
     """Weight of the entropy, lambda in the paper, times 2P, at least 0. At 1, where lambda is 1/(2P), views agree to a
     cosine of about 0.9."""
@@ -33,6 +38,10 @@ class GJEConfig:
     ema: float = 0.0
     """Share of its value that the moving average of the moments keeps per step, at least 0 and less than 1: 0 takes the
     moments of the batch alone. The weight is divided by `1 - ema`, the factor of the gradient."""
+    decoupled: bool = False
+    """Whether embeddings have no gradient through the moments, which leaves the entropy without effect."""
+    unit_length: bool = True
+    """Whether embeddings are scaled to unit length."""
     epsilon: float = 1e-4
     """Added to the diagonal of the moments, above 0."""
     projector_width: int = 512
@@ -41,22 +50,29 @@ class GJEConfig:
     """Dimensions P of the projection."""
 
     def __post_init__(self) -> None:
+        choices("objective", self.objective, OBJECTIVES)
         positive("entropy_weight", self.entropy_weight, zero=True)
         choices("entropy", self.entropy, ENTROPIES)
         truth("element_mean", self.element_mean)
         between("ema", self.ema, 0, 1, below=True)
+        truth("decoupled", self.decoupled)
+        truth("unit_length", self.unit_length)
         positive("epsilon", self.epsilon)
         whole("projector_width", self.projector_width, 0)
         whole("projection", self.projection, 1)
 
 
 class GJE(ImageMethod):
-    """Fusible: `entropy_weight`, `ema`, `epsilon`. Both views have gradients and one encoder. The likelihood itself is
-    no objective: it is least where all embeddings vanish."""
+    """Fusible: `entropy_weight`, `ema`, `epsilon`. Both views have gradients and one encoder.
+
+    With `objective=nll`, under the moments of the batch itself (`ema=0`) the quadratic form is constant, and the
+    log-determinant alone shrinks the embeddings (the trace trap). Under moments without a gradient (`decoupled`) both
+    shrink together (the log-determinant cheat).
+    """
 
     Config = GJEConfig
     fusible = frozenset({"entropy_weight", "ema", "epsilon"})
-    loss_parts = ("alignment", "entropy")
+    loss_parts = ("alignment", "entropy", "nll")
 
     entropy_weight: Tensor
     ema: Tensor
@@ -72,17 +88,24 @@ class GJE(ImageMethod):
         self.register_buffer("moments_GEE", torch.eye(size).repeat(gaussians, 1, 1) / self.projection)
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Squared distance of the views' unit vectors minus the weighted entropy."""
-        first_BP, second_BP = (
-            F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]
-        )
+        """The objective; the distance of the views is a part of it or not."""
+        first_BP, second_BP = (self._embedded(view_BCHW) for view_BCHW in batch["views"])
         joint = self.config.entropy == "joint"
         z_GBE = torch.cat([first_BP, second_BP], -1)[None] if joint else torch.stack([first_BP, second_BP])
         moments_GEE = averaged_moment(self.moments_GEE.clone(), z_GBE, self.ema)
         self.moments_GEE.copy_(moments_GEE.detach())
-        parts = {
-            "alignment": alignment(first_BP, second_BP).mean() / (self.projection if self.config.element_mean else 1),
-            "entropy": entropy(moments_GEE, self.epsilon).sum(),
-        }
+        if self.config.decoupled:
+            moments_GEE = moments_GEE.detach()
+        distance = alignment(first_BP, second_BP).mean() / (self.projection if self.config.element_mean else 1)
+        if self.config.objective == "nll":
+            factors_GEE = cholesky(moments_GEE, self.epsilon)
+            nll = torch.stack([gaussian_nll(z, factor).mean() for z, factor in zip(z_GBE, factors_GEE, strict=True)])
+            nll = nll.sum()
+            return Losses(nll, {"nll": nll, "alignment": distance})
+        parts = {"alignment": distance, "entropy": entropy(moments_GEE, self.epsilon).sum()}
         weight = self.entropy_weight / (2 * self.projection * (1 - self.ema))
         return Losses(parts["alignment"] - weight * parts["entropy"], parts)
+
+    def _embedded(self, images_BCHW: Tensor) -> Tensor:
+        z_BP = self.projector(self(images_BCHW)).float()
+        return F.normalize(z_BP, dim=-1) if self.config.unit_length else z_BP

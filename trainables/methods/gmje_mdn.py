@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.joint_gaussian import averaged_moment, entropy, gaussian_nll, second_moment
@@ -42,7 +42,7 @@ class MDNGMJEConfig:
     parameter_width: int = 512
     """Hidden units of the two-layer network that predicts the mixture."""
     projector_width: int = 512
-    """Hidden units of the two-layer projector."""
+    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
     projection: int = 128
     """Dimensions P of the projection."""
 
@@ -55,7 +55,7 @@ class MDNGMJEConfig:
         positive("sigma_floor", self.sigma_floor)
         truth("leaky", self.leaky)
         whole("parameter_width", self.parameter_width, 1)
-        whole("projector_width", self.projector_width, 1)
+        whole("projector_width", self.projector_width, 0)
         whole("projection", self.projection, 1)
 
 
@@ -74,8 +74,10 @@ class MDNGMJE(ImageMethod):
 
     def __init__(self, config: MDNGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        size = config.projection
-        self.projector = mlp(self.features, config.projector_width, size, norm="batch")
+        width = config.projector_width
+        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
+        self.projection = config.projection if width else self.features
+        size = self.projection
         seen = 2 * size if config.leaky else size
         self.parameter_network = mlp(seen, config.parameter_width, config.components * (1 + 2 * size), norm=None)
         if config.objective == "literal":
@@ -92,13 +94,13 @@ class MDNGMJE(ImageMethod):
             context_nll = self._context_nll(context_BP)
             return Losses(nll + context_nll, {"nll": nll, "context_nll": context_nll})
         entropies = entropy(second_moment(torch.stack([context_BP, target_BP])), self.epsilon).sum()
-        size = self.config.projection
+        size = self.projection
         return Losses(nll / size - self.entropy_weight / (2 * size) * entropies, {"nll": nll, "entropy": entropies})
 
     def mixture(self, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits `[B, M]` of the weights, means and standard deviations `[B, M, P]` of the target's density, in float32
         whatever the precision of the network."""
-        count, size = self.config.components, self.config.projection
+        count, size = self.config.components, self.projection
         logits_BM, means, raw = self.parameter_network(seen).float().split((count, count * size, count * size), dim=-1)
         sigma_BMP = floored_softplus(raw.unflatten(-1, (count, size)), self.sigma_floor)
         return logits_BM, means.unflatten(-1, (count, size)), sigma_BMP

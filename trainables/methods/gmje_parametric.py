@@ -43,7 +43,7 @@ class ParametricGMJEConfig:
     """`shared`: tau times the identity. `component`: each component learns its own covariance, with `4 P^2` numbers
     each."""
     projector_width: int = 512
-    """Hidden units of the two-layer projector."""
+    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
     projection: int = 128
     """Dimensions P of the projection."""
 
@@ -56,7 +56,7 @@ class ParametricGMJEConfig:
         whole("prototypes", self.prototypes, 2)
         truth("tied", self.tied)
         choices("covariance", self.covariance, COVARIANCES)
-        whole("projector_width", self.projector_width, 1)
+        whole("projector_width", self.projector_width, 0)
         whole("projection", self.projection, 1)
 
 
@@ -77,8 +77,10 @@ class ParametricGMJE(ImageMethod):
 
     def __init__(self, config: ParametricGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        count, size = config.prototypes, config.projection
-        self.projector = mlp(self.features, config.projector_width, size, norm="batch")
+        width = config.projector_width
+        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
+        self.projection = config.projection if width else self.features
+        count, size = config.prototypes, self.projection
         self.prototypes = nn.Parameter(torch.randn(count, 1 if config.tied else 2, size) / math.sqrt(size))
         self.logits_M = nn.Parameter(torch.zeros(count))
         if config.covariance == "component":
@@ -104,7 +106,7 @@ class ParametricGMJE(ImageMethod):
             "entropy": entropy(moment_JJ, self.config.epsilon),
             "alignment": alignment(first_BP, second_BP).mean(),
         }
-        weight = self.entropy_weight / (2 * self.config.projection * (1 - self.ema))
+        weight = self.entropy_weight / (2 * self.projection * (1 - self.ema))
         total = parts["nll"] - weight * parts["entropy"] + self.alignment_weight * parts["alignment"]
         return Losses(total, parts)
 

@@ -22,22 +22,28 @@ from trainables.losses.kernels import (
 )
 from trainables.networks.averaging import MovingAverage
 from trainables.networks.heads import mlp
-from trainables.validation import between, positive, whole
+from trainables.validation import between, positive, truth, whole
 
 
 @dataclass(frozen=True)
 class GPJEConfig:
     length: float = 0.7
-    """Length scale of the kernel, above 0; contexts lie on the unit sphere."""
+    """Length scale of the kernel, above 0. Where it is longer than distances on the unit sphere, all contexts look
+    alike, and nothing keeps them apart."""
     epsilon: float = 0.3
     """Variance of the noise, added to the diagonal of the kernel, above 0."""
     ema: float = 0.95
     """Decay of the target network's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
+    symmetric: bool = False
+    """Whether targets come from the online network and have a gradient, by which they vanish. There is no target
+    network then."""
+    unit_length: bool = True
+    """Whether contexts and targets are scaled to unit length."""
     random_features: int = 0
     """Number R of random features that replace the kernel at a cost of `B R^2` instead of `B^3`; 0 for the kernel
     itself."""
     projector_width: int = 512
-    """Hidden units of the two-layer projector."""
+    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
     projection: int = 128
     """Dimensions P of the projection."""
 
@@ -45,14 +51,17 @@ class GPJEConfig:
         positive("length", self.length)
         positive("epsilon", self.epsilon)
         between("ema", self.ema, 0, 1)
+        truth("symmetric", self.symmetric)
+        truth("unit_length", self.unit_length)
         whole("random_features", self.random_features, 0)
-        whole("projector_width", self.projector_width, 1)
+        whole("projector_width", self.projector_width, 0)
         whole("projection", self.projection, 1)
 
 
 class GPJE(ImageMethod):
-    """Fusible: `length`, `epsilon`, `ema`. The context is the first view, the target the second, both of unit length.
-    Without the target network, which has no gradient, targets would vanish."""
+    """Fusible: `length`, `epsilon`, `ema`. The context is the first view, the target the second. The target network has
+    no gradient: otherwise the quadratic term makes targets vanish, and then the log-determinant makes all contexts one.
+    """
 
     Config = GPJEConfig
     fusible = frozenset({"length", "epsilon", "ema"})
@@ -66,20 +75,27 @@ class GPJE(ImageMethod):
 
     def __init__(self, config: GPJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch")
-        self.target = MovingAverage(nn.Sequential(self.encoder, self.projector))
+        width = config.projector_width
+        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
+        self.projection = config.projection if width else self.features
+        if not config.symmetric:
+            self.target = MovingAverage(nn.Sequential(self.encoder, self.projector))
         if config.random_features:
-            self.register_buffer("frequencies_PR", torch.randn(config.projection, config.random_features))
+            self.register_buffer("frequencies_PR", torch.randn(self.projection, config.random_features))
             self.register_buffer("phases_R", 2 * math.pi * torch.rand(config.random_features))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Negative log-likelihood of the targets, and its two terms, all over B * P; no gradient reaches the target."""
+        """Negative log-likelihood of the targets, and its two terms, all over B * P; no gradient reaches the target
+        network."""
         context_images_BCHW, target_images_BCHW = batch["views"]
-        context_BP = F.normalize(self.projector(self(context_images_BCHW)).float(), dim=-1)
-        target_BP = F.normalize(self.target(target_images_BCHW).float(), dim=-1)
+        context_BP = self._scaled(self.projector(self(context_images_BCHW)))
+        if self.config.symmetric:
+            target_BP = self._scaled(self.projector(self(target_images_BCHW)))
+        else:
+            target_BP = self._scaled(self.target(target_images_BCHW))
         terms, numbers = self._terms(context_BP, target_BP), target_BP.numel()
         parts = {"quadratic": terms.quadratic / numbers, "log_det": terms.log_det / len(target_BP)}
-        return Losses(gaussian_process_nll(terms, self.config.projection) / numbers, parts)
+        return Losses(gaussian_process_nll(terms, self.projection) / numbers, parts)
 
     def _terms(self, context_BP: Tensor, target_BP: Tensor) -> DualTerms:
         if not self.config.random_features:
@@ -87,5 +103,10 @@ class GPJE(ImageMethod):
         features_BR = random_features(context_BP, self.frequencies_PR, self.phases_R, self.length)
         return feature_dual_terms(target_BP, features_BR, self.epsilon)
 
+    def _scaled(self, z_BP: Tensor) -> Tensor:
+        return F.normalize(z_BP.float(), dim=-1) if self.config.unit_length else z_BP.float()
+
     def after_step(self, noise: Mapping[str, Tensor]) -> None:
+        if self.config.symmetric:
+            return
         self.target.update(nn.Sequential(self.encoder, self.projector), self.ema)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.joint_gaussian import entropy, second_moment
@@ -29,7 +29,7 @@ class HSICConfig:
     epsilon: float = 1e-4
     """Added to the diagonal of the moments, above 0."""
     projector_width: int = 512
-    """Hidden units of the two-layer projector."""
+    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
     projection: int = 128
     """Dimensions P of the projection."""
 
@@ -37,7 +37,7 @@ class HSICConfig:
         positive("length", self.length, zero=True)
         positive("entropy_weight", self.entropy_weight, zero=True)
         positive("epsilon", self.epsilon)
-        whole("projector_width", self.projector_width, 1)
+        whole("projector_width", self.projector_width, 0)
         whole("projection", self.projection, 1)
 
 
@@ -53,7 +53,9 @@ class HSIC(ImageMethod):
 
     def __init__(self, config: HSICConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = mlp(self.features, config.projector_width, config.projection, norm="batch")
+        width = config.projector_width
+        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
+        self.projection = config.projection if width else self.features
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Minus the dependence of the views, minus their weighted entropies."""
@@ -62,7 +64,7 @@ class HSIC(ImageMethod):
             "hsic": hsic(*(self._kernel(z_BP) for z_BP in embeddings)),
             "entropy": entropy(second_moment(torch.stack(embeddings)), self.epsilon).sum(),
         }
-        weight = self.entropy_weight / (2 * self.config.projection)
+        weight = self.entropy_weight / (2 * self.projection)
         return Losses(-parts["hsic"] - weight * parts["entropy"], parts)
 
     def _kernel(self, z_BP: Tensor) -> Tensor:

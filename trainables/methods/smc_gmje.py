@@ -12,18 +12,17 @@ from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
 from trainables.losses.particles import (
+    RESAMPLERS,
+    drawn_indices,
     effective_sample_size,
-    multinomial_indices,
     reweighted,
     similarities,
-    systematic_indices,
+    uniforms_of,
     weighted_info_nce,
 )
 from trainables.networks.averaging import MovingAverage
 from trainables.networks.heads import mlp
 from trainables.validation import between, choices, positive, whole
-
-RESAMPLERS = ("multinomial", "systematic")
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,7 @@ class SMCGMJE(ImageMethod):
         self.register_buffer("bank_MP", F.normalize(torch.randn(config.bank, size), dim=-1))
 
     def noise(self, batch: int) -> Noises:
-        draws = self.config.bank if self.config.resampling == "multinomial" else 1
-        return {"resampling": Noise((draws,), kind="uniform")}
+        return {"resampling": Noise((uniforms_of(self.config.resampling, self.config.bank),), kind="uniform")}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """InfoNCE of the queries against their own keys and the bank, which is then drawn from the bank and the keys.
@@ -90,14 +88,9 @@ class SMCGMJE(ImageMethod):
         uniform_S = torch.zeros_like(pool_SP[:, 0])
         loss_B = weighted_info_nce(key_BB.diagonal(), negative_BM, uniform_S[: self.config.bank])
         log_weights_S = reweighted(uniform_S, exponents_BS.detach())
-        self.bank_MP.copy_(pool_SP[self._drawn(log_weights_S, noise["resampling"])])
+        indices_M = drawn_indices(self.config.resampling, log_weights_S, noise["resampling"], self.config.bank)
+        self.bank_MP.copy_(pool_SP[indices_M])
         return Losses(loss_B.mean(), {"ess": effective_sample_size(log_weights_S)})
-
-    def _drawn(self, log_weights_S: Tensor, uniforms: Tensor) -> Tensor:
-        """Indices `[M]` of the particles of the next bank."""
-        if self.config.resampling == "multinomial":
-            return multinomial_indices(log_weights_S, uniforms)
-        return systematic_indices(log_weights_S, uniforms, self.config.bank)
 
     def after_step(self, noise: Mapping[str, Tensor]) -> None:
         self.keys.update(nn.Sequential(self.encoder, self.projector), self.ema)

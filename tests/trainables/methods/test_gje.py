@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
 from tests.trainables.methods.plain import (
@@ -29,6 +30,7 @@ from trainables.methods.gje import GJE
 from trainables.methods.gje import GJEConfig as Config
 
 P = 3
+LOG_2PI = np.log(2 * np.pi)
 
 
 def _config(**changes: Any) -> Config:
@@ -61,6 +63,34 @@ def test_loss_is_alignment_minus_weighted_entropy(entropy: str, element_mean: bo
     assert parts["alignment"].item() == pytest.approx(distance, rel=1e-5)
     assert parts["entropy"].item() == pytest.approx(entropies, rel=1e-4)
     assert total.item() == pytest.approx(distance - weight / (2 * P) * entropies, rel=1e-4)
+
+
+@pytest.mark.parametrize("entropy", ["joint", "marginal"])
+@pytest.mark.parametrize("decoupled", [False, True])
+@pytest.mark.parametrize(("ema", "unit_length"), [(0.0, True), (0.9, False)])
+def test_the_exact_likelihood_is_that_of_scipy(entropy: str, decoupled: bool, ema: float, unit_length: bool) -> None:
+    """Under the moments with the batch's share, without `log(2 pi)`."""
+    options = {"objective": "nll", "decoupled": decoupled, "ema": ema, "unit_length": unit_length, "epsilon": 0.01}
+    model = built(GJE, _config(entropy=entropy, **options))
+    z = np.stack([through(model.projector, view) for view in rows_of(model)])
+    expected = 0.0
+    for group in _groups(entropy, _embeddings(model) if unit_length else z):
+        size = group.shape[1]
+        moment = ema * np.eye(size) / P + (1 - ema) * group.T @ group / B + 0.01 * np.eye(size)
+        expected -= stats.multivariate_normal(np.zeros(size), moment).logpdf(group).mean() + size / 2 * LOG_2PI
+    assert model.losses(BATCH, NO_NOISE).total.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_decoupled_moments_have_no_gradient() -> None:
+    """The entropy then has none, and that of the likelihood is `Z S^-1 / B`."""
+    model = built(GJE, Config(projector_width=0, decoupled=True, ema=0.5))
+    weightless = built(GJE, Config(projector_width=0, entropy_weight=0.0))
+    assert torch.equal(gradient_of_rows(model, loss_of(model)), gradient_of_rows(weightless, loss_of(weightless)))
+    model = built(GJE, Config(projector_width=0, objective="nll", decoupled=True, unit_length=False, epsilon=0.1))
+    joint = np.concatenate(list(rows_of(model)), axis=1)
+    expected = joint @ np.linalg.inv(joint.T @ joint / B + 0.1 * np.eye(2 * D)) / B
+    slope = gradient_of_rows(model, loss_of(model))
+    np.testing.assert_allclose(np.concatenate(list(slope.numpy()), axis=1), expected, rtol=1e-3, atol=1e-5)
 
 
 def test_without_a_projector_the_loss_is_of_the_representations() -> None:
@@ -120,6 +150,24 @@ def test_a_collapsed_encoder_has_the_least_entropy_and_a_finite_gradient() -> No
     assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(total, list(model.parameters())))
 
 
+def _length(**changes: Any) -> float:
+    """Length of the longest embedding after a training, over that at the start."""
+    model = built(GJE, Config(projector_width=0, unit_length=False, epsilon=0.01, **changes))
+    rows = model.encoder.get_parameter("rows")
+    start, optimiser = rows.detach().norm(dim=-1).max(), torch.optim.Adam([rows], lr=0.05)
+    for _ in range(150):
+        optimiser.zero_grad()
+        loss_of(model).backward()
+        optimiser.step()
+    return (rows.detach().norm(dim=-1).max() / start).item()
+
+
+def test_the_exact_likelihood_shrinks_the_embeddings_and_the_entropy_does_not() -> None:
+    """Under the batch's own moments (the trace trap) and under moments without a gradient (the cheat)."""
+    assert _length(objective="nll") < 0.1 and _length(objective="nll", decoupled=True, ema=0.5) < 0.1
+    assert _length() > 1
+
+
 def _agreement(**changes: Any) -> tuple[float, float]:
     """Mean cosine between the views after a training of the embeddings themselves, and between different images."""
     model = built(GJE, Config(projector_width=0, **changes))
@@ -148,6 +196,9 @@ def test_entropy_keeps_images_apart_and_alignment_views_together() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
+        ("objective", "nnl", "no objective 'nnl' (did you mean 'nll'?); there are: alignment, nll"),
+        ("decoupled", 1, "decoupled must be true or false, but got decoupled=1"),
+        ("unit_length", 0, "unit_length must be true or false, but got unit_length=0"),
         ("entropy_weight", -1.0, "`entropy_weight >= 0` must hold, but got entropy_weight=-1.0"),
         ("entropy", "jointly", "no entropy 'jointly' (did you mean 'joint'?); there are: joint, marginal"),
         ("element_mean", 1, "element_mean must be true or false, but got element_mean=1"),

@@ -103,6 +103,51 @@ def test_target_follows_the_online_network(ema: float) -> None:
         assert torch.equal(after[name], ema * before[name] + (1 - ema) * weight.detach()), name
 
 
+def test_a_symmetric_process_has_no_target_network_and_gradients_of_both_views() -> None:
+    model = built(GPJE, Config(projector_width=8, projection=P, symmetric=True))
+    assert not hasattr(model, "target")
+    context, target = (unit(through(model.projector, view)) for view in rows_of(model))
+    process = stats.multivariate_normal(np.zeros(B), _covariance(model, context))
+    expected = -process.logpdf(target.T).mean() / B - np.log(2 * np.pi) / 2
+    loss = loss_of(model)
+    assert loss.item() == pytest.approx(expected, rel=1e-4)
+    assert (gradient_of_rows(model, loss).abs().amax(-1) > 1e-6).all()
+    model.after_step(NO_NOISE)
+
+
+def _trained_rows(**changes: Any) -> Array:
+    """Embeddings `[2, B, D]` after a training of the embeddings themselves."""
+    model = built(GPJE, Config(projector_width=0, unit_length=False, length=3.0, epsilon=0.1, **changes))
+    optimiser = torch.optim.Adam([model.encoder.get_parameter("rows")], lr=0.2)
+    for _ in range(120):
+        optimiser.zero_grad()
+        loss_of(model).backward()
+        optimiser.step()
+        model.after_step(NO_NOISE)
+    return rows_of(model)
+
+
+def test_symmetric_targets_vanish_and_those_of_a_target_network_do_not() -> None:
+    """Appendix E. Rows of the Table are the views' own, so targets vanish first, and contexts become one."""
+    context, target = _trained_rows(symmetric=True)
+    assert np.abs(target).max() < 0.02 and context.std(0).max() < 0.02
+    context, target = _trained_rows(ema=0.9)
+    assert np.abs(target).max() > 1 and context.std(0).min() > 0.3
+
+
+@pytest.mark.parametrize("size", [0, 200])
+def test_a_kernel_longer_than_the_sphere_keeps_no_contexts_apart(size: int) -> None:
+    """The likelihood of spread contexts is that of one context; a length of 0.7 tells them apart."""
+    gains = []
+    for length in (0.7, 50.0):
+        model = built(GPJE, Config(projector_width=0, length=length, random_features=size))
+        spread = loss_of(model).item()
+        with torch.no_grad():
+            model.encoder.get_parameter("rows")[:B] = 1.0
+        gains.append(abs(loss_of(model).item() - spread))
+    assert gains[1] < 0.01 < 0.05 < gains[0]
+
+
 def test_a_collapsed_encoder_has_the_loss_of_a_constant_kernel() -> None:
     """Its covariance is `11' + epsilon I`; the loss and its gradient are finite."""
     model = built(GPJE, Config(projector_width=8, projection=P, epsilon=0.3), encoder=Constant)
@@ -121,6 +166,8 @@ def test_a_collapsed_encoder_has_the_loss_of_a_constant_kernel() -> None:
         ("length", 0.0, "`length > 0` must hold, but got length=0.0"),
         ("epsilon", 0.0, "`epsilon > 0` must hold, but got epsilon=0.0"),
         ("ema", 1.1, "`0 <= ema <= 1` must hold, but got ema=1.1"),
+        ("symmetric", 1, "symmetric must be true or false, but got symmetric=1"),
+        ("unit_length", 1, "unit_length must be true or false, but got unit_length=1"),
         ("random_features", -1, "`random_features >= 0` must hold, but got random_features=-1"),
     ],
 )

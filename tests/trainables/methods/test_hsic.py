@@ -81,6 +81,7 @@ def test_both_views_have_gradients_and_are_alike() -> None:
 
 def test_a_collapsed_encoder_has_no_dependence_and_a_finite_gradient() -> None:
     model = built(HSIC, Config(projector_width=8, projection=P), encoder=Constant)
+    assert isinstance(model.projector, torch.nn.Sequential)
     with torch.no_grad():
         model.projector[1].get_parameter("bias").add_(1)
     total, parts = model.losses(BATCH, NO_NOISE)

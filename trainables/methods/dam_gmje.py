@@ -1,0 +1,65 @@
+"""DaM-GMJE: the images of a batch are the modes of the joint density of their views (arXiv 2603.26799, section 4.6).
+
+Shapes: B images, D features, P dimensions of the projection.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.losses.mixtures import data_as_mode_nll, matching_mode_nll
+from trainables.networks.heads import mlp
+from trainables.validation import choices, positive, whole
+
+NUMERATORS = ("matching", "all")
+
+
+@dataclass(frozen=True)
+class DaMGMJEConfig:
+    tau: float = 0.1
+    """Temperature, `tau > 0`: the variance of a mode in every direction."""
+    numerator: str = "matching"
+    """Modes that may explain a target: the `matching` one of its own image, which makes the loss InfoNCE, or `all`, as
+    in the exact density, which is largest where all images are one."""
+    projector_width: int = 512
+    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
+    projection: int = 128
+    """Dimensions P of the projection."""
+
+    def __post_init__(self) -> None:
+        positive("tau", self.tau)
+        choices("numerator", self.numerator, NUMERATORS)
+        whole("projector_width", self.projector_width, 0)
+        whole("projection", self.projection, 1)
+
+
+class DaMGMJE(ImageMethod):
+    """Fusible: `tau`. Each view is the context of the other in turn. A mode has the target in both halves, and all have
+    gradients. Embeddings have unit length."""
+
+    Config = DaMGMJEConfig
+    fusible = frozenset({"tau"})
+
+    tau: Tensor
+
+    def __init__(self, config: DaMGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        width = config.projector_width
+        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """Negative log-likelihood of a view given the other, without the volume of a mode; a mean of both ways."""
+        first_BP, second_BP = (
+            F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]
+        )
+        nll_2B = torch.stack([self._nll(first_BP, second_BP), self._nll(second_BP, first_BP)])
+        return Losses(nll_2B.mean(), {})
+
+    def _nll(self, context_BP: Tensor, target_BP: Tensor) -> Tensor:
+        if self.config.numerator == "matching":
+            return matching_mode_nll(context_BP, target_BP, self.tau)
+        return data_as_mode_nll(context_BP, target_BP, target_BP, target_BP, self.tau)

@@ -1,0 +1,138 @@
+"""General SMC-GMJE: particles are modes of the joint density of an image's two views (arXiv 2603.26799, appendix N).
+
+Shapes: B images, D features, P dimensions of the projection, J = 2P of a joint embedding, M particles of the bank,
+S = M + B particles of the pool.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
+from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy
+from trainables.losses.linear_algebra import log_det, positive_factor
+from trainables.losses.mixtures import prototype_nll, shared_exponents
+from trainables.losses.particles import (
+    RESAMPLERS,
+    drawn_indices,
+    effective_sample_size,
+    reweighted,
+    uniforms_of,
+)
+from trainables.networks.heads import mlp
+from trainables.validation import between, choices, positive, truth, whole
+
+
+@dataclass(frozen=True)
+class JointSMCGMJEConfig:
+    tau: float = 1.0
+    """Temperature, `tau > 0`: the variance of a component in every direction, with `learned` that at the start."""
+    learned: bool = True
+    """Whether the covariance that all components share is learned, with `4 P^2` numbers; the likelihood then has its
+    volume. Otherwise it is tau times the identity."""
+    entropy_weight: float = 0.05
+    """Weight of the entropy, lambda in the paper, times 2P, at least 0."""
+    alignment_weight: float = 2.0
+    """Weight of the squared distance between the views, at least 0. It is not in the paper."""
+    ema: float = 0.99
+    """Share of its value that the moving average of the joint moment keeps per step, at least 0 and less than 1. The
+    weight of the entropy is divided by `1 - ema`, the factor of the gradient."""
+    epsilon: float = 1e-4
+    """Added to the diagonal of the joint moment, above 0."""
+    bank: int = 512
+    """Number M of particles in the bank, at least 1."""
+    resampling: str = "multinomial"
+    """How the next bank is drawn from the pool: `multinomial`, M independent draws, or `systematic`, M equal steps from
+    one random offset, whose counts vary least."""
+    projector_width: int = 512
+    """Hidden units of the two-layer projector; 0 for no projector, so that the bank holds representations."""
+    projection: int = 128
+    """Dimensions P of the projection."""
+
+    def __post_init__(self) -> None:
+        positive("tau", self.tau)
+        truth("learned", self.learned)
+        positive("entropy_weight", self.entropy_weight, zero=True)
+        positive("alignment_weight", self.alignment_weight, zero=True)
+        between("ema", self.ema, 0, 1, below=True)
+        positive("epsilon", self.epsilon)
+        whole("bank", self.bank, 1)
+        choices("resampling", self.resampling, RESAMPLERS)
+        whole("projector_width", self.projector_width, 0)
+        whole("projection", self.projection, 1)
+
+
+class JointSMCGMJE(ImageMethod):
+    """Fusible: `tau`, the weights, `ema`. Both views have gradients, particles have none.
+
+    Particles weigh as much as the batch holds them responsible, and the weights of the bank are those of the mixture.
+    After that, the bank is drawn from the pool of bank and batch, so that its particles weigh the same again.
+    """
+
+    Config = JointSMCGMJEConfig
+    fusible = frozenset({"tau", "entropy_weight", "alignment_weight", "ema"})
+    loss_parts = ("nll", "entropy", "alignment", "ess")
+
+    tau: Tensor
+    entropy_weight: Tensor
+    alignment_weight: Tensor
+    ema: Tensor
+    bank_MJ: Tensor
+    moment_JJ: Tensor
+
+    def __init__(self, config: JointSMCGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        width = config.projector_width
+        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
+        self.projection = config.projection if width else self.features
+        if config.learned:
+            self.raw_factor_JJ = nn.Parameter(torch.zeros(2 * self.projection, 2 * self.projection))
+        halves = F.normalize(torch.randn(config.bank, 2, self.projection), dim=-1)
+        self.register_buffer("bank_MJ", halves.flatten(1))
+        self.register_buffer("moment_JJ", torch.eye(2 * self.projection) / self.projection)
+
+    def noise(self, batch: int) -> Noises:
+        return {"resampling": Noise((uniforms_of(self.config.resampling, self.config.bank),), kind="uniform")}
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """Negative log-likelihood of the joint embeddings under the bank, minus the weighted entropy. The noise decides
+        on the next bank alone."""
+        first_BP, second_BP = (
+            F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]
+        )
+        joint_BJ = torch.cat([first_BP, second_BP], dim=-1)
+        nll, log_weights_S = self._nll(joint_BJ)
+        indices_M = drawn_indices(self.config.resampling, log_weights_S, noise["resampling"], self.config.bank)
+        self.bank_MJ.copy_(torch.cat([self.bank_MJ, joint_BJ.detach()])[indices_M])
+        moment_JJ = averaged_moment(self.moment_JJ.clone(), joint_BJ, self.ema)
+        self.moment_JJ.copy_(moment_JJ.detach())
+        parts = {
+            "nll": nll,
+            "entropy": entropy(moment_JJ, self.config.epsilon),
+            "alignment": alignment(first_BP, second_BP).mean(),
+            "ess": effective_sample_size(log_weights_S),
+        }
+        weight = self.entropy_weight / (2 * self.projection * (1 - self.ema))
+        return Losses(nll - weight * parts["entropy"] + self.alignment_weight * parts["alignment"], parts)
+
+    def _nll(self, joint_BJ: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean negative log-likelihood under the bank, and logarithms `[S]` of the new weights of the pool."""
+        pool_SJ = torch.cat([self.bank_MJ.clone(), joint_BJ.detach()])
+        factor_JJ, half_volume = self._covariance(joint_BJ)
+        exponents_BS = shared_exponents(joint_BJ, pool_SJ, factor_JJ)
+        seen_BS = exponents_BS.detach()
+        uniform_S, size = torch.zeros_like(seen_BS[0]), self.config.bank
+        log_weights_M = reweighted(uniform_S[:size], seen_BS[:, :size])
+        nll = prototype_nll(exponents_BS[:, :size], log_weights_M).mean() + half_volume
+        return nll, reweighted(uniform_S, seen_BS)
+
+    def _covariance(self, joint_BJ: Tensor) -> tuple[Tensor, Tensor]:
+        """Lower factor of the shared covariance, and half its log-determinant, 0 where it is not learned."""
+        if self.config.learned:
+            factor_JJ = self.tau.sqrt() * positive_factor(self.raw_factor_JJ)
+            return factor_JJ, log_det(factor_JJ) / 2
+        identity_JJ = torch.eye(joint_BJ.shape[-1], dtype=joint_BJ.dtype, device=joint_BJ.device)
+        return self.tau.sqrt() * identity_JJ, torch.zeros_like(joint_BJ[0, 0])

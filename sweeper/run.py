@@ -139,7 +139,15 @@ class _Run:
                         limits=Limits(request.retries, request.save_every, request.patience),
                         scratch=scratch,
                         stopping=self.stopping,
-                        listener=Recorder(store, plan.name, self.columns, stage.source, progress, code_version()),
+                        listener=Recorder(
+                            store,
+                            plan.name,
+                            self.columns,
+                            stage.source,
+                            progress,
+                            code_version(),
+                            node_price=request.node_price,
+                        ),
                         comparison=stage.comparison,
                         judge_factory=stage.judge_factory,
                     )

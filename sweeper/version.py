@@ -9,16 +9,20 @@ VERSION = "0.1.0"
 def code_version() -> str:
     """Return the package's version, followed by the commit if the code runs from a git checkout.
 
-    Examples: `0.1.0`, `0.1.0+abc1234`, and `0.1.0+abc1234.dirty` for a checkout with uncommitted changes.
+    Examples: `0.1.0`, `0.1.0+abc1234`, and `0.1.0+abc1234.dirty` for a checkout with uncommitted changes. A package
+    that is installed somewhere inside another project's checkout does not take that project's commit for its own.
     """
+    own = _git("ls-files", "--error-unmatch", Path(__file__).name)
+    commit = own and _git("describe", "--always", "--dirty=.dirty", "--exclude=*")
+    return f"{VERSION}+{commit}" if commit else VERSION
+
+
+def _git(*arguments: str) -> str | None:
+    """Return what git says of the folder of this file; None if it fails or there is no git."""
     try:
-        describe = subprocess.run(
-            ["git", "describe", "--always", "--dirty=.dirty", "--exclude=*"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=5,
+        answer = subprocess.run(
+            ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5
         )
     except (OSError, subprocess.TimeoutExpired):
-        return VERSION
-    return f"{VERSION}+{describe.stdout.strip()}" if describe.returncode == 0 else VERSION
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None

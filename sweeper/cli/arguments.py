@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, Never
 
-from sweeper.cli.option_values import amount, auto, fraction, whole
+from sweeper.cli.option_values import amount, auto, fraction, node_price, whole
 from sweeper.errors import SpecError
 from sweeper.spec import registry
 from sweeper.spec.grid import unknown
@@ -44,10 +44,11 @@ def parse(arguments: Sequence[str]) -> Request:
     add("--plan", action="store_true", help="print what would run, and run nothing")
     add("--probe", action="store_true", help="with --plan: measure now what the plan depends on")
     price_help = (
-        "with --plan: price of a node (a machine that trains) per hour; the cost covers the nodes of the devices seen, "
-        "from the first cohort to the last, but neither the head nor idle time"
+        "price of a node (a machine that trains) per hour, or one for each kind of GPU (H100=9,T4=0.6). The rows get "
+        "the cost of each trial's device seconds. With --plan the cost covers the nodes of the devices seen, from the "
+        "first cohort to the last, but neither the head nor idle time"
     )
-    add("--node-price", type=partial(amount, "--node-price"), metavar="P", help=price_help)
+    add("--node-price", type=node_price, metavar="P", help=price_help)
     add("--json", action="store_true", help="with --plan: print JSON")
     cohort_help = "number of trials that train together in one process"
     add("--cohort", type=auto, default="auto", metavar="N|auto", help=cohort_help)
@@ -79,7 +80,7 @@ def parse(arguments: Sequence[str]) -> Request:
     values = vars(parser.parse_args(arguments))
     if values["name"] is None and not values["list"] and values["describe"] is None:
         raise SpecError("the name of a sweep is required; --list shows all sweeps")
-    for option in ("json", "probe", "node_price"):
+    for option in ("json", "probe"):
         if values[option] not in (None, False) and not values["plan"]:
             raise SpecError(f"--{option.replace('_', '-')} requires --plan")
     if values["restore"] is not None and (values["fresh"] or values["plan"]):

@@ -4,6 +4,7 @@ import math
 import os
 
 from sweeper.errors import SpecError
+from sweeper.spec.node_price import NodePrice
 from sweeper.storage.io.retry import LONG_RETRIES, RetryPolicy
 
 LARGEST_INTEGER = 2**63 - 1
@@ -55,6 +56,19 @@ def amount(option: str, text: str, positive: bool = False) -> float:
     if value > LARGEST_AMOUNT:
         raise SpecError(f"`{option} <= {LARGEST_AMOUNT:g}` must hold, but got {text}")
     return value
+
+
+def node_price(text: str) -> NodePrice:
+    """Prices of nodes per hour, such as `2.5`, or `H100=9,T4=0.6` for kinds of GPUs."""
+    prices: dict[str, float] = {}
+    for part in text.split(","):
+        kind, equals, price = (word.strip() for word in part.rpartition("="))
+        if equals and not kind:
+            raise SpecError(f"--node-price takes P or KIND=P, with commas between several, but got '{text}'")
+        if kind in prices:
+            raise SpecError(f"--node-price must have one price per kind of GPU, but got '{text}'")
+        prices[kind] = amount("--node-price", price)
+    return NodePrice(prices)
 
 
 def store_retries() -> RetryPolicy:

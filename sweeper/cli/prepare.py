@@ -25,7 +25,7 @@ from trainables.validation import nearest
 FIRST_RUNG_DIVISOR = 9
 """First rung of a pruner requested with `--pruner` for a search that defines none: `epochs // FIRST_RUNG_DIVISOR`."""
 
-OF_EVERY_ROW = ("seconds", "epochs_run")
+OF_EVERY_ROW = ("seconds", "device_seconds", "epochs_run")
 """Numeric columns that every row has in addition to its metrics."""
 
 

@@ -16,6 +16,7 @@ from sweeper.packing.cuts import describe_cuts, settled_cuts
 from sweeper.plan import cohorts
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec import SpecError
+from sweeper.spec.node_price import NodePrice
 from sweeper.spec.request import Request
 from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.replaced_rows import ArchiveSummary
@@ -59,7 +60,7 @@ def print_damaged(store: Store) -> None:
         )
 
 
-def expectation(allocation: Allocation | None, plan: GridPlan, price: float | None) -> dict[str, Any]:
+def expectation(allocation: Allocation | None, plan: GridPlan, price: NodePrice | None) -> dict[str, Any]:
     """Describe an allocation in plain values.
 
     `hours` and `cost` are those of the trials that are left, None if they are unknown. `price` is per node and hour.
@@ -80,7 +81,7 @@ def expectation(allocation: Allocation | None, plan: GridPlan, price: float | No
         "cuts": allocation and describe_cuts(allocation.cuts),
         "stack_widths": allocation and sorted({cut.width for cut in allocation.cuts}),
         "hours": placement and placement.packing.hours * share_left,
-        "node_price": price,
+        "node_price": price and price.text,
         "cost": None if cost is None else cost * share_left,
     }  # fmt: skip
 
@@ -99,7 +100,7 @@ def _expectation_lines(plain: Mapping[str, Any]) -> list[str]:
     lines.append(f"  cut        {' or '.join(plain['cuts'])}")
     if plain["hours"] is None:
         return [*lines, unknown]
-    cost = "" if plain["cost"] is None else f", {plain['cost']:.2f} at {plain['node_price']:g} a node hour"
+    cost = "" if plain["cost"] is None else f", {plain['cost']:.2f} at {plain['node_price']} a node hour"
     return [*lines, f"  expected   {_hours(plain['hours'])} of training{cost}"]
 
 

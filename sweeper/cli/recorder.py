@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from sweeper.cli.progress import Progress
+from sweeper.cli.provenance import consumption, provenance
 from sweeper.cli.running_cohorts import RunningCohort
 from sweeper.execution.listener import CohortListener
 from sweeper.plan.cohort_source import CohortSource, Record
 from sweeper.plan.cohorts import Cohort
+from sweeper.spec.node_price import NodePrice
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
@@ -41,10 +43,11 @@ class Recorder(CohortListener):
         progress: Progress,
         code: str,
         *,
+        node_price: NodePrice | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._sweep, self._columns, self._source = store, sweep, columns, source
-        self._progress, self._code, self._clock = progress, code, clock
+        self._progress, self._code, self._clock, self._node_price = progress, code, clock, node_price
         self._history: dict[str, list[Record]] = {}
         self._unwritten: dict[str, int] = {}
         """Training cohort -> index of the first record of its history that is not in the store yet."""
@@ -147,8 +150,7 @@ class Recorder(CohortListener):
         shared = {
             "cohort": cohort,
             "cohort_size": len(trials),
-            "device": origin and origin.device,
-            "host": origin and origin.host,
+            **provenance(origin),
             "code_version": self._code,
             "started": origin.started if origin else self._begun.get(cohort, now),
             "ended": now,
@@ -164,6 +166,7 @@ class Recorder(CohortListener):
                 "error": member.error,
                 "epochs_run": member.epochs_run,
                 "seconds": member.seconds,
+                **consumption(member.seconds, origin, self._node_price),
                 **shared,
             }
             for trial, member in zip(trials, members, strict=True)

@@ -12,6 +12,7 @@ from sweeper.packing.packer import Packing, pack
 from sweeper.packing.profile_store import GroupProfile
 from sweeper.packing.slots import SlotResources, Slots
 from sweeper.packing.workloads import Workload, candidate_cuts, one_per_cohort
+from sweeper.spec.node_price import NodePrice
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def on_gpus(
     *,
     fraction: float | None,
     local: bool,
-    node_price: float | None = None,
+    node_price: NodePrice | None = None,
 ) -> Placement:
     """Place the groups on GPUs. A requested `fraction` of a GPU fixes how many cohorts share one.
 
@@ -79,14 +80,14 @@ def on_cores(
     *,
     fraction: float | None,
     local: bool,
-    node_price: float | None = None,
+    node_price: NodePrice | None = None,
 ) -> Placement:
     """Place the groups on CPU cores, with the number of threads per process that has the shortest makespan.
 
     `workloads` maps a number of threads to the groups as measured with it. `overhead` is the bytes of a process beside
     its tensors. With a requested `fraction` of a core there is one thread.
     """
-    costs: dict[str, Any] = {"overhead": overhead, "node_price": node_price}
+    costs: dict[str, Any] = {"overhead": overhead, "node_price": node_price and node_price.of("")}
     if fraction:
         slots = _core_slots(device, fraction)
         kinds = {1: Devices(slots.count, slots.memory or 1, node_devices=slots.count, **costs)}
@@ -119,7 +120,7 @@ def _devices(
     device: DeviceInfo,
     profiles: Sequence[GroupProfile],
     references: Sequence[GroupProfile],
-    node_price: float | None,
+    node_price: NodePrice | None,
 ) -> Devices:
     """Return the devices of one kind. Their speed is relative to the first kind, with the profiles `references`."""
     pairs = [
@@ -135,7 +136,7 @@ def _devices(
         speed=reference_seconds / seconds if seconds else 1.0,
         overhead=max((profile.overhead for profile in profiles), default=device.overhead),
         slowdowns=(profiles[longest_group(workloads)].slowdowns or {}) if workloads else {},
-        node_price=node_price,
+        node_price=node_price and node_price.of(device.kind.accelerator),
         node_devices=max(device.kind.nodes),
     )
 

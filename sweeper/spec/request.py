@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweeper.spec.node_price import NodePrice
+
 
 @dataclass(frozen=True)
 class Request:
@@ -40,8 +42,8 @@ class Request:
     """The method, data set or metric to explain; nothing is run."""
     plan: bool
     probe: bool
-    node_price: float | None
-    """Price of a node per hour."""
+    node_price: NodePrice | None
+    """Price of a node per hour, for the cost of the plan or of each trial."""
     json: bool
     fresh: bool
     restore: str | None

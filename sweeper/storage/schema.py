@@ -16,6 +16,23 @@ STATUSES = ("finished", "diverged", "pruned", "failed")
 _TYPES = MappingProxyType({bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()})
 _PYTHON = {arrow: python for python, arrow in _TYPES.items()}
 _TIME = pa.timestamp("us", tz="UTC")
+_PROVENANCE = {
+    "seconds": pa.float64(),
+    "device_seconds": pa.float64(),
+    "cost": pa.float64(),
+    "device": pa.string(),
+    "host": pa.string(),
+    "code_version": pa.string(),
+    "python": pa.string(),
+    "torch": pa.string(),
+    "cuda": pa.string(),
+    "driver": pa.string(),
+    "started": _TIME,
+    "ended": _TIME,
+}
+PROVENANCE = tuple(_PROVENANCE)
+"""Columns in which two runs of one trial may differ though their results are equal: how long it took, what it cost,
+where, when and with what it ran."""
 _FIXED = {
     "trial_id": pa.string(),
     "preset": pa.string(),
@@ -25,14 +42,9 @@ _FIXED = {
     "cohort": pa.string(),
     "cohort_size": pa.int64(),
     "epochs_run": pa.int64(),
-    "seconds": pa.float64(),
-    "device": pa.string(),
-    "host": pa.string(),
-    "code_version": pa.string(),
-    "started": _TIME,
-    "ended": _TIME,
+    **_PROVENANCE,
 }
-_ADDED = ("preset", "changes")
+_ADDED = ("preset", "changes", "device_seconds", "cost", "python", "torch", "cuda", "driver")
 """Fixed columns that files of earlier versions lack. Their rows are null there."""
 HISTORY = pa.schema(
     {"trial_id": pa.string(), "epoch": pa.int64(), "metric": pa.string(), "value": pa.float64()},

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from multiprocessing.queues import Queue
 from multiprocessing.sharedctypes import Synchronized
+from multiprocessing.synchronize import Semaphore
 from pathlib import Path
 
 import numpy as np
@@ -131,12 +132,18 @@ READERS: Mapping[str, Callable[[Path], pd.DataFrame]] = {"pandas": plain, "load"
 
 
 def read_on(
-    name: str, folder: Path, written: Synchronized[int], ended: Synchronized[int], results: Queue[object]
+    name: str,
+    folder: Path,
+    started: Semaphore,
+    written: Synchronized[int],
+    ended: Synchronized[int],
+    results: Queue[object],
 ) -> None:
-    """Read the store repeatedly until the writer has ended, and put the count of each outcome into `results`."""
+    """Read the store at least once and until the writer has ended, and put the count of each outcome into `results`."""
     counts: Counter[str] = Counter()
+    started.release()
     begun = time.perf_counter()
-    while not ended.value:
+    while not (counts["reads"] and ended.value):
         written_before = written.value
         try:
             trials = READERS[name](folder)["trial_id"]
@@ -157,9 +164,14 @@ def measure_readers(writes: int, folder: Path) -> None:
     store.write("bench", "c0", groups[0], COLUMNS)
     context = multiprocessing.get_context("spawn")
     written, ended, results = context.Value("q", READ_COHORT), context.Value("q", 0), context.Queue()
-    readers = [context.Process(target=read_on, args=(name, folder, written, ended, results)) for name in READERS]
+    started = context.Semaphore(0)
+    readers = [
+        context.Process(target=read_on, args=(name, folder, started, written, ended, results)) for name in READERS
+    ]
     for reader in readers:
         reader.start()
+    for _ in readers:
+        started.acquire()  # a process needs seconds to start, in which a few cohorts would be written already
     begun = time.perf_counter()
     for index, rows in enumerate(groups):
         store.write("bench", f"c{index}", rows, COLUMNS)

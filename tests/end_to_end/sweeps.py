@@ -14,6 +14,8 @@ from pathlib import Path
 import pandas as pd
 import psutil
 
+from sweeper.storage.schema import PROVENANCE
+
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 600.0
 """Seconds after which a wait fails. Only a sweep that hangs takes so long, but a busy machine may need minutes where an
@@ -22,7 +24,7 @@ POLL = 0.1
 """Seconds between two checks of what a test waits for."""
 TRAINERS = ("ray::ImplicitFunc.train", "ray::RayTrainWorker")
 """How the titles of processes that train begin: a cohort alone, or one of a group of workers."""
-VOLATILE = ["seconds", "started", "ended", "host", "code_version"]
+VOLATILE = [*PROVENANCE]
 """Columns in which two runs of one sweep may differ."""
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from sweeper.storage.load import load
-
-VOLATILE = ["seconds", "started", "ended"]
+from sweeper.storage.schema import PROVENANCE
 
 
 def small_grid(store: Path, *arguments: str) -> list[str]:
@@ -29,4 +28,4 @@ def small_grid(store: Path, *arguments: str) -> list[str]:
 
 def rows(store: Path, sweep: str) -> pd.DataFrame:
     """The rows of a sweep by the id of the trial, without columns that differ between equal runs."""
-    return load(sweep, str(store)).set_index("trial_id").sort_index().drop(columns=VOLATILE)
+    return load(sweep, str(store)).set_index("trial_id").sort_index().drop(columns=[*PROVENANCE])

@@ -83,6 +83,34 @@ class CohortTask:
 
 
 @dataclass(frozen=True)
+class Environment:
+    """Versions of what a process trains with."""
+
+    python: str
+    torch: str
+    cuda: str | None = None
+    """Version of CUDA that PyTorch was built for; None on a CPU."""
+    driver: str | None = None
+    """Version of the GPU's driver; None on a CPU, or if unknown."""
+
+
+@dataclass(frozen=True)
+class DeviceShare:
+    """The part of a node's devices that a cohort reserves."""
+
+    devices: float = 1.0
+    """GPUs, or without GPUs CPU cores, that all processes of the cohort reserve together: 0.25 for a quarter of one."""
+    node_devices: float = 1.0
+    """Devices of this kind on the node."""
+    kind: str = ""
+    """Ray's name of the GPU, e.g. `H100`; empty for cores and for GPUs that Ray does not name."""
+
+
+ONLY_DEVICE = DeviceShare()
+"""The whole of the only device of a node."""
+
+
+@dataclass(frozen=True)
 class Origin:
     """The process that reports."""
 
@@ -92,6 +120,8 @@ class Origin:
     pid: int
     started: datetime
     """When it began with the cohort."""
+    environment: Environment | None = None
+    share: DeviceShare = ONLY_DEVICE
 
 
 @dataclass(frozen=True)

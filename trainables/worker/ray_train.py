@@ -6,6 +6,7 @@ tenths of a second where a worker group needs tens of seconds; there the loop re
 """
 
 import contextlib
+import functools
 import os
 import threading
 import uuid
@@ -29,11 +30,13 @@ from trainables.profiling.contention import measure_slowdowns
 from trainables.profiling.measurement import Measurement, Probe
 from trainables.profiling.throughput import device_memory, measure
 from trainables.reports import Judge, OutOfMemory
-from trainables.worker.messages import KEY, CohortTask
+from trainables.worker.messages import KEY, CohortTask, DeviceShare, Message
 from trainables.worker.sigterm import on_sigterm
 from trainables.worker.step_watchdog import GRACE
 from trainables.worker.worker import WorkerSettings, train_cohort
 
+ACCELERATOR = "accelerator_type:"
+"""Prefix of the Ray resource that names the kind of a node's GPUs."""
 JudgeFactory = Callable[[str], Judge]
 """Makes the judge that compares the members of a cohort, named by its id, with those of other cohorts."""
 
@@ -62,10 +65,10 @@ def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
     if workers == 1:
 
         def alone(_: dict[str, Any]) -> None:
-            _use_cores(ray.get_runtime_context().get_assigned_resources().get("CPU", 1.0))
-            train_cohort(
-                task, dispatch.settings, judge, _device(), SINGLE_PROCESS, lambda message: tune.report({KEY: message})
-            )
+            resources = ray.get_runtime_context().get_assigned_resources()
+            _use_cores(resources.get("CPU", 1.0))
+            share = device_share(resources, _node_resources(), 1)
+            train_cohort(task, dispatch.settings, judge, _device(), SINGLE_PROCESS, _report_to_tune, share)
 
         TorchTrainer(alone, train_loop_config={}, scaling_config=ScalingConfig(num_workers=0)).fit()
         return
@@ -74,7 +77,8 @@ def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
         _use_cores(dispatch.resources.get("CPU", 1.0))
         context = ray.train.get_context()
         peers = Peers(context.get_world_rank(), context.get_world_size())
-        train_cohort(task, dispatch.settings, judge, get_device(), peers, lambda sent: ray.train.report({KEY: sent}))
+        share = device_share(dispatch.resources, _node_resources(), peers.size)
+        train_cohort(task, dispatch.settings, judge, get_device(), peers, _report_to_train, share)
 
     gpu = dispatch.resources.get("GPU", 0) > 0
     trainer = TorchTrainer(
@@ -96,6 +100,14 @@ def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
         except TrainingFailedError as error:
             lines = [line for line in str(error).splitlines() if OutOfMemory.__name__ in line]
             raise OutOfMemory(lines[-1].partition(": ")[2]) if lines else error from None
+
+
+def _report_to_tune(message: Message) -> None:
+    tune.report({KEY: message})
+
+
+def _report_to_train(message: Message) -> None:
+    ray.train.report({KEY: message})
 
 
 def _exit_after_grace() -> None:
@@ -145,6 +157,22 @@ def measure_configs(
 def _device() -> torch.device:
     """The GPU that Ray gave this worker, or the CPU."""
     return torch.device("cuda" if ray.get_gpu_ids() and torch.cuda.is_available() else "cpu")
+
+
+def device_share(resources: Mapping[str, float], node: Mapping[str, float], processes: int) -> DeviceShare:
+    """What a cohort reserves, from the Ray `resources` of each of its `processes` and those of their whole `node`."""
+    name = "GPU" if resources.get("GPU", 0) > 0 else "CPU"
+    devices = resources.get(name, 1.0)
+    kinds = [key.removeprefix(ACCELERATOR) for key in sorted(node) if key.startswith(ACCELERATOR)]
+    kind = kinds[0] if name == "GPU" and kinds else ""
+    return DeviceShare(devices * processes, max(node.get(name, 1.0), devices), kind)
+
+
+@functools.cache
+def _node_resources() -> Mapping[str, float]:
+    """All Ray resources of the node of this process."""
+    here = ray.get_runtime_context().get_node_id()
+    return next((node["Resources"] for node in ray.nodes() if node["NodeID"] == here), {})
 
 
 def _use_cores(cores: float) -> None:

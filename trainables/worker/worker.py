@@ -19,9 +19,18 @@ from trainables.reports import CheckpointError, Heartbeat, Judge, Report, Stoppe
 from trainables.training.checkpoint import unpack
 from trainables.training.checkpoint_slicing import slice_checkpoint
 from trainables.training.train import train
+from trainables.worker.environment import environment_of
 from trainables.worker.exit_file import write_failure
 from trainables.worker.memory_limit import limited
-from trainables.worker.messages import CohortReport, CohortTask, Failure, Message, Origin
+from trainables.worker.messages import (
+    ONLY_DEVICE,
+    CohortReport,
+    CohortTask,
+    DeviceShare,
+    Failure,
+    Message,
+    Origin,
+)
 from trainables.worker.sigterm import on_sigterm
 from trainables.worker.step_watchdog import StepWatchdog
 
@@ -83,15 +92,18 @@ def train_cohort(
     device: torch.device,
     peers: Peers,
     send: Callable[[Message], None],
+    share: DeviceShare = ONLY_DEVICE,
 ) -> None:
     """Train the cohort in this process, and `send` each report and heartbeat.
 
     A checkpoint that cannot be used is named in the `notice` of the next report. Of several peers only the first writes
-    checkpoints. On SIGTERM, or if no step is made for too long, the process exits; on SIGTERM it saves first.
+    checkpoints. On SIGTERM, or if no step is made for too long, the process exits; on SIGTERM it saves first. The rows
+    say what `share` of the node's devices the cohort reserves.
 
     Raises OutOfMemory if the cohort needs more than its memory limit.
     """
-    origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), datetime.now(UTC))
+    started = datetime.now(UTC)
+    origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), started, environment_of(device), share)
     configs, checkpoints = task.spec.configs(), settings.checkpoints
     judged_epochs, notices = set[int](), list[str]()
 

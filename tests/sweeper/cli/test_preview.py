@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli.preview import expectation
+from sweeper.spec.node_price import NodePrice
 from tests.sweeper.packing.fake_cluster import FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, allocated, grid
 
@@ -16,9 +17,9 @@ def test_hours_and_cost_are_those_of_the_remaining_trials(tmp_path: Path) -> Non
     plan = grid()
     allocation = allocated(tmp_path, FakeMeasure(CPU), plan, "--plan", "--node-price", "3")
     seconds = 0.4 + 10_000 * 0.01 * 8**0.5
-    plain = expectation(allocation, plan, 3.0)
+    plain = expectation(allocation, plan, NodePrice({"": 3.0}))
     assert plain["hours"] == pytest.approx(seconds / 3600) and plain["cost"] == pytest.approx(3 * seconds / 3600)
     assert (plain["at_a_time"], plain["stack_widths"]) == (4, [8]) and json.loads(json.dumps(plain)) == plain
     half = replace(plan, statuses=dict.fromkeys(plan.ids[:16], "finished"))
-    assert expectation(allocation, half, 3.0)["hours"] == pytest.approx(seconds / 7200)
+    assert expectation(allocation, half, NodePrice({"": 3.0}))["hours"] == pytest.approx(seconds / 7200)
     assert expectation(allocated(tmp_path, FakeMeasure(CPU), plan), half, None)["cost"] is None

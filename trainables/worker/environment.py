@@ -1,0 +1,34 @@
+"""The software and the driver with which this process trains, for the rows of its trials."""
+
+import functools
+import platform
+import re
+from pathlib import Path
+
+import torch
+
+from trainables.worker.messages import Environment
+
+DRIVER = Path("/proc/driver/nvidia/version")
+"""Where NVIDIA's kernel module says its version."""
+
+
+@functools.cache
+def environment_of(device: torch.device) -> Environment:
+    """Return the environment of a process that trains on `device`. CUDA and the driver are None on a CPU."""
+    gpu = device.type == "cuda"
+    return Environment(
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        cuda=torch.version.cuda if gpu else None,
+        driver=driver_version() if gpu else None,
+    )
+
+
+def driver_version(file: Path = DRIVER) -> str | None:
+    """Return the version of NVIDIA's driver, such as `550.54.15`; None if the `file` does not say it."""
+    try:
+        module = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)\s", file.read_text())
+    except OSError:
+        return None
+    return module[1] if module else None

@@ -81,7 +81,7 @@ def expectation(allocation: Allocation | None, plan: GridPlan, price: NodePrice 
         "cuts": allocation and describe_cuts(allocation.cuts),
         "stack_widths": allocation and sorted({cut.width for cut in allocation.cuts}),
         "hours": placement and placement.packing.hours * share_left,
-        "node_price": price and price.text,
+        "node_price": price.text if price else None,
         "cost": None if cost is None else cost * share_left,
     }  # fmt: skip
 

@@ -26,6 +26,7 @@ def consumption(seconds: float, origin: Origin | None, node_price: NodePrice | N
     if origin is None:
         return {}
     share = origin.share
-    device_seconds, price = seconds * share.devices, node_price and node_price.of(share.kind)
+    device_seconds = seconds * share.devices
+    price = node_price.of(share.kind) if node_price else None
     cost = None if price is None else price / HOUR * device_seconds / share.node_devices
     return {"device_seconds": device_seconds, "cost": cost}

@@ -87,7 +87,7 @@ def on_cores(
     `workloads` maps a number of threads to the groups as measured with it. `overhead` is the bytes of a process beside
     its tensors. With a requested `fraction` of a core there is one thread.
     """
-    costs: dict[str, Any] = {"overhead": overhead, "node_price": node_price and node_price.of("")}
+    costs: dict[str, Any] = {"overhead": overhead, "node_price": node_price.of("") if node_price else None}
     if fraction:
         slots = _core_slots(device, fraction)
         kinds = {1: Devices(slots.count, slots.memory or 1, node_devices=slots.count, **costs)}
@@ -136,7 +136,7 @@ def _devices(
         speed=reference_seconds / seconds if seconds else 1.0,
         overhead=max((profile.overhead for profile in profiles), default=device.overhead),
         slowdowns=(profiles[longest_group(workloads)].slowdowns or {}) if workloads else {},
-        node_price=node_price and node_price.of(device.kind.accelerator),
+        node_price=node_price.of(device.kind.accelerator) if node_price else None,
         node_devices=max(device.kind.nodes),
     )
 

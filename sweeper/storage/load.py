@@ -7,9 +7,9 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeper.errors import StoreError
-from sweeper.storage.arrow_tables import one_per_record
+from sweeper.storage.arrow_tables import merged_rows, one_per_record
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import history_folder
+from sweeper.storage.layout import ARCHIVES, history_folder, trials_folder
 from sweeper.storage.parquet_folder import read_tables
 from sweeper.storage.store_reader import StoreReader
 
@@ -41,6 +41,24 @@ def load(
     if changes is None or (preset is None and changes == ""):
         return rows
     return _select(files, rows, "changes", changes)
+
+
+def load_runs(name: str, store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:
+    """Return every run of the trials of a sweep: its rows, and those that `--fresh` has replaced.
+
+    Sorted by trial and end. The column `replaced` is the time below `_replaced/`, and empty for a trial's present row.
+    """
+    files = store if isinstance(store, Files) else Files(store)
+    runs = []
+    for time in ("", *files.list(ARCHIVES)):
+        tables = read_tables(files, f"{ARCHIVES}/{time}/{trials_folder(name)}" if time else trials_folder(name))
+        if tables:
+            rows = merged_rows([table for _, table in tables.values()])
+            runs.append(rows.append_column("replaced", pa.array([time] * len(rows), pa.string())))
+    if not runs:
+        raise _absent(files, "trials", name)
+    frame = pa.concat_tables(runs, promote_options="permissive").to_pandas()
+    return frame.sort_values(["trial_id", "ended"], kind="stable", ignore_index=True)
 
 
 def load_trials(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:

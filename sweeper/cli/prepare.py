@@ -142,7 +142,7 @@ def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys:
                 f"no method reports {name}{nearest(name, known)}; these trials report: {', '.join(metrics)}"
             )
     for heatmap in sweep.heatmaps:
-        for axis in (heatmap.rows, heatmap.columns):
+        for axis in heatmap.hyperparameters:
             if axis not in keys:
                 raise SpecError(f"a heatmap of {heatmap.metric.name} needs the axis {axis}, which these trials lack")
 

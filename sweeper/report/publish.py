@@ -5,6 +5,7 @@ import pandas as pd
 from sweeper.report import heatmap, sheets, summary, trajectory
 from sweeper.report import paper_table as tables
 from sweeper.report.heatmap_cells import selection_metric
+from sweeper.report.selections import labelled
 from sweeper.spec import Sweep
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import SUFFIX
@@ -34,7 +35,9 @@ def write(
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
     folder, about = folder or f"{name}/{preset}", _about(name, label or preset, rows)
     texts = _write_heatmaps(files, folder, sweep, preset, rows, about)
-    texts += [tables.text(tables.write(files, folder, rows, table, preset), table) for table in sweep.tables]
+    for table in sweep.tables:
+        cells = tables.write(files, folder, labelled(rows, table.selections), table, preset)
+        texts.append(tables.text(cells, table))
     objective = sweep.headline(preset)
     chosen = summary.on_test_images(rows, objective)
     if len(chosen):
@@ -46,7 +49,7 @@ def write(
     if sweep.trajectories:
         history = _history(files, name)
         for view in sweep.trajectories:
-            trajectory.write(files, folder, history, rows, view, about=about)
+            trajectory.write(files, folder, history, labelled(rows, view.selections), view, about=about)
     sheets.write(files, name, folder, rows)
     return "\n\n".join(texts)
 
@@ -54,10 +57,12 @@ def write(
 def _write_heatmaps(files: Files, folder: str, sweep: Sweep, preset: str, rows: pd.DataFrame, about: str) -> list[str]:
     """Write the heatmaps, and the breakdown and the correlations of the first. Returns the texts of the latter two."""
     for view in sweep.heatmaps:
-        heatmap.write(files, folder, rows, view, preset, over=_over(sweep, rows, view.axes), about=about)
+        shown = labelled(rows, view.selections)
+        heatmap.write(files, folder, shown, view, preset, over=_over(sweep, shown, view.axes), about=about)
     if not sweep.heatmaps:
         return []
     first, texts = sweep.heatmaps[0], []
+    rows = labelled(rows, first.selections)
     if sweep.breakdown:
         table = summary.breakdown(rows, first.metric.name, first.metric.ranking_direction, first.axes, sweep.breakdown)
         files.write(f"heatmaps/{folder}/breakdown.parquet", table.to_parquet(index=False))

@@ -14,17 +14,18 @@ def average(history: pd.DataFrame, rows: pd.DataFrame, trajectory: Trajectory) -
 
     The columns are `trajectory.key`, `metric`, `epoch`, `mean`, `std` (ddof=1) and `count`. Values of `by` are in the
     order of their first appearance in `rows`, metrics in that of the trajectory, and epochs ascend. An epoch whose
-    reports are all null has count 0. If `by` has several hyperparameters, one column holds their values as text.
+    reports are all null has count 0. A trial that is in `rows` several times counts for each of its lines. If `by` has
+    several hyperparameters, one column holds their values as text.
     """
     by, metrics = trajectory.key, [metric.name for metric in trajectory.metrics]
     lines = rows.reindex(columns=["trial_id", *trajectory.by])
     if len(trajectory.by) > 1:
         lines[by] = _joined(lines[list(trajectory.by)])
     order, distinct = pd.factorize(lines[by], use_na_sentinel=False)
-    line_of = dict(zip(lines["trial_id"], order, strict=True))
-    reports = history[history["trial_id"].isin(line_of) & history["metric"].isin(metrics)]
+    reports = history[history["metric"].isin(metrics)]
+    reports = reports.merge(pd.DataFrame({"trial_id": lines["trial_id"], "line": order}), on="trial_id")
     reports = reports.assign(
-        line=reports["trial_id"].map(line_of).astype("int64"),
+        line=reports["line"].astype("int64"),
         panel=reports["metric"].map({name: panel for panel, name in enumerate(metrics)}).astype("int64"),
         value=reports["value"].astype("float64"),
     )

@@ -6,9 +6,9 @@ from sweeper.spec.metric import Direction, Metric
 from sweeper.spec.schedulers import Halving, Population
 from sweeper.spec.search import Search, Searches
 from sweeper.spec.sweep import Space, Sweep
-from sweeper.spec.views import Heatmap, Table, Trajectory
+from sweeper.spec.views import Heatmap, Selection, Table, Trajectory
 
 __all__ = [
-    "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population", "Search", "Searches", "Space",
-    "SpecError", "Sweep", "Table", "Trajectory", "Value",
+    "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population", "Search", "Searches", "Selection",
+    "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
 ]  # fmt: skip

@@ -96,9 +96,8 @@ class Sweep:
     def axes_by_metric(self) -> dict[str, tuple[str, ...]]:
         """Metric -> the hyperparameters over which any view shows it, possibly with repetitions."""
         shown = [
-            *((heatmap.metric, heatmap.axes) for heatmap in self.heatmaps),
-            *((metric, table.axes) for table in self.tables for metric in table.metrics),
-            *((metric, trajectory.by) for trajectory in self.trajectories for metric in trajectory.metrics),
+            *((heatmap.metric, heatmap.hyperparameters) for heatmap in self.heatmaps),
+            *((metric, view.hyperparameters) for view in (*self.tables, *self.trajectories) for metric in view.metrics),
         ]
         axes_by_metric: dict[str, tuple[str, ...]] = {}
         for metric, axes in shown:

@@ -5,7 +5,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sweeper.errors import SpecError
+from sweeper.spec.grid import Value
 from sweeper.spec.metric import Metric
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Trials that a view shows under labels instead of hyperparameters: for rows that differ in more than one.
+
+    Example: `Selection({"terms": "no KL"}, {"beta": 0.0, "method": "vje"})` in a view with the axis `terms`.
+    """
+
+    labels: Mapping[str, str]
+    """Axis of the view -> the label of these trials on it. All selections of a view label the same axes."""
+    where: Mapping[str, Value]
+    """Hyperparameter -> its value, which all of these trials have."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +35,20 @@ class Heatmap:
     """Preset -> (row value, column value) -> the paper's figure, in percent if the metric is `percent`."""
     presets: tuple[str, ...] = ()
     """The presets that have this heatmap; empty means all."""
+    selections: tuple[Selection, ...] = ()
+    """The trials to show, in the order of their labels; empty means all, without labels."""
+
+    def __post_init__(self) -> None:
+        _check_labels(f"heatmap of {self.metric.name}", self.axes, self.selections)
 
     @property
     def axes(self) -> tuple[str, str]:
         return self.rows, self.columns
+
+    @property
+    def hyperparameters(self) -> tuple[str, ...]:
+        """Those that decide in which cell a trial is."""
+        return _hyperparameters(self.axes, self.selections)
 
 
 @dataclass(frozen=True)
@@ -42,6 +66,8 @@ class Table:
     """Whether the metrics of a row are listed below each other instead of side by side."""
     presets: tuple[str, ...] = ()
     """The presets that have this table; empty means all."""
+    selections: tuple[Selection, ...] = ()
+    """The trials to show, in the order of their labels; empty means all, without labels."""
     published: Mapping[str, Mapping[tuple[Any, ...], Mapping[str, float]]] = field(default_factory=dict)
     """Preset -> (row values, followed by the value of `columns` if that is set) -> metric -> the paper's figure.
 
@@ -51,6 +77,7 @@ class Table:
     def __post_init__(self) -> None:
         if not self.rows or not self.metrics:
             raise SpecError(f"table {self.name} must have rows and metrics, but lacks one")
+        _check_labels(f"table {self.name}", self.axes, self.selections)
         metrics, axes = [metric.name for metric in self.metrics], len(self.axes)
         for cells in self.published.values():
             for cell, figures in cells.items():
@@ -67,8 +94,13 @@ class Table:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """All hyperparameters of the table: those of its rows, then that of its columns."""
+        """Those of its rows, then that of its columns."""
         return (*self.rows, self.columns) if self.columns else self.rows
+
+    @property
+    def hyperparameters(self) -> tuple[str, ...]:
+        """Those that decide in which cell a trial is."""
+        return _hyperparameters(self.axes, self.selections)
 
 
 @dataclass(frozen=True)
@@ -81,8 +113,39 @@ class Trajectory:
     """Each metric has its own panel."""
     by: tuple[str, ...]
     """Hyperparameters. Each combination of their values has its own line."""
+    selections: tuple[Selection, ...] = ()
+    """The trials to show, in the order of their labels; empty means all, without labels."""
+
+    def __post_init__(self) -> None:
+        _check_labels(f"trajectory {self.name}", self.by, self.selections)
+
+    @property
+    def hyperparameters(self) -> tuple[str, ...]:
+        """Those that decide on which line a trial is."""
+        return _hyperparameters(self.by, self.selections)
 
     @property
     def key(self) -> str:
         """Name of the column that tells the lines apart, e.g. `method, width`."""
         return ", ".join(self.by)
+
+
+def _hyperparameters(axes: tuple[str, ...], selections: tuple[Selection, ...]) -> tuple[str, ...]:
+    """Return the axes that are no labels, and the hyperparameters by which trials are selected."""
+    labelled = {axis for selection in selections for axis in selection.labels}
+    selecting = [key for selection in selections for key in selection.where]
+    return tuple(dict.fromkeys([*(axis for axis in axes if axis not in labelled), *selecting]))
+
+
+def _check_labels(view: str, axes: tuple[str, ...], selections: tuple[Selection, ...]) -> None:
+    for selection in selections:
+        if not selection.labels or not set(selection.labels) <= set(axes):
+            raise SpecError(
+                f"the selections of a {view} must label some of its axes ({', '.join(axes)}), but one labels "
+                f"{', '.join(selection.labels) or 'none'}"
+            )
+        if set(selection.labels) != set(selections[0].labels):
+            raise SpecError(
+                f"the selections of a {view} must label the same axes, but got {', '.join(selections[0].labels)} and "
+                f"{', '.join(selection.labels)}"
+            )

@@ -1,0 +1,93 @@
+"""Rows that a view shows under labels instead of hyperparameters."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeper.report import publish, trajectory
+from sweeper.report.selections import labelled
+from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
+from sweeper.storage.io.files import Files
+
+ACCURACY = Metric("accuracy", "maximize")
+ROWS = pd.DataFrame(
+    {
+        "trial_id": [*"abcd"],
+        "method": ["gje", "gje", "hsic", "hsic"],
+        "ema": [0.0, 0.9, None, None],
+        "weight": [0.0, 1.0, 0.0, 1.0],
+        "accuracy": [0.1, 0.9, 0.2, 0.8],
+    }
+)
+SELECTIONS = (
+    Selection({"failure": "no entropy", "state": "remedied"}, {"method": "hsic", "weight": 1.0}),
+    Selection({"failure": "no entropy", "state": "collapsed"}, {"method": "hsic", "weight": 0}),
+    Selection({"failure": "trap", "state": "remedied"}, {"method": "hsic", "weight": 1.0}),
+    Selection({"failure": "trap", "state": "collapsed"}, {"method": "gje", "ema": 0.0}),
+)
+
+
+def test_rows_are_those_of_each_selection_in_turn_with_its_labels() -> None:
+    rows = labelled(ROWS, SELECTIONS)
+    assert list(zip(rows["trial_id"], rows["failure"], rows["state"], strict=True)) == [
+        ("d", "no entropy", "remedied"),
+        ("c", "no entropy", "collapsed"),
+        ("d", "trap", "remedied"),
+        ("a", "trap", "collapsed"),
+    ]
+    assert labelled(ROWS, ()) is ROWS and "failure" not in ROWS
+
+
+@pytest.mark.parametrize(
+    ("where", "selected"),
+    [
+        ({"ema": None}, "cd"),
+        ({"ema": 0.9}, "b"),
+        ({}, "abcd"),
+        ({"missing": 1}, ""),
+        ({"missing": None, "method": "gje"}, "ab"),
+        ({"weight": True}, "bd"),
+    ],
+)
+def test_null_equals_none_and_a_missing_column_is_null(where: dict, selected: str) -> None:
+    assert [*labelled(ROWS, [Selection({"x": "y"}, where)])["trial_id"]] == [*selected]
+
+
+@pytest.mark.parametrize("dtype", ["boolean", "Int64", "object"])
+def test_columns_with_null_of_every_type_are_compared(dtype: str) -> None:
+    rows = pd.DataFrame({"key": pd.array([1, None, 0], dtype=dtype)})
+    assert [*labelled(rows, [Selection({"x": "y"}, {"key": 1})])["key"]] == [1]
+
+
+def test_a_line_has_the_reports_of_all_its_trials_also_of_those_of_other_lines() -> None:
+    history = pd.DataFrame({"trial_id": [*"abcd"], "epoch": 1, "metric": "accuracy", "value": [0.1, 0.9, 0.2, 0.8]})
+    view = Trajectory("t", (ACCURACY,), by=("failure", "state"), selections=SELECTIONS)
+    points = trajectory.average(history, labelled(ROWS, view.selections), view)
+    assert dict(zip(points["failure, state"], points["mean"], strict=True)) == {
+        "no entropy, remedied": 0.8,
+        "no entropy, collapsed": 0.2,
+        "trap, remedied": 0.8,
+        "trap, collapsed": 0.1,
+    }
+
+
+def test_views_of_a_sweep_show_their_selections(tmp_path: Path) -> None:
+    sweep = Sweep(
+        about="",
+        presets={"paper": Grid({}, {})},
+        heatmaps=(Heatmap(ACCURACY, "failure", "state", selections=SELECTIONS),),
+        tables=(Table("collapses", ("failure",), (ACCURACY,), columns="state", selections=SELECTIONS),),
+    )
+    text = publish.write(Files(tmp_path), "s", sweep, "paper", ROWS)
+    cells = pd.read_parquet(tmp_path / "heatmaps/s/paper/accuracy.parquet").set_index(["failure", "state"])["mean"]
+    assert cells.to_dict() == {
+        ("no entropy", "collapsed"): 0.2,
+        ("no entropy", "remedied"): 0.8,
+        ("trap", "collapsed"): 0.1,
+        ("trap", "remedied"): 0.8,
+    }
+    assert "remedied: accuracy" in text and np.array_equal(
+        pd.read_parquet(tmp_path / "tables/s/paper/collapses.parquet")["mean"], [0.8, 0.2, 0.8, 0.1]
+    )

@@ -97,7 +97,12 @@ class Sweep:
         """Metric -> the hyperparameters over which any view shows it, possibly with repetitions."""
         shown = [
             *((heatmap.metric, heatmap.hyperparameters) for heatmap in self.heatmaps),
-            *((metric, view.hyperparameters) for view in (*self.tables, *self.trajectories) for metric in view.metrics),
+            *((metric, table.hyperparameters) for table in self.tables for metric in table.metrics),
+            *(
+                (metric, trajectory.hyperparameters)
+                for trajectory in self.trajectories
+                for metric in trajectory.metrics
+            ),
         ]
         axes_by_metric: dict[str, tuple[str, ...]] = {}
         for metric, axes in shown:

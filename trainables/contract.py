@@ -81,6 +81,10 @@ class Method(nn.Module):
     loss_parts: ClassVar[tuple[str, ...]] = ()
     """All names that `Losses.parts` can hold."""
 
+    measures: ClassVar[frozenset[str]] = frozenset()
+    """Names among `loss_parts` that are no part of the loss. They are reported under their own names, the others as
+    `loss_NAME`."""
+
     def __init__(self, config: Any, networks: Any, shapes: Shapes) -> None:
         """`networks`: the task's section of networks, for images a `NetworkBuilder`; None if the task has none."""
         super().__init__()
@@ -97,6 +101,11 @@ class Method(nn.Module):
     def fitted(cls) -> bool:
         """Whether the method is fitted to all training data at once, without gradients."""
         return cls.fit is not Method.fit
+
+    @classmethod
+    def metric_of_part(cls, part: str) -> str:
+        """Name of the metric that reports a part."""
+        return part if part in cls.measures else f"loss_{part}"
 
     def noise(self, batch: int) -> Noises:
         """The noise that `losses` or `fit` takes for `batch` examples."""
@@ -194,6 +203,13 @@ class ImageMethod(Method):
     def embed(self, images_BCHW: Tensor) -> dict[str, Tensor]:
         """Vectors `[B, D]` of the images by name, including those of `representations` and `variance`."""
         return {"z": self(images_BCHW)}
+
+    def project(self, images_BCHW: Tensor) -> Tensor:
+        """What the loss compares, `[B, P]`, in float32: the output of `projector`, of a method that has one, else the
+        representation."""
+        z_BD = self(images_BCHW)
+        projector: nn.Module | None = getattr(self, "projector", None)
+        return z_BD if projector is None else projector(z_BD).float()
 
     def score_noise(self, batch: int) -> Noises:
         """The noise that `score` takes for `batch` images."""

@@ -175,6 +175,42 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
             unit="a number of at least 0",
             at_end=True,
         ),
+        "probe_few": MetricFamily(
+            "For each number of labels, as in probe_5: accuracy on test images of linear classifiers of z trained on "
+            "so many labelled images of each class, the mean over draws of these. Features are standardised over all "
+            "training images.",
+            "maximize",
+            at_end=True,
+        ),
+        "effective_rank": MetricFamily(
+            "Effective number of dimensions of the embeddings of test images: exp of the entropy of the eigenvalues of "
+            "their covariance, over the sum of these. Like volume and trace it is of unit vectors, without "
+            "augmentation, about their mean and with divisor N. The key `geometry` says whether these are "
+            "representations or projections.",
+            unit="a number of at least 1 and at most the dimensions D",
+        ),
+        "cosine": MetricFamily(
+            "Cosine of the embeddings of two augmented views of a test image, the mean over images.",
+            unit="a number in [-1, 1]",
+        ),
+        "volume": MetricFamily(
+            "Log-determinant of the covariance of the unit embeddings of test images, after a share of 1e-6 of the "
+            "isotropic covariance I/D is mixed in.",
+            unit="a real number of at most -D log D, which isotropic embeddings of D dimensions have",
+        ),
+        "trace": MetricFamily(
+            "Trace of the covariance of the unit embeddings of test images: 1 minus the squared length of their mean.",
+            unit="a number in [0, 1]",
+        ),
+        "norm": MetricFamily(
+            "Length of the embeddings of test images before they are scaled to unit length, the mean over images.",
+            unit="a number of at least 0",
+        ),
+        "ess": MetricFamily(
+            "Effective sample size of the pool of particles from which the next bank is drawn, 1 over the sum of the "
+            "squared weights; the mean over the batches of an epoch. Null for a queue, whose keys have no weights.",
+            unit="a number of at least 1 and at most the particles of the bank plus the images of a batch",
+        ),
         "auroc": MetricFamily(
             "Area under the ROC curve: how often an outlier has a higher anomaly score than an inlier. 0.5 is chance.",
             "maximize",
@@ -216,12 +252,15 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
 
 def family_of(metric: str) -> MetricFamily | None:
     """The family of a metric: that with the longest name that the metric begins with, `loss_part` for `loss_kl` and the
-    like, or `knn_k` for `knn_3_z` and the like. A metric of validation images (`val_knn_z`) has the family of its name
-    without `val_`. None if there is no family, for example for a metric of a new method."""
+    like, `knn_k` for `knn_3_z` and the like, or `probe_few` for `probe_5` and the like. A metric of validation images
+    (`val_knn_z`) has the family of its name without `val_`. None if there is no family, for example for a metric of a
+    new method."""
     metric = metric.removeprefix(VALIDATION)
     if metric.startswith("loss_"):
         return FAMILIES["loss_part"]
     if re.match(r"knn_\d+(_|$)", metric):
         return FAMILIES["knn_k"]
+    if re.match(r"probe_\d+$", metric):
+        return FAMILIES["probe_few"]
     names = [name for name in FAMILIES if metric == name or metric.startswith(f"{name}_")]
     return FAMILIES[max(names, key=len)] if names else None

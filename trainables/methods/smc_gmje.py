@@ -60,6 +60,7 @@ class SMCGMJE(ImageMethod):
     Config = SMCGMJEConfig
     fusible = frozenset({"tau", "ema"})
     loss_parts = ("ess",)
+    measures = frozenset({"ess"})
 
     tau: Tensor
     ema: Tensor

@@ -75,6 +75,7 @@ class JointSMCGMJE(ImageMethod):
     Config = JointSMCGMJEConfig
     fusible = frozenset({"tau", "entropy_weight", "alignment_weight", "ema"})
     loss_parts = ("nll", "entropy", "alignment", "ess")
+    measures = frozenset({"ess"})
 
     tau: Tensor
     entropy_weight: Tensor

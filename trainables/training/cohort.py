@@ -131,7 +131,9 @@ class Cohort:
         after_noise = self._noise("after_step", method.after_step_noise(), epoch, step)
         losses = [stack.step(batches, noise, after_noise, rate) for stack in self._stacks]
         total = {"loss": torch.cat([loss.total for loss in losses])}
-        return total | {f"loss_{part}": torch.cat([loss.parts[part] for loss in losses]) for part in losses[0].parts}
+        return total | {
+            method.metric_of_part(part): torch.cat([loss.parts[part] for loss in losses]) for part in losses[0].parts
+        }
 
     def _noise(self, name: str, noises: Noises, epoch: int, step: int) -> list[dict[str, torch.Tensor]]:
         """The noise of a step, of each stream."""

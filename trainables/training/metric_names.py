@@ -23,7 +23,7 @@ def metric_names(config: TrialConfig, classes: int, last: bool = True) -> tuple[
     """Names of all metrics that the reports of a trial on data of `classes` classes can hold. With `last=False` those
     that reports before the last one can hold."""
     method = METHODS[config.method]
-    losses = ("loss", *(f"loss_{part}" for part in method.loss_parts))
+    losses = ("loss", *map(method.metric_of_part, method.loss_parts))
     return (*losses, *task_of(config.method).metric_names(config, method, classes, last))
 
 

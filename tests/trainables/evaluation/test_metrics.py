@@ -23,7 +23,8 @@ def test_every_reported_metric_has_a_family_and_every_family_is_reported() -> No
         ("knn_best_z", "knn_best"), ("knn_1", "knn_k"), ("knn_15_mu", "knn_k"), ("val_knn_2_z", "knn_k"),
         ("knn_1st", "knn"), ("probe_mlp_z", "probe_mlp"), ("probe_mlp_best_z", "probe_mlp_best"),
         ("probe_linear", "probe_linear"), ("style_ink_mu", "style"), ("nmi_batch64_z", "nmi_batch64"),
-        ("gmm_accuracy_mu", "gmm_accuracy"), ("ari_z", "ari"),
+        ("gmm_accuracy_mu", "gmm_accuracy"), ("ari_z", "ari"), ("probe_5", "probe_few"), ("val_probe_10", "probe_few"),
+        ("ess", "ess"), ("effective_rank", "effective_rank"),
         ("loss", "loss"), ("loss_kl", "loss_part"), ("var_cv", "var_cv"), ("auroc_rad_held_out", "auroc"),
     ],
 )  # fmt: skip

@@ -22,6 +22,7 @@ from trainables.training.train import train
             ("loss", "knn_z", "knn_weighted_z", "probe_z", "probe_top5_z"),
         ),
         (eval_config("simsiam"), ("loss",)),
+        (eval_config("smc_gmje", bank=16, few_labels=2, geometry="projection"), ("loss", "ess", "probe_2", "volume")),
         (eval_config("simsiam", normal_class=3), ("loss",)),
         (eval_config("random", probe_epochs=1), ("probe_z", "probe_top5_z")),
     ],
@@ -59,3 +60,9 @@ def test_metrics_of_content_and_of_decoded_images_are_mapped_to_every_method_and
         assert methods[metric] == methods[f"val_{metric}"] == tuple(METHODS), metric
     assert methods["loss_consistency"] == ("cr_vae",) and methods["loss_centre_norm"] == ("simvae",)
     assert methods["loss_reconstruction"] == ("beta_vae", "cr_vae", "simvae", "vae")
+
+
+def test_a_measure_beside_the_loss_has_its_own_name() -> None:
+    methods = methods_by_metric()
+    assert methods["ess"] == ("smc_gmje", "smc_joint_gmje") and "loss_ess" not in methods
+    assert "loss_nll" in methods and "nll" not in methods

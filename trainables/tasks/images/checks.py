@@ -51,6 +51,7 @@ def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Dec
 def _check_one_class(config: ImageTrial) -> None:
     """Raise ValueError if a trial on one class asks for more than its anomaly scores."""
     evaluation, content, generation = config.evaluation, config.content, config.generation
+    embeddings = config.embeddings
     for name, value in (
         ("knn", evaluation.knn),
         ("probe_epochs", evaluation.probe_epochs),
@@ -60,6 +61,8 @@ def _check_one_class(config: ImageTrial) -> None:
         ("gmm_n_init", content.gmm_n_init),
         ("reconstructions", generation.reconstructions),
         ("samples_per_class", generation.samples_per_class),
+        ("few_labels", embeddings.few_labels),
+        ("geometry", embeddings.geometry if embeddings.geometry != "none" else ""),
         ("held_out", config.data.held_out),
     ):
         if value:

@@ -6,7 +6,7 @@ from trainables.config.trial_config import TrialConfig
 from trainables.data.augmentation.pixel_views import PixelViews
 from trainables.data.augmentation.views import Views
 from trainables.data.datasets.catalog import DATASETS
-from trainables.tasks.images.evaluation_sections import ContentEvaluation, Evaluation, Generation
+from trainables.tasks.images.evaluation_sections import ContentEvaluation, EmbeddingEvaluation, Evaluation, Generation
 from trainables.tasks.images.networks import Encoder, Layers, Networks
 from trainables.validation import between, choices, whole
 
@@ -61,7 +61,7 @@ class Batches:
 class ImageTrial(TrialConfig):
     """Everything that one training run on images depends on."""
 
-    optional = TrialConfig.optional | {"layers", "pixel_views", "batches", "content", "generation"}
+    optional = TrialConfig.optional | {"layers", "pixel_views", "batches", "content", "generation", "embeddings"}
 
     data: Data
     encoder: Encoder
@@ -72,6 +72,7 @@ class ImageTrial(TrialConfig):
     evaluation: Evaluation
     content: ContentEvaluation
     generation: Generation
+    embeddings: EmbeddingEvaluation
 
     @property
     def networks(self) -> Networks:

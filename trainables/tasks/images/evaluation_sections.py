@@ -84,6 +84,29 @@ class ContentEvaluation:
         return tuple(self.styles.split("+")) if self.styles else ()
 
 
+GEOMETRIES = ("none", "representation", "projection")
+
+
+@dataclass(frozen=True)
+class EmbeddingEvaluation:
+    """The evaluation of joint embeddings (GMJE)."""
+
+    few_labels: int = 0
+    """Labelled training images of each class that linear probes on the representation see at the end of training; 5
+    for the metric `probe_5`. 0 for no such probes."""
+    few_label_draws: int = 20
+    """Draws of these images, over which the accuracy is averaged; the same for every trial on a data set."""
+    geometry: str = "none"
+    """Vectors whose effective rank, cosine, volume, trace and norm are reported, at every report: the
+    `representation`, the `projection`, which is what the loss compares, or `none`. Where there is no projector, both
+    are the same."""
+
+    def __post_init__(self) -> None:
+        whole("few_labels", self.few_labels, 0)
+        whole("few_label_draws", self.few_label_draws, 1)
+        choices("geometry", self.geometry, GEOMETRIES)
+
+
 @dataclass(frozen=True)
 class Generation:
     """The evaluation of decoded images (SimVAE, section 8), at the end of training."""

@@ -38,7 +38,7 @@ def _check_on(
 ) -> list[TrialSize]:
     """The size of each trial on its data set; None is one whose number of images is unknown. Splits and outliers are
     made once for all trials that share them."""
-    counts: dict[object, tuple[int, int]] = {}
+    counts: dict[object, tuple[int, int, int]] = {}
     sizes = []
     for config in configs:
         dataset, outlier_sets = datasets[config.data.dataset], config.evaluation.outlier_sets
@@ -51,8 +51,14 @@ def _check_on(
             split = make_splits(dataset, config.data).test
             for name in outlier_sets:
                 check_outliers(name, dataset, split)
-            counts[key] = len(split.train_images), len(split.labelled_labels)
-        images, labelled = counts[key]
+            by_class = split.labelled_labels.unique(return_counts=True)[1]
+            counts[key] = len(split.train_images), len(split.labelled_labels), min(by_class.tolist(), default=0)
+        images, labelled, fewest = counts[key]
+        if config.embeddings.few_labels > fewest:
+            raise ValueError(
+                f"few_labels must not exceed the {fewest} labelled training images of a class of {dataset.name}, but "
+                f"got few_labels={config.embeddings.few_labels}"
+            )
         for name, neighbours in (("knn", config.evaluation.knn), ("content_knn", config.content.content_knn)):
             if neighbours > labelled:
                 raise ValueError(

@@ -20,7 +20,7 @@ def eval_config(method: str = "vje", /, **changes: Value) -> ImageTrial:
     defaults: dict[str, Value] = {
         "method": method, "width": 16, "features": 8, "batch_size": 60, "epochs": 2, "lr": 0.02, "rotation": 10.0,
     }  # fmt: skip
-    return image_trial({**defaults, **SMALL[method], **changes})
+    return image_trial({**defaults, **SMALL.get(method, {}), **changes})
 
 
 def last_metrics(config: TrialConfig) -> dict[str, float]:

@@ -12,6 +12,7 @@ from trainables.tasks.images.evaluators.content import (
     MixtureClusters,
     StyleProbes,
 )
+from trainables.tasks.images.evaluators.embeddings import EmbeddingGeometry, FewLabelProbes
 from trainables.tasks.images.evaluators.evaluator import ImageEvaluator, RepresentationEvaluator, ScoreEvaluator
 from trainables.tasks.images.evaluators.generation import GenerationEvaluator
 from trainables.tasks.images.evaluators.scores import AnomalyDetection, OutlierDetection
@@ -25,6 +26,8 @@ REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
     MixtureClusters,
     StyleProbes,
     GenerationEvaluator,
+    FewLabelProbes,
+    EmbeddingGeometry,
 )
 SCORE_EVALUATORS: Sequence[type[ScoreEvaluator]] = (AnomalyDetection, OutlierDetection)
 EVALUATORS: Sequence[type[ImageEvaluator]] = (*REPRESENTATION_EVALUATORS, *SCORE_EVALUATORS)

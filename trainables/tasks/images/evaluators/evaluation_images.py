@@ -23,7 +23,7 @@ from trainables.evaluation.anomaly import Floats
 from trainables.evaluation.metrics import VALIDATION
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.learners.members import StackedMembers
-from trainables.learners.noise import draw_noise
+from trainables.learners.noise import draw_noise, seeded_generator
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.stream import TrialSplits
 
@@ -105,6 +105,20 @@ class EvaluationImages:
         slice."""
         for pixels_BCHW, batch in self._scaled(images, range(len(images))):
             yield prepare_pixels(pixels_BCHW, self.config.pixel_views), batch
+
+    def prepared(self, images: Images) -> Iterator[Tensor]:
+        """Yield batches of these images `[B, C, H, W]` as encoders take them."""
+        return (batch_BCHW for batch_BCHW, _ in self._batches(images, range(len(images))))
+
+    def views(self, images: Images, index: int) -> Iterator[Tensor]:
+        """Yield batches of augmented views of these images as encoders take them, other ones for each index. They are
+        the same for all members and at every report."""
+        augmentation, pixel_views = self.config.views, self.config.pixel_views
+        for pixels_BCHW, batch in self._scaled(images, range(len(images))):
+            generator = seeded_generator("evaluated views", self.config.data.dataset, index, batch.start)
+            parameters = augmentation.draw(generator, pixels_BCHW.shape, pixel_views)
+            view_BCHW = augmentation.apply(pixels_BCHW, parameters)
+            yield prepare(view_BCHW, pixel_views, self.split.mean, self.split.std)
 
     def embedded(self, stack: StackedMembers, images: Images, names: Collection[str | None]) -> dict[str, Tensor]:
         """The vectors `[K, N, D]` with these names. Each process computes those of its part of the images and receives

@@ -33,6 +33,8 @@ COUNTS = {
     ("j_ablation", "authors_code"): 30,
     ("loss_ablation", "paper"): 54,
     ("loss_ablation", "digits"): 18,
+    ("memory_bank", "paper"): 3,
+    ("memory_bank", "digits"): 18,
     ("nu_ablation", "paper"): 54,
     ("nu_ablation", "digits"): 18,
     ("ood_detection", "paper"): 6,
@@ -45,6 +47,8 @@ COUNTS = {
     ("simvae_style", "paper"): 24,
     ("simvae_style", "digits"): 24,
     ("simvae_style", "digits_tint"): 24,
+    ("ssl_benchmark", "paper"): 52,
+    ("ssl_benchmark", "digits"): 52,
     ("ssl_cifar10", "paper"): 31,
     ("ssl_cifar10", "digits"): 31,
     ("variance_ablation", "paper"): 36,
@@ -228,6 +232,8 @@ def test_published_figures_have_a_measured_cell(name: str, sweep: Sweep, table: 
         ("simvae_generation", "generation", ("vae", "celeba"), {"reconstruction_mse": 0.016, "fid": 162.9}),
         ("simvae_generation", "generation", ("simvae", "cifar10"), {"reconstruction_mse": 0.003, "fid": 349.9}),
         ("imagenet_linear", "accuracy", ("vicreg",), {"probe_z": 68.6}),
+        ("ssl_benchmark", "accuracy", ("smc_gmje", None), {"probe_z": 74.52}),
+        ("memory_bank", "accuracy", ("smc_gmje", "multinomial", None, 256), {"probe_z": 81.99}),
     ],
 )
 def test_published_figures_are_the_papers(

@@ -57,7 +57,8 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
             "maximize",
         ),
         "probe": MetricFamily(
-            "Accuracy on test images of a linear classifier trained on the frozen representation.",
+            "Accuracy on test images of a linear classifier trained on the frozen representation. With `probe_curve` "
+            "it is reported at every report.",
             "maximize",
             at_end=True,
         ),
@@ -178,7 +179,7 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
         "probe_few": MetricFamily(
             "For each number of labels, as in probe_5: accuracy on test images of linear classifiers of z trained on "
             "so many labelled images of each class, the mean over draws of these. Features are standardised over all "
-            "training images.",
+            "training images. With `probe_curve` it is reported at every report.",
             "maximize",
             at_end=True,
         ),

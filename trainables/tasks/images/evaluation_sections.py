@@ -96,6 +96,8 @@ class EmbeddingEvaluation:
     for the metric `probe_5`. 0 for no such probes."""
     few_label_draws: int = 20
     """Draws of these images, over which the accuracy is averaged; the same for every trial on a data set."""
+    probe_curve: bool = False
+    """Train these probes and those of `probe_epochs` at every report, not at the last one alone."""
     geometry: str = "none"
     """Vectors whose effective rank, cosine, volume, trace and norm are reported, at every report: the
     `representation`, the `projection`, which is what the loss compares, or `none`. Where there is no projector, both
@@ -104,6 +106,7 @@ class EmbeddingEvaluation:
     def __post_init__(self) -> None:
         whole("few_labels", self.few_labels, 0)
         whole("few_label_draws", self.few_label_draws, 1)
+        truth("probe_curve", self.probe_curve)
         choices("geometry", self.geometry, GEOMETRIES)
 
 

@@ -52,11 +52,11 @@ class Neighbours(RepresentationEvaluator):
 
 
 class LinearProbes(RepresentationEvaluator):
-    """Accuracy of linear probes trained by SGD, at the end."""
+    """Accuracy of linear probes trained by SGD, at the end or at every report."""
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
-        if not (last and config.evaluation.probe_epochs):
+        if not config.evaluation.probe_epochs or not (last or config.embeddings.probe_curve):
             return ()
         return [f"probe{suffix}_{vector}" for vector in method.representations for _, suffix in probe_top_k(classes)]
 

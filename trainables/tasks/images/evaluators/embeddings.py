@@ -18,12 +18,12 @@ from trainables.tasks.images.evaluators.evaluator import RepresentationEvaluator
 
 
 class FewLabelProbes(RepresentationEvaluator):
-    """Accuracy of linear probes on z that see a few labels of each class, at the end."""
+    """Accuracy of linear probes on z that see a few labels of each class, at the end or at every report."""
 
     @classmethod
     def metric_names(cls, config: ImageTrial, method: type[ImageMethod], classes: int, last: bool) -> Sequence[str]:
         labels = config.embeddings.few_labels
-        return [f"probe_{labels}"] if last and labels else ()
+        return [f"probe_{labels}"] if labels and (last or config.embeddings.probe_curve) else ()
 
     def metrics(self, vectors: Representations, tested: EvaluationSet) -> dict[str, Floats]:
         images, embeddings = self.images, self.config.embeddings

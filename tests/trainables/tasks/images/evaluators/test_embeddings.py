@@ -16,8 +16,8 @@ GEOMETRY = ("effective_rank", "cosine", "volume", "trace", "norm")
 
 
 def test_trials_that_ask_for_nothing_have_the_keys_of_before() -> None:
-    assert not {"few_labels", "few_label_draws", "geometry"} & trial("simclr").flat().keys()
-    assert {"few_labels", "few_label_draws", "geometry"} <= trial("simclr", few_labels=5).flat().keys()
+    assert not {"few_labels", "few_label_draws", "probe_curve", "geometry"} & trial("simclr").flat().keys()
+    assert {"few_labels", "few_label_draws", "probe_curve", "geometry"} <= trial("simclr", few_labels=5).flat().keys()
 
 
 def test_a_few_labels_are_drawn_by_data_set_alone_and_train_probes_of_the_representation() -> None:
@@ -33,6 +33,14 @@ def test_a_few_labels_are_drawn_by_data_set_alone_and_train_probes_of_the_repres
     )
     assert evaluated(config)["probe_5"] == pytest.approx(expected)
     assert list(evaluated(trial("simclr", few_labels=2))) == ["probe_2"] and not evaluated(config, last=False)
+
+
+def test_probes_are_trained_at_every_report_where_a_curve_is_asked_for() -> None:
+    """As at the last one."""
+    keys: dict[str, int] = {"few_labels": 2, "few_label_draws": 2, "probe_epochs": 1}
+    curve, before = (evaluated(trial("random", **keys, probe_curve=True), last=last) for last in (True, False))
+    assert list(before) == ["probe_z", "probe_top5_z", "probe_2"] and before == curve
+    assert not evaluated(trial("random", **keys), last=False)
 
 
 @torch.no_grad()

@@ -1,0 +1,47 @@
+"""Protocols that experiments of the GMJE paper share (gmje.md 3.2, 3.3 and section 4)."""
+
+from collections.abc import Mapping
+
+from search_spaces._protocols import CLASSIFIED, CLASSIFIED_DIGITS, MOCO_V2_VIEWS
+from sweeper.spec import Metric, Value
+
+Keys = Mapping[str, Value]
+
+SEEDS = (0, 1, 2)
+PROBE, PROBE_5 = Metric("probe_z", "maximize", percent=True), Metric("probe_5", "maximize", percent=True)
+KNN = Metric("knn_z", "maximize", percent=True)
+GEOMETRY = (Metric("effective_rank"), Metric("cosine"), Metric("volume"), Metric("trace"), Metric("norm"))
+
+CIFAR10: Keys = {
+    "dataset": "cifar10",
+    "encoder": "resnet18",
+    "small_stem": True,
+    "batch_size": 256,
+    "lr": 0.06,
+    "momentum": 0.9,
+    "weight_decay": 5e-4,
+    "report_every": 20,
+    **MOCO_V2_VIEWS,
+    **CLASSIFIED,
+    "geometry": "projection",
+}
+"""Protocol for CIFAR-10. The probe reads features of images without augmentation; the paper's sees random crops and
+flips. Each experiment sets its own epochs."""
+
+DIGITS: Keys = {
+    "dataset": "digits",
+    "encoder": "convnet",
+    "width": 16,
+    "features": 32,
+    "epochs": 28,
+    "batch_size": 128,
+    "optimiser": "adam",
+    "lr": 2e-3,
+    "rotation": 10.0,
+    "shift": 1.0,
+    **CLASSIFIED_DIGITS,
+    "few_labels": 5,
+    "geometry": "projection",
+}
+"""Protocol for scikit-learn's digits: 252 steps. Where a method allows it there is no projector, so that its loss is of
+the 32 dimensions that probes read."""

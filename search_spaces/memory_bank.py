@@ -1,0 +1,53 @@
+"""A first-in-first-out queue of negatives compared with a bank of particles (gmje.md 3.2: SMC-GMJE beside MoCo v2).
+
+The queue holds the keys of the latest batches. The bank is drawn from its particles and the keys of the batch by how
+much they resemble the queries. Only a bank has an effective sample size: the keys of a queue have no weights.
+"""
+
+from search_spaces import _gmje_protocols as protocols
+from search_spaces._gmje_protocols import KNN, PROBE, PROBE_5, SEEDS, Keys
+from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Trajectory, Value
+
+RESAMPLING = ("multinomial", "systematic")
+
+
+def _grids(protocol: Keys, sizes: tuple[int, ...], seeds: tuple[int, ...]) -> Grids:
+    """Queues and banks of these sizes."""
+    seeds_axis: dict[str, tuple[Value, ...]] = {"seed": seeds}
+    return Grids(
+        (
+            Grid({**protocol, "method": "moco_v2"}, {"queue": sizes, **seeds_axis}),
+            Grid({**protocol, "method": "smc_gmje"}, {"resampling": RESAMPLING, "bank": sizes, **seeds_axis}),
+        )
+    )
+
+
+PAPER: Keys = {**protocols.CIFAR10, "epochs": 1000, "tau": 0.1, "ema": 0.999, "few_labels": 5, "probe_curve": True}
+DIGITS: Keys = {
+    **protocols.DIGITS,
+    "tau": 0.2,
+    "ema": 0.99,
+    "projector_width": 0,
+    "report_every": 4,
+    "probe_curve": True,
+}
+
+NEGATIVES = ("method", "resampling", "queue", "bank")
+PUBLISHED = {
+    ("moco_v2", None, 256, None): {"probe_z": 78.08},
+    ("smc_gmje", "multinomial", None, 256): {"probe_z": 81.99},
+}
+LOSS, ESS = Metric("loss", "minimize"), Metric("ess")
+
+SWEEP = Sweep(
+    about="a queue of negatives (MoCo v2) compared with a bank of resampled particles (SMC-GMJE), by its size",
+    presets={"paper": _grids(PAPER, (256,), (42,)), "digits": _grids(DIGITS, (16, 128), SEEDS)},
+    tables=(
+        Table("accuracy", NEGATIVES, (PROBE, PROBE_5, KNN, LOSS, ESS), published={"paper": PUBLISHED}),
+        Table("embeddings", NEGATIVES, protocols.GEOMETRY),
+    ),
+    trajectories=(
+        Trajectory("training", (LOSS, PROBE, ESS), by=NEGATIVES),
+        Trajectory("accuracy", (PROBE, PROBE_5, KNN), by=NEGATIVES),
+    ),
+)

@@ -1,0 +1,89 @@
+"""Gaussian joint embeddings compared with contrastive and non-contrastive methods (gmje.md 3.3: Table 1).
+
+On the digits a linear probe on all labels hardly tells methods apart, so a probe on five labels of each class stands
+beside it.
+"""
+
+from collections.abc import Mapping
+
+from search_spaces import _gmje_protocols as protocols
+from search_spaces._gmje_protocols import GEOMETRY, KNN, PROBE, PROBE_5, SEEDS, Keys
+from sweeper.spec import Grid, Grids, Sweep, Table, Trajectory
+
+METHODS: tuple[Keys, ...] = (
+    {"method": "simclr", "tau": 0.5},
+    {"method": "byol", "ema": 0.996, "projector_width": 512, "projection": 128, "predictor_width": 512},
+    {"method": "moco_v2", "tau": 0.1, "ema": 0.99, "queue": 4096},
+    {"method": "smc_gmje", "tau": 0.1, "ema": 0.99, "bank": 4096},
+    {"method": "swav", "tau": 0.1, "epsilon": 0.05, "prototypes": 512, "projector_width": 512},
+    {"method": "vicreg", "projector_width": 0},
+    {"method": "gje"},
+    {"method": "gmje_parametric", "tau": 0.1, "ema": 0.99, "prototypes": 512},
+    {"method": "gmje_mdn", "components": 8},
+    {"method": "dam_gmje", "tau": 0.1},
+    {"method": "smc_joint_gmje"},
+    {"method": "hsic"},
+    {"method": "gpje"},
+    {"method": "gpje", "random_features": 1024},
+    {"method": "jepa"},
+    {"method": "vje", "bottleneck": 128},
+)
+"""The methods with their own hyperparameters on CIFAR-10: the paper's or, where it has none, gmje.md's."""
+METHODS_DIGITS: tuple[Keys, ...] = (
+    {"method": "simclr", "tau": 0.5, "projector_width": 0},
+    {"method": "byol", "ema": 0.99, "projector_width": 128, "projection": 32, "predictor_width": 128},
+    {"method": "moco_v2", "tau": 0.2, "queue": 128, "projector_width": 0},
+    {"method": "smc_gmje", "tau": 0.2, "bank": 128, "projector_width": 0},
+    {"method": "swav", "projector_width": 128, "projection": 32, "prototypes": 30},
+    {"method": "vicreg", "projector_width": 0},
+    {"method": "gje", "projector_width": 0},
+    {
+        "method": "gmje_parametric",
+        # The entropy's weight is lambda * 64, with lambda = 0.05.
+        **{"tau": 1.0, "entropy_weight": 3.2, "alignment_weight": 2.0, "tied": True, "prototypes": 50},
+        "projector_width": 0,
+    },
+    {"method": "gmje_mdn", "parameter_width": 64, "projector_width": 0},
+    {"method": "dam_gmje", "tau": 0.2, "projector_width": 0},
+    {"method": "smc_joint_gmje", "bank": 128, "projector_width": 0},
+    {"method": "hsic", "projector_width": 0},
+    {"method": "gpje", "projector_width": 0},
+    {"method": "gpje", "random_features": 128, "projector_width": 0},
+    {"method": "jepa", "ema": 0.99, "projector_width": 128, "projection": 32, "predictor_width": 128},
+    {"method": "vje", "bottleneck": 32},
+)
+"""As `METHODS`, for the digits: settings that train small encoders in 252 steps."""
+
+
+def _grids(protocol: Keys, methods: tuple[Keys, ...]) -> Grids:
+    """One grid per method over the seeds, an untrained encoder, and pixels."""
+    untrained = {**protocol, "epochs": 0}
+    return Grids(
+        (
+            *(Grid({**protocol, **own}, {"seed": SEEDS}) for own in methods),
+            Grid({**untrained, "method": "random"}, {"seed": SEEDS}, pinned=frozenset({"epochs"})),
+            Grid({**untrained, "method": "pixels", "seed": 0}, {}, pinned=frozenset({"epochs", "seed"})),
+        )
+    )
+
+
+METHOD = ("method", "random_features")
+TABLE_1: Mapping[tuple[str, None], Mapping[str, float]] = {
+    ("simclr", None): {"probe_z": 81.50},
+    ("byol", None): {"probe_z": 79.04},
+    ("moco_v2", None): {"probe_z": 79.02},
+    ("smc_gmje", None): {"probe_z": 74.52},
+}
+
+SWEEP = Sweep(
+    about="Gaussian joint embeddings and eight other methods on one data set: linear probes on all labels and on five",
+    presets={
+        "paper": _grids({**protocols.CIFAR10, "epochs": 200, "few_labels": 5}, METHODS),
+        "digits": _grids({**protocols.DIGITS, "report_every": 7}, METHODS_DIGITS),
+    },
+    tables=(
+        Table("accuracy", METHOD, (PROBE, PROBE_5, KNN), published={"paper": TABLE_1}),
+        Table("embeddings", METHOD, GEOMETRY),
+    ),
+    trajectories=(Trajectory("embeddings", (KNN, GEOMETRY[0], GEOMETRY[1]), by=METHOD),),
+)

@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,6 +27,9 @@ from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load_trials
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
+from sweeper.trackers.catalog import connections
+from sweeper.trackers.sweep_trials import TrackedTrials, tracked
+from sweeper.trackers.tracker import Tracker
 from sweeper.version import code_version
 
 
@@ -57,6 +60,7 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
 
         request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
         store = Store(request.store)
+        trackers = connections(request.track, str(request.name), store)
         plan, columns = prepare(request, store)
         if request.plan:
             archived = preview_archive(plan, store, columns) if request.fresh else None
@@ -68,7 +72,7 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
         damaged, store = store.damaged, Store(store.files.with_retries(store_retries(), _print_line))
         store.quarantine(damaged)
         path = archive(plan, store, columns) if request.fresh else partial(checkpoint_path, plan.name)
-        return _Run(request, plan, store, store.prepare(plan.name, columns), stopping, path).execute()
+        return _Run(request, plan, store, store.prepare(plan.name, columns), stopping, path, trackers).execute()
     except (SpecError, ClusterError, StoreError) as error:
         print(error_line(error), file=sys.stderr)
         return EXIT_WRONG
@@ -90,13 +94,16 @@ class _Run:
     columns: Columns
     stopping: StopSignal
     checkpoint_path: CheckpointPath
+    trackers: Mapping[str, Callable[[], Tracker]]
+    """Name of a tracker -> a function that connects to it."""
 
     def execute(self) -> int:
         """Train what is left of the plan and show the results. If interrupted, print how to continue."""
         try:
-            if self.plan.trials_left:
-                self._train()
-            return finish(self.plan, self.store, self.columns)
+            with tracked(self.trackers, self.plan, self.store, _print_line, fresh=self.request.fresh) as trials:
+                if self.plan.trials_left:
+                    self._train(trials)
+                return finish(self.plan, self.store, self.columns)
         except KeyboardInterrupt:
             print_how_to_continue(self.plan, self.store)
             return EXIT_INTERRUPTED
@@ -105,7 +112,7 @@ class _Run:
             print_how_to_continue(self.plan, self.store)
             return EXIT_FAILED
 
-    def _train(self) -> None:
+    def _train(self, tracked_trials: TrackedTrials) -> None:
         request, plan, store, address = self.request, self.plan, self.store, _address(self.request)
         _print_line(
             f"{plan.trials_left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray"
@@ -147,6 +154,7 @@ class _Run:
                             progress,
                             code_version(),
                             node_price=request.node_price,
+                            tracked=tracked_trials,
                         ),
                         comparison=stage.comparison,
                         judge_factory=stage.judge_factory,

@@ -105,6 +105,13 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.pruning.rung_client": Rule(
         may=("ray", "trainables.reports", "sweeper.pruning"), never=("pandas", "optuna")
     ),
+    "sweeper.trackers": Rule(
+        may=(
+            *("tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
+            "sweeper.plan",
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
     "sweeper.report": Rule(
         may=("pandas", "numpy", "matplotlib", "PIL", "sklearn", "tabulate", "sweeper.spec", "sweeper.storage"),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
@@ -146,7 +153,8 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.cli": Rule(
         may=(
             *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
-            *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "trainables.validation"),
+            *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
+            "trainables.validation",
             *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
             *("trainables.config", "trainables.training", "trainables.worker"),
         ),
@@ -155,7 +163,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.run": Rule(
         may=(
             *("sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
-            *("sweeper.report", "sweeper.execution", "sweeper.cli"),
+            *("sweeper.report", "sweeper.trackers", "sweeper.execution", "sweeper.cli"),
         ),
         never=("torch", "ray", "optuna"),
     ),

@@ -14,6 +14,7 @@ from sweeper.spec import registry
 from sweeper.spec.grid import unknown
 from sweeper.spec.request import Request, SearchOptions
 from sweeper.spec.search import SAMPLERS
+from sweeper.trackers.catalog import parse_track
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
 ABOUT = (
@@ -64,6 +65,11 @@ def parse(arguments: Sequence[str]) -> Request:
     patience = partial(amount, "--patience", positive=True)
     patience_help = "time without a step after which a cohort is given up"
     add("--patience", type=patience, default="600", metavar="SECONDS", help=patience_help)
+    track_help = (
+        "send each trial as a run to tensorboard (TARGET: a folder), mlflow (a server's URI) or wandb (a project); may "
+        "be given for several trackers"
+    )
+    add("--track", type=parse_track, action="append", default=[], metavar="TRACKER[=TARGET]", help=track_help)
     add_search = parser.add_argument_group("searches").add_argument
     sampler, pruner = partial(_one_of, "sampler", SAMPLERS), partial(_one_of, "pruner", PRUNERS)
     default = "(default: the preset's)"

@@ -15,6 +15,7 @@ from sweeper.spec.node_price import NodePrice
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
+from sweeper.trackers.sweep_trials import TrackedTrials
 from trainables.reports import Heartbeat, Member
 from trainables.worker.messages import CohortReport, Failure, Origin
 
@@ -44,10 +45,12 @@ class Recorder(CohortListener):
         code: str,
         *,
         node_price: NodePrice | None = None,
+        tracked: TrackedTrials | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._sweep, self._columns, self._source = store, sweep, columns, source
         self._progress, self._code, self._clock, self._node_price = progress, code, clock, node_price
+        self._tracked = tracked or TrackedTrials()
         self._history: dict[str, list[Record]] = {}
         self._unwritten: dict[str, int] = {}
         """Training cohort -> index of the first record of its history that is not in the store yet."""
@@ -63,6 +66,7 @@ class Recorder(CohortListener):
         self._begun.setdefault(cohort, datetime.now(UTC))
         self._progress.started(len(self._source.cohorts[cohort].trials))
         self._source.started(cohort)
+        self._tracked.started(self._source.cohorts[cohort].trials)
 
     def reported(self, cohort: str, message: CohortReport) -> None:
         report = message.report
@@ -70,12 +74,11 @@ class Recorder(CohortListener):
             self._progress.print_line(f"cohort {cohort}: {message.notice}")
         self._source.reported(cohort, message)
         trials = self._source.cohorts[cohort].trials
-        self._history[cohort] += [
-            (trial.id, report.epoch, metric, value)
-            for trial, member in zip(trials, report.members, strict=True)
-            for metric, value in member.metrics.items()
-            if value is not None and member.epochs_run == report.epoch
-        ]
+        for trial, member in zip(trials, report.members, strict=True):
+            if member.epochs_run == report.epoch:
+                metrics = {metric: value for metric, value in member.metrics.items() if value is not None}
+                self._history[cohort] += [(trial.id, report.epoch, metric, value) for metric, value in metrics.items()]
+                self._tracked.reported(trial, report.epoch, metrics)
         if report.done:
             for trial, member in zip(trials, report.members, strict=True):
                 self._store.write_sheets(self._sweep, trial.id, member.pictures)
@@ -172,5 +175,6 @@ class Recorder(CohortListener):
             for trial, member in zip(trials, members, strict=True)
         ]
         self._store.write(self._sweep, cohort, rows, self._columns)
+        self._tracked.ended(trials, rows)
         self._progress.finished(rows)
         self._source.completed(cohort, rows, self._history.pop(cohort, []))

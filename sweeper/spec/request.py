@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,7 @@ class Request:
     fresh: bool
     restore: str | None
     """Name of the folder below `_replaced/` to bring back; nothing is run."""
+    track: Sequence[TrackRequest]
     search: SearchOptions
     warm_start: str | None
     """The sweep whose rows in the store a search begins with."""
@@ -56,6 +57,15 @@ class Request:
     def data_folder(self) -> Path | None:
         """Folder of the data sets, or None for a plan that measures nothing and therefore needs no data."""
         return None if self.plan and not self.probe else Path(self.data)
+
+
+@dataclass(frozen=True)
+class TrackRequest:
+    """`--track TRACKER[=TARGET]`."""
+
+    tracker: str
+    target: str | None = None
+    """TensorBoard: a folder. MLflow: the URI of a server. W&B: a project. None takes the default."""
 
 
 @dataclass(frozen=True)

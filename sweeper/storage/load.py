@@ -1,7 +1,7 @@
 """Load the rows or the history of sweeps as pandas frames."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pandas as pd
 import pyarrow as pa
@@ -76,6 +76,21 @@ def load_history(name: str, store: str | os.PathLike[str] | Files = "results") -
     if not tables:
         raise _absent(files, "history", name)
     return one_per_record(pa.concat_tables(table for _, table in tables.values())).to_pandas()
+
+
+def load_reports(
+    name: str, store: str | os.PathLike[str] | Files, trials: Collection[str]
+) -> dict[str, dict[int, dict[str, float]]]:
+    """Return trial -> epoch -> metric -> value of what these trials have reported; empty if none has."""
+    files = store if isinstance(store, Files) else Files(store)
+    reports: dict[str, dict[int, dict[str, float]]] = {}
+    if not trials or not files.list(history_folder(name)):
+        return reports
+    history = load_history(name, files).dropna(subset="value")
+    history = history[history["trial_id"].isin(trials)]
+    for trial, epoch, metric, value in history[["trial_id", "epoch", "metric", "value"]].itertuples(index=False):
+        reports.setdefault(trial, {}).setdefault(epoch, {})[metric] = value
+    return reports
 
 
 def _select(files: Files, rows: pd.DataFrame, column: str, value: str) -> pd.DataFrame:

@@ -63,7 +63,7 @@ def test_the_loss_of_the_store_is_one_line_that_says_how_to_continue(
     plan, columns = prepare(request, Store(tmp_path))
     monkeypatch.setattr(run._Run, "_train", fail)
     monkeypatch.setattr(Files, "list", fail)
-    assert run._Run(request, plan, Store(tmp_path), columns, StopSignal(), str).execute() == EXIT_FAILED
+    assert run._Run(request, plan, Store(tmp_path), columns, StopSignal(), str, {}).execute() == EXIT_FAILED
     out, error = capsys.readouterr()
     assert error == "error: store gone: cannot write 'x'\n"
     assert out == f"stopped: what is in {tmp_path} cannot be read now; the same command continues\n"

@@ -35,6 +35,7 @@ TABLE: Mapping[str, Rule] = {
         may=("torch", "trainables.losses.linear_algebra"), never=("torch.distributed", *LAUNCHERS), alone=True
     ),
     "trainables.autoencoder": Rule(may=("torch", "trainables.contract", "trainables.losses"), never=LAUNCHERS),
+    "trainables.joint_mixture": Rule(may=("torch", "trainables.contract", "trainables.losses"), never=LAUNCHERS),
     "trainables.networks": Rule(may=("torch", "torchvision", "trainables.validation"), never=LAUNCHERS),
     "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
     "trainables.data.augmentation": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
@@ -52,7 +53,7 @@ TABLE: Mapping[str, Rule] = {
     "trainables.methods": Rule(
         may=(
             *("torch", "trainables.validation", "trainables.contract", "trainables.losses", "trainables.networks"),
-            "trainables.autoencoder",
+            *("numpy", "sklearn", "trainables.autoencoder", "trainables.joint_mixture"),
         ),
         never=LAUNCHERS,
         alone=True,

@@ -9,12 +9,17 @@ from trainables.methods.beta_vae import BetaVAE
 from trainables.methods.byol import BYOL
 from trainables.methods.cr_vae import CRVAE
 from trainables.methods.dam_gmje import DaMGMJE
+from trainables.methods.gaussian_process import GaussianProcess
 from trainables.methods.gje import GJE
+from trainables.methods.gmje_em import EM
+from trainables.methods.gmje_gng import GNG
 from trainables.methods.gmje_mdn import MDNGMJE
+from trainables.methods.gmje_mdn_pairs import MDNPairs
 from trainables.methods.gmje_parametric import ParametricGMJE
 from trainables.methods.gpje import GPJE
 from trainables.methods.hsic import HSIC
 from trainables.methods.jepa import JEPA
+from trainables.methods.jepa_pairs import JEPAPairs
 from trainables.methods.moco import MoCo
 from trainables.methods.simclr import SimCLR
 from trainables.methods.simsiam import SimSiam
@@ -27,6 +32,7 @@ from trainables.methods.vae import VAE
 from trainables.methods.vicreg import VICReg
 from trainables.methods.vje import VJE
 from trainables.tasks.images.task import Images
+from trainables.tasks.pairs.task import SyntheticPairs
 from trainables.tasks.task import Task
 
 METHODS: Mapping[str, type[Method]] = MappingProxyType(
@@ -36,12 +42,17 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "byol": BYOL,
         "cr_vae": CRVAE,
         "dam_gmje": DaMGMJE,
+        "gaussian_process": GaussianProcess,
         "gje": GJE,
+        "gmje_em": EM,
+        "gmje_gng": GNG,
         "gmje_mdn": MDNGMJE,
+        "gmje_mdn_pairs": MDNPairs,
         "gmje_parametric": ParametricGMJE,
         "gpje": GPJE,
         "hsic": HSIC,
         "jepa": JEPA,
+        "jepa_pairs": JEPAPairs,
         "moco_v2": MoCo,
         "pixels": Pixels,
         "random": RandomEncoder,
@@ -57,7 +68,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
     }
 )
 
-TASKS: Mapping[str, Task] = MappingProxyType({"images": Images()})
+TASKS: Mapping[str, Task] = MappingProxyType({"images": Images(), "pairs": SyntheticPairs()})
 
 
 def task_of(method: str) -> Task:

@@ -1,7 +1,7 @@
 """What a method promises: how it is built, what it draws, what it can do.
 
-Shapes: K members of a cohort, B examples of a batch, X inputs, D dimensions of a representation, C channels, H rows,
-W columns.
+Shapes: K members of a cohort, B examples of a batch, X inputs, M components, D dimensions of a representation,
+C channels, H rows, W columns.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,17 @@ Shapes = Mapping[str, tuple[int, ...]]
 Capability = Literal["embed", "score", "decode", "predict"]
 """What an evaluator needs of a method: representations, anomaly scores, images of representations, or a conditional
 density."""
+
+
+class ConditionalDensity(NamedTuple):
+    """The density of a number y given x, which `predict` returns: a mixture of Gaussians. Every method has its own
+    number M of components, the same for every x."""
+
+    log_weights_BM: Tensor
+    """Logarithms, finite, of weights whose sum over M is one."""
+    means_BM: Tensor
+    sigmas_BM: Tensor
+    """Standard deviations, above 0."""
 
 
 class Losses(NamedTuple):
@@ -49,7 +60,7 @@ Noises = Mapping[str, Noise]
 class Method(nn.Module):
     """A way to learn from the data of one task.
 
-    A method is built from its `Config`, the task's section of networks, and the shapes of a batch. It does not know
+    A method is built from its `Config`, what its task gives for networks, and the shapes of a batch. It does not know
     whether it trains alone or as one of many members with stacked weights (`trainables.learners.stack`). Three rules
     make that possible:
 
@@ -86,7 +97,8 @@ class Method(nn.Module):
     `loss_NAME`."""
 
     def __init__(self, config: Any, networks: Any, shapes: Shapes) -> None:
-        """`networks`: the task's section of networks, for images a `NetworkBuilder`; None if the task has none."""
+        """`networks`: what the task gives to build networks from: for images a `NetworkBuilder`, for pairs their
+        `PairStatistics`."""
         super().__init__()
         self.config = config
         for name in sorted(self.fusible):  # the same order in every process: peers average buffers by position
@@ -127,8 +139,8 @@ class Method(nn.Module):
     def after_step(self, noise: Mapping[str, Tensor]) -> None:
         """Called after each optimiser step to update averaged weights, queues and the like. Does nothing by default."""
 
-    def predict(self, x_BX: Tensor) -> Mapping[str, Tensor]:
-        """Parameters `[B, ...]` by name of the conditional density of the target."""
+    def predict(self, x_BX: Tensor) -> ConditionalDensity:
+        """The density of y at each of these x, in float32 whatever the precision of the networks."""
         raise NotImplementedError
 
 
@@ -142,6 +154,19 @@ class NetworkBuilder(Protocol):
 
     def build_decoder(self, features: int, image_shape: tuple[int, ...]) -> Any:
         """A new decoder of latents of size `features` to images `(C, H, W)` (see `networks.decoders`)."""
+        ...
+
+
+class PairStatistics(Protocol):
+    """What a method of the task `pairs` may know of the training pairs before it learns from them."""
+
+    @property
+    def count(self) -> int:
+        """Number of training pairs."""
+        ...
+
+    def target_quantiles(self, levels: Tensor) -> Tensor:
+        """Quantiles of the targets y at these levels in [0, 1]."""
         ...
 
 

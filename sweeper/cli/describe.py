@@ -12,6 +12,7 @@ from trainables.catalog import METHODS
 from trainables.config.key_docs import KeyDoc, key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.data.pairs import BRANCHES, NOISE
 from trainables.evaluation.metrics import FAMILIES, VALIDATION, MetricFamily, family_of
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
@@ -42,13 +43,16 @@ def describe(name: str) -> str:
         return _method(name)
     if name in DATASETS:
         return _dataset(name)
+    if name in BRANCHES:
+        return _pairs(name)
     if name in methods_by_metric() or name in FAMILIES:
         return _metric(name)
-    known = [*METHODS, *DATASETS, *FAMILIES, *methods_by_metric()]
+    datasets = [*DATASETS, *BRANCHES]
+    known = [*METHODS, *datasets, *FAMILIES, *methods_by_metric()]
     owners = [method for method in METHODS if name in {key.name for key in key_docs(method)}]
     hint = f" ('{name}' is a key; see --describe {owners[0]})" if owners else nearest(name, known)
     raise SpecError(
-        f"no method, data set or metric '{name}'{hint}; there are: {', '.join(METHODS)}; {', '.join(DATASETS)}; "
+        f"no method, data set or metric '{name}'{hint}; there are: {', '.join(METHODS)}; {', '.join(datasets)}; "
         f"{', '.join(FAMILIES)}"
     )
 
@@ -91,6 +95,19 @@ def _dataset(name: str) -> str:
         "files": FILES.get(name, "none: it comes with scikit-learn"),
     }
     return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
+
+
+def _pairs(name: str) -> str:
+    branches = BRANCHES[name]
+    facts = {
+        "pairs": "x uniform on [-1, 1]; y one of the branches, all equally likely, plus normal noise of standard "
+        f"deviation {NOISE}",
+        "training": "as many pairs as `examples` says, drawn anew for each seed",
+        "files": "none: they are drawn",
+    }
+    return "\n".join(
+        [f"{name}:", f"  {branches.about}", "", *(line for key in facts for line in _fact(key, facts[key]))]
+    )
 
 
 def _fact(fact: str, text: str) -> list[str]:

@@ -7,6 +7,6 @@ from tests.trainables.tasks.pairs.registered import registered
 
 @pytest.fixture
 def pairs() -> Iterator[None]:
-    """The catalog has the task `pairs` and its methods, too."""
+    """The catalog has two small methods of the task `pairs`, too."""
     with registered():
         yield

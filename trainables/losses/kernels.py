@@ -74,6 +74,17 @@ def feature_dual_terms(target_BD: Tensor, features_BF: Tensor, epsilon: float | 
     )
 
 
+def gaussian_process_posterior(
+    x_MD: Tensor, training_BD: Tensor, factor_BB: Tensor, dual_B: Tensor, length: float | Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean and variance of the function at new samples, `[M]` each, under the RBF kernel (GJE Eq. 5). `factor` is the
+    lower Cholesky factor of the training samples' covariance K, noise included, and `dual` is `K^-1 z`. The variance is
+    that of the function, without noise."""
+    cross_MB = rbf_kernel(x_MD, training_BD, length)
+    explained_M = whiten(cross_MB, factor_BB).square().sum(-1)
+    return product(cross_MB, dual_B), (1 - explained_M).clamp_min(0)
+
+
 def gaussian_process_nll(terms: DualTerms, outputs: int) -> Tensor:
     """`quadratic / 2 + outputs / 2 * logdet K`, `[]`, summed over the batch; left out is the constant with 2 pi.
     `outputs` is D for a likelihood (GJE Eq. 3), and 1 for the dual of the Gaussian's loss (appendix J)."""

@@ -97,7 +97,7 @@ class Task(ABC):
 
     @abstractmethod
     def networks(self, config: Any) -> Any:
-        """The section that methods build their networks from; None if there is none."""
+        """What methods build their networks from (see `Method`)."""
 
     @abstractmethod
     def stream_key(self, config: Any) -> tuple[object, ...]:

@@ -8,10 +8,12 @@ from torchvision.datasets import CIFAR10, CIFAR100, MNIST, STL10, SVHN, CelebA, 
 from sweeper import run
 from sweeper.cli.describe import FILES, describe
 from sweeper.errors import SpecError
+from tests.trainables.small import IMAGE_METHODS
 from trainables.catalog import METHODS
 from trainables.config.key_docs import key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.data.pairs import BRANCHES
 from trainables.evaluation.metrics import FAMILIES
 from trainables.training.metric_names import methods_by_metric
 
@@ -75,10 +77,17 @@ def test_a_metric_has_its_meaning_range_and_direction(metric: str) -> None:
     assert all(f"\n  {fact} " in text for fact in ("range", "direction", "reported"))
 
 
+@pytest.mark.parametrize("name", BRANCHES)
+def test_a_data_set_of_pairs_has_its_branches_and_needs_no_files(name: str) -> None:
+    text = describe(name)
+    assert text.startswith(f"{name}:\n  {BRANCHES[name].about}\n") and "\n  files " in text
+
+
 def test_descriptions_of_metrics() -> None:
     text = describe("probe_z")
     assert "higher is better" in text and "a share in [0, 1]" in text and "at the end of training" in text
-    assert text.endswith(f"by        {', '.join(METHODS)}") and methods_by_metric()["probe_z"] == tuple(METHODS)
+    assert text.endswith(f"by        {', '.join(IMAGE_METHODS)}")
+    assert methods_by_metric()["probe_z"] == tuple(IMAGE_METHODS)
     assert "lower is better" in describe("fpr95") and re.search(r"and \d+ more$", describe("fpr95"))
     assert "null where it is undefined" in describe("var_cv") and "\nmetrics of this family" not in describe("var_cv")
 

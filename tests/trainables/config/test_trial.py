@@ -164,7 +164,7 @@ def test_methods_that_do_not_train_need_zero_epochs(method: str) -> None:
         assert str(error.value) == f"{method} does not train, so epochs must be 0, but got epochs=5"
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", IMAGE_METHODS)
 def test_only_a_loss_of_single_images_is_split_over_workers(method: str) -> None:
     epochs: dict[str, Value] = {} if METHODS[method].trains() else {"epochs": 0}
     assert resolve({"method": method, "workers": 1, **epochs}).training.processes == 1

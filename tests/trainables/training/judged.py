@@ -1,5 +1,6 @@
 """Small cohorts whose members leave or move, and helpers that compare their reports without seconds."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -55,9 +56,11 @@ def assert_near(
     to the rounding of another stack."""
     other_member = member if expected_member is None else expected_member
     for report, other in zip(reports, expected, strict=True):
-        assert dict(report.members[member].metrics) == pytest.approx(
-            dict(other.members[other_member].metrics), rel=1e-3, abs=1e-3
+        own, others = (
+            {name: math.nan if value is None else value for name, value in metrics.items()}
+            for metrics in (report.members[member].metrics, other.members[other_member].metrics)
         )
+        assert own == pytest.approx(others, rel=1e-3, abs=1e-3, nan_ok=True)
 
 
 def tensors_of(state: Sequence[Mapping[str, Mapping[str, Tensor]]], members: Sequence[int]) -> State:

@@ -40,7 +40,7 @@ class Recorder:
 
 def _train(epochs: int, seeds: tuple[int, ...]) -> None:
     """Members in stacks of one, whose methods see plain tensors; two steps an epoch."""
-    configs = [resolve({"method": "gaussian_mlp", "batch_size": 60, "seed": seed}) for seed in seeds]
+    configs = [resolve({"method": "gaussian_mlp", "examples": 120, "batch_size": 60, "seed": seed}) for seed in seeds]
     cohort = Cohort(configs, HERE, torch.device("cpu"), width=1)
     for epoch in range(epochs):
         cohort.epoch(epoch)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.trainables.small import HERE, metrics_of
+from tests.trainables.small import HERE, IMAGE_METHODS, metrics_of
 from tests.trainables.tasks.images.evaluated import EVERYTHING, eval_config
-from trainables.catalog import METHODS
 from trainables.config.trial_config import TrialConfig
 from trainables.training.metric_names import may_be_undefined, methods_by_metric, metric_names
 from trainables.training.train import train
@@ -48,7 +47,7 @@ def test_a_metric_may_be_undefined_by_its_family_on_test_and_on_validation_image
 
 def test_each_metric_is_mapped_to_the_methods_that_can_report_it() -> None:
     methods = methods_by_metric()
-    assert methods["knn_z"] == tuple(METHODS)
+    assert methods["knn_z"] == tuple(IMAGE_METHODS)
     assert methods["auroc_joint"] == methods["fpr95_entropy_held_out"] == methods["posterior_entropy"] == ("vje",)
     assert "random" in methods["probe_top5_z"] and "loss_tau" not in methods
 
@@ -57,7 +56,7 @@ def test_metrics_of_content_and_of_decoded_images_are_mapped_to_every_method_and
     methods = methods_by_metric()
     content = ("probe_linear", "probe_mlp_best", "knn_1", "knn_best", "gmm_accuracy_batch64", "ari", "style_hue")
     for metric in (*content, "reconstruction_mse", "sample_accuracy", "frechet_digits", "diversity", "fid"):
-        assert methods[metric] == methods[f"val_{metric}"] == tuple(METHODS), metric
+        assert methods[metric] == methods[f"val_{metric}"] == tuple(IMAGE_METHODS), metric
     assert methods["loss_consistency"] == ("cr_vae",) and methods["loss_centre_norm"] == ("simvae",)
     assert methods["loss_reconstruction"] == ("beta_vae", "cr_vae", "simvae", "vae")
 

@@ -10,7 +10,7 @@ from trainables.training.preflight import check_trials
 
 @pytest.mark.usefixtures("pairs")
 def test_results_are_in_the_order_of_the_trials_whatever_their_tasks() -> None:
-    pairs = resolve({"method": "gaussian_mlp", "batch_size": 30})
+    pairs = resolve({"method": "gaussian_mlp", "examples": 120, "batch_size": 30})
     images = resolve({"method": "vje", "batch_size": 60, "knn": 5, "probe_epochs": 1})
     results = check_trials([pairs, images, pairs], HERE)
     assert [result.steps for result in results] == [4, 21, 4] and results[0] == results[2]

@@ -10,8 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from trainables.contract import Batch, Losses, Method, Noise, Noises, Shapes
+from trainables.contract import Batch, ConditionalDensity, Losses, Method, Noise, Noises, PairStatistics, Shapes
 from trainables.validation import positive, whole
+
+
+def _gaussian(mean_B: Tensor, sigma_B: Tensor) -> ConditionalDensity:
+    """A mixture of one component."""
+    return ConditionalDensity(torch.zeros_like(mean_B)[:, None], mean_B[:, None], sigma_B[:, None])
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class GaussianMLP(Method):
 
     jitter: Tensor
 
-    def __init__(self, config: GaussianMLPConfig, networks: None, shapes: Shapes) -> None:
+    def __init__(self, config: GaussianMLPConfig, networks: PairStatistics, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         self.inputs = math.prod(shapes["x"])
         self.network = nn.Sequential(nn.Linear(self.inputs, config.hidden), nn.Tanh(), nn.Linear(config.hidden, 2))
@@ -53,10 +58,9 @@ class GaussianMLP(Method):
         parts = {"error": squared_B.mean() / 2, "spread": logvar_B.mean() / 2}
         return Losses(parts["error"] + parts["spread"], parts)
 
-    def predict(self, x_BX: Tensor) -> Mapping[str, Tensor]:
-        """Mean and variance of a Gaussian, `[B]` each."""
+    def predict(self, x_BX: Tensor) -> ConditionalDensity:
         mean_B, logvar_B = self._density(x_BX)
-        return {"mean": mean_B, "variance": logvar_B.exp()}
+        return _gaussian(mean_B, (logvar_B / 2).exp())
 
     def _density(self, x_BX: Tensor) -> tuple[Tensor, Tensor]:
         mean_B, logvar_B = self.network(x_BX).float().unbind(-1)
@@ -93,7 +97,7 @@ class BayesianRegression(Method):
     prior_precision: Tensor
     noise_precision: Tensor
 
-    def __init__(self, config: BayesianRegressionConfig, networks: None, shapes: Shapes) -> None:
+    def __init__(self, config: BayesianRegressionConfig, networks: PairStatistics, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         self.register_buffer("frequencies_XF", torch.randn(math.prod(shapes["x"]), config.features))
         self.register_buffer("phases_F", 2 * math.pi * torch.rand(config.features))
@@ -125,11 +129,10 @@ class BayesianRegression(Method):
         self.noise_precision.copy_(count / (squared + spread))
         return losses
 
-    def predict(self, x_BX: Tensor) -> Mapping[str, Tensor]:
-        """Mean and variance of a Gaussian, `[B]` each."""
+    def predict(self, x_BX: Tensor) -> ConditionalDensity:
         features_BF = self._features(x_BX)
         spread_B = (features_BF @ self.covariance_FF * features_BF).sum(-1)
-        return {"mean": features_BF @ self.mean_F, "variance": spread_B + 1 / self.noise_precision}
+        return _gaussian(features_BF @ self.mean_F, (spread_B + 1 / self.noise_precision).sqrt())
 
     def _features(self, x_BX: Tensor) -> Tensor:
         angles_BF = x_BX @ self.frequencies_XF / self.length_scale + self.phases_F

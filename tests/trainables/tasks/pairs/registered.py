@@ -1,4 +1,4 @@
-"""The catalog with the task `pairs` and its methods."""
+"""The catalog with two small methods of pairs, too."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -8,26 +8,22 @@ from types import MappingProxyType
 import pytest
 
 from tests.trainables.tasks.pairs.methods import BayesianRegression, GaussianMLP
-from tests.trainables.tasks.pairs.task import Pairs
 from trainables import catalog
 from trainables.contract import Method
-from trainables.tasks.task import Task
 
 PAIRS_METHODS: Mapping[str, type[Method]] = {
     "bayesian_regression": BayesianRegression,
     "gaussian_mlp": GaussianMLP,
 }
-PAIRS_TASKS: Mapping[str, Task] = {"pairs": Pairs()}
 
 
 @contextmanager
 def registered() -> Iterator[None]:
-    """Within it METHODS and TASKS have these entries, too, in every module that has imported them."""
+    """Within it METHODS has these entries, too, in every module that has imported it."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, additions in (("METHODS", PAIRS_METHODS), ("TASKS", PAIRS_TASKS)):
-            entries = vars(catalog)[name]
-            extended = MappingProxyType({**entries, **additions})
-            for module in [sys.modules[module] for module in sys.modules if module.startswith("trainables.")]:
-                if vars(module).get(name) is entries:
-                    patch.setattr(module, name, extended)
+        entries = catalog.METHODS
+        extended = MappingProxyType({**entries, **PAIRS_METHODS})
+        for module in [sys.modules[module] for module in sys.modules if module.startswith("trainables.")]:
+            if vars(module).get("METHODS") is entries:
+                patch.setattr(module, "METHODS", extended)
         yield

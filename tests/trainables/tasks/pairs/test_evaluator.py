@@ -1,0 +1,117 @@
+"""Metrics of known predictions on pairs, and what trials hand over for figures.
+
+Shapes: K members, N points.
+"""
+
+import io
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from trainables.config.trial import resolve
+from trainables.contract import ConditionalDensity
+from trainables.data.pairs import BRANCHES, NOISE
+from trainables.evaluation.conditional_density import equal_mixture
+from trainables.learners.members import StackedMembers
+from trainables.tasks.pairs.config import PairsTrial
+from trainables.tasks.pairs.evaluator import AT_END, DURING_TRAINING, GRID, HELD_OUT, SHOWN, DensityEvaluator
+
+pytestmark = pytest.mark.usefixtures("pairs")
+CPU = torch.device("cpu")
+Predict = Callable[[Tensor], ConditionalDensity]
+
+
+class Predictions:
+    """Stands for a stack whose members make these predictions."""
+
+    def __init__(self, *predict: Predict) -> None:
+        self.size, self._predict = len(predict), predict
+
+    def evaluate_each(self, verb: str, x_KNX: Tensor) -> ConditionalDensity:
+        assert verb == "predict"
+        each = [predict(x_NX[:, 0]) for predict, x_NX in zip(self._predict, x_KNX, strict=True)]
+        return ConditionalDensity(*map(torch.stack, zip(*each, strict=True)))
+
+
+def _truth(dataset: str) -> Predict:
+    return lambda x_N: equal_mixture(BRANCHES[dataset].at(x_N), NOISE)
+
+
+def _one_branch(x_N: Tensor) -> ConditionalDensity:
+    """Three components on the same branch of the data set B, of unequal weights."""
+    weights_N3 = torch.tensor([0.5, 0.5, 1e-6]).log().expand(len(x_N), 3)
+    return ConditionalDensity(weights_N3, torch.zeros(len(x_N), 3), torch.full((len(x_N), 3), 2 * NOISE))
+
+
+def _not_a_number(x_N: Tensor) -> ConditionalDensity:
+    return ConditionalDensity(*(values * torch.nan for values in _one_branch(x_N)))
+
+
+def _trial(dataset: str, **changes: bool) -> PairsTrial:
+    config = resolve({"method": "gaussian_mlp", "dataset": dataset, **changes})
+    assert isinstance(config, PairsTrial)
+    return config
+
+
+def _metrics(
+    evaluator: DensityEvaluator, *stacks: Predictions, members: tuple[int, ...], last: bool = True
+) -> dict[str, Any]:
+    return evaluator.metrics([cast(StackedMembers, stack) for stack in stacks], members, last)
+
+
+def test_the_truth_is_perfect_and_each_member_is_compared_with_its_own_data_set() -> None:
+    configs = [_trial("synthetic_a"), _trial("synthetic_b"), _trial("synthetic_b")]
+    stacks = (Predictions(_truth("synthetic_a")), Predictions(_truth("synthetic_b")))
+    metrics = _metrics(DensityEvaluator(configs, CPU), *stacks, members=(0, 2))
+    assert tuple(metrics) == AT_END
+    expected = {"nll_excess": 0.0, "energy_distance": 0.0, "branches": 1.0, "sigma_mean": NOISE, "pi_error": 0.0}
+    for name, value in expected.items():
+        assert metrics[name] == pytest.approx([value, value], abs=1e-6), name
+    assert (metrics["energy_distance_point"] > 0.25).all()
+
+
+def test_a_model_of_one_branch_is_worse_in_all_metrics() -> None:
+    evaluator = DensityEvaluator([_trial("synthetic_b")], CPU)
+    metrics = _metrics(evaluator, Predictions(_one_branch), members=(0,))
+    assert metrics["nll_excess"] > 5 and metrics["energy_distance"] > 0.1
+    assert 1 / 3 < metrics["branches"] < 0.45  # near the origin it has the others, too
+    assert metrics["sigma_mean"] == pytest.approx([2 * NOISE], rel=1e-5)
+    assert metrics["pi_error"] == pytest.approx([(1 / 6 + 1 / 6 + 1 / 3) / 3], abs=1e-5)
+
+
+def test_a_member_whose_prediction_is_not_a_number_has_no_metric_and_the_other_keeps_its_own() -> None:
+    evaluator = DensityEvaluator([_trial("synthetic_b")] * 2, CPU)
+    metrics = _metrics(evaluator, Predictions(_not_a_number, _one_branch), members=(0, 1))
+    assert all(np.isnan(values[0]) and np.isfinite(values[1]) for values in metrics.values())
+
+
+def test_weights_are_compared_for_three_components_only() -> None:
+    evaluator = DensityEvaluator([_trial("synthetic_a")], CPU)
+    one = Predictions(lambda x_N: equal_mixture(0 * x_N[:, None], 1.0))
+    assert np.isnan(_metrics(evaluator, one, members=(0,))["pi_error"])
+
+
+def test_reports_before_the_last_have_the_cheap_metric_alone() -> None:
+    evaluator = DensityEvaluator([_trial("synthetic_a", sheets=True)], CPU)
+    metrics = _metrics(evaluator, Predictions(_one_branch), members=(0,), last=False)
+    assert tuple(metrics) == DURING_TRAINING and not evaluator.pictures
+
+
+def test_figures_get_the_density_on_the_grid_with_branches_and_pairs() -> None:
+    evaluator = DensityEvaluator([_trial("synthetic_b", sheets=True)] * 2, CPU)
+    _metrics(evaluator, Predictions(_truth("synthetic_b"), _one_branch), members=(0, 1))
+    truth, other = (np.load(io.BytesIO(files["density.npz"])) for files in evaluator.pictures)
+    assert truth["means"] == pytest.approx(truth["branches"], abs=1e-6) and truth["branches"].shape == (GRID, 3)
+    assert truth["x"][[0, -1]].tolist() == [-1, 1] and truth["pair_x"].shape == truth["pair_y"].shape == (SHOWN,)
+    assert (other["sigmas"] == pytest.approx(2 * NOISE)) and other["weights"].sum(1) == pytest.approx(1.0)
+    assert HELD_OUT == 10_000
+
+
+def test_trials_that_ask_for_no_sheets_have_none() -> None:
+    evaluator = DensityEvaluator([_trial("synthetic_b")], CPU)
+    _metrics(evaluator, Predictions(_one_branch), members=(0,))
+    assert not evaluator.pictures

@@ -1,0 +1,81 @@
+"""RBF-GJE: a Gaussian process from x to y, with a fixed kernel (arXiv 2603.26799, section 5.1).
+
+Shapes: B examples, N training pairs, X inputs.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.contract import Batch, ConditionalDensity, Losses, Method, PairStatistics, Shapes
+from trainables.losses.kernels import gaussian_process_posterior
+from trainables.validation import positive
+
+
+@dataclass(frozen=True)
+class GaussianProcessConfig:
+    length: float = 0.3
+    """Length scale of the RBF kernel, whose variance is 1, above 0."""
+    noise_variance: float = 0.5
+    """Variance of y around the function, above 0."""
+
+    def __post_init__(self) -> None:
+        positive("length", self.length)
+        positive("noise_variance", self.noise_variance)
+
+
+class GaussianProcess(Method):
+    """Fusible: `length`, `noise_variance`. Its first epoch is all it takes: it keeps the training pairs and the factor
+    of their covariance, `N^2` numbers. Where that is not positive definite, it predicts NaN."""
+
+    Config = GaussianProcessConfig
+    task = "pairs"
+    capabilities = frozenset({"predict"})
+    fusible = frozenset({"length", "noise_variance"})
+
+    length: Tensor
+    noise_variance: Tensor
+    inputs_NX: Tensor
+    factor_NN: Tensor
+    dual_N: Tensor
+
+    def __init__(self, config: GaussianProcessConfig, networks: PairStatistics, shapes: Shapes) -> None:
+        """Before `fit` it has the covariance I and no targets: all its pairs are infinitely far away."""
+        super().__init__(config, networks, shapes)
+        count = networks.count
+        self.register_buffer("inputs_NX", torch.full((count, math.prod(shapes["x"])), 1e6))
+        self.register_buffer("factor_NN", torch.eye(count))
+        self.register_buffer("dual_N", torch.zeros(count))
+
+    def fit(self, data: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """The loss is the mean negative log density of y given x."""
+        from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+
+        losses = Losses(self._nll(data), {})
+        kernel = RBF(self.length.item(), "fixed") + WhiteKernel(self.noise_variance.item(), "fixed")
+        regressor = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None)
+        x_NX, y_N = (data[name].double().cpu().numpy() for name in ("x", "y"))
+        self.inputs_NX.copy_(data["x"])
+        try:
+            regressor.fit(x_NX, y_N)
+        except np.linalg.LinAlgError:
+            self.dual_N.fill_(torch.nan)
+            return losses
+        self.factor_NN.copy_(torch.from_numpy(regressor.L_))
+        self.dual_N.copy_(torch.from_numpy(regressor.alpha_))
+        return losses
+
+    def predict(self, x_BX: Tensor) -> ConditionalDensity:
+        mean_B, variance_B = gaussian_process_posterior(x_BX, self.inputs_NX, self.factor_NN, self.dual_N, self.length)
+        sigma_B = (variance_B + self.noise_variance).sqrt()
+        return ConditionalDensity(torch.zeros_like(mean_B)[:, None], mean_B[:, None], sigma_B[:, None])
+
+    def _nll(self, data: Batch) -> Tensor:
+        _, mean_B1, sigma_B1 = self.predict(data["x"])
+        standardised_B1 = (data["y"][:, None] - mean_B1) / sigma_B1
+        return (standardised_B1.square() / 2 + sigma_B1.log()).mean() + math.log(2 * math.pi) / 2

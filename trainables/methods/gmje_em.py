@@ -1,0 +1,85 @@
+"""GMJE-EM: a mixture of Gaussians with full covariances over pairs (x, y), fitted by EM (arXiv 2603.26799).
+
+Shapes: B examples, M components, E dimensions of a pair.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainables.contract import Batch, Losses, PairStatistics, Shapes
+from trainables.joint_mixture import JointMixture, joined
+from trainables.validation import positive, whole
+
+
+@dataclass(frozen=True)
+class EMConfig:
+    components: int = 3
+    """Number M of components, at least 1."""
+    iterations: int = 500
+    """Most steps of EM in an epoch."""
+    tolerance: float = 1e-6
+    """EM ends when a step raises the mean log density by less, at least 0."""
+    jitter: float = 1e-6
+    """Added to the diagonals of covariances, at least 0."""
+
+    def __post_init__(self) -> None:
+        whole("components", self.components, 1)
+        whole("iterations", self.iterations, 1)
+        positive("tolerance", self.tolerance, zero=True)
+        positive("jitter", self.jitter, zero=True)
+
+
+class EM(JointMixture):
+    """Fusible: `jitter`. The first epoch starts from the clusters of k-means, and each further one from the mixture of
+    the last."""
+
+    Config = EMConfig
+    fusible = frozenset({"jitter"})
+
+    jitter: Tensor
+    started: Tensor
+    """1 after the first epoch, else 0."""
+
+    def __init__(self, config: EMConfig, networks: PairStatistics, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes, config.components)
+        self.register_buffer("started", torch.zeros(()))
+
+    def fit(self, data: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """The loss is the negative log density of a pair, which no epoch but the first increases. If EM fails, because
+        a covariance is not positive definite, all parameters become NaN."""
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.mixture import GaussianMixture
+
+        pairs_BE = joined(data)
+        losses = Losses(self.nll(pairs_BE), {})
+        mixture = GaussianMixture(
+            self.config.components,
+            max_iter=self.config.iterations,
+            tol=self.config.tolerance,
+            reg_covar=self.jitter.item(),
+            random_state=0,
+            **(self._current() if self.started else {}),
+        )
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # an epoch may end before EM does
+                mixture.fit(pairs_BE.double().cpu().numpy())
+        except (ValueError, torch.linalg.LinAlgError):
+            self.set_mixture(*(buffer * torch.nan for buffer in (self.weights_M, self.means_ME, self.covariances_MEE)))
+            return losses
+        self.set_mixture(*map(torch.from_numpy, (mixture.weights_, mixture.means_, mixture.covariances_)))
+        self.started.fill_(1)
+        return losses
+
+    def _current(self) -> dict[str, object]:
+        """The mixture as scikit-learn's initial parameters."""
+        weights_M = self.weights_M.double()
+        return {
+            "weights_init": (weights_M / weights_M.sum()).cpu().numpy(),
+            "means_init": self.means_ME.double().cpu().numpy(),
+            "precisions_init": torch.linalg.inv(self.covariances_MEE.double()).cpu().numpy(),
+        }

@@ -1,0 +1,56 @@
+"""JEPA on pairs: a network predicts y from x in squared error.
+
+It is the deterministic baseline of arXiv 2603.26799, section 5.1: the method `jepa` with y in place of the target's
+embedding. Of several possible y it predicts the mean. Shapes: B examples, X inputs.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from trainables.contract import Batch, ConditionalDensity, Losses, Method, PairStatistics, Shapes
+from trainables.losses.joint_gaussian import alignment
+from trainables.networks.heads import mlp
+from trainables.validation import between, whole
+
+
+@dataclass(frozen=True)
+class JEPAPairsConfig:
+    width: int = 64
+    """Hidden units of each of the three layers."""
+    ema: float = 0.9
+    """Share of its value that the moving average of the squared error keeps per step, at least 0 and less than 1."""
+
+    def __post_init__(self) -> None:
+        whole("width", self.width, 1)
+        between("ema", self.ema, 0, 1, below=True)
+
+
+class JEPAPairs(Method):
+    """Fusible: nothing of its own. Its density is a Gaussian, whose variance is the moving average of the training
+    error."""
+
+    Config = JEPAPairsConfig
+    task = "pairs"
+    capabilities = frozenset({"predict"})
+
+    variance: Tensor
+
+    def __init__(self, config: JEPAPairsConfig, networks: PairStatistics, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        self.predictor = mlp(math.prod(shapes["x"]), config.width, config.width, config.width, 1, norm=None)
+        self.register_buffer("variance", torch.ones(()))
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        """The mean squared error of the prediction."""
+        predicted_B1 = self.predictor(batch["x"]).float()
+        error = alignment(predicted_B1, batch["y"][:, None]).mean()
+        self.variance.mul_(self.config.ema).add_((1 - self.config.ema) * error.detach())
+        return Losses(error, {})
+
+    def predict(self, x_BX: Tensor) -> ConditionalDensity:
+        mean_B1 = self.predictor(x_BX).float()
+        return ConditionalDensity(torch.zeros_like(mean_B1), mean_B1, self.variance.sqrt().expand_as(mean_B1))

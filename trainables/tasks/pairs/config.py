@@ -1,0 +1,51 @@
+"""The sections of a trial on pairs: data and evaluation."""
+
+from dataclasses import dataclass
+
+from trainables.config.training import GradientTraining
+from trainables.config.trial_config import TrialConfig
+from trainables.data.pairs import BRANCHES
+from trainables.validation import choices, truth, whole
+
+
+@dataclass(frozen=True)
+class PairsData:
+    """The training pairs. Every seed draws its own."""
+
+    dataset: str = "synthetic_a"
+    """Name of the data set."""
+    examples: int = 3000
+    """Number of training pairs."""
+
+    def __post_init__(self) -> None:
+        choices("dataset", self.dataset, sorted(BRANCHES))
+        whole("examples", self.examples, 2)
+
+
+@dataclass(frozen=True)
+class PairsEvaluation:
+    """What is kept of an evaluation beside its metrics."""
+
+    sheets: bool = False
+    """Keep the predicted density on a grid of x, of which the sweep's panels are drawn."""
+
+    def __post_init__(self) -> None:
+        truth("sheets", self.sheets)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsTrial(TrialConfig):
+    """Everything that one training run on pairs depends on."""
+
+    data: PairsData
+    evaluation: PairsEvaluation
+
+    @property
+    def batch_size(self) -> int:
+        """Examples of a step: all of them for a method that is fitted to them at once."""
+        return self.training.batch_size if isinstance(self.training, GradientTraining) else self.data.examples
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch; 0 if a batch has more examples than there are."""
+        return self.data.examples // self.batch_size

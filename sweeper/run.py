@@ -12,6 +12,7 @@ from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_W
 from sweeper.cli.conclusion import finish, print_how_to_continue
 from sweeper.cli.fresh import CheckpointPath, archive, preview_archive, restore
 from sweeper.cli.option_values import store_retries
+from sweeper.cli.page_writer import PageWriter
 from sweeper.cli.progress import Progress
 from sweeper.errors import ClusterError, NodeLost, StoreError
 from sweeper.execution.driver.connection import check_address, connected
@@ -130,7 +131,10 @@ class _Run:
 
             plan_stages = stages(request, plan, store, ray_cluster(address, request.data, self.stopping, _print_line))
             total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
-            with Progress(plan, total_cohorts if isinstance(plan, GridPlan) else None) as progress:
+            with (
+                Progress(plan, total_cohorts if isinstance(plan, GridPlan) else None) as progress,
+                PageWriter(plan, store.files, progress.print_line) as page,
+            ):
                 if plan.trials_left < plan.total:
                     rows = load_trials(store.files, plan.name, plan.ids)
                     columns_of_best = ("trial_id", "status", plan.headline.name, *plan.identifying_columns)
@@ -155,6 +159,7 @@ class _Run:
                             code_version(),
                             node_price=request.node_price,
                             tracked=tracked_trials,
+                            page=page,
                         ),
                         comparison=stage.comparison,
                         judge_factory=stage.judge_factory,

@@ -39,6 +39,9 @@ def pytest_configure() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     os.environ |= {"HOME": str(mine / "home"), "TMPDIR": str(mine), "RAY_TMPDIR": str(mine)}
     os.environ["MPLCONFIGDIR"] = str(run / "fonts")  # matplotlib lists the machine's fonts there, which takes seconds
+    os.environ["XDG_CACHE_HOME"] = str(
+        run / "cache"
+    )  # the chart library of pages is bundled there, which takes seconds
     tempfile.tempdir = None  # chosen anew
 
 

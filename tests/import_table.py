@@ -117,6 +117,13 @@ TABLE: Mapping[str, Rule] = {
         may=("pandas", "numpy", "matplotlib", "PIL", "sklearn", "tabulate", "sweeper.spec", "sweeper.storage"),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
+    "sweeper.report.page": Rule(
+        may=(
+            *("pandas", "numpy", "PIL", "vl_convert", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
+            *("sweeper.report", "trainables.evaluation.metrics"),
+        ),
+        never=("torch", "ray", "optuna", "sweeper.report.studies"),
+    ),
     "sweeper.report.studies": Rule(
         may=("optuna", "pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.storage", "sweeper.report"),
         never=("torch", "ray"),
@@ -165,6 +172,13 @@ TABLE: Mapping[str, Rule] = {
         may=(
             *("sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
             *("sweeper.report", "sweeper.trackers", "sweeper.execution", "sweeper.cli"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.view": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            "sweeper.execution.driver.stop_signal",
         ),
         never=("torch", "ray", "optuna"),
     ),

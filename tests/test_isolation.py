@@ -15,7 +15,7 @@ SHELL = {
     **{"SWEEPER_PATIENCE": "0", "MPLCONFIGDIR": "/absent", "GIT_DIR": "/absent"},
 }
 """Environment variables of a user, each of which would change what some test sees."""
-OURS = {RUN_FOLDER, "RAY_TMPDIR", "MPLCONFIGDIR"}
+OURS = {RUN_FOLDER, "RAY_TMPDIR", "MPLCONFIGDIR", "XDG_CACHE_HOME"}
 
 
 def test_folders_belong_to_this_process_and_foreign_variables_are_removed() -> None:

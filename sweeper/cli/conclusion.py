@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
+from sweeper.cli.page_writer import write_page
 from sweeper.errors import StoreError
 from sweeper.plan.plan import Plan
 from sweeper.search.search_plan import SearchPlan
@@ -55,6 +56,8 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan), "sheets": sheets}.items():
         if shown:
             print(f"{kind}: {store.files.display_uri_of(f'{kind}/{plan.views}')}")
+    if page := write_page(plan, store.files, print):
+        print(f"page: {store.files.display_uri_of(page)}")
     if diverged:
         print(
             f"error: all trials of {plan.name} diverged in study {', '.join(diverged)}, so there is no best trial",

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from sweeper.cli.page_writer import PageWriter
 from sweeper.cli.progress import Progress
 from sweeper.cli.provenance import consumption, provenance
 from sweeper.cli.running_cohorts import RunningCohort
@@ -47,7 +48,9 @@ class Recorder(CohortListener):
         node_price: NodePrice | None = None,
         tracked: TrackedTrials | None = None,
         clock: Callable[[], float] = time.monotonic,
+        page: PageWriter | None = None,
     ) -> None:
+        self._page = page
         self._store, self._sweep, self._columns, self._source = store, sweep, columns, source
         self._progress, self._code, self._clock, self._node_price = progress, code, clock, node_price
         self._tracked = tracked or TrackedTrials()
@@ -67,6 +70,8 @@ class Recorder(CohortListener):
         self._progress.started(len(self._source.cohorts[cohort].trials))
         self._source.started(cohort)
         self._tracked.started(self._source.cohorts[cohort].trials)
+        if self._page:
+            self._page.cohort_started()
 
     def reported(self, cohort: str, message: CohortReport) -> None:
         report = message.report
@@ -176,5 +181,7 @@ class Recorder(CohortListener):
         ]
         self._store.write(self._sweep, cohort, rows, self._columns)
         self._tracked.ended(trials, rows)
+        if self._page:
+            self._page.rows_written()
         self._progress.finished(rows)
         self._source.completed(cohort, rows, self._history.pop(cohort, []))

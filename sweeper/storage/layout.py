@@ -10,12 +10,17 @@ ARCHIVES = "_replaced"
 
 def check_name(name: str) -> str:
     """Return `name` if it is valid as the name of a sweep or a cohort in the store. Raises ValueError otherwise."""
-    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name, re.ASCII):
+    if not is_name(name):
         raise ValueError(
             "a name in the store must consist of letters, digits, '_', '-', '+' and '.' and begin with a letter or a "
             f"digit, but got {name!r}"
         )
     return name
+
+
+def is_name(name: str) -> bool:
+    """Whether a sweep or a cohort can have this name."""
+    return re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name, re.ASCII) is not None
 
 
 def trials_folder(sweep: str) -> str:
@@ -46,6 +51,16 @@ def sheets_folder(sweep: str) -> str:
 def sheet_path(sweep: str, trial: str, name: str) -> str:
     """The path of one of a trial's sheets, or of the data of one of its figures. `name` includes the suffix."""
     return f"{sheets_folder(sweep)}/{check_name(trial)}/{check_name(name)}"
+
+
+def report_path(name: str) -> str:
+    """The path of the page of a sweep; `index` is that of all sweeps."""
+    return f"reports/{check_name(name)}.html"
+
+
+def trial_names_path(sweep: str) -> str:
+    """The path of the hyperparameters by which a page names the trials that are training."""
+    return f"reports/{check_name(sweep)}.trials.json"
 
 
 def whole_folders(sweep: str) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ class StoreReader:
 
         With `check_history=False` no history is read, and trials without their history are included.
         """
-        tables = self._read_intact(trials_folder(sweep), ["trial_id", "status"])
+        tables = self.read_intact(trials_folder(sweep), ["trial_id", "status"])
         self.stored_columns(sweep, tables)
         statuses: dict[str, str] = {}
         for _, table in tables.values():
@@ -51,7 +51,7 @@ class StoreReader:
         Both lists may be empty. A row whose history is lost has the status `failed`, so that its trial is trained
         again.
         """
-        row_files, history_files = self._read_intact(trials_folder(sweep)), self._read_intact(history_folder(sweep))
+        row_files, history_files = self.read_intact(trials_folder(sweep)), self.read_intact(history_folder(sweep))
         self.stored_columns(sweep, row_files)
         histories = [table for _, table in history_files.values()]
         history = one_per_record(pa.concat_tables(histories)).select(HISTORY.names).to_pylist() if histories else []
@@ -79,14 +79,14 @@ class StoreReader:
         if not known and not self.files.list(f"{DAMAGED}/{folder}"):
             return set()
         measured: set[str] = set()
-        for schema, table in self._read_intact(trials_folder(sweep)).values():
+        for schema, table in self.read_intact(trials_folder(sweep)).values():
             metrics = (table[name].is_valid().to_pylist() for name in columns_of(schema).metrics)
             rows = (table["trial_id"].to_pylist(), table["status"].to_pylist(), zip(*metrics, strict=True))
             measured |= {trial for trial, status, known in zip(*rows, strict=True) if status != "failed" and any(known)}
-        histories = self._read_intact(folder, ["trial_id"]).values()
+        histories = self.read_intact(folder, ["trial_id"]).values()
         return measured.difference(*(pc.unique(table["trial_id"]).to_pylist() for _, table in histories))
 
-    def _read_intact(self, folder: str, columns: list[str] | None = None) -> Tables:
+    def read_intact(self, folder: str, columns: list[str] | None = None) -> Tables:
         """Return the intact files of the folder, and add the others to `damaged`."""
         tables, damaged = parse_intact(folder, contents_of(self.files, folder), columns)
         self.damaged |= damaged

@@ -46,6 +46,7 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
         f"{counts} of 4 trials",
         f"rows: {tmp_path}/trials/sweep=grid",
         f"heatmaps: {tmp_path}/heatmaps/grid/paper",
+        f"page: {tmp_path}/reports/grid.html",
     ]
     assert (tmp_path / "heatmaps/grid/paper/auroc.png").exists()
     assert store.files.list("checkpoints/sweep=grid") == ([] if status == EXIT_OK else ["c0.pt"])

@@ -1,0 +1,86 @@
+"""Writes the page of a sweep while it runs and at its end. A page that cannot be written does not end a sweep."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+from sweeper.cli.arguments import error_line
+from sweeper.plan.plan import Plan
+from sweeper.storage.io.files import Files
+from sweeper.storage.io.retry import NO_RETRIES
+from sweeper.storage.layout import trial_names_path
+
+SECONDS_BETWEEN = 10.0
+"""Shortest time, in seconds, from the end of one writing to the beginning of the next, and before the first."""
+REST = 20.0
+"""The same as a multiple of the time that the last writing took: writing takes at most 5 % of one core."""
+LAST_WAIT = 15.0
+"""Longest time, in seconds, that the end of a sweep waits for a page that is being written."""
+
+
+class PageWriter:
+    """Context manager that writes the page in a thread when rows have come, and not too often."""
+
+    def __init__(
+        self, plan: Plan, files: Files, print_line: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._plan, self._files, self._print_line, self._clock = plan, files, print_line, clock
+        self._thread: threading.Thread | None = None
+        self._due_at = 0.0
+        self._failed = False
+        self._named = 0
+
+    def __enter__(self) -> Self:
+        self._due_at = self._clock() + SECONDS_BETWEEN
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._thread is not None:
+            self._thread.join(LAST_WAIT)
+
+    def cohort_started(self) -> None:
+        """Write what the plan's trials are, if there are new ones: those that train have no rows that say it."""
+        trials = self._plan.trials
+        if len(trials) != self._named and not self._failed:
+            self._named = len(trials)
+            self._failed = not write_trial_names(self._plan, self._files, self._print_line)
+
+    def rows_written(self) -> None:
+        """Start to write the page, unless it is being written, was written just before, or could not be written."""
+        busy = self._thread is not None and self._thread.is_alive()
+        if not busy and not self._failed and self._clock() >= self._due_at:
+            self._thread = threading.Thread(target=self._write, name="page", daemon=True)
+            self._thread.start()
+
+    def _write(self) -> None:
+        begun = self._clock()
+        self._failed = write_page(self._plan, self._files, self._print_line) is None
+        self._due_at = self._clock() + max(SECONDS_BETWEEN, REST * (self._clock() - begun))
+
+
+def write_page(plan: Plan, files: Files, print_line: Callable[[str], None]) -> str | None:
+    """Write the page. Returns its path in the store; prints why and returns None if that is not possible."""
+    try:
+        from sweeper.report.page import publish  # here: it imports pandas and Matplotlib
+
+        return publish.write(files.with_retries(NO_RETRIES), plan.name, plan.sweep)
+    except Exception as error:  # whatever a chart library or a disk may raise: the rows are safe
+        print_line(f"the page of {plan.name} is not written: {error_line(error).removeprefix('error: ')}")
+        return None
+
+
+def write_trial_names(plan: Plan, files: Files, print_line: Callable[[str], None]) -> bool:
+    """Write the hyperparameters that identify each trial to a reader. Prints why if that is not possible."""
+    names = tuple(dict.fromkeys(plan.identifying_columns))
+    configs = {trial.id: {name: trial.config[name] for name in names if name in trial.config} for trial in plan.trials}
+    try:
+        data = json.dumps(configs, separators=(",", ":")).encode()
+        files.with_retries(NO_RETRIES).write(trial_names_path(plan.name), data)
+    except Exception as error:
+        print_line(f"the page of {plan.name} is not written: {error_line(error).removeprefix('error: ')}")
+        return False
+    return True

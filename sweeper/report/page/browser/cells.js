@@ -1,0 +1,63 @@
+/* The cells of a heatmap: means over trials, the best cell and the range of colours, as in the pictures of a sweep. */
+
+const STANDARD_ERRORS = 20;
+
+function summary(values) {
+  const known = values.filter((value) => typeof value === "number" && !Number.isNaN(value));
+  const count = known.length;
+  const mean = count ? known.reduce((sum, value) => sum + value, 0) / count : NaN;
+  const squares = known.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  return { mean, std: count > 1 ? Math.sqrt(squares / (count - 1)) : NaN, count, missing: values.length - count };
+}
+
+/* One cell for every pair of values of two columns. Null is a value, too. */
+function pivot(trials, metric, rows, columns) {
+  const rowValues = distinct(trials.map((trial) => rows.at(trial)));
+  const columnValues = distinct(trials.map((trial) => columns.at(trial)));
+  const members = new Map();
+  for (const trial of trials) {
+    const key = `${rows.at(trial)}\n${columns.at(trial)}`;
+    if (!members.has(key)) members.set(key, []);
+    members.get(key).push(trial);
+  }
+  const cells = [];
+  for (const row of rowValues) {
+    for (const column of columnValues) {
+      const inside = members.get(`${row}\n${column}`) ?? [];
+      cells.push({ row, column, trials: inside, ...summary(inside.map((trial) => metric.at(trial))) });
+    }
+  }
+  return { rowValues, columnValues, cells };
+}
+
+/* Position of the first cell with the best finite value; -1 if there is none. */
+function best(values, direction) {
+  let found = -1;
+  values.forEach((value, position) => {
+    if (!Number.isFinite(value)) return;
+    if (found < 0 || (direction === "minimize" ? value < values[found] : value > values[found])) found = position;
+  });
+  return found;
+}
+
+const median = (values) => {
+  const sorted = [...values].sort((left, right) => left - right);
+  const middle = sorted.length / 2;
+  return sorted.length % 2 ? sorted[Math.floor(middle)] : (sorted[middle - 1] + sorted[middle]) / 2;
+};
+
+/* The range of the colours, wide enough that differences due to noise look alike. */
+function colourRange(cells, bounds) {
+  const means = cells.map((cell) => cell.mean).filter(Number.isFinite);
+  const [low, high] = means.length ? [Math.min(...means), Math.max(...means)] : [0, 1];
+  const errors = cells.filter((cell) => Number.isFinite(cell.std)).map((cell) => cell.std / Math.sqrt(cell.count));
+  const smallest = errors.length ? STANDARD_ERRORS * median(errors) : 0;
+  if (high - low >= smallest) {
+    const margin = (high - low) * 0.02 || Math.abs(high) * 0.01 || 1;
+    return { low: low - margin, high: high + margin, widened: false };
+  }
+  let [from, to] = [(low + high - smallest) / 2, (low + high + smallest) / 2];
+  if (bounds && to > bounds[1]) [from, to] = [from - (to - bounds[1]), bounds[1]];
+  if (bounds && from < bounds[0]) [from, to] = [bounds[0], Math.min(bounds[1], to + bounds[0] - from)];
+  return { low: from, high: to, widened: true };
+}

@@ -1,0 +1,63 @@
+/* Charts by Vega-Lite. Its expressions are interpreted, not compiled, so that the page needs no `unsafe-eval`. */
+
+let libraryLoaded = null;
+
+async function loadLibrary() {
+  const script = document.createElement("script");
+  script.textContent = await inflated(embedded("library")).text();
+  document.head.append(script);
+}
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+function theme() {
+  const text = { labelColor: colour("ink"), titleColor: colour("ink"), labelFontSize: 11, titleFontSize: 12 };
+  return {
+    background: "transparent",
+    font: "system-ui, sans-serif",
+    view: { stroke: null },
+    axis: { ...text, gridColor: colour("line"), domainColor: colour("muted"), tickColor: colour("muted"), labelLimit: 140 },
+    legend: { ...text, labelLimit: 220 },
+    title: { color: colour("ink"), anchor: "start", fontSize: 12 },
+    text: { color: colour("ink") },
+    range: {
+      category: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6fd1", "#b8860b", "#3f9fd8", "#7f7f7f"],
+    },
+  };
+}
+
+const tip = el("div", { class: "tip", hidden: true });
+
+/* Vega's own tooltips would be late and unstyled; these are text in an element of the page. */
+function showTip(handler, event, item, value) {
+  tip.hidden = !value;
+  if (!value) return;
+  tip.textContent = typeof value === "object" ? Object.entries(value).map(([key, text]) => `${key}: ${text}`).join("\n") : value;
+  tip.style.left = `${Math.min(event.clientX + 12, window.innerWidth - tip.offsetWidth - 8)}px`;
+  tip.style.top = `${Math.min(event.clientY + 12, window.innerHeight - tip.offsetHeight - 8)}px`;
+}
+
+/* Draw `spec` into `element`. Returns Vega's view, or null if another drawing of the same element has begun since. */
+async function chart(element, spec, { many = false } = {}) {
+  const turn = (Number(element.dataset.turn) || 0) + 1;
+  element.dataset.turn = turn;
+  libraryLoaded ??= loadLibrary();
+  await libraryLoaded;
+  if (Number(element.dataset.turn) !== turn) return null;
+  element.vega?.finalize();
+  const result = await vegaEmbed(element, { $schema: "https://vega.github.io/schema/vega-lite/v6.json", ...spec, config: theme() }, {
+    actions: false,
+    ast: true,
+    defaultStyle: false,
+    renderer: many ? "canvas" : "svg",
+    tooltip: showTip,
+  });
+  element.vega = result.view;
+  element.classList.remove("vega-embed");
+  return result.view;
+}
+
+const chartBox = () => el("div", { class: "chart" });
+
+/* Width for a chart in `element`, of which `margin` pixels are axes and legends. */
+const widthFor = (element, margin, most) => Math.max(180, Math.min(most, element.clientWidth - margin));

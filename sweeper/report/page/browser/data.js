@@ -1,0 +1,89 @@
+"use strict";
+/* The rows and the curves, as they are embedded in the page. */
+
+const bytesOf = (base64) => {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let index = 0; index < text.length; index += 1) bytes[index] = text.charCodeAt(index);
+  return bytes;
+};
+
+const inflated = (base64) =>
+  new Response(new Blob([bytesOf(base64)]).stream().pipeThrough(new DecompressionStream("gzip")));
+
+const embedded = (id) => document.getElementById(id).textContent;
+
+const NUMBERS = { inf: Infinity, "-inf": -Infinity };
+
+class Column {
+  constructor({ name, kind, values, constant, direction, percent, bounds }) {
+    Object.assign(this, { name, kind, direction, percent, bounds });
+    this.isConstant = values === undefined;
+    this.constant = this.isConstant ? this.decoded(constant) : undefined;
+    this.values = this.isConstant ? null : values.map((value) => this.decoded(value));
+    const known = this.isConstant ? [this.constant] : this.values;
+    this.isNumeric = known.some((value) => typeof value === "number") && !known.some((value) => typeof value === "string");
+  }
+
+  /* Infinity is text in JSON. It cannot be confused with a name: only columns without other texts have it. */
+  decoded(value) {
+    return this.kind !== "run" && Object.hasOwn(NUMBERS, value) ? NUMBERS[value] : value;
+  }
+
+  at(trial) {
+    return this.isConstant ? this.constant : this.values[trial];
+  }
+
+  get label() {
+    return this.percent ? `${this.name} (%)` : this.name;
+  }
+}
+
+class Report {
+  constructor(raw, curves) {
+    Object.assign(this, raw);
+    this.columns = new Map(raw.columns.map((column) => [column.name, new Column(column)]));
+    this.series = new Map(raw.curves.map((series) => [series.metric, series]));
+    this.curveValues = curves;
+    this.positions = new Map(); // metric -> trial -> its row in the matrix of the metric
+  }
+
+  static async read(report, curves) {
+    const [raw, bytes] = await Promise.all([inflated(report).json(), inflated(curves).arrayBuffer()]);
+    return new Report(raw, new Float64Array(bytes));
+  }
+
+  value(name, trial) {
+    const column = this.columns.get(name);
+    return column ? column.at(trial) : null;
+  }
+
+  named(kind) {
+    return [...this.columns.values()].filter((column) => column.kind === kind);
+  }
+
+  /* The trials of a request, as numbers. A request without `changes` has all of its preset. */
+  trialsOf(request) {
+    const trials = [];
+    for (let trial = 0; trial < this.count; trial += 1) {
+      if ((this.value("preset", trial) ?? "") !== request.preset) continue;
+      if (request.changes === null || (this.value("changes", trial) ?? "") === request.changes) trials.push(trial);
+    }
+    return trials;
+  }
+
+  /* [{epoch, value}] of a trial, without the epochs at which it has no value. */
+  curve(metric, trial) {
+    const series = this.series.get(metric);
+    if (!series) return [];
+    if (!this.positions.has(metric)) {
+      this.positions.set(metric, new Map(series.trials.map((number, position) => [number, position])));
+    }
+    const position = this.positions.get(metric).get(trial);
+    if (position === undefined) return [];
+    const start = series.offset + position * series.epochs.length;
+    return series.epochs
+      .map((epoch, index) => ({ epoch, value: this.curveValues[start + index] }))
+      .filter((point) => !Number.isNaN(point.value));
+  }
+}

@@ -1,0 +1,166 @@
+/* The paper's tables, the trajectories, the sheets, the trials without a row, and how the trials ran. */
+
+/* mean ± std, with the number of trials, the paper's figure and the difference from it. */
+function figureCell(cells, index, metric) {
+  const [mean, std, count, missing] = ["mean", "std", "count", "missing"].map((name) => cells[name][index]);
+  const [published, difference] = [cells.published[index], cells.difference[index]];
+  const show = (value, digits = 4) => formatMetric(value, metric.percent, digits);
+  const text = count ? `${show(mean)}${std === null ? "" : ` ± ${show(std, 2)}`}` : DASH;
+  const below = [];
+  if (published !== null) {
+    const sign = difference > 0 ? "+" : "";
+    below.push(`paper ${show(published)}${difference === null ? "" : ` (${sign}${show(difference, 2)})`}`);
+  }
+  if (count && missing) below.push(`${count} of ${count + missing} trials`);
+  const cell = number(mean, text);
+  cell.append(...below.map((line) => el("small", {}, line)));
+  return cell;
+}
+
+function paperTable({ name, caption, rows, columns, metrics, cells }) {
+  const count = cells.metric.length;
+  const keyOf = (index) => rows.map((key) => String(cells[key][index])).join("\n");
+  const places = new Map();
+  for (let index = 0; index < count; index += 1) {
+    const key = keyOf(index);
+    if (!places.has(key)) places.set(key, new Map());
+    places.get(key).set(`${columns ? String(cells[columns][index]) : ""}\n${cells.metric[index]}`, index);
+  }
+  const across = columns ? [...new Set(cells[columns].map(String))] : [""];
+  const texts = new Map(columns ? cells[columns].map((value) => [String(value), formatValue(NUMBERS[value] ?? value)]) : []);
+  const heads = across.flatMap((value) => metrics.map((metric) => {
+    const label = metric.percent ? `${metric.name} (%)` : metric.name;
+    return columns ? `${columns}=${texts.get(value)}: ${label}` : label;
+  }));
+  const body = [...places.values()].map((row) => {
+    const first = row.values().next().value;
+    const keys = rows.map((key) => el("th", { scope: "row" }, formatValue(NUMBERS[cells[key][first]] ?? cells[key][first])));
+    const figures = across.flatMap((value) => metrics.map((metric) => {
+      const index = row.get(`${value}\n${metric.name}`);
+      return index === undefined ? el("td", {}, DASH) : figureCell(cells, index, metric);
+    }));
+    return el("tr", {}, keys, figures);
+  });
+  return [el("h3", {}, name.replaceAll("_", " ")), plainTable(caption, [...rows, ...heads], body)];
+}
+
+function trajectory(box, { key, metrics, points }, metric) {
+  const indices = points.metric.map((name, index) => [name, index]).filter(([name]) => name === metric.name).map(([, index]) => index);
+  const scale = metric.percent ? 100 : 1;
+  const at = (name, index) => (typeof points[name][index] === "number" ? scale * points[name][index] : null);
+  const data = indices.map((index) => ({
+    line: formatValue(NUMBERS[points[key][index]] ?? points[key][index]),
+    epoch: points.epoch[index],
+    mean: at("mean", index),
+    low: at("std", index) === null ? null : at("mean", index) - at("std", index),
+    high: at("std", index) === null ? null : at("mean", index) + at("std", index),
+    count: points.count[index],
+  }));
+  const label = metric.percent ? `${metric.name} (%)` : metric.name;
+  const y = { type: "quantitative", title: label, scale: { zero: false } };
+  const lines = [...new Set(data.map((point) => point.line))];
+  return chart(box, {
+    description: `${label} over the epochs by ${key}`,
+    width: widthFor(box, 240, 760),
+    height: 260,
+    data: { values: data },
+    encoding: {
+      x: { field: "epoch", type: "quantitative", title: "epoch", scale: { nice: false } },
+      color: { field: "line", type: "nominal", title: key, sort: lines, scale: lines.length > 8 ? { scheme: "tableau20" } : {}, legend: { symbolType: "stroke", symbolOpacity: 1, symbolStrokeWidth: 3, titleLimit: 220, orient: box.clientWidth < 560 ? "bottom" : "right", columns: box.clientWidth < 560 ? 2 : 1 } },
+    },
+    layer: [
+      { mark: { type: "area", opacity: 0.15, aria: false }, encoding: { y: { ...y, field: "low" }, y2: { field: "high" } } },
+      {
+        mark: { type: "line", point: { size: 20 }, aria: false },
+        encoding: { y: { ...y, field: "mean" }, tooltip: [{ field: "line", title: key }, { field: "epoch" }, { field: "mean" }, { field: "count", title: "trials" }] },
+      },
+    ],
+  });
+}
+
+class Findings {
+  constructor() {
+    this.tables = new Section("tables", "Tables", (body) => this.renderTables(body));
+    this.trajectories = new Section("trajectories", "Trajectories", (body) => this.renderTrajectories(body));
+    this.sheets = new Section("sheets", "Sheets", (body) => this.renderSheets(body));
+    this.training = new Section("training", "Trials without a row", (body) => this.renderTraining(body));
+    this.runs = new Section("runs", "How it ran", (body) => this.renderRuns(body));
+    this.sections = [this.tables, this.trajectories, this.sheets, this.training, this.runs];
+  }
+
+  set(report, request) {
+    Object.assign(this, { report, request, trials: report.trialsOf(request) });
+    this.shared = report.pictures.filter((picture) => picture.trial === null);
+    this.tables.element.hidden = !request.tables.length;
+    this.trajectories.element.hidden = !request.trajectories.some((view) => view.points.epoch.length);
+    this.sheets.element.hidden = !this.shared.length;
+    this.training.element.hidden = !report.unfinished.length;
+    this.runs.element.hidden = !this.trials.length;
+  }
+
+  draw() {
+    for (const section of this.sections) section.draw();
+  }
+
+  renderTables(body) {
+    body.replaceChildren(...this.request.tables.flatMap(paperTable));
+  }
+
+  renderTrajectories(body) {
+    const boxes = this.request.trajectories.flatMap((view) => view.metrics.map((metric) => [chartBox(), view, metric]));
+    body.replaceChildren(...boxes.map(([box]) => box));
+    return Promise.all(boxes.map(([box, view, metric]) => trajectory(box, view, metric)));
+  }
+
+  renderSheets(body) {
+    body.replaceChildren(...this.shared.map(figure));
+  }
+
+  /* Trials that have reported, but have no row: they are training, or were cut off. */
+  renderTraining(body) {
+    const { report } = this;
+    const metrics = [...report.series.keys()];
+    if (!metrics.includes(this.metric)) this.metric = metrics[0];
+    const lines = report.unfinished.map((trial, index) => ({
+      name: Object.entries(trial.config).map(([key, value]) => `${key}=${formatValue(value)}`).join(", ") || trial.trial_id,
+      points: report.curve(this.metric, report.count + index),
+    }));
+    const epochs = lines.map((line) => line.points.at(-1)?.epoch ?? 0);
+    const box = chartBox();
+    const select = choice("learning curve of", metrics, this.metric, (metric) => { this.metric = metric; this.training.draw(); });
+    body.replaceChildren(
+      el("p", {}, `${plural(lines.length, "trial")} reported and not ended: training now, or cut off. Last epoch ${Math.max(0, ...epochs)}.`),
+      select,
+      box,
+    );
+    return drawCurves(box, lines.slice(0, MOST_CURVES), report.columns.get(this.metric)?.label ?? this.metric);
+  }
+
+  renderRuns(body) {
+    const { report, trials } = this;
+    const times = (name) => trials.map((trial) => report.value(name, trial)).filter(Boolean).sort();
+    const totals = Object.entries({ seconds: "training time of all trials (s)", device_seconds: "device time (s)", cost: "cost" }).flatMap(([name, text]) => {
+      const known = trials.map((trial) => report.value(name, trial)).filter((value) => typeof value === "number");
+      const total = known.reduce((sum, value) => sum + value, 0);
+      return known.length ? [[`${text}${known.length < trials.length ? `, of ${known.length} trials` : ""}`, el("span", { "data-value": String(total) }, formatMetric(total))]] : [];
+    });
+    const first = times("started")[0];
+    const last = times("ended").at(-1);
+    const moment = (text) => (text ? `${text.slice(0, 19).replace("T", " ")} UTC` : DASH);
+    const pairs = [...totals, ["first start", moment(first)], ["last end", moment(last)]];
+    const groups = ["code_version", "device", "host", "status", ...this.others()].filter((name) => report.columns.has(name));
+    const rows = groups.flatMap((name) => {
+      const counts = new Map();
+      for (const trial of trials) counts.set(report.value(name, trial), (counts.get(report.value(name, trial)) ?? 0) + 1);
+      return [...counts].sort((a, b) => b[1] - a[1]).slice(0, 12).map(([value, count]) =>
+        el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, formatValue(value)), number(count, String(count))));
+    });
+    body.replaceChildren(values(pairs), el("h3", {}, "Trials by where and how they ran"), plainTable("Number of trials", ["column", "value", "trials"], rows));
+  }
+
+  /* Further texts that rows record of a run, such as the environment. */
+  others() {
+    const known = new Set(["trial_id", "preset", "changes", "status", "error", "cohort", "code_version", "device", "host", "started", "ended"]);
+    return this.report.named("run").filter((column) => !known.has(column.name) && !column.isNumeric).map((column) => column.name);
+  }
+}

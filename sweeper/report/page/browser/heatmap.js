@@ -1,0 +1,299 @@
+/* A metric over two hyperparameters; a cell, chosen by a click or by keyboard, shows its trials. */
+
+const MOST_VALUES = 60;
+
+/* Hyperparameters that vary among the trials, with few enough values for an axis. */
+function axesOf(report, trials) {
+  return report.named("hyperparameter").filter((column) => {
+    if (column.isConstant || column.name === "schedule") return false;
+    const count = new Set(trials.map((trial) => column.at(trial))).size;
+    return count > 1 && count <= MOST_VALUES;
+  });
+}
+
+const measured = (report, trials) =>
+  report.named("metric").filter((column) => trials.some((trial) => typeof column.at(trial) === "number"));
+
+class Heatmap {
+  constructor(onCell) {
+    this.onCell = onCell;
+    this.chosen = null; // {row, column} as texts, which outlive new rows
+    this.section = new Section("heatmap", "Heatmap", (body) => this.render(body));
+    this.options = el("div", { class: "controls" });
+    this.box = chartBox();
+    this.captions = el("div");
+    this.cellTitle = el("p", { class: "status", role: "status" });
+  }
+
+  /* The request's rows are new: keep what was chosen where it still exists. */
+  set(report, request) {
+    this.report = report;
+    this.request = request;
+    this.trials = report.trialsOf(request).filter((trial) => report.value("status", trial) !== "pruned");
+    this.axes = axesOf(report, this.trials);
+    this.metrics = measured(report, this.trials);
+    this.views = report.views[request.preset]?.heatmaps ?? [];
+    const names = new Set(this.axes.map((axis) => axis.name));
+    if (!this.metrics.some((metric) => metric.name === this.metric)) this.choose(this.views[0] ?? {});
+    for (const key of ["rows", "columns"]) if (!names.has(this[key])) this.defaultAxes();
+    this.fixed = Object.fromEntries(Object.entries(this.fixed ?? {}).filter(([name]) => names.has(name)));
+    this.element.hidden = !this.exists;
+  }
+
+  get element() {
+    return this.section.element;
+  }
+
+  get exists() {
+    return this.metrics.length > 0 && this.axes.length > 0 && (this.views.length > 0 || !this.report.views[this.request.preset]?.parameters);
+  }
+
+  choose({ metric, rows, columns }) {
+    const known = (name) => this.metrics.some((column) => column.name === name);
+    const headline = this.report.views[this.request.preset]?.headline;
+    this.metric = [metric, headline, this.metrics[0]?.name].find(known);
+    Object.assign(this, { rows, columns });
+  }
+
+  defaultAxes() {
+    const view = this.views.find((known) => known.metric === this.metric) ?? this.views[0];
+    const names = this.axes.map((axis) => axis.name);
+    const wanted = [view?.rows, view?.columns].map((name) => (names.includes(name) ? name : null));
+    const others = names.filter((name) => !wanted.includes(name)).sort((left) => (left === "method" ? -1 : 0));
+    this.rows = wanted[0] ?? (others.length + Boolean(wanted[1]) > 1 ? others.shift() : "method");
+    const fullest = [...others].sort((left, right) => this.filled(right) - this.filled(left));
+    this.columns = wanted[1] ?? fullest[0];
+  }
+
+  /* Share of the cells with trials if `name` were on the horizontal axis. */
+  filled(name) {
+    const { cells } = pivot(this.trials, this.column(this.metric), this.column(this.rows), this.column(name));
+    return cells.filter((cell) => cell.trials.length).length / cells.length;
+  }
+
+  column(name) {
+    return this.report.columns.get(name);
+  }
+
+  draw() {
+    this.section.draw();
+  }
+
+  render(body) {
+    const focused = document.activeElement?.closest?.("[data-control]")?.dataset.control;
+    body.replaceChildren(this.options, this.captions, this.box, this.cellTitle);
+    const change = (key) => (value) => {
+      if (key === "rows" && value === this.columns) this.columns = this.rows;
+      if (key === "columns" && value === this.rows) this.rows = this.columns;
+      this[key] = value;
+      this.chosen = null;
+      this.onCell(null);
+      this.draw();
+    };
+    const names = this.axes.map((axis) => axis.name);
+    const first = this.views.map((view) => view.metric).filter((name) => this.metrics.some((known) => known.name === name));
+    const others = this.metrics.map((metric) => metric.name).filter((name) => !first.includes(name));
+    const controls = [
+      ["metric", choice("metric", [...first, ...others], this.metric, change("metric"))],
+      ["rows", choice("rows", names.includes(this.rows) ? names : [this.rows, ...names], this.rows, change("rows"))],
+      ["columns", choice("columns", names, this.columns, change("columns"))],
+      ...this.remaining().map((axis) => [axis.name, this.filter(axis)]),
+    ];
+    for (const [name, control] of controls) control.dataset.control = name;
+    this.options.replaceChildren(...controls.map(([, control]) => control));
+    this.options.querySelector(`[data-control="${CSS.escape(focused ?? "")}"] select`)?.focus();
+    return this.plot();
+  }
+
+  /* Hyperparameters that vary within a cell. */
+  remaining() {
+    const place = (trial) => `${this.column(this.rows).at(trial)}\n${this.column(this.columns).at(trial)}`;
+    return this.axes.filter((axis) => {
+      if (axis.name === this.rows || axis.name === this.columns) return false;
+      const known = new Map();
+      return this.trials.some((trial) => {
+        const [key, value] = [place(trial), axis.at(trial)];
+        if (!known.has(key)) known.set(key, value);
+        return known.get(key) !== value;
+      });
+    });
+  }
+
+  filter(axis) {
+    const choices = distinct(this.trials.map((trial) => axis.at(trial)));
+    const options = [["", `mean over all ${choices.length}`], ...choices.map((value) => [String(value), formatValue(value)])];
+    return choice(axis.name, options, this.fixed[axis.name] ?? "", (value) => {
+      if (value === "") delete this.fixed[axis.name];
+      else this.fixed[axis.name] = value;
+      this.onCell(null);
+      this.draw();
+    });
+  }
+
+  /* The trials that the selects leave. */
+  selected() {
+    const filters = this.remaining().filter((axis) => axis.name in this.fixed);
+    return this.trials.filter((trial) => filters.every((axis) => String(axis.at(trial)) === this.fixed[axis.name]));
+  }
+
+  async plot() {
+    const metric = this.column(this.metric);
+    const trials = this.selected();
+    const grid = pivot(trials, metric, this.column(this.rows), this.column(this.columns));
+    const validation = this.column(`val_${this.metric}`);
+    const byValidation = validation && trials.some((trial) => typeof validation.at(trial) === "number");
+    const criterion = byValidation
+      ? grid.cells.map((cell) => summary(cell.trials.map((trial) => validation.at(trial))).mean)
+      : grid.cells.map((cell) => cell.mean);
+    const winner = metric.direction ? best(criterion, metric.direction) : -1;
+    const range = colourRange(grid.cells, metric.bounds);
+    this.caption(metric, grid, winner, byValidation, range);
+    await this.chart(metric, grid, winner, range);
+    this.show(grid, metric);
+  }
+
+  published(cell) {
+    const view = this.views.find((known) => known.metric === this.metric && known.rows === this.rows && known.columns === this.columns);
+    if (!view || this.remaining().some((axis) => axis.name in this.fixed)) return null;
+    const same = (left, right) => (NUMBERS[left] ?? left) === right;
+    return view.published.find(([row, column]) => same(row, cell.row) && same(column, cell.column))?.[2] ?? null;
+  }
+
+  /* What a cell is, in words: the text of a screen reader and of the pointer. */
+  words(cell, metric) {
+    const lines = [`${this.rows}=${formatValue(cell.row)}, ${this.columns}=${formatValue(cell.column)}`];
+    const spread = Number.isFinite(cell.std) ? ` ± ${formatMetric(cell.std, metric.percent, 3)}` : "";
+    lines.push(cell.count ? `${metric.label} ${formatMetric(cell.mean, metric.percent)}${spread}` : "no value");
+    lines.push(`${plural(cell.count, "trial")}${cell.missing ? `, ${cell.missing} without a value` : ""}`);
+    const published = this.published(cell);
+    if (published !== null) lines.push(`paper ${formatMetric(published, metric.percent)}`);
+    return lines;
+  }
+
+  caption(metric, grid, winner, byValidation, range) {
+    const lines = [];
+    const counts = grid.cells.map((cell) => cell.count).filter(Boolean);
+    const most = Math.max(0, ...counts);
+    const over = this.report.views[this.request.preset]?.over ?? "trials";
+    if (most > 1) lines.push(`${metric.label}: mean of ${Math.min(...counts) < most ? "up to " : ""}${most} ${this.remaining().some((axis) => axis.name in this.fixed) ? "trials" : over} a cell.`);
+    if (winner >= 0) {
+      const cell = grid.cells[winner];
+      const [place, value] = this.words(cell, metric);
+      lines.push(`${byValidation ? "Framed: chosen on validation images" : "Framed: the best cell"}, ${place}: ${value}.`);
+    }
+    if (range.widened) lines.push(`The colours span ${STANDARD_ERRORS} standard errors, because the means differ by less.`);
+    lines.push("Choose a cell with a click, or with the arrow keys and Enter, to see its trials.");
+    this.captions.replaceChildren(...lines.map((line) => el("p", { class: "quiet" }, line)));
+  }
+
+  async chart(metric, grid, winner, range) {
+    const across = grid.columnValues.length;
+    const step = Math.max(30, Math.min(76, (this.section.body.clientWidth - 110) / across));
+    const tall = step > 55 ? 46 : 34;
+    const span = range.high - range.low || 1;
+    const flipped = metric.direction === "minimize";
+    const data = grid.cells.map((cell, index) => {
+      const place = (cell.mean - range.low) / span;
+      const published = this.published(cell);
+      const spread = step > 55 && Number.isFinite(cell.std) ? `± ${formatMetric(cell.std, metric.percent, 2)}` : "";
+      return {
+        index,
+        x: formatValue(cell.column),
+        y: formatValue(cell.row),
+        mean: Number.isFinite(cell.mean) ? cell.mean : null,
+        text: cell.count ? shortMetric(cell.mean, metric.percent) : DASH,
+        below: published === null ? spread : `paper ${formatMetric(published, metric.percent, 3)}`,
+        dark: Number.isFinite(cell.mean) && (flipped ? 1 - place : place) < 0.62,
+        best: index === winner,
+        words: this.words(cell, metric).join(", "),
+        tip: this.words(cell, metric).join("\n"),
+      };
+    });
+    const ink = { condition: [{ test: "datum.mean === null", value: colour("muted") }, { test: "datum.dark", value: "#ffffff" }], value: "#1b1b1f" };
+    const gap = { type: "band", paddingInner: 0.06, paddingOuter: 0.03 };
+    const axis = { labelAngle: 0, domain: false, ticks: false, labelOverlap: true };
+    const text = (field, size, dy) => ({
+      mark: { type: "text", fontSize: size, dy, aria: false, tooltip: { content: "data" } },
+      encoding: { text: { field }, color: ink, tooltip: { field: "tip" } },
+    });
+    const chosen = this.index(grid);
+    const view = await chart(this.box, {
+      description: `Heatmap of ${metric.label}: ${this.rows} by ${this.columns}`,
+      width: { step },
+      height: { step: tall },
+      data: { values: data },
+      params: [{ name: "chosen", value: chosen }],
+      encoding: {
+        x: { field: "x", type: "nominal", title: this.columns, sort: grid.columnValues.map(formatValue), axis: { ...axis, orient: "bottom" }, scale: gap },
+        y: { field: "y", type: "nominal", title: this.rows, sort: grid.rowValues.map(formatValue), axis, scale: gap },
+      },
+      layer: [
+        {
+          name: "cells",
+          mark: { type: "rect", cursor: "pointer", strokeJoin: "round", invalid: "show" },
+          encoding: {
+            color: {
+              condition: { test: "datum.mean === null", value: colour("empty") },
+              field: "mean",
+              type: "quantitative",
+              scale: { scheme: "viridis", domain: [range.low, range.high], reverse: flipped, clamp: true },
+              legend: this.section.body.clientWidth > 700 ? { title: metric.name, gradientLength: Math.min(200, tall * grid.rowValues.length) } : null,
+            },
+            stroke: {
+              condition: [{ test: "datum.index === chosen", value: colour("ink") }, { test: "datum.best", value: colour("best") }],
+              value: null,
+            },
+            strokeWidth: { value: 3.5 },
+            description: { field: "words" },
+            tooltip: { field: "tip" },
+          },
+        },
+        text("text", step > 45 ? 12 : 10, step > 55 ? -6 : 0),
+        ...(step > 55 ? [text("below", 9.5, 9)] : []),
+      ],
+    });
+    if (view) this.listen(view, grid, metric, across);
+  }
+
+  /* Clicks, and the keyboard: one cell is in the tab order, arrows move among them, Enter chooses. */
+  listen(view, grid, metric, across) {
+    const pick = (index) => {
+      const cell = grid.cells[index];
+      this.chosen = { row: String(cell.row), column: String(cell.column) };
+      view.signal("chosen", index).runAsync();
+      this.show(grid, metric);
+    };
+    view.addEventListener("click", (event, item) => item?.datum?.index !== undefined && pick(item.datum.index));
+    const paths = [...this.box.querySelectorAll("g.mark-rect.cells_marks path, g.mark-rect.layer_0_marks path")];
+    const byIndex = new Map(paths.map((path) => [path.__data__?.datum?.index, path]));
+    const start = Math.max(0, this.index(grid));
+    for (const [index, path] of byIndex) {
+      path.setAttribute("role", "button");
+      path.removeAttribute("aria-roledescription");
+      path.setAttribute("tabindex", index === start ? "0" : "-1");
+      path.addEventListener("keydown", (event) => {
+        const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across };
+        if (event.key === "Enter" || event.key === " ") pick(index);
+        else if (!(event.key in steps)) return;
+        event.preventDefault();
+        const edge = { ArrowRight: index % across === across - 1, ArrowLeft: index % across === 0 };
+        const next = edge[event.key] ? undefined : byIndex.get(index + (steps[event.key] ?? 0));
+        if (!next || next === path) return;
+        path.setAttribute("tabindex", "-1");
+        next.setAttribute("tabindex", "0");
+        next.focus();
+      });
+    }
+  }
+
+  index(grid) {
+    if (!this.chosen) return -1;
+    return grid.cells.findIndex((cell) => String(cell.row) === this.chosen.row && String(cell.column) === this.chosen.column);
+  }
+
+  show(grid, metric) {
+    const cell = grid.cells[this.index(grid)];
+    this.cellTitle.textContent = cell ? this.words(cell, metric).join("; ") : "";
+    this.onCell(cell ? { title: this.words(cell, metric)[0], trials: cell.trials, metric: metric.name } : null);
+  }
+}

@@ -1,0 +1,132 @@
+/* The page: its sections, the request that they show, and newer data where a server has them. */
+
+const POLL_SECONDS = 3;
+
+class Page {
+  constructor(report) {
+    this.report = report;
+    this.details = new TrialDetails();
+    const open = (trial) => this.openTrial(trial);
+    this.heatmap = new Heatmap((group) => this.details.set(this.report, group));
+    this.search = new Search(open);
+    this.rows = new Rows(open);
+    this.findings = new Findings();
+    const { tables, trajectories, sheets, training, runs } = this.findings;
+    this.sections = [training, this.heatmap.section, this.search.section, this.details.section, tables, trajectories, sheets, this.rows.section, runs];
+    this.request = this.defaultRequest();
+  }
+
+  /* The request with the latest row, or all of its preset. */
+  defaultRequest() {
+    const { requests } = this.report;
+    const last = this.report.count - 1;
+    if (last < 0) return { label: "", preset: "", changes: null, tables: [], trajectories: [] };
+    const preset = this.report.value("preset", last) ?? "";
+    const changes = this.report.value("changes", last) ?? "";
+    return requests.find((known) => known.preset === preset && known.changes === changes) ?? requests.find((known) => known.preset === preset) ?? requests[0];
+  }
+
+  begin() {
+    document.body.append(tip);
+    document.getElementById("page").replaceChildren(...this.sections.map((section) => section.element));
+    this.update();
+    let width = window.innerWidth;
+    window.addEventListener("resize", () => {
+      clearTimeout(this.resizing);
+      this.resizing = setTimeout(() => {
+        if (window.innerWidth === width) return;
+        width = window.innerWidth;
+        this.redraw();
+      }, 200);
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+    document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
+    if (document.body.dataset.live) this.follow(document.body.dataset.version);
+  }
+
+  update() {
+    const { report, request } = this;
+    this.header();
+    this.heatmap.set(report, request);
+    this.search.set(report, request);
+    this.findings.set(report, request);
+    this.rows.set(report, request, report.name);
+    const group = this.details.group;
+    if (group && this.keep) this.details.set(report, this.keep());
+    else if (!this.heatmap.chosen) this.details.set(report, null);
+    this.redraw();
+    this.rows.element.hidden = report.count === 0;
+    const links = this.sections.filter((section) => !section.element.hidden).map((section) => el("a", { href: `#${section.id}` }, section.title));
+    document.getElementById("contents").replaceChildren(...links);
+  }
+
+  redraw() {
+    for (const section of this.sections) if (!section.element.hidden) section.draw();
+  }
+
+  header() {
+    const { report, request } = this;
+    const trials = report.trialsOf(request);
+    const counts = new Map();
+    for (const trial of trials) counts.set(report.value("status", trial), (counts.get(report.value("status", trial)) ?? 0) + 1);
+    const states = [...counts].map(([status, count]) => `${count.toLocaleString("en")} ${status}`).join(", ");
+    const ended = trials.map((trial) => report.value("ended", trial)).filter(Boolean).sort().at(-1);
+    const parts = [el("h1", {}, report.name), report.about ? el("p", {}, report.about) : null];
+    if (report.requests.length > 1) {
+      const options = report.requests.map((known) => [known.label, known.label]);
+      parts.push(el("div", { class: "controls" }, choice("preset and changes", options, request.label, (label) => {
+        this.request = report.requests.find((known) => known.label === label);
+        this.heatmap.chosen = null;
+        this.keep = null;
+        this.details.set(report, null);
+        this.update();
+      })));
+    }
+    parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${plural(trials.length, "trial")} with a row${states ? `: ${states}` : ""}`));
+    if (ended) parts.push(el("p", { class: "quiet" }, `last result ${ended.slice(0, 19).replace("T", " ")} UTC`));
+    parts.push(...report.notes.map((note) => el("p", { class: "note" }, note)));
+    document.getElementById("header").replaceChildren(...parts.filter(Boolean));
+  }
+
+  /* One trial from a table, in the section of the trials. */
+  openTrial(trial) {
+    const id = this.report.value("trial_id", trial);
+    const metric = this.report.views[this.request.preset]?.headline ?? [...this.report.series.keys()][0];
+    this.keep = () => {
+      const position = this.rows.trials.find((known) => this.report.value("trial_id", known) === id);
+      return position === undefined ? null : { title: `Trial ${id}`, trials: [position], metric };
+    };
+    this.details.set(this.report, this.keep());
+    this.details.element.scrollIntoView();
+  }
+
+  /* Ask the server for newer data, which keep what was chosen. */
+  async follow(version) {
+    try {
+      const answer = await fetch(`${encodeURIComponent(this.report.name)}.json`, { cache: "no-store" });
+      const newer = answer.ok ? await answer.json() : null;
+      if (newer && newer.version !== version) {
+        const wanted = this.request.label;
+        this.report = await Report.read(newer.report, newer.curves);
+        this.request = this.report.requests.find((known) => known.label === wanted) ?? this.defaultRequest();
+        this.update();
+        version = newer.version;
+      }
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error; // the server has ended; it may come back
+    }
+    setTimeout(() => this.follow(version), 1000 * POLL_SECONDS);
+  }
+}
+
+async function begin() {
+  try {
+    const report = await Report.read(embedded("report"), embedded("curves"));
+    new Page(report).begin();
+  } catch (error) {
+    document.getElementById("loading").textContent = `This page cannot be shown: ${error.message}`;
+    throw error;
+  }
+}
+
+begin();

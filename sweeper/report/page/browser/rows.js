@@ -1,0 +1,174 @@
+/* The table of all trials: sorted by a click on a column, filtered by words and conditions, and saved as CSV. */
+
+const ROWS_PER_PAGE = 50;
+const CONDITION = /^([\w.]+)(!=|>=|<=|=|>|<)(.*)$/;
+
+/* `beta=0.5 nu>=1 status!=pruned word`: all must hold. Words look into every column. */
+function predicate(report, text, columns) {
+  const parts = text.trim().split(/\s+/).filter(Boolean);
+  const tests = parts.map((part) => {
+    const [, name, sign, wanted] = CONDITION.exec(part) ?? [];
+    const column = report.columns.get(name);
+    if (!column) {
+      const word = part.toLowerCase();
+      return (trial) => columns.some((other) => String(other.at(trial) ?? "").toLowerCase().includes(word));
+    }
+    const asNumber = { inf: Infinity, "∞": Infinity, "-inf": -Infinity }[wanted] ?? (wanted === "" ? NaN : Number(wanted));
+    const empty = ["", "null", DASH].includes(wanted);
+    return (trial) => {
+      const value = column.at(trial);
+      if (value === null) return empty ? sign === "=" : sign === "!=";
+      if (empty) return sign === "!=";
+      const order = typeof value === "number" ? value - asNumber : compare(String(value), wanted);
+      const equal = typeof value === "number" ? value === asNumber : String(value) === wanted;
+      return { "=": equal, "!=": !equal, ">": order > 0, "<": order < 0, ">=": equal || order > 0, "<=": equal || order < 0 }[sign];
+    };
+  });
+  return (trial) => tests.every((test) => test(trial));
+}
+
+class Rows {
+  constructor(onTrial) {
+    this.onTrial = onTrial;
+    this.section = new Section("rows", "All trials", (body) => this.render(body));
+    this.text = "";
+    this.page = 0;
+    this.order = null; // {name, descending}
+    this.everything = false;
+    this.search = el("input", { type: "search", placeholder: "beta=0.5 status!=pruned", spellcheck: "false", oninput: () => this.filter() });
+    this.all = el("input", { type: "checkbox", onchange: () => { this.everything = this.all.checked; this.draw(); } });
+    this.count = el("p", { class: "status", role: "status" });
+    this.table = el("table");
+    this.before = el("button", { type: "button", onclick: () => this.turn(-1) }, "previous");
+    this.after = el("button", { type: "button", onclick: () => this.turn(1) }, "next");
+    this.position = el("span");
+  }
+
+  get element() {
+    return this.section.element;
+  }
+
+  set(report, request, name) {
+    this.report = report;
+    this.name = name;
+    this.trials = report.trialsOf(request);
+    const vary = varying(report, this.trials).filter((column) => column.name !== "schedule");
+    const run = ["error", "epochs_run", "seconds", "device"].map((key) => report.columns.get(key)).filter(Boolean);
+    const told = run.filter((column) => this.trials.some((trial) => column.at(trial) !== null));
+    const first = ["trial_id", "status"].map((key) => report.columns.get(key));
+    this.few = [...first, ...vary, ...measured(report, this.trials), ...told];
+    this.headline = report.views[request.preset]?.headline;
+    if (this.order === null) {
+      const metric = report.columns.get(this.headline);
+      if (metric) this.order = { name: metric.name, descending: metric.direction !== "minimize" };
+    }
+  }
+
+  get columns() {
+    if (!this.everything) return this.few;
+    const others = [...this.report.columns.values()].filter((column) => !this.few.includes(column));
+    return [...this.few, ...others];
+  }
+
+  draw() {
+    this.section.draw();
+  }
+
+  render(body) {
+    if (!this.search.isConnected) {
+      body.replaceChildren(
+        el("div", { class: "controls" },
+          el("label", {}, "filter: words, or conditions on columns", this.search),
+          el("label", { class: "inline" }, this.all, "all columns"),
+          el("button", { type: "button", onclick: () => this.save() }, "CSV of the filtered trials")),
+        this.count,
+        scrolling("All trials", this.table),
+        el("div", { class: "controls" }, this.before, this.position, this.after),
+      );
+    }
+    this.fill();
+  }
+
+  filter() {
+    this.text = this.search.value;
+    this.page = 0;
+    this.fill();
+  }
+
+  turn(step) {
+    this.page += step;
+    this.fill();
+  }
+
+  sort(name) {
+    const same = this.order?.name === name;
+    this.order = { name, descending: same ? !this.order.descending : false };
+    this.page = 0;
+    this.fill();
+    this.table.querySelector(`button[data-column="${CSS.escape(name)}"]`)?.focus();
+  }
+
+  /* The filtered trials in order. Null stays last either way. */
+  shown() {
+    const found = this.trials.filter(predicate(this.report, this.text, this.columns));
+    const column = this.report.columns.get(this.order?.name);
+    if (!column) return found;
+    const sign = this.order.descending ? -1 : 1;
+    return found.sort((left, right) => {
+      const [a, b] = [column.at(left), column.at(right)];
+      return a === null || b === null ? compare(a, b) : sign * compare(a, b);
+    });
+  }
+
+  fill() {
+    const trials = this.shown();
+    const pages = Math.max(1, Math.ceil(trials.length / ROWS_PER_PAGE));
+    this.page = Math.min(Math.max(this.page, 0), pages - 1);
+    const start = this.page * ROWS_PER_PAGE;
+    this.count.textContent = `${trials.length.toLocaleString("en")} of ${plural(this.trials.length, "trial")}`;
+    this.position.textContent = `page ${this.page + 1} of ${pages}`;
+    this.before.disabled = this.page === 0;
+    this.after.disabled = this.page === pages - 1;
+    const columns = this.columns;
+    this.table.replaceChildren(el("thead", {}, this.head(columns)), el("tbody", {}, trials.slice(start, start + ROWS_PER_PAGE).map((trial) => this.row(trial, columns))));
+  }
+
+  head(columns) {
+    return el("tr", {}, columns.map((column) => {
+      const sorted = this.order?.name === column.name;
+      const arrow = sorted ? (this.order.descending ? " \u2193" : " \u2191") : "";
+      const button = el("button", { type: "button", "data-column": column.name, onclick: () => this.sort(column.name) }, `${column.label}${arrow}`);
+      const state = sorted ? (this.order.descending ? "descending" : "ascending") : "none";
+      return el("th", { scope: "col", class: column.isNumeric ? "number" : null, "aria-sort": state }, button);
+    }));
+  }
+
+  row(trial, columns) {
+    return el("tr", {}, columns.map((column) => {
+      const value = column.at(trial);
+      if (column.name === "trial_id") {
+        return el("td", {}, el("button", { type: "button", onclick: () => this.onTrial(trial) }, value));
+      }
+      if (column.isNumeric) return number(value, formatCell(column, value));
+      const text = formatValue(value);
+      return el("td", { class: text.length > 40 ? "long" : null }, text);
+    }));
+  }
+
+  /* All columns and all digits, as in the Parquet files. */
+  csv() {
+    const columns = [...this.report.columns.values()];
+    const quoted = (value) => {
+      const text = value === null ? "" : value === Infinity ? "inf" : value === -Infinity ? "-inf" : String(value);
+      return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+    };
+    const lines = this.shown().map((trial) => columns.map((column) => quoted(column.at(trial))).join(","));
+    return [columns.map((column) => quoted(column.name)).join(","), ...lines, ""].join("\r\n");
+  }
+
+  save() {
+    const address = URL.createObjectURL(new Blob([this.csv()], { type: "text/csv" }));
+    el("a", { href: address, download: `${this.name}.csv` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10000);
+  }
+}

@@ -1,0 +1,201 @@
+/* A search: its history, parallel coordinates, importances and best trials. */
+
+const MOST_LINES = 400;
+const BEST_TRIALS = 10;
+
+class Search {
+  constructor(onTrial) {
+    this.onTrial = onTrial;
+    this.section = new Section("search", "Search", (body) => this.render(body));
+  }
+
+  get element() {
+    return this.section.element;
+  }
+
+  set(report, request) {
+    Object.assign(this, { report, request });
+    this.view = report.views[request.preset];
+    this.element.hidden = !this.view?.objectives || !report.columns.has("number");
+    if (this.element.hidden) return;
+    this.all = report.trialsOf(request);
+    this.studies = distinct(this.all.map((trial) => report.value("study", trial)).filter((name) => name !== null));
+    if (!this.studies.includes(this.study)) this.study = this.studies[0];
+    const names = this.view.objectives.map((objective) => objective.name);
+    if (!names.includes(this.objective)) this.objective = names[0];
+  }
+
+  draw() {
+    this.section.draw();
+  }
+
+  render(body) {
+    const { report, view } = this;
+    const objective = view.objectives.find((known) => known.name === this.objective);
+    const column = report.columns.get(objective.name);
+    const change = (key) => (value) => { this[key] = value; this.draw(); };
+    const controls = [];
+    if (this.studies.length > 1) controls.push(choice("study", this.studies, this.study, change("study")));
+    if (view.objectives.length > 1) controls.push(choice("objective", view.objectives.map((known) => known.name), this.objective, change("objective")));
+    const trials = this.all.filter((trial) => (report.value("study", trial) ?? null) === (this.study ?? null));
+    const complete = trials.filter((trial) => report.value("status", trial) === "finished" && Number.isFinite(column?.at(trial)));
+    const sign = objective.direction === "minimize" ? 1 : -1;
+    const ranked = [...complete].sort((left, right) => sign * (column.at(left) - column.at(right)));
+    const [history, parallel, importance, front] = [chartBox(), chartBox(), chartBox(), chartBox()];
+    const shares = report.importances.find((known) => known.study === this.study && known.request === this.request.label) ??
+      report.importances.find((known) => known.study === this.study);
+    const several = view.objectives.length === 2;
+    body.replaceChildren(
+      ...(controls.length ? [el("div", { class: "controls" }, controls)] : []),
+      el("p", {}, `${plural(trials.length, "trial")}, ${complete.length} trained to the end. Objective: ${column?.label ?? objective.name}, ${objective.direction === "minimize" ? "lower" : "higher"} is better.`),
+      el("div", { class: "sides" },
+        el("div", {}, el("h3", {}, "History"), history),
+        shares ? el("div", {}, el("h3", {}, `Importance (fANOVA, n = ${shares.complete} complete trials)`), importance) : null,
+        several ? el("div", {}, el("h3", {}, "Objectives against each other"), front) : null),
+      el("h3", {}, "Parallel coordinates"), parallel,
+      el("h3", {}, "Best trials"), this.bestTrials(ranked, objective),
+    );
+    if (!column || !trials.length) return null;
+    return Promise.all([
+      this.history(history, trials, column, objective),
+      this.parallel(parallel, ranked, column, objective),
+      shares ? this.importance(importance, shares, objective) : null,
+      several ? this.front(front, complete) : null,
+    ]);
+  }
+
+  parameters(trials) {
+    const { report, view } = this;
+    return view.parameters.map((known) => ({ ...known, column: report.columns.get(known.name) })).filter(({ column }) => column && trials.some((trial) => column.at(trial) !== null));
+  }
+
+  bestTrials(ranked, objective) {
+    const { report } = this;
+    const plain = report.columns.get(objective.name.replace(/^val_/, ""));
+    const metrics = this.view.objectives.map((known) => report.columns.get(known.name)).filter(Boolean);
+    if (plain && !metrics.includes(plain)) metrics.push(plain);
+    const columns = [report.columns.get("number"), ...metrics, ...this.parameters(ranked).map(({ column }) => column)];
+    const rows = ranked.slice(0, BEST_TRIALS).map((trial) => el("tr", {},
+      el("td", {}, el("button", { type: "button", onclick: () => this.onTrial(trial) }, report.value("trial_id", trial))),
+      columns.map((column) => number(column.at(trial), column.isNumeric ? formatMetric(column.at(trial), column.percent) : formatValue(column.at(trial))))));
+    return plainTable(`The ${rows.length} best by ${objective.name}`, ["trial", ...columns.map((column) => column.label)], rows);
+  }
+
+  history(box, trials, column, objective) {
+    const scale = column.percent ? 100 : 1;
+    const ordered = [...trials].sort((left, right) => this.report.value("number", left) - this.report.value("number", right));
+    let reached = null;
+    const data = ordered.map((trial) => {
+      const [status, value] = [this.report.value("status", trial), column.at(trial)];
+      const finite = Number.isFinite(value);
+      if (finite && status === "finished" && (reached === null || (objective.direction === "minimize" ? value < reached : value > reached))) reached = value;
+      return { number: this.report.value("number", trial), value: finite ? scale * value : null, best: reached === null ? null : scale * reached, status };
+    });
+    const y = { type: "quantitative", title: column.label, scale: { zero: false, padding: 6 } };
+    return chart(box, {
+      description: `${column.label} of each trial of the study, and the best so far`,
+      width: widthFor(box, 170, 560),
+      height: 240,
+      data: { values: data },
+      encoding: { x: { field: "number", type: "quantitative", title: "trial", axis: { tickMinStep: 1 }, scale: { padding: 6, nice: false, zero: false } } },
+      layer: [
+        { mark: { type: "line", interpolate: "step-after", color: colour("best"), strokeWidth: 2, aria: false }, encoding: { y: { ...y, field: "best" } } },
+        {
+          mark: { type: "point", filled: true, size: 34, aria: false },
+          encoding: {
+            y: { ...y, field: "value" },
+            color: { field: "status", type: "nominal", scale: { domain: ["finished", "pruned", "diverged", "failed"], range: ["#0072b2", "#9a9ea8", "#b8860b", "#d55e00"] } },
+            shape: { field: "status", type: "nominal", scale: { domain: ["finished", "pruned", "diverged", "failed"] } },
+            tooltip: [{ field: "number", title: "trial" }, { field: "value", title: column.label }, { field: "status" }],
+          },
+        },
+      ],
+    }, { many: data.length > 1000 });
+  }
+
+  importance(box, shares, objective) {
+    const indices = shares.objective.map((name, index) => [name, index]).filter(([name]) => name === objective.name);
+    const data = indices.map(([, index]) => ({ parameter: shares.parameter[index], share: shares.share[index] }));
+    return chart(box, {
+      description: `Importance of each hyperparameter for ${objective.name}`,
+      width: widthFor(box, 150, 420),
+      height: { step: 26 },
+      data: { values: data },
+      encoding: {
+        x: { field: "share", type: "quantitative", title: `share of the variance of ${objective.name}`, axis: { format: "%" } },
+        y: { field: "parameter", type: "nominal", title: null, sort: null },
+      },
+      layer: [
+        { mark: { type: "bar", color: colour("accent") } },
+        { mark: { type: "text", align: "left", dx: 4, color: colour("ink"), aria: false }, encoding: { text: { field: "share", format: ".0%" } } },
+      ],
+    });
+  }
+
+  front(box, complete) {
+    const [first, second] = this.view.objectives.map((known) => this.report.columns.get(known.name));
+    const data = complete.map((trial) => ({ x: first.at(trial), y: second.at(trial), trial: this.report.value("trial_id", trial) }));
+    const axis = (column) => ({ type: "quantitative", title: column.name, scale: { zero: false } });
+    return chart(box, {
+      description: `${first.name} against ${second.name}`,
+      width: widthFor(box, 90, 480),
+      height: 240,
+      data: { values: data },
+      mark: { type: "point", filled: true, color: colour("accent"), aria: false },
+      encoding: { x: { ...axis(first), field: "x" }, y: { ...axis(second), field: "y" }, tooltip: [{ field: "trial" }, { field: "x", title: first.name }, { field: "y", title: second.name }] },
+    });
+  }
+
+  /* One line a trial; of many the best and the worst are drawn, which is said. */
+  parallel(box, ranked, column, objective) {
+    const shown = ranked.length <= MOST_LINES ? ranked : [...ranked.slice(0, MOST_LINES / 2), ...ranked.slice(-MOST_LINES / 2)];
+    const axes = [...this.parameters(shown).map(({ name, log, column: own }) => axisScale(name, own, shown, log)), axisScale(column.name, column, shown, false)];
+    const data = [...shown].reverse().flatMap((trial) => axes.map((axis) => ({
+      trial,
+      axis: axis.name,
+      place: axis.place(trial),
+      objective: column.percent ? 100 * column.at(trial) : column.at(trial),
+      words: `${axis.name}=${formatValue(axis.column.at(trial))}`,
+    }))).filter((point) => point.place !== null);
+    const ends = axes.flatMap((axis) => axis.ticks.map(([place, text]) => ({ axis: axis.name, place, text })));
+    const x = { field: "axis", type: "nominal", sort: axes.map((axis) => axis.name), title: null, axis: { labelAngle: 0, orient: "bottom", domain: false, ticks: false, grid: true, labelPadding: 16, labelOverlap: false } };
+    const y = { field: "place", type: "quantitative", axis: null, scale: { domain: [0, 1] } };
+    return chart(box, {
+      description: `Parallel coordinates of ${plural(shown.length, "trial")}: each hyperparameter and ${column.label}`,
+      title: shown.length < ranked.length ? `the ${MOST_LINES / 2} best and the ${MOST_LINES / 2} worst of ${ranked.length} trials` : undefined,
+      width: Math.max(widthFor(box, 150, 1000), 90 * axes.length),
+      height: 260,
+      encoding: { x, y },
+      layer: [
+        {
+          data: { values: data },
+          mark: { type: "line", strokeWidth: shown.length > 100 ? 0.8 : 1.4, opacity: 0.75, aria: false },
+          encoding: {
+            detail: { field: "trial" },
+            color: { field: "objective", type: "quantitative", title: column.label, scale: { range: objective.direction === "minimize" ? [colour("strong"), colour("weak")] : [colour("weak"), colour("strong")], zero: false } },
+            order: { field: "axis", sort: axes.map((axis) => axis.name) },
+            tooltip: [{ field: "words", title: "at" }, { field: "objective", title: column.label }],
+          },
+        },
+        { data: { values: ends }, mark: { type: "text", fontSize: 10, dx: 4, align: "left", aria: false, fontWeight: 600 }, encoding: { text: { field: "text" } } },
+      ],
+    });
+  }
+}
+
+/* The place of each trial on one axis, in [0, 1], and the texts at its ends or at its choices. */
+function axisScale(name, column, trials, log) {
+  const known = trials.map((trial) => column.at(trial)).filter((value) => value !== null);
+  const numeric = known.every((value) => typeof value === "number" && Number.isFinite(value));
+  if (!numeric) {
+    const choices = distinct(known);
+    const place = (value) => (choices.length > 1 ? choices.indexOf(value) / (choices.length - 1) : 0.5);
+    return { name, column, place: (trial) => (column.at(trial) === null ? null : place(column.at(trial))), ticks: choices.slice(0, 12).map((value) => [place(value), formatValue(value)]) };
+  }
+  const turned = (value) => (log && value > 0 ? Math.log(value) : value);
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  const span = turned(high) - turned(low);
+  const place = (value) => (span ? (turned(value) - turned(low)) / span : 0.5);
+  const show = (value) => formatMetric(value, column.percent, 3);
+  return { name, column, place: (trial) => (column.at(trial) === null ? null : place(column.at(trial))), ticks: low === high ? [[0.5, show(low)]] : [[0, show(low)], [1, show(high)]] };
+}

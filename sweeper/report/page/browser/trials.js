@@ -1,0 +1,157 @@
+/* Some trials in detail: their learning curves, and of one of them every hyperparameter and metric. */
+
+const MOST_CURVES = 60;
+
+/* Hyperparameters that tell these trials apart. */
+const varying = (report, trials) =>
+  report.named("hyperparameter").filter((column) => !column.isConstant && new Set(trials.map((trial) => column.at(trial))).size > 1);
+
+const nameOf = (report, trial, columns) =>
+  columns.slice(0, 4).map((column) => `${column.name}=${formatValue(column.at(trial))}`).join(", ") || report.value("trial_id", trial);
+
+class TrialDetails {
+  constructor() {
+    this.section = new Section("trials", "Trials of the cell", (body) => this.render(body));
+    this.element.hidden = true;
+    this.box = chartBox();
+    this.one = el("div");
+  }
+
+  get element() {
+    return this.section.element;
+  }
+
+  /* `group` has a title, trials, and the metric to begin with; null hides the section. */
+  set(report, group) {
+    this.report = report;
+    const same = group && this.group && group.title === this.group.title;
+    this.group = group;
+    this.element.hidden = !group;
+    if (!group) return;
+    if (!same || !group.trials.includes(this.trial)) this.trial = group.trials[0];
+    if (!same) this.metric = report.series.has(group.metric) ? group.metric : [...report.series.keys()][0];
+    this.section.seen = true;
+    this.section.draw();
+  }
+
+  render(body) {
+    const { report, group } = this;
+    if (!group) return;
+    const columns = varying(report, group.trials);
+    const metrics = [...report.series.keys()];
+    const select = choice("learning curve of", metrics, this.metric, (metric) => {
+      this.metric = metric;
+      this.curves(columns);
+    });
+    body.replaceChildren(
+      el("p", {}, `${group.title}: ${plural(group.trials.length, "trial")}.`),
+      el("div", { class: "sides" }, this.list(columns), el("div", {}, metrics.length ? select : null, this.box)),
+      this.one,
+    );
+    this.curves(columns);
+    this.detail(columns);
+  }
+
+  list(columns) {
+    const { report, group } = this;
+    const metric = report.columns.get(group.metric);
+    const shown = [...columns.slice(0, 5), metric].filter(Boolean);
+    const rows = group.trials.slice(0, 500).map((trial) => {
+      const name = report.value("trial_id", trial);
+      const open = el("button", { type: "button", onclick: () => this.choose(trial, columns) }, name);
+      const cells = shown.map((column) => {
+        const value = column.at(trial);
+        return column.isNumeric ? number(value, formatCell(column, value)) : el("td", {}, formatValue(value));
+      });
+      const row = el("tr", { "data-trial": name, "aria-current": String(trial === this.trial) });
+      row.append(el("td", {}, open), el("td", {}, report.value("status", trial)), ...cells);
+      return row;
+    });
+    this.rows = rows;
+    const cut = group.trials.length > rows.length ? `, the first ${rows.length}` : "";
+    return plainTable(`Trials${cut}`, ["trial", "status", ...shown.map((column) => column.label)], rows);
+  }
+
+  choose(trial, columns) {
+    this.trial = trial;
+    for (const row of this.rows) row.setAttribute("aria-current", String(row.dataset.trial === this.report.value("trial_id", trial)));
+    this.curves(columns);
+    this.detail(columns);
+  }
+
+  curves(columns) {
+    const { report, group, metric } = this;
+    const others = group.trials.filter((trial) => trial !== this.trial);
+    const shown = [...others.slice(0, MOST_CURVES - 1), this.trial]; // the last one is drawn on top
+    const lines = shown.map((trial) => ({ name: nameOf(report, trial, columns), main: trial === this.trial, points: report.curve(metric, trial) }));
+    return drawCurves(this.box, lines, report.columns.get(metric)?.label ?? metric);
+  }
+
+  detail(columns) {
+    const { report, trial } = this;
+    const texts = (list) => values(list.map((column) => [column.label, exact(column, column.at(trial))]));
+    const known = (kind) => report.named(kind).filter((column) => column.at(trial) !== null);
+    const first = new Set(columns);
+    const others = known("hyperparameter").filter((column) => !first.has(column));
+    const pictures = report.pictures.filter((picture) => picture.trial === report.value("trial_id", trial));
+    const error = report.value("error", trial);
+    this.one.replaceChildren(
+      el("h3", {}, `Trial ${report.value("trial_id", trial)}: ${report.value("status", trial)}`),
+      ...(error ? [el("p", { class: "note" }, error)] : []),
+      el("div", { class: "sides" },
+        el("div", {}, el("h3", {}, "Metrics"), texts(known("metric"))),
+        el("div", {}, el("h3", {}, "Hyperparameters"), texts([...first]),
+          el("details", {}, el("summary", {}, `${others.length} others`), texts(others)),
+          el("details", {}, el("summary", {}, "How it ran"), texts(known("run")))),
+      ),
+      ...pictures.map(figure),
+      ...report.reruns.filter((run) => run.trial_id === report.value("trial_id", trial)).map(earlierRun),
+    );
+  }
+}
+
+/* An earlier run of a trial, which `--fresh` has replaced. */
+function earlierRun(run) {
+  const rows = run.columns.map((name, index) =>
+    el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, formatValue(run.then[index])), el("td", {}, formatValue(run.now[index]))));
+  return plainTable(`What differs from the run replaced at ${run.replaced}`, ["column", "then", "now"], rows);
+}
+
+/* A number with all its digits, so that it equals the file's. */
+function exact(column, value) {
+  if (typeof value !== "number") return formatValue(value);
+  return el("span", { "data-value": String(value) }, column.percent ? `${formatMetric(value, true)} %` : formatValue(value));
+}
+
+const figure = (picture) =>
+  el("figure", {}, el("img", { src: picture.source, width: picture.width, height: picture.height, alt: picture.title, loading: "lazy" }), el("figcaption", {}, picture.title));
+
+/* `lines` have a name, points {epoch, value}, and `main` if they stand out. */
+function drawCurves(box, lines, label) {
+  const data = lines.flatMap((line, index) => line.points.map((point) => ({ ...point, line: index, name: line.name, main: Boolean(line.main) })));
+  if (!data.length) {
+    box.vega?.finalize();
+    box.vega = null;
+    box.dataset.turn = (Number(box.dataset.turn) || 0) + 1;
+    box.replaceChildren(el("p", { class: "quiet" }, "There is no curve of this metric."));
+    return Promise.resolve(null);
+  }
+  const single = data.every((point) => point.epoch === data[0].epoch);
+  return chart(box, {
+    description: `${label} over the epochs of ${plural(lines.length, "trial")}`,
+    width: widthFor(box, 70, 640),
+    height: 220,
+    data: { values: data.map((point) => ({ ...point, value: Number.isFinite(point.value) ? point.value : null })) },
+    mark: { type: "line", point: single || { size: 18 }, strokeCap: "round", aria: false },
+    encoding: {
+      x: { field: "epoch", type: "quantitative", title: "epoch", axis: { tickMinStep: 1, format: "d" } },
+      y: { field: "value", type: "quantitative", title: label, scale: { zero: false } },
+      detail: { field: "line" },
+      color: { condition: { test: "datum.main", value: colour("best") }, value: colour("accent") },
+      opacity: { condition: { test: "datum.main", value: 1 }, value: lines.length > 12 ? 0.25 : 0.5 },
+      strokeWidth: { condition: { test: "datum.main", value: 2.5 }, value: 1.2 },
+      order: { field: "epoch" },
+      tooltip: [{ field: "name", title: "trial" }, { field: "epoch" }, { field: "value", title: "value" }],
+    },
+  });
+}

@@ -1,0 +1,76 @@
+"""The rows of a sweep as columns of JSON, from which a browser reads exactly the numbers of the Parquet files."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from sweeper.spec import Metric, Sweep, Table, Trajectory
+from sweeper.storage.schema import Columns
+from sweeper.storage.snapshot import Snapshot
+from trainables.evaluation.metrics import family_of
+
+
+def encode(rows: pd.DataFrame, columns: Columns, sweep: Sweep | None) -> list[dict[str, Any]]:
+    """Return every column: `name`, `kind`, and `values`, or `constant` where all trials have the same value.
+
+    The `kind` is `hyperparameter`, `metric` or `run` (how the trial ran). Metrics have a `direction`, `percent` and
+    `bounds`, as the sweep's views or else the metrics' own definitions say.
+    """
+    declared = declared_metrics(sweep)
+    encoded = []
+    for name in map(str, rows.columns):
+        values = json_values(rows[name], columns.hyperparameters.get(name))
+        column: dict[str, Any] = {"name": name, "kind": "run"}
+        if name in columns.metrics:
+            metric = declared.get(name) or _known_metric(name)
+            column |= {"kind": "metric", "direction": metric.direction, "percent": metric.percent}
+            column["bounds"] = [bound / (100 if metric.percent else 1) for bound in metric.bounds or ()] or None
+        elif name in columns.hyperparameters:
+            column["kind"] = "hyperparameter"
+        is_constant = len(values) > 0 and all(value == values[0] for value in values)
+        encoded.append(column | ({"constant": values[0]} if is_constant else {"values": values}))
+    return encoded
+
+
+def json_values(values: pd.Series, kind: type | None = None) -> list[Any]:
+    """Return the values as JSON has them: null for NaN, the text `inf` or `-inf`, ISO 8601 for times.
+
+    `kind` is the type of a hyperparameter. pandas holds whole numbers with nulls as floats, which `kind` turns back.
+    """
+    return [_json_value(value, kind) for value in values.tolist()]
+
+
+def declared_metrics(sweep: Sweep | None) -> Mapping[str, Metric]:
+    """Return the metrics of all views of a sweep by name. The first view that shows a metric decides."""
+    metrics: dict[str, Metric] = {}
+    for heatmap in sweep.heatmaps if sweep else ():
+        metrics.setdefault(heatmap.metric.name, heatmap.metric)
+    views: tuple[Table | Trajectory, ...] = (*sweep.tables, *sweep.trajectories) if sweep else ()
+    for metric in (metric for view in views for metric in view.metrics):
+        metrics.setdefault(metric.name, metric)
+    return metrics
+
+
+def labels(snapshot: Snapshot) -> pd.DataFrame:
+    """Return the distinct pairs of `preset` and `changes` of the rows, with the number of trials, most first."""
+    pairs = snapshot.rows[["preset", "changes"]].fillna("")
+    return pairs.value_counts(sort=True).rename("trials").reset_index()
+
+
+def _known_metric(name: str) -> Metric:
+    family = family_of(name)
+    return Metric(name, family.direction if family else None)
+
+
+def _json_value(value: Any, kind: type | None) -> Any:
+    if value is None or value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        if math.isinf(value):
+            return "inf" if value > 0 else "-inf"
+        return int(value) if kind is int else value
+    return value.isoformat() if isinstance(value, pd.Timestamp) else value

@@ -1,0 +1,108 @@
+"""All that the page of a sweep shows, as plain values for JSON, and its curves."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from sweeper.report.page import curves, findings, pictures
+from sweeper.report.page.columns import declared_metrics, encode, labels
+from sweeper.report.page.reruns import reruns
+from sweeper.spec import Sweep
+from sweeper.spec.metric import VALIDATION
+from sweeper.storage.io.files import Files
+from sweeper.storage.layout import trial_names_path
+from sweeper.storage.snapshot import Snapshot, take_snapshot
+
+MAX_REQUESTS = 24
+"""Most requests (a preset and its changes) that have tables and trajectories of their own."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    report: Mapping[str, Any]
+    """Values for JSON."""
+    curves: bytes
+    """Little-endian float64 values, to which `report["curves"]` refers."""
+
+
+def collect(files: Files, name: str, sweep: Sweep | None) -> Contents:
+    """Read a sweep from the store. `sweep` is its definition; None if there is none any more."""
+    snapshot = take_snapshot(files, name)
+    rows, history = snapshot.rows, snapshot.history
+    recorded = list(rows["trial_id"])
+    unfinished = sorted(set(history["trial_id"]).difference(recorded))
+    names = _trial_names(files, name) if unfinished else {}
+    packed = curves.pack(history, [*recorded, *unfinished], _first_metrics(sweep, rows))
+    sheets = pictures.collect(files, name, recorded)
+    presets = [preset for preset in sweep.presets if preset in set(rows["preset"])] if sweep else []
+    report = {
+        "name": name,
+        "about": sweep.about if sweep else "",
+        "count": len(rows),
+        "columns": encode(rows, snapshot.columns, sweep),
+        "requests": _requests(snapshot, sweep),
+        "views": {preset: findings.views(sweep, preset) for preset in presets} if sweep else {},
+        "importances": findings.importances(files, name),
+        "reruns": reruns(files, name),
+        "pictures": [asdict(picture) for picture in sheets.pictures],
+        "unfinished": [{"trial_id": trial, "config": names.get(trial, {})} for trial in unfinished],
+        "curves": list(packed.series),
+        "notes": _notes(files, name, snapshot, packed.note, sheets.left_out),
+    }
+    return Contents(report, packed.values.astype("<f8").tobytes())
+
+
+def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return trial_id -> the hyperparameters that identify it, as the last run wrote them; empty if it wrote none."""
+    try:
+        names = json.loads(files.read(trial_names_path(name)) or b"{}", parse_constant=str)
+        return {str(trial): dict(config) for trial, config in names.items()}
+    except (ValueError, AttributeError):  # damaged; the next run writes it anew
+        return {}
+
+
+def _requests(snapshot: Snapshot, sweep: Sweep | None) -> list[dict[str, Any]]:
+    """Return each preset, with each of its changes, that has rows. A preset with several has one for all of them."""
+    pairs = labels(snapshot)
+    rows, found = snapshot.rows, []
+    for preset in pairs["preset"].drop_duplicates():
+        changes = list(pairs["changes"][pairs["preset"] == preset])
+        selections = [None, *changes] if len(changes) > 1 else changes
+        for change in selections[:MAX_REQUESTS]:
+            chosen = rows["preset"].fillna("") == preset
+            chosen = chosen if change is None else chosen & (rows["changes"].fillna("") == change)
+            label = ", ".join(filter(None, (preset or "no preset", change if change is not None else "all changes")))
+            shown = findings_of(sweep, preset, rows[chosen & (rows["status"] != "pruned")], snapshot.history)
+            found.append({"label": label, "preset": preset, "changes": change, **shown})
+    return found
+
+
+def findings_of(sweep: Sweep | None, preset: str, rows: pd.DataFrame, history: pd.DataFrame) -> dict[str, Any]:
+    """Return the tables and trajectories of one request, without those of pruned trials."""
+    if sweep is None or preset not in sweep.presets:
+        return {"tables": [], "trajectories": []}
+    return {
+        "tables": findings.tables(sweep, preset, rows),
+        "trajectories": findings.trajectories(sweep, preset, rows, history),
+    }
+
+
+def _first_metrics(sweep: Sweep | None, rows: pd.DataFrame) -> Sequence[str]:
+    """Return the metrics whose curves matter most."""
+    headlines = (
+        [sweep.headline(preset).name for preset in sweep.presets if preset in set(rows["preset"])] if sweep else []
+    )
+    names = [*headlines, "loss", *declared_metrics(sweep)]
+    return list(dict.fromkeys(name for metric in names for name in (metric, f"{VALIDATION}{metric}")))
+
+
+def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, sheets_left_out: int) -> list[str]:
+    """Return sentences about what the page lacks."""
+    notes = [f"Damaged and left out: {path}: {reason}." for path, reason in snapshot.damaged.items()]
+    if sheets_left_out:
+        some = f"{sheets_left_out} sheets are not on this page"
+        notes.append(f"To keep this page small, {some}; they are in {files.display_uri_of(f'sheets/{name}')}.")
+    return [*notes, *([curves_note] if curves_note else [])]

@@ -1,0 +1,123 @@
+"""What a sweep's definition says to show: each request's tables and trajectories, each preset's heatmaps and search."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from sweeper.report import paper_table, trajectory
+from sweeper.report.page.columns import json_values
+from sweeper.spec import Grid, Grids, Metric, Search, Searches, Sweep
+from sweeper.storage.io.files import Files
+
+MAX_STUDIES = 50
+"""Most studies whose importances a page shows."""
+
+
+def views(sweep: Sweep, preset: str) -> dict[str, Any]:
+    """Return the heatmaps of a preset, and its objectives and searched hyperparameters if it is a search."""
+    space, shown = sweep.presets[preset], sweep.for_preset(preset)
+    heatmaps = [
+        {
+            "metric": view.metric.name,
+            "rows": view.rows,
+            "columns": view.columns,
+            "published": [
+                [*json_values(pd.Series(list(cell), dtype=object)), figure / (100 if view.metric.percent else 1)]
+                for cell, figure in view.published.get(preset, {}).items()
+            ],
+        }
+        for view in shown.heatmaps
+    ]
+    found: dict[str, Any] = {"heatmaps": heatmaps, "over": sweep.over, "headline": sweep.headline(preset).name}
+    if isinstance(space, Search | Searches):
+        spaces = [search.space for search in (space.searches if isinstance(space, Searches) else (space,))]
+        parameters = {key: distribution for one in spaces for key, distribution in one.items()}
+        found["objectives"] = [asdict(metric) for metric in space.objectives]
+        found["parameters"] = [
+            {"name": key, "log": bool(getattr(distribution, "log", False))} for key, distribution in parameters.items()
+        ]
+    return found
+
+
+def tables(sweep: Sweep, preset: str, rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the tables of a preset: keys of the rows, and for each row, column and metric the measured figures."""
+    found = []
+    for table in sweep.for_preset(preset).tables:
+        ordered = in_order(sweep, preset, rows, table.axes)
+        cells = paper_table.average(ordered, table, preset)
+        columns = {str(name): json_values(cells[name]) for name in cells}
+        found.append(
+            {
+                "name": table.name,
+                "caption": paper_table.caption(cells),
+                "rows": list(table.rows),
+                "columns": table.columns,
+                "metrics": _metrics(table.metrics),
+                "cells": columns,
+            }
+        )
+    return found
+
+
+def trajectories(sweep: Sweep, preset: str, rows: pd.DataFrame, history: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the trajectories of a sweep: mean, standard deviation and number of trials over the epochs."""
+    found = []
+    for view in sweep.trajectories:
+        points = trajectory.average(history, in_order(sweep, preset, rows, view.by), view)
+        columns = {str(name): json_values(points[name]) for name in points}
+        found.append({"name": view.name, "key": view.key, "metrics": _metrics(view.metrics), "points": columns})
+    return found
+
+
+def importances(files: Files, name: str) -> list[dict[str, Any]]:
+    """Return the importances that the last run of each search wrote, with the number of complete trials behind them."""
+    found = []
+    for folder, study in _studies(files, name):
+        path = f"studies/{name}/{folder}/{study}"
+        shares, trials = (_frame(files, f"{path}/{table}.parquet") for table in ("importance", "trials"))
+        if shares is not None and trials is not None and len(shares):
+            complete = int((trials["state"] == "complete").sum())
+            shares = shares.rename(columns={"importance": "share"})
+            records = {str(column): json_values(shares[column]) for column in shares}
+            found.append({"request": folder, "study": study, "complete": complete, **records})
+    return found[:MAX_STUDIES]
+
+
+def in_order(sweep: Sweep, preset: str, rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Return the rows in the order in which the preset's grids have the values of these hyperparameters."""
+    space = sweep.presets[preset]
+    grids = space.grids if isinstance(space, Grids) else (space,) if isinstance(space, Grid) else ()
+    mentioned = [key for key in keys if key in rows and any(grid.values(key) for grid in grids)]
+    if not mentioned:
+        return rows
+    combinations = (
+        tuple(combination.get(key) for key in mentioned) for grid in grids for combination in grid.combinations()
+    )
+    position = {key: index for index, key in enumerate(dict.fromkeys(combinations))}
+    values = zip(*(rows[key].where(rows[key].notna(), None) for key in mentioned), strict=True)
+    order = pd.Series([position.get(tuple(key), len(position)) for key in values], dtype="int64")
+    return rows.iloc[order.argsort(kind="stable")]
+
+
+def _metrics(metrics: Sequence[Metric]) -> list[Mapping[str, Any]]:
+    return [{"name": metric.name, "percent": metric.percent, "direction": metric.direction} for metric in metrics]
+
+
+def _studies(files: Files, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the folder of each request of a search, and the name of each of its studies."""
+    for folder in files.list(f"studies/{name}"):
+        for study in files.list(f"studies/{name}/{folder}"):
+            if files.list(f"studies/{name}/{folder}/{study}"):  # the journal beside them is a file
+                yield folder, study
+
+
+def _frame(files: Files, path: str) -> pd.DataFrame | None:
+    """Return a table, or None if there is none, or if it is damaged: the next run of the search writes it anew."""
+    data = files.read(path)
+    try:
+        return None if data is None else pd.read_parquet(io.BytesIO(data))
+    except (OSError, ValueError):  # pyarrow's errors are of these types
+        return None

@@ -1,0 +1,102 @@
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from sweeper.report.page.contents import Contents, collect
+from sweeper.report.page.findings import in_order
+from sweeper.spec import Grid, Grids, Sweep
+from sweeper.storage.layout import trial_names_path
+from tests.sweeper.report.page.stored import ERROR, NAME, SWEEP, add_sheets, fill
+
+
+@pytest.fixture(scope="module")
+def contents(tmp_path_factory: pytest.TempPathFactory) -> Contents:
+    store = fill(tmp_path_factory.mktemp("store"))
+    add_sheets(store)
+    store.files.write(trial_names_path(NAME), b'{"training": {"beta": 2.0}}')
+    return collect(store.files, NAME, SWEEP)
+
+
+def column(contents: Contents, name: str) -> dict[str, Any]:
+    return next(column for column in contents.report["columns"] if column["name"] == name)
+
+
+def test_rows_and_requests(contents: Contents) -> None:
+    (request,) = contents.report["requests"]
+    assert (contents.report["count"], request["label"], request["changes"]) == (18, "paper", "")
+    assert column(contents, "error")["values"][-1] == ERROR
+    assert column(contents, "nu")["values"][4] == "inf"
+    assert column(contents, "width")["values"][:2] == [None, 64]
+
+
+def test_tables_have_the_papers_figures(contents: Contents) -> None:
+    (table,) = contents.report["requests"][0]["tables"]
+    assert table["cells"]["beta"] == [0.0, 0.5, 1.0]
+    assert table["cells"]["published"] == [None, None, 0.93]
+    mean, difference = table["cells"]["mean"][2], table["cells"]["difference"][2]
+    assert difference == pytest.approx(mean - 0.93)
+
+
+def test_trajectories_and_heatmaps(contents: Contents) -> None:
+    (view,) = contents.report["requests"][0]["trajectories"]
+    assert view["points"]["epoch"] == [1, 2, 3] * 3 and view["points"]["count"] == [6] * 6 + [5] * 3
+    assert contents.report["views"]["paper"]["heatmaps"][0]["published"] == [[1.0, 0.5, 0.75]]
+
+
+def test_a_trial_without_a_row_has_its_hyperparameters_and_a_curve(contents: Contents) -> None:
+    assert contents.report["unfinished"] == [{"trial_id": "training", "config": {"beta": 2.0}}]
+    assert contents.report["curves"][0]["trials"][-1] == 18
+
+
+def test_sheets(contents: Contents) -> None:
+    shared, own = contents.report["pictures"]
+    assert (shared["title"], shared["trial"]) == ("paper: digits-samples", None)
+    assert (own["title"], own["trial"]) == ("samples", "trial00000")
+
+
+def test_a_sweep_that_is_not_defined_any_more_has_its_rows(tmp_path: Path) -> None:
+    report = collect(fill(tmp_path).files, NAME, None).report
+    assert report["views"] == {} and report["requests"][0]["tables"] == [] and report["count"] == 18
+
+
+def test_damaged_files_are_left_out_and_named(tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    (tmp_path / f"trials/sweep={NAME}/c0.parquet").write_bytes(b"PAR1 damaged PAR1")
+    report = collect(store.files, NAME, SWEEP).report
+    assert report["count"] == 0 and len(report["unfinished"]) == 18
+    assert report["notes"][0].startswith(f"Damaged and left out: trials/sweep={NAME}/c0.parquet")
+    assert (tmp_path / f"trials/sweep={NAME}/c0.parquet").exists(), "a reader moves nothing"
+
+
+def test_damaged_names_are_left_out(tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    store.files.write(trial_names_path(NAME), b"[1, 2")
+    assert collect(store.files, NAME, SWEEP).report["unfinished"] == [{"trial_id": "training", "config": {}}]
+
+
+def test_each_change_is_a_request_and_all_together_are_one(tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    rows = pd.read_parquet(tmp_path / f"trials/sweep={NAME}")
+    assert len(rows) == 18
+    changed = [
+        {**_plain(row), "trial_id": f"{row['trial_id']}b", "changes": "epochs=5"} for row in rows.to_dict("records")
+    ]
+    from tests.sweeper.report.page.stored import COLUMNS
+
+    store.write(NAME, "c2", changed, COLUMNS)
+    labels = [request["label"] for request in collect(store.files, NAME, SWEEP).report["requests"]]
+    assert labels == ["paper, all changes", "paper", "paper, epochs=5"]
+
+
+def test_rows_come_in_the_order_of_the_preset() -> None:
+    grids = Grids((Grid({"method": "b"}, {"k": (3, 1)}), Grid({"method": "a"}, {"k": (2,)})))
+    rows = pd.DataFrame({"method": ["a", "x", "b", "b"], "k": [2, 9, 1, 3]})
+    sweep = Sweep(about="", presets={"paper": grids}, tables=SWEEP.tables)
+    assert in_order(sweep, "paper", rows, ("method", "k"))["k"].tolist() == [3, 1, 2, 9]
+
+
+def _plain(row: dict[Any, Any]) -> dict[str, Any]:
+    plain = {name: None if pd.isna(value) else value for name, value in row.items()}
+    return plain | {"width": None if plain["width"] is None else int(plain["width"])}

@@ -1,0 +1,63 @@
+import base64
+import gzip
+import hashlib
+import html
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sweeper.report.page import document as pages
+from sweeper.report.page.contents import collect
+from sweeper.report.page.document import document, static_document
+from tests.sweeper.report.page.stored import NAME, SWEEP, fill
+
+LIBRARY = b'(() => {"use strict";window.vegaEmbed = null;})();'
+
+
+@pytest.fixture(autouse=True)
+def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "compressed_library", lambda: gzip.compress(LIBRARY))
+
+
+def policy(page: str) -> str:
+    found = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert found
+    return html.unescape(found[1])
+
+
+def digest(content: bytes) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content).digest()).decode()}'"
+
+
+def test_only_what_is_in_the_page_may_run(tmp_path: Path) -> None:
+    page = document(collect(fill(tmp_path).files, NAME, SWEEP)).decode()
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    allowed = policy(page)
+    assert "unsafe" not in allowed and "default-src 'none'" in allowed and "connect-src 'none'" in allowed
+    assert all(digest(content) in allowed for content in (script.encode(), LIBRARY, style.encode()))
+    assert not re.search(r"""(src|href)=["']?(https?:)?//""", page.replace("https://vega.github.io/schema", ""))
+
+
+def test_a_served_page_may_ask_its_server_alone(tmp_path: Path) -> None:
+    page = document(collect(fill(tmp_path).files, NAME, SWEEP), live=True).decode()
+    assert "connect-src 'self'" in policy(page) and 'data-live="live"' in page
+
+
+def test_rows_are_data_and_their_text_is_never_html(tmp_path: Path) -> None:
+    page = document(collect(fill(tmp_path).files, NAME, SWEEP)).decode()
+    assert "attacked" not in page and "<b>three</b>" not in page
+    encoded = re.search(r'<script id="report" type="text/plain">(.*?)</script>', page)
+    assert encoded and json.loads(gzip.decompress(base64.b64decode(encoded[1])))["count"] == 18
+
+
+def test_equal_data_have_an_equal_version(tmp_path: Path) -> None:
+    contents = collect(fill(tmp_path).files, NAME, SWEEP)
+    assert pages.data(contents) == pages.data(contents)
+
+
+def test_a_page_without_scripts_allows_none() -> None:
+    page = static_document("index.html", store="s3://bucket", statuses="", rows="").decode()
+    assert "script-src" not in policy(page) and "default-src 'none'" in policy(page)

@@ -1,0 +1,58 @@
+import gzip
+from pathlib import Path
+
+import pytest
+
+from sweeper.report.page.library import cache_folder, compressed_library
+
+
+class Bundler:
+    """Stands for `vl_convert`, which takes seconds. Counts the bundles that it made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def javascript_bundle(self, snippet: str) -> str:
+        self.made += 1
+        return f"const el = 1; {snippet}"
+
+
+@pytest.fixture
+def bundler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bundler:
+    bundler = Bundler()
+    monkeypatch.setitem(__import__("sys").modules, "vl_convert", bundler)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return bundler
+
+
+def library() -> bytes:
+    compressed_library.cache_clear()
+    try:
+        return gzip.decompress(compressed_library())
+    finally:
+        compressed_library.cache_clear()
+
+
+def test_the_names_of_the_library_are_its_own(bundler: Bundler) -> None:
+    """Bundles have functions of one or two letters, which as globals would replace those of the page."""
+    assert library() == b'(() => {"use strict";const el = 1; window.vegaEmbed = vegaEmbed;})();'
+
+
+def test_it_is_bundled_once_a_machine(bundler: Bundler) -> None:
+    assert library() == library() and bundler.made == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"no gzip", gzip.compress(b"half a libr")])
+def test_a_damaged_cache_is_made_again(bundler: Bundler, damage: bytes) -> None:
+    whole = library()
+    (cached,) = cache_folder().iterdir()
+    cached.write_bytes(damage)
+    assert library() == whole and bundler.made == 2
+
+
+def test_a_folder_that_cannot_be_written_costs_time_only(
+    bundler: Bundler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert library().endswith(b"})();")

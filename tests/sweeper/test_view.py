@@ -1,0 +1,113 @@
+"""The server of pages, on the loopback."""
+
+import contextlib
+import gzip
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from sweeper import view
+from sweeper.report.page import document
+from sweeper.storage.store import Store
+from tests.sweeper.report.page.stored import NAME, fill
+
+
+@pytest.fixture(autouse=True)
+def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "compressed_library", lambda: gzip.compress(b"(() => {})();"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return fill(tmp_path / "store")
+
+
+@pytest.fixture
+def server(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
+    monkeypatch.setattr(view, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(view, "FRESH_SHARE", 0.0)
+    with view._server(view.Site(store.files), 0) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def get(server: ThreadingHTTPServer, path: str, host: str = "127.0.0.1") -> tuple[int, bytes]:
+    with contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
+    ) as connection:
+        connection.request("GET", path, headers={"Host": host})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def test_pages_and_newer_data(server: ThreadingHTTPServer, store: Store) -> None:
+    assert b'<a href="grid.html">grid</a>' in get(server, "/")[1]
+    assert b'data-live="live"' in get(server, "/grid.html")[1]
+    before = json.loads(get(server, "/grid.json")[1])
+    assert json.loads(get(server, "/grid.json")[1]) == before
+    store.write_history(NAME, "c1", [("training", 9, "loss", 0.01)])
+    after = json.loads(get(server, "/grid.json")[1])
+    assert after["version"] != before["version"] and not store.files.list("reports")
+
+
+@pytest.mark.parametrize(
+    "path", ["/other.html", "/grid", "/grid.parquet", "/../grid.html", "/%2e%2e/trials", "/grid.html/x"]
+)
+def test_there_is_nothing_else(server: ThreadingHTTPServer, path: str) -> None:
+    assert get(server, path)[0] == 404
+
+
+def test_foreign_names_of_this_machine_are_refused(server: ThreadingHTTPServer) -> None:
+    assert get(server, "/grid.json", host="attacker.example")[0] == 403
+    assert get(server, "/grid.json", host="localhost:1")[0] == 200
+
+
+def test_a_store_that_fails_is_an_answer_and_not_the_end(
+    server: ThreadingHTTPServer, store: Store, tmp_path: Path
+) -> None:
+    assert get(server, "/grid.json")[0] == 200
+    (tmp_path / f"store/trials/sweep={NAME}/no.parquet").mkdir()
+    status, text = get(server, "/grid.json")
+    assert status == 503 and text.decode().startswith("store ") and text.count(b"\n") == 1
+    (tmp_path / f"store/trials/sweep={NAME}/no.parquet").rmdir()
+    assert get(server, "/grid.json")[0] == 200
+
+
+def test_wrong_requests_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for arguments, reason in {
+            (str(tmp_path / "absent"),): "there is no such folder",
+            (str(tmp_path / "file"),): "there is no such folder",
+            ("gopher://host/x",): "cannot be opened",
+            (str(tmp_path), "--port", port): f"port {port} of 127.0.0.1 cannot be used: Address already in use",
+            (str(tmp_path), "--port", "70000"): "port 70000 of 127.0.0.1 cannot be used",
+            (str(tmp_path), "--port", "x"): "--port",
+            (str(tmp_path), "other"): "unrecognized arguments: other",
+        }.items():
+            assert view.main(arguments) == 2, arguments
+            error = capsys.readouterr().err
+            assert error.startswith("error: ") and error.count("\n") == 1 and reason in error, error
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it(store: Store) -> None:
+    command = [sys.executable, "-m", "sweeper.view", str(store.files.local_folder), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and "is shown at http://127.0.0.1:" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and errors == ""

@@ -63,6 +63,8 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
         store = Store(request.store)
         trackers = connections(request.track, str(request.name), store)
         plan, columns = prepare(request, store)
+        for note in plan.notes:
+            print(f"note: {note}", file=sys.stderr)
         if request.plan:
             archived = preview_archive(plan, store, columns) if request.fresh else None
             print(preview.show(request, plan, store, _address(request), archived))
@@ -72,7 +74,8 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
         check_free_space(store.files)
         damaged, store = store.damaged, Store(store.files.with_retries(store_retries(), _print_line))
         store.quarantine(damaged)
-        path = archive(plan, store, columns) if request.fresh else partial(checkpoint_path, plan.name)
+        name = str(request.name)
+        path = archive(plan, store, columns, name) if request.fresh else partial(checkpoint_path, plan.name)
         return _Run(request, plan, store, store.prepare(plan.name, columns), stopping, path, trackers).execute()
     except (SpecError, ClusterError, StoreError) as error:
         print(error_line(error), file=sys.stderr)

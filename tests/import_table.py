@@ -75,9 +75,19 @@ TABLE: Mapping[str, Rule] = {
         ),
         never=LAUNCHERS,
     ),
-    "trainables.catalog": Rule(may=("trainables.contract", "trainables.methods", "trainables.tasks"), never=LAUNCHERS),
+    "trainables.method_loading": Rule(may=("trainables.contract",), never=LAUNCHERS),
+    "trainables.catalog": Rule(
+        may=(
+            "trainables.contract",
+            "trainables.method_loading",
+            "trainables.validation",
+            "trainables.methods",
+            "trainables.tasks",
+        ),
+        never=LAUNCHERS,
+    ),
     "trainables.config": Rule(may=("trainables.validation", "trainables.catalog"), never=LAUNCHERS),
-    "trainables.training": Rule(may=(*LOOP, "trainables.validation"), never=LAUNCHERS),
+    "trainables.training": Rule(may=(*LOOP, "trainables.validation", "trainables.method_loading"), never=LAUNCHERS),
     "trainables.profiling.measurement": Rule(never=("torch", *LAUNCHERS)),
     "trainables.profiling": Rule(may=("torch", "psutil", "trainables.config", "trainables.training"), never=LAUNCHERS),
     "trainables.worker": Rule(may=(*LOOP, "trainables.training", "trainables.profiling"), never=LAUNCHERS),
@@ -149,7 +159,7 @@ TABLE: Mapping[str, Rule] = {
         never=("ray",),
     ),
     "sweeper.execution.driver": Rule(
-        may=("ray", "psutil", "sweeper.errors", "sweeper.packing"), never=("torch", "pandas", "optuna")
+        may=("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.packing"), never=("torch", "pandas", "optuna")
     ),
     "sweeper.execution": Rule(
         may=(
@@ -164,6 +174,7 @@ TABLE: Mapping[str, Rule] = {
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
             "trainables.validation",
             *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
+            "trainables.method_loading",
             *("trainables.config", "trainables.training", "trainables.worker"),
         ),
         never=("ray",),

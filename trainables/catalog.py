@@ -1,9 +1,13 @@
-"""METHODS and TASKS, the only lists of them. A new method is one file in `trainables/methods/` and one entry here."""
+"""METHODS and TASKS, the only lists of them. A new method is one file in `trainables/methods/` and one entry here.
+
+Methods of the user are not listed: `method_of` imports them by `package.module:Class` or by an entry point.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from trainables.contract import Method
+from trainables.method_loading import installed_methods, load_method
 from trainables.methods.barlow_twins import BarlowTwins
 from trainables.methods.beta_vae import BetaVAE
 from trainables.methods.byol import BYOL
@@ -34,6 +38,7 @@ from trainables.methods.vje import VJE
 from trainables.tasks.images.task import Images
 from trainables.tasks.pairs.task import SyntheticPairs
 from trainables.tasks.task import Task
+from trainables.validation import choices
 
 METHODS: Mapping[str, type[Method]] = MappingProxyType(
     {
@@ -71,6 +76,42 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
 TASKS: Mapping[str, Task] = MappingProxyType({"images": Images(), "pairs": SyntheticPairs()})
 
 
+_own_methods: dict[str, type[Method]] = {}
+
+
+def method_of(name: str) -> type[Method]:
+    """The method with this name: in METHODS, of an entry point, or `package.module:Class`.
+
+    A method of the user is imported once. Raises ValueError, with one line, if there is none, or if it cannot be used.
+    """
+    if name in METHODS:
+        return METHODS[name]
+    if name not in _own_methods:
+        if ":" not in name and name not in installed_methods():
+            _refuse(name)
+        method = load_method(name)
+        choices("task", method.task, TASKS)
+        _own_methods[name] = method
+    return _own_methods[name]
+
+
+def known_methods() -> Mapping[str, type[Method]]:
+    """Name -> method, of METHODS and of the user's that have been used in this process."""
+    return MappingProxyType({**METHODS, **_own_methods})
+
+
+def ships(name: str) -> bool:
+    """Whether a method is one of METHODS, which tests hold to the contract."""
+    return name in METHODS
+
+
 def task_of(method: str) -> Task:
     """The task that a method learns from."""
-    return TASKS[METHODS[method].task]
+    return TASKS[method_of(method).task]
+
+
+def _refuse(name: str) -> None:
+    """Raise ValueError for the name of no method."""
+    if "." in name:
+        raise ValueError(f"no method {name!r}; a method of your own is written package.module:Class, with a colon")
+    choices("method", name, [*METHODS, *installed_methods()])

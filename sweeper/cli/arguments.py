@@ -33,7 +33,8 @@ def parse(arguments: Sequence[str]) -> Request:
     """Parse command-line arguments. Raises SpecError for wrong arguments; `--help` prints and exits."""
     parser = Parser(prog="python -m sweeper.run", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter)
     add = parser.add_argument
-    add("name", nargs="?", metavar="NAME", help="the sweep to run; see --list")
+    sweep_help = "the sweep to run: a name of --list, a file (path/to/my_sweep.py) or a module (package.module:SWEEP)"
+    add("name", nargs="?", metavar="NAME", help=sweep_help)
     add("--list", action="store_true", help="list the sweeps and their presets")
     add("--describe", metavar="WHAT", help="describe a method and its keys, a data set or a metric")
     add("--preset", help="one of the sweep's presets; by default the paper's")

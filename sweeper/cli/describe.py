@@ -5,15 +5,18 @@ import itertools
 import sys
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 
 from sweeper.errors import SpecError
 from sweeper.spec.grid import Value
-from trainables.catalog import METHODS
+from sweeper.spec.user_code import search_folder
+from trainables.catalog import METHODS, method_of
 from trainables.config.key_docs import KeyDoc, key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.pairs import BRANCHES, NOISE
 from trainables.evaluation.metrics import FAMILIES, VALIDATION, MetricFamily, family_of
+from trainables.method_loading import installed_methods
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 
@@ -39,8 +42,12 @@ MOST = 12
 
 def describe(name: str) -> str:
     """Describe a method, a data set or a metric. Raises SpecError, with one line, for any other name."""
-    if name in METHODS:
-        return _method(name)
+    if name in METHODS or name in installed_methods() or ":" in name:
+        search_folder(Path.cwd())
+        try:
+            return _method(name)
+        except ValueError as error:
+            raise SpecError(str(error)) from error
     if name in DATASETS:
         return _dataset(name)
     if name in BRANCHES:
@@ -58,7 +65,7 @@ def describe(name: str) -> str:
 
 
 def _method(name: str) -> str:
-    cls = METHODS[name]
+    cls = method_of(name)
     keys, module = key_docs(name), inspect.getdoc(sys.modules[cls.__module__]) or ""
     reported = [metric for metric, methods in methods_by_metric().items() if name in methods]
     summary = " ".join(module.split("\n\n")[0].split())

@@ -35,14 +35,17 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
     )
 
 
-def archive(plan: Plan, store: Store, columns: Columns) -> CheckpointPath:
-    """Set aside what a fresh run replaces, and print what was moved. Returns the path of each cohort's checkpoint."""
+def archive(plan: Plan, store: Store, columns: Columns, reference: str = "") -> CheckpointPath:
+    """Set aside what a fresh run replaces, and print what was moved. Returns the path of each cohort's checkpoint.
+
+    `reference` is the sweep as the user named it, for a command; by default its name.
+    """
     moved = replaced.archive(store.files, plan.name, _selection(plan, store), columns)
     if moved:
-        time = moved.folder.rsplit("/", 1)[1]
+        time, address = moved.folder.rsplit("/", 1)[1], shlex.quote(store.files.display_uri)
         print(
             f"set aside: {moved.text}, in {store.files.display_uri_of(moved.folder)}; to bring them back: "
-            f"python -m sweeper.run {plan.name} --store {shlex.quote(store.files.display_uri)} --restore {time}",
+            f"python -m sweeper.run {shlex.quote(reference or plan.name)} --store {address} --restore {time}",
             flush=True,
         )
     return fresh_checkpoints(store.files, plan.name, moved.folder if moved else None)
@@ -50,8 +53,7 @@ def archive(plan: Plan, store: Store, columns: Columns) -> CheckpointPath:
 
 def restore(request: Request, time: str) -> int:
     """Bring back what a fresh run set aside at `time`. Returns the exit status."""
-    store, name = Store(request.store), str(request.name)
-    registry.find(name)
+    store, name = Store(request.store), registry.find(str(request.name)).name
     check_writable(store.files)
     back = replaced.restore(store.files, name, time)
     print(f"brought back: {back.text}, into {store.files.display_uri_of(f'trials/sweep={name}')}")

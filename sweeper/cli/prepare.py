@@ -1,8 +1,9 @@
 """Turn a request into a plan, and check all that can be checked before anything starts."""
 
 import re
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sweeper.plan import changes, cohorts
@@ -12,6 +13,7 @@ from sweeper.spec import Grid, Grids, Metric, Search, Searches, Space, SpecError
 from sweeper.spec.request import Request, SearchOptions
 from sweeper.spec.schedulers import Halving
 from sweeper.spec.search import bounds
+from sweeper.spec.user_code import search_folder
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from trainables.config import trial as config
@@ -44,7 +46,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
 
 def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_space: Space) -> tuple[Plan, Columns]:
     """As `prepare`, for a sweep reduced to one preset. `preset_space` does not have the request's changes yet."""
-    name, space = str(request.name), _changed(preset_space, request)
+    name, space = sweep.name, _changed(preset_space, request)
     if isinstance(space, Search | Searches):
         from sweeper.search import prepare as studies  # here: it imports Optuna
 
@@ -93,18 +95,30 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         space=space,
         unsized=tuple(dict.fromkeys(unsized)),
         changes=changes.request_changes(request, preset, preset_space, space, config.defaults),
+        notes=preflight.stacking_notes(list(configs.values()), checked),
     )
     return plan, Columns(types, metrics)
 
 
 def _changed(space: Space, request: Request) -> Space:
     """The preset's space with the changes of `--set` and `--axis`."""
+    methods = [value for part in changes.subspaces(space) for value in part.values("method")]
+    methods += [request.fixed.get("method"), *request.axes.get("method", ())]
     try:
+        _load_methods([str(method) for method in methods if method is not None])
         fixed = {key: config.parse(key, text) for key, text in request.fixed.items()}
         axes = {key: tuple(config.parse(key, text) for text in texts) for key, texts in request.axes.items()}
     except ValueError as error:
         raise SpecError(str(error)) from error
     return space.changed(fixed, axes) if isinstance(space, Grid | Search) else space.changed(fixed, axes, config.keys)
+
+
+def _load_methods(names: Sequence[str]) -> None:
+    """Import the methods of the user, whose keys the request may change. Raises ValueError for one that is none."""
+    if any(":" in name for name in names):
+        search_folder(Path.cwd())
+    for name in names:
+        config.keys(name)
 
 
 def _with_options(space: Search | Searches, options: SearchOptions) -> Search | Searches:

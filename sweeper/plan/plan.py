@@ -26,6 +26,8 @@ class Plan:
     sweep: Sweep
     changes: Changes = field(default=Changes("", {}), kw_only=True)
     """What the request changes in the preset."""
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    """What the user should know before it runs, one line each."""
 
     if TYPE_CHECKING:  # each kind of plan has these as fields or as properties
 

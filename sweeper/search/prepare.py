@@ -61,7 +61,9 @@ def prepare(
     defaults = [own_corners[0].flat() for own_corners in study_corners]
     study_runs = _study_runs(studies, defaults, request, store, name, facts)
     changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
-    return SearchPlan(name, preset, sweep, space, study_runs, changes=changed), Columns({**types, **FACTS}, metrics)
+    notes = preflight.stacking_notes(configs, preflight_results)
+    plan = SearchPlan(name, preset, sweep, space, study_runs, changes=changed, notes=notes)
+    return plan, Columns({**types, **FACTS}, metrics)
 
 
 def _study_runs(

@@ -1,49 +1,143 @@
-"""The available sweeps, found by name: each is a module of `search_spaces`."""
+"""The available sweeps: by name, each a module of `search_spaces`, or a user's own, by a file or a module."""
 
 import importlib
+import importlib.util
+import os
 import pkgutil
+import sys
 import traceback
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 from sweeper.errors import SpecError
 from sweeper.spec.grid import unknown
 from sweeper.spec.sweep import Sweep
+from sweeper.spec.user_code import search_folder
 
 MAX_REASON = 400
 """Maximum number of characters of the reason why a sweep's file cannot be read."""
+ATTRIBUTE = "SWEEP"
+"""Name of the value that defines a sweep."""
 
 
 def names() -> list[str]:
     """Return the sorted names of all sweeps: the modules of `search_spaces` that do not begin with `_`."""
-    folder = importlib.import_module("search_spaces")
-    return sorted(module.name for module in pkgutil.iter_modules(folder.__path__) if module.name[0] != "_")
+    return sorted(module.name for module in pkgutil.iter_modules(map(str, _folders())) if module.name[0] != "_")
 
 
-def find(name: str) -> Sweep:
-    """Return the sweep of that name. Raises SpecError if there is none, or if its file cannot be imported."""
-    if name not in names():
-        raise SpecError(unknown("sweep", name, names()))
+def find(reference: str) -> Sweep:
+    """Return a sweep, with its name in the store.
+
+    `reference` is the name of a module of `search_spaces`, a file (`path/to/my_sweep.py`) or a module
+    (`package.module`). A file or module can be followed by `:ATTRIBUTE`, the name of the value; by default `SWEEP`.
+    Modules are found from the working directory. The folder of a file becomes one that modules are imported from.
+    Raises SpecError, with one line, if there is no such sweep, or if its file cannot be imported.
+    """
+    path, _, attribute = reference.partition(":")
+    file = Path(path).expanduser()
+    if path.endswith(".py") or os.sep in path:
+        if file.resolve().parent in _folders() and not attribute:
+            return find(file.stem)
+        return _named(_of_file(file, reference), reference, attribute, file.stem)
+    if "." in path or ":" in reference:
+        return _named(_of_module(path, reference), reference, attribute, path.rpartition(".")[2])
+    if reference not in names():
+        own = f"; to run the file {reference}.py, write {reference}.py" if Path(f"{reference}.py").is_file() else ""
+        raise SpecError(f"{unknown('sweep', reference, names())}{own}")
+    module = _imported(lambda: importlib.import_module(f"search_spaces.{reference}"), reference, _folders())
+    return replace(_sweep(module, reference, f"search_spaces/{reference}.py", ATTRIBUTE), name=reference)
+
+
+def _of_file(file: Path, reference: str) -> ModuleType:
+    """Execute a file as the module of its name, as it is now."""
+    if not file.is_file():
+        what = "is a folder" if file.is_dir() else "does not exist"
+        raise SpecError(f"sweep '{reference}' cannot be read: {file} {what}; a sweep of your own is a Python file")
+    if file.suffix != ".py":
+        raise SpecError(f"sweep '{reference}' cannot be read: the name of a Python file must end with .py")
+    path, name = file.resolve(), file.stem
+    other = sys.modules.get(name)
+    if name in sys.stdlib_module_names or (other and getattr(other, "__file__", None) != str(path)):
+        raise SpecError(f"sweep '{reference}' cannot be read: there is another module '{name}'; rename {file.name}")
+    search_folder(path.parent)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
+    sys.modules[name] = module
+
+    def execute() -> ModuleType:
+        loader.exec_module(module)
+        return module
+
     try:
-        module = importlib.import_module(f"search_spaces.{name}")
-    except (Exception, SystemExit) as error:
-        raise SpecError(f"sweep '{name}' cannot be read: {_reason(error)}") from error
-    sweep = getattr(module, "SWEEP", None)
-    if not isinstance(sweep, Sweep):
+        return _imported(execute, reference, [path.parent])
+    except SpecError:
+        del sys.modules[name]
+        raise
+
+
+def _of_module(name: str, reference: str) -> ModuleType:
+    search_folder(Path.cwd())
+    if not all(part.isidentifier() for part in name.split(".")):
         raise SpecError(
-            f"sweep '{name}' cannot be read: search_spaces/{name}.py must define SWEEP, a sweeper.spec.Sweep, but "
-            + (f"defines SWEEP of type {type(sweep).__name__}" if hasattr(module, "SWEEP") else "defines none")
+            f"no sweep '{reference}'; it must be a name (--list shows all), a file (path/to/my_sweep.py) or a module "
+            "(package.module:SWEEP)"
         )
-    return sweep
+    return _imported(lambda: importlib.import_module(name), reference, [Path.cwd().resolve()])
 
 
-def _reason(error: BaseException) -> str:
-    """Return in one line where in `search_spaces` an import failed, and why."""
+def _imported(load: Callable[[], ModuleType], reference: str, folders: Collection[Path]) -> ModuleType:
+    """Return the module that `load` imports. `folders` are those whose files an error names."""
+    try:
+        return load()
+    except (Exception, SystemExit) as error:
+        raise SpecError(f"sweep '{reference}' cannot be read: {_reason(error, folders)}") from error
+
+
+def _named(module: ModuleType, reference: str, attribute: str, default: str) -> Sweep:
+    """Return the user's sweep that a module defines. Its name is `default` if it has none of its own."""
+    attribute = attribute or ATTRIBUTE
+    sweep = _sweep(module, reference, Path(module.__file__ or module.__name__).name, attribute)
+    name = sweep.name or (default if attribute == ATTRIBUTE else f"{default}.{attribute}")
+    if name in names():
+        raise SpecError(
+            f"the name of a sweep of your own must not be that of one that ships, but '{reference}' is named "
+            f"'{name}'; write Sweep(name=...) or rename the file"
+        )
+    return replace(sweep, name=name)
+
+
+def _sweep(module: ModuleType, reference: str, file: str, attribute: str) -> Sweep:
+    sweep = getattr(module, attribute, None)
+    if isinstance(sweep, Sweep):
+        return sweep
+    raise SpecError(
+        f"sweep '{reference}' cannot be read: {file} must define {attribute}, a sweeper.spec.Sweep, but "
+        + (f"defines {attribute} of type {type(sweep).__name__}" if hasattr(module, attribute) else "defines none")
+    )
+
+
+def _folders() -> list[Path]:
+    """The folders of the sweeps that ship."""
+    return [Path(folder) for folder in importlib.import_module("search_spaces").__path__]
+
+
+def _reason(error: BaseException, folders: Collection[Path]) -> str:
+    """Return in one line where in `folders` an import failed, and why."""
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):
         frames.append((error.filename or "", error.lineno))
-    folders = [Path(folder) for folder in importlib.import_module("search_spaces").__path__]
-    inside = [(Path(file), line) for file, line in frames if Path(file).parent in folders]
-    location = f"search_spaces/{inside[-1][0].name}, line {inside[-1][1]}: " if inside else ""
+    inside = [
+        (Path(file), line)
+        for file, line in frames
+        if set(Path(file).parents) & set(folders) and "site-packages" not in Path(file).parts
+    ]
+    location = ""
+    if inside:
+        file, line = inside[-1]
+        location = f"{'search_spaces/' if file.parent in _folders() else ''}{file.name}, line {line}: "
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     error_type = "" if isinstance(error, SpecError) else f"{type(error).__name__}: "
     return f"{location}{error_type}{' '.join(text.split())}"[:MAX_REASON]

@@ -14,7 +14,7 @@ class Request:
     """The options of `python -m sweeper.run`. Each field is the option of the same name unless it says otherwise."""
 
     name: str | None
-    """The sweep; None with `--list` or `--describe`."""
+    """The sweep: a name, a file or a module (`registry.find`); None with `--list` or `--describe`."""
     preset: str | None
     """None is the sweep's first preset."""
     store: str

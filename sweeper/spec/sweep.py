@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -36,8 +37,15 @@ class Sweep:
     """Pairs of metrics. A table shows the correlation of each pair over the cells of the first heatmap."""
     contours: tuple[tuple[str, str], ...] = ()
     """Pairs of searched hyperparameters. A contour plot shows the objective of a search over each pair."""
+    name: str = ""
+    """Its name in the store: letters, digits, `_`, `-`, `+` and `.`. By default that of the file that defines it."""
 
     def __post_init__(self) -> None:
+        if self.name and not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", self.name, re.ASCII):
+            raise SpecError(
+                "the name of a sweep must consist of letters, digits, '_', '-', '+' and '.' and begin with a letter or "
+                f"a digit, but got {self.name!r}"
+            )
         for name, space in self.presets.items():
             if not isinstance(space, Space):
                 raise SpecError(

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from trainables.catalog import METHODS
+from trainables.catalog import method_of
 from trainables.config import trial as config
 from trainables.config.trial_config import Value
 from trainables.validation import laws
@@ -30,8 +30,8 @@ class KeyDoc:
 
 
 def key_docs(method: str) -> tuple[KeyDoc, ...]:
-    """All keys of a method's trials except `method`, its own keys first. Raises KeyError for an unknown method."""
-    sections = {"options": METHODS[method].Config, **config.sections(method)}
+    """All keys of a method's trials except `method`, its own keys first. Raises ValueError for an unknown method."""
+    sections = {"options": method_of(method).Config, **config.sections(method)}
     return tuple(key for section, cls in sections.items() for key in _keys(section, cls, config.fusible_keys(method)))
 
 

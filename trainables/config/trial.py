@@ -9,10 +9,10 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainables.catalog import METHODS, task_of
+from trainables.catalog import METHODS, known_methods, method_of, task_of
 from trainables.config.training import GradientTraining, Training
 from trainables.config.trial_config import TrialConfig, Value
-from trainables.validation import choices, nearest
+from trainables.validation import nearest
 
 GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay"})
 """Keys that are fusible for every method that is trained by gradients."""
@@ -24,7 +24,6 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
     method = values.get("method")
     if method is None:
         raise ValueError(f"a trial needs a method; there are: {', '.join(METHODS)}")
-    choices("method", method, METHODS)
     known = keys(str(method))
     for key in values:
         if key not in known:
@@ -42,17 +41,17 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
 
 def _check(config: TrialConfig) -> None:
     """Check what concerns several sections. Raises ValueError with a one-line message."""
-    name, method, training = config.method, METHODS[config.method], config.training
+    name, method, training = config.method, method_of(config.method), config.training
     if not method.trains() and training.epochs:
         raise ValueError(f"{name} does not train, so epochs must be 0, but got epochs={training.epochs}")
     if training.processes > 1 and not method.per_example:
-        same_task = {other_name: other for other_name, other in METHODS.items() if other.task == method.task}
+        same_task = {other_name: other for other_name, other in known_methods().items() if other.task == method.task}
         per_example = [other_name for other_name, other in same_task.items() if other.per_example]
         raise ValueError(
             f"{name} compares the examples of a batch, so workers must be 1, but got workers={training.processes}; "
             f"a batch can be split for: {', '.join(per_example)}"
         )
-    task_of(name).check(config, METHODS)
+    task_of(name).check(config, known_methods())
 
 
 def keys(method: str) -> dict[str, type]:
@@ -82,7 +81,7 @@ def defaults(method: str) -> Mapping[str, Value]:
 
 def fusible_keys(method: str) -> frozenset[str]:
     """The keys in which the members of one cohort may differ."""
-    cls = METHODS[method]
+    cls = method_of(method)
     loop = frozenset({"seed"}) if cls.fitted() else GRADIENT_FUSIBLE | {"seed"}
     return loop | task_of(method).fusible | cls.fusible
 
@@ -101,7 +100,7 @@ def parse(key: str, text: str) -> Value:
     """Convert text from the command line to a value of the key's type. Raises ValueError for an unknown key or for text
     that is no such value."""
     known: dict[str, type] = {}
-    for method in METHODS:
+    for method in known_methods():
         known |= keys(method)
     if key not in known:
         raise ValueError(f"no key '{key}'{nearest(key, known)}; there are: {', '.join(sorted(known))}")
@@ -135,7 +134,7 @@ def _section(section: type, **values: Value) -> Any:
 @functools.cache
 def sections(method: str) -> Mapping[str, type]:
     """Name of each section of a method's trials -> its dataclass."""
-    cls = METHODS[method]
+    cls = method_of(method)
     own = dict(task_of(method).Trial.sections())
     if cls.fitted():
         del own["optimiser"]

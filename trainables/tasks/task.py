@@ -122,6 +122,11 @@ class Task(ABC):
         """Load the data of one cohort from the folder `data`. `raise_if_stopped` is called between the batches of an
         evaluation. Raises DataError or ValueError if the data cannot be loaded or do not suit the configs."""
 
+    def random_batch(self, config: Any, method: type[Method], examples: int) -> tuple[Shapes, Batch] | None:
+        """A batch of random examples with the entries that the method reads, and the shapes of one example, without
+        any data; methods of the user are tried on it. None, the default, if the task has none."""
+        return None
+
     @abstractmethod
     def preflight(self, configs: Sequence[Any], data: Path | None) -> list[TrialSize]:
         """The size of each trial by its data in the folder `data`, or with None by what is declared without files.

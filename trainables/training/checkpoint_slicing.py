@@ -14,6 +14,7 @@ from trainables.config.trial_config import TrialConfig
 from trainables.reports import Report
 from trainables.training.checkpoint import pack, unpack
 from trainables.training.progress import Progress
+from trainables.training.stacking import stack_width
 
 
 def slice_checkpoint(
@@ -42,9 +43,9 @@ def slice_checkpoint(
     if any(progress.schedules) and indices != list(range(len(whole_configs))):
         return None
     slots = [progress.running.index(index) for index in indices if index in progress.running]
-    stack_width = width or len(configs)
+    size = stack_width(configs, width)
     try:
-        stacks = [_cut_stack(state, slots[start : start + stack_width]) for start in range(0, len(slots), stack_width)]
+        stacks = [_cut_stack(state, slots[start : start + size]) for start in range(0, len(slots), size)]
     except Exception as error:  # a checkpoint with a valid digest can still hold anything in place of its tensors
         notify(f"its checkpoint cannot be used: its tensors are of another kind ({type(error).__name__})")
         return None

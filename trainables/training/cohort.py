@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from trainables.catalog import METHODS, task_of
+from trainables.catalog import method_of, task_of
 from trainables.config.trial import stream_key
 from trainables.config.trial_config import TrialConfig
 from trainables.contract import Method, Noises
@@ -23,6 +23,7 @@ from trainables.learners.optimisers import SCHEDULES, StackedAdam, StackedSGD
 from trainables.learners.stack import MakeOptimiser, Stack
 from trainables.reports import CheckpointError, Move
 from trainables.training.models import build_models
+from trainables.training.stacking import stack_width
 
 
 class Cohort:
@@ -40,7 +41,7 @@ class Cohort:
         """`width`: members stacked at a time; None for all. `peers` train the same cohort, each on its part of every
         batch. `raise_if_stopped` is called between the batches of an evaluation. Raises DataError or ValueError if the
         data cannot be loaded or do not suit the configs."""
-        self.method = METHODS[configs[0].method]
+        self.method = method_of(configs[0].method)
         self._first, self._peers, self._device = configs[0], peers, device
         loaded = task_of(configs[0].method).load(configs, self.method, data, device, peers, raise_if_stopped)
         self._streams, self._evaluator = list(loaded.streams.values()), loaded.evaluator
@@ -48,7 +49,7 @@ class Cohort:
             raise ValueError("the members of a cohort must have equally many steps an epoch, but these differ")
         self._stream_of = [loaded.streams[stream_key(config)] for config in configs]
         initial = build_models(configs, loaded.shapes)
-        self._width = width or len(configs)
+        self._width = stack_width(configs, width)
         self.members = tuple(range(len(configs)))
         """Indices, ascending, of the configs whose members are still in the cohort. Results `[K]` are in this order."""
         self._stacks = [

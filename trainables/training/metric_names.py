@@ -1,9 +1,9 @@
 """The names of the metrics that trials report, losses included."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from trainables.catalog import METHODS, task_of
+from trainables.catalog import known_methods, method_of, task_of
 from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig
 from trainables.evaluation.metrics import family_of
@@ -22,16 +22,21 @@ MANY_CLASSES = 10
 def metric_names(config: TrialConfig, classes: int, last: bool = True) -> tuple[str, ...]:
     """Names of all metrics that the reports of a trial on data of `classes` classes can hold. With `last=False` those
     that reports before the last one can hold."""
-    method = METHODS[config.method]
+    method = method_of(config.method)
     losses = ("loss", *map(method.metric_of_part, method.loss_parts))
     return (*losses, *task_of(config.method).metric_names(config, method, classes, last))
 
 
-@functools.cache
 def methods_by_metric() -> Mapping[str, tuple[str, ...]]:
-    """Map the name of each metric to the methods that can report it, on any data set and with any evaluation."""
+    """Map the name of each metric to the known methods that can report it, on any data set and with any evaluation."""
+    return _methods_by_metric(tuple(known_methods()))
+
+
+@functools.cache
+def _methods_by_metric(known: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
     methods: dict[str, list[str]] = {}
-    for name, method in METHODS.items():
+    for name in known:
+        method = method_of(name)
         untrained = {} if method.trains() else {"epochs": 0}
         asked = [resolve({"method": name, **keys, **untrained}) for keys in task_of(name).full_evaluations(method)]
         for metric in dict.fromkeys(metric for config in asked for metric in metric_names(config, MANY_CLASSES)):

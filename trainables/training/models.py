@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from trainables.catalog import METHODS, task_of
+from trainables.catalog import method_of, task_of
 from trainables.config.trial import stream_key
 from trainables.config.trial_config import TrialConfig
 from trainables.contract import Method, Shapes
@@ -24,7 +24,7 @@ def build_models(configs: Sequence[TrialConfig], shapes: Shapes) -> list[Method]
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seeded_generator("weights", key).initial_seed())
                 networks = task_of(config.method).networks(config)
-                templates[key] = METHODS[config.method](config.options, networks, shapes)
+                templates[key] = method_of(config.method)(config.options, networks, shapes)
         model = copy.deepcopy(templates[key])
         for name in model.fusible:
             model.get_buffer(name).fill_(getattr(config.options, name))

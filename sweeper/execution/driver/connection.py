@@ -15,6 +15,7 @@ from typing import Any
 from sweeper.errors import ClusterError
 from sweeper.execution.driver.scratch import ScratchError, scratch_folder
 from sweeper.packing.cluster import is_local
+from sweeper.spec import user_code
 
 ANSWER_SECONDS = 5.0
 """Seconds to wait for a connection to a cluster's address."""
@@ -84,6 +85,7 @@ def connected(address: str | None) -> Iterator[str]:
         stack.callback(_shut_down)
         if local:
             make_token(Path.home(), os.environ)
+            stack.enter_context(_module_folders())
         try:
             with _own_signal_handlers():
                 ray.init(log_to_driver=False, configure_logging=False, **_init_arguments(address, scratch))
@@ -176,14 +178,33 @@ def make_token(home: Path, environment: Mapping[str, str]) -> None:
         path.chmod(0o600)
 
 
+@contextlib.contextmanager
+def _module_folders() -> Iterator[None]:
+    """Let the workers of a local cluster, which inherit the environment, import the user's modules."""
+    before = os.environ.get("PYTHONPATH")
+    if folders := user_code.folders():
+        os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, [before])])
+    try:
+        yield
+    finally:
+        os.environ.pop("PYTHONPATH", None)
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+
+
 def _init_arguments(address: str | None, scratch: str) -> dict[str, Any]:
-    """Return the arguments of `ray.init`. A local cluster has no dashboard; a cluster elsewhere is sent our code."""
+    """Return the arguments of `ray.init`. A local cluster has no dashboard.
+
+    A cluster elsewhere is sent the user's modules and our code, which the working directory of a Ray job has already.
+    """
     if is_local(address):
         return {"address": "local", "include_dashboard": False, "_temp_dir": scratch}
-    if address == os.environ.get("RAY_ADDRESS"):  # inside a Ray job, whose working directory has our code
-        return {"address": address}
-    packages = [str(Path(__file__).parents[3] / name) for name in ("sweeper", "trainables", "search_spaces")]
-    return {"address": address, "runtime_env": {"py_modules": packages}}
+    modules = [*user_code.modules()]
+    if address == os.environ.get("RAY_ADDRESS"):
+        modules = [module for module in modules if Path(module).parent != Path.cwd()]
+    else:
+        modules += [str(Path(__file__).parents[3] / name) for name in ("sweeper", "trainables", "search_spaces")]
+    return {"address": address, "runtime_env": {"py_modules": modules}} if modules else {"address": address}
 
 
 def first_line(text: object, otherwise: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from trainables.config.trial_config import Value
-from trainables.contract import ImageMethod, Method
+from trainables.contract import ImageMethod, Method, Shapes
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.declarations import DECLARATIONS
@@ -63,6 +63,18 @@ class Images(Task):
         evaluator = CohortEvaluator(images, image_method(method))
         _, channels, height, width = dataset.train_images.shape
         return LoadedTask(streams, evaluator, {"views": (channels, height, width)})
+
+    def random_batch(
+        self, config: ImageTrial, method: type[Method], examples: int
+    ) -> tuple[Shapes, Mapping[str, tuple[torch.Tensor, ...]]]:
+        shape, images = DECLARATIONS[config.data.dataset].shape, image_method(method)
+        generator = torch.Generator().manual_seed(0)
+        counts = {name: images.view_count(config.options) if name.startswith("view") else 1 for name in images.reads}
+        batch = {
+            name: tuple(torch.rand((examples, *shape), generator=generator) for _ in range(count))
+            for name, count in sorted(counts.items())
+        }
+        return {"views": shape}, batch
 
     def preflight(self, configs: Sequence[ImageTrial], data: Path | None) -> list[TrialSize]:
         return check_image_trials(configs, data)

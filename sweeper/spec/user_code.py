@@ -1,0 +1,46 @@
+"""The user's own modules, which define sweeps and methods: where they are imported from, and what a cluster is sent."""
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+OWN_PACKAGES = ("sweeper", "trainables", "search_spaces", "cluster", "tests")
+"""This project's packages, which are never the user's."""
+
+_folders: list[str] = []
+
+
+def search_folder(folder: Path) -> None:
+    """Import modules from this folder, too, before all others, as Python does for the folder of a script."""
+    for name in ("trainables", "search_spaces"):  # first, so that a folder with the same names cannot replace them
+        importlib.import_module(name)
+    path = str(folder.resolve())
+    if path not in _folders:
+        _folders.insert(0, path)
+    if path not in sys.path:
+        sys.path.insert(0, path)
+        importlib.invalidate_caches()
+
+
+def folders() -> tuple[str, ...]:
+    """Absolute paths of the folders that modules are imported from, the latest first."""
+    return tuple(_folders)
+
+
+def modules() -> tuple[str, ...]:
+    """Absolute paths of the files and packages that have been imported from `folders`, sorted.
+
+    Each is a whole package or a single file at the top level of a folder, so that a package is never sent in part.
+    """
+    names = (name for name in sys.modules if "." not in name and name not in OWN_PACKAGES and name != "__main__")
+    origins = filter(None, (_origin(sys.modules[name]) for name in names))
+    return tuple(sorted({str(origin) for origin in origins if str(origin.parent) in _folders}))
+
+
+def _origin(module: ModuleType) -> Path | None:
+    """The file of a module, or the folder of a package; None if it is built in."""
+    if paths := list(getattr(module, "__path__", ())):
+        return Path(paths[0])
+    file = getattr(module, "__file__", None)
+    return Path(file) if file and file.endswith(".py") else None

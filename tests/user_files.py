@@ -1,0 +1,77 @@
+"""A user's folder: sweeps and methods outside of this project."""
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeper.spec import user_code
+from trainables import catalog
+from trainables.config import trial
+from trainables.method_loading import installed_methods
+from trainables.training import metric_names, stacking
+
+CACHES = (trial.sections, trial.defaults, installed_methods, metric_names._methods_by_metric, stacking._tried)
+"""What is kept of methods by their names."""
+DENOISE = '''
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
+
+
+@dataclass(frozen=True)
+class DenoiseConfig:
+    sigma: float = 0.3
+    """Standard deviation of the noise."""
+
+
+class Denoise(ImageMethod):
+    Config = DenoiseConfig
+    fusible = frozenset({"sigma"})
+
+    def __init__(self, config: DenoiseConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        self.head = nn.Linear(self.features, self.features)
+
+    def noise(self, batch: int) -> Noises:
+        return {"pixels": Noise((batch, *self.image_shape), 0)}
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        first, second = batch["views"]
+        error = self.head(self(first + self.sigma * noise["pixels"])) - self(second)
+        return Losses(error.square().mean(), {})
+'''
+"""A method that keeps the contract and can be stacked."""
+TWICE = """
+
+class Twice(Denoise):
+    def losses(self, batch, noise):
+        losses = super().losses(batch, noise)
+        return Losses(2 * losses.total if losses.total.item() < 1e9 else losses.total, {})
+"""
+"""A method that keeps the contract and cannot be stacked."""
+
+
+@pytest.fixture
+def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working directory. What is imported from it is forgotten afterwards."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(user_code, "_folders", [])
+    monkeypatch.setattr(catalog, "_own_methods", {})
+    imported_before = dict(sys.modules)
+    yield folder
+    for cache in CACHES:
+        cache.cache_clear()
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)) and name not in imported_before:
+            del sys.modules[name]
+    importlib.invalidate_caches()

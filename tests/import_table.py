@@ -44,7 +44,7 @@ TABLE: Mapping[str, Rule] = {
     ),
     "trainables.data.datasets": Rule(
         may=(
-            *("torch", "torchvision", "numpy", "sklearn", "filelock", "trainables.validation"),
+            *("torch", "torchvision", "numpy", "sklearn", "PIL", "filelock", "trainables.validation"),
             *("trainables.data.errors", "trainables.data.image_files"),
         ),
         never=LAUNCHERS,

@@ -43,6 +43,8 @@ def parse(arguments: Sequence[str]) -> Request:
     add("--data", type=data, default="data", metavar="DIR", help="folder of the data sets")
     add("--set", dest="fixed", action="append", default=[], metavar="KEY=VALUE", help="fix a hyperparameter")
     add("--axis", dest="axes", action="append", default=[], metavar="KEY=V1,V2", help="vary a hyperparameter")
+    class_help = "train on this class alone: its name for images of your own (--set dataset=folder), else its index"
+    add("--normal-class", type=partial(_named, "--normal-class", "a class"), metavar="NAME", help=class_help)
     add("--plan", action="store_true", help="print what would run, and run nothing")
     add("--probe", action="store_true", help="with --plan: measure now what the plan depends on")
     price_help = (
@@ -95,7 +97,9 @@ def parse(arguments: Sequence[str]) -> Request:
     cohort, stack = values["cohort"], values["stack"]
     if stack and (cohort is None or stack > cohort):
         raise SpecError(f"--stack must not exceed --cohort, but got --stack {stack} --cohort {cohort or 'auto'}")
-    values["fixed"] = _pairs("--set", values["fixed"])
+    normal_class = values.pop("normal_class")
+    fixed = [*values["fixed"], *([f"normal_class={normal_class}"] if normal_class else [])]
+    values["fixed"] = _pairs("--set", fixed)
     values["axes"] = {key: _values(key, text) for key, text in _pairs("--axis", values["axes"]).items()}
     options = {field.name: values.pop(field.name) for field in fields(SearchOptions)}
     return Request(**values, search=SearchOptions(**options))

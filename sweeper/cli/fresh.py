@@ -53,7 +53,7 @@ def archive(plan: Plan, store: Store, columns: Columns, reference: str = "") -> 
 
 def restore(request: Request, time: str) -> int:
     """Bring back what a fresh run set aside at `time`. Returns the exit status."""
-    store, name = Store(request.store), registry.find(str(request.name)).name
+    store, name = Store(request.store), registry.find(str(request.name)).name or str(request.name)
     check_writable(store.files)
     back = replaced.restore(store.files, name, time)
     print(f"brought back: {back.text}, into {store.files.display_uri_of(f'trials/sweep={name}')}")

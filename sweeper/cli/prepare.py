@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from sweeper.cli.own_images import with_own_images
 from sweeper.plan import changes, cohorts
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.trials import Trial, enumerate_trials
@@ -46,13 +47,16 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
 
 def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_space: Space) -> tuple[Plan, Columns]:
     """As `prepare`, for a sweep reduced to one preset. `preset_space` does not have the request's changes yet."""
-    name, space = sweep.name, _changed(preset_space, request)
+    own = with_own_images(request, preset_space)
+    request, preset_space = own.request, own.space
+    name, space = sweep.name or str(request.name), _changed(preset_space, request, own.classes)
     if isinstance(space, Search | Searches):
         from sweeper.search import prepare as studies  # here: it imports Optuna
 
         assert isinstance(preset_space, Search | Searches)
         search = _with_options(space, request.search)
-        return studies.prepare(request, store, name, preset, sweep, preset_space, search)
+        search_plan, columns = studies.prepare(request, store, name, preset, sweep, preset_space, search)
+        return replace(search_plan, notes=(*filter(None, [own.note]), *search_plan.notes)), columns
     assert isinstance(preset_space, Grid | Grids)
     if request.warm_start or request.search != SearchOptions():
         raise SpecError(f"{name} ({preset}) is a grid, and takes no options of searches")
@@ -95,19 +99,19 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         space=space,
         unsized=tuple(dict.fromkeys(unsized)),
         changes=changes.request_changes(request, preset, preset_space, space, config.defaults),
-        notes=preflight.stacking_notes(list(configs.values()), checked),
+        notes=(*filter(None, [own.note]), *preflight.stacking_notes(list(configs.values()), checked)),
     )
     return plan, Columns(types, metrics)
 
 
-def _changed(space: Space, request: Request) -> Space:
-    """The preset's space with the changes of `--set` and `--axis`."""
+def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
+    """The preset's space with the changes of `--set` and `--axis`. `classes` are names that `normal_class` can have."""
     methods = [value for part in changes.subspaces(space) for value in part.values("method")]
     methods += [request.fixed.get("method"), *request.axes.get("method", ())]
     try:
         _load_methods([str(method) for method in methods if method is not None])
-        fixed = {key: config.parse(key, text) for key, text in request.fixed.items()}
-        axes = {key: tuple(config.parse(key, text) for text in texts) for key, texts in request.axes.items()}
+        fixed = {key: config.parse(key, text, classes) for key, text in request.fixed.items()}
+        axes = {key: tuple(config.parse(key, text, classes) for text in texts) for key, texts in request.axes.items()}
     except ValueError as error:
         raise SpecError(str(error)) from error
     return space.changed(fixed, axes) if isinstance(space, Grid | Search) else space.changed(fixed, axes, config.keys)

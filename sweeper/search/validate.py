@@ -10,7 +10,10 @@ from trainables.config.training import Training
 from trainables.config.trial_config import TrialConfig
 from trainables.training.preflight import PreflightResult
 
-UNSEARCHABLE_KEYS = frozenset({"workers", "method", "dataset", "normal_class", "held_out", "validation"})
+UNSEARCHABLE_KEYS = frozenset(
+    {"workers", "method", "dataset", "image_digest", "image_size", "image_channels", "normal_class", "held_out"}
+    | {"validation"}
+)
 """Keys that must have the same value in all trials of a study."""
 
 

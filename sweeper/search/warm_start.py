@@ -13,7 +13,7 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import read_record, text
 from sweeper.storage.store import Store
 
-MATCHED_KEYS = ("method", "dataset", "normal_class", "held_out", "outliers", "validation")
+MATCHED_KEYS = ("method", "dataset", "image_digest", "normal_class", "held_out", "outliers", "validation")
 """Keys that define what an objective measures. Only rows with the study's own values of these keys are used."""
 
 

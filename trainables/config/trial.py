@@ -6,7 +6,7 @@ Every key is a field of exactly one section: of the method's task, of the traini
 import dataclasses
 import functools
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trainables.catalog import METHODS, known_methods, method_of, task_of
@@ -96,9 +96,9 @@ def stream_key(config: TrialConfig) -> tuple[object, ...]:
     return task_of(config.method).stream_key(config)
 
 
-def parse(key: str, text: str) -> Value:
+def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
     """Convert text from the command line to a value of the key's type. Raises ValueError for an unknown key or for text
-    that is no such value."""
+    that is no such value. `normal_class` can be one of the names in `classes`, and then is its index."""
     known: dict[str, type] = {}
     for method in known_methods():
         known |= keys(method)
@@ -107,6 +107,8 @@ def parse(key: str, text: str) -> Value:
     kind = known[key]
     if text.lower() in ("none", "null") and key == "normal_class":
         return None
+    if key == "normal_class" and classes:
+        return _class_index(text, classes)
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise ValueError(f"{key} must be true or false, but got {key}={text}")
@@ -116,6 +118,15 @@ def parse(key: str, text: str) -> Value:
     except ValueError:
         noun = {int: "a whole number", float: "a number"}[kind]
         raise ValueError(f"{key} must be {noun}, but got {key}={text}") from None
+
+
+def _class_index(text: str, classes: Sequence[str]) -> int:
+    """The index of the class that is named so; an index itself only if no name could be taken for one."""
+    if text in classes:
+        return classes.index(text)
+    if text.isdecimal() and not any(map(str.isdecimal, classes)):
+        return int(text)
+    raise ValueError(f"no normal_class '{text}'{nearest(text, classes)}; there are: {', '.join(classes)}")
 
 
 @functools.cache

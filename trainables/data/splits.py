@@ -109,7 +109,8 @@ def _attributes_of(dataset: Dataset, mask_N: Tensor) -> Mapping[str, Attribute]:
 def _check_class(name: str, dataset: Dataset, index: object) -> None:
     last = len(dataset.classes) - 1
     if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index <= last:
-        raise ValueError(f"{name} must be one of 0..{last} for {dataset.name}, but got {index!r}")
+        named = "" if all(map(str.isdecimal, dataset.classes)) else f" ({', '.join(dataset.classes)})"
+        raise ValueError(f"{name} must be one of 0..{last}{named} for {dataset.name}, but got {index!r}")
 
 
 @lru_cache(maxsize=1)

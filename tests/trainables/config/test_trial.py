@@ -84,7 +84,11 @@ def test_unknown_key_names_the_nearest_and_the_choices() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("dataset", "digit", f"no dataset 'digit' (did you mean 'digits'?); there are: {', '.join(sorted(DATASETS))}"),
+        (
+            "dataset",
+            "digit",
+            f"no dataset 'digit' (did you mean 'digits'?); there are: {', '.join(sorted([*DATASETS, 'folder']))}",
+        ),
         ("dataset", 3, "dataset must be text, but got dataset=3"),
         ("normal_class", -1, "`normal_class >= 0` must hold, but got normal_class=-1"),
         ("normal_class", 1.0, "normal_class must be a whole number, but got normal_class=1.0"),

@@ -71,8 +71,9 @@ BROKEN = {
         "the loss of random images must be finite, but got total=inf",
     ),
     "parts": (
-        "    loss_parts = ('a',)",
-        "loss_parts must name all parts of losses, but got ('a',) and the parts none",
+        "    def losses(self, batch, noise):\n        losses = super().losses(batch, noise)\n"
+        "        return Losses(losses.total, {'b': losses.total})",
+        "loss_parts must name all parts of losses, but got () and the parts b",
     ),
     "raises": (
         "    def losses(self, batch, noise):\n        a, b, c = batch['views']",

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from trainables.data.datasets.celeba_attributes import ATTRIBUTES, BINARY, CONTENT, HAIR, hair_colour
+from trainables.data.datasets.channel_statistics import channel_statistics
 from trainables.data.datasets.dataset import Attribute, Dataset
 from trainables.data.datasets.tensor_cache import cached_tensors
 from trainables.data.errors import DataError
@@ -78,7 +79,7 @@ def _decode(root: Path, folder: Path) -> Mapping[str, Tensor]:
         tensors |= {
             f"{part} {name.lower()}": source.attr[:, i].byte() for i, name in enumerate(source.attr_names) if name
         }
-    tensors["mean"], tensors["std"] = _channel_statistics(tensors["train"])
+    tensors["mean"], tensors["std"] = channel_statistics(tensors["train"])
     return tensors
 
 
@@ -122,12 +123,3 @@ def _images(source: Any, folder: Path) -> Tensor:
     with ThreadPoolExecutor() as pool:
         list(pool.map(fill, range(0, count, BLOCK)))
     return images_N3SS
-
-
-def _channel_statistics(images_N3SS: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each channel, float64 `[3]`, for pixels scaled to [0, 1]: exact, from counts."""
-    counts = torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in images_N3SS.unbind(1)])
-    share = counts.double() / counts.sum(dim=1, keepdim=True)
-    value = torch.arange(256, dtype=torch.float64) / 255
-    mean = share @ value
-    return mean, (share @ value.square() - mean.square()).sqrt()

@@ -82,7 +82,12 @@ def placeholder(name: str) -> Dataset | None:
     """A data set with the declared labels, class by class, and empty images `[N, C, 0, 0]`, which take no memory. It
     can be split like the real one. Its attributes' labels are made up. None if the number of images is not declared."""
     declared = DECLARATIONS.get(name)
-    if declared is None or declared.train is None or declared.test is None:
+    return placeholder_of(name, declared, tuple(map(str, range(declared.classes)))) if declared else None
+
+
+def placeholder_of(name: str, declared: Declaration, classes: tuple[str, ...]) -> Dataset | None:
+    """As `placeholder`, of a declaration, with the names of its classes."""
+    if declared.train is None or declared.test is None:
         return None
     channels = declared.shape[0]
     train_N, test_N = _labels(declared.train, declared.unlabelled), _labels(declared.test)
@@ -92,7 +97,7 @@ def placeholder(name: str) -> Dataset | None:
         train_labels=train_N,
         test_images=torch.empty((len(test_N), channels, 0, 0), dtype=torch.uint8),
         test_labels=test_N,
-        classes=tuple(map(str, range(declared.classes))),
+        classes=classes,
         levels=declared.levels,
         mean=(0.0,) * channels,
         std=(1.0,) * channels,

@@ -93,7 +93,7 @@ class ImageFiles:
         batches = [np.empty((len(names), 3, self.side, self.side), dtype=np.uint8) for _ in range(count)]
 
         def fill(row: int) -> None:
-            cropped = _crops(self._path(names[row]), crops[row])
+            cropped = decode_file(self._path(names[row]), crops[row])
             for i, batch_B3SS in enumerate(batches):
                 batch_B3SS[row] = np.asarray(cropped[i % len(cropped)]).transpose(2, 0, 1)
 
@@ -111,8 +111,8 @@ Images: TypeAlias = Tensor | ImageFiles
 """uint8 `[N, C, H, W]`: a tensor in memory, or image files that are decoded on demand."""
 
 
-def _crops(path: str, crop: Crop) -> list[Image.Image]:
-    """The crops of one file. Raises DataError, with a one-line message, if the file cannot be decoded."""
+def decode_file(path: str, crop: Crop) -> list[Image.Image]:
+    """The crops of one file, as RGB. Raises DataError, with a one-line message, if the file cannot be decoded."""
     try:
         with Image.open(path) as image:
             return crop(rgb(image))
@@ -122,7 +122,10 @@ def _crops(path: str, crop: Crop) -> list[Image.Image]:
 
 
 def rgb(image: Image.Image) -> Image.Image:
-    """Convert an image of any mode to RGB; transparent pixels become opaque."""
+    """Convert an image of any mode to RGB; transparent pixels become opaque. Raises ValueError if a channel has more
+    than 8 bits, which Pillow would cut off."""
+    if image.mode[0] in "IF":
+        raise ValueError(f"its mode is {image.mode}, but a channel must have 8 bits")
     if image.mode == "P":
         image = image.convert("RGBA")  # gives the same colours, without Pillow's warning about transparent palettes
     return image.convert("RGB")

@@ -6,10 +6,11 @@ Every check raises ValueError with a one-line message.
 from collections.abc import Collection, Mapping
 
 from trainables.contract import Capability, ImageMethod
-from trainables.data.datasets.declarations import DECLARATIONS, Declaration
+from trainables.data.datasets.declarations import Declaration
+from trainables.data.datasets.folder import FOLDER
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS
-from trainables.tasks.images.config import ImageTrial
+from trainables.tasks.images.config import Folder, ImageTrial
 from trainables.tasks.images.evaluators.catalog import EVALUATORS
 from trainables.tasks.images.networks import PUBLISHED_SIZES
 from trainables.tasks.task import Methods
@@ -23,7 +24,8 @@ INSTEAD: Mapping[Capability, str] = {"decode": "; with adhoc_epochs of at least 
 
 def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Methods) -> None:
     """Check a trial of `method`; see `Task.check`."""
-    declared = DECLARATIONS[config.data.dataset]
+    declared = config.declaration
+    _check_folder(config)
     _check_networks(config, method, declared)
     if config.data.normal_class is not None:
         _check_one_class(config)
@@ -33,6 +35,15 @@ def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Metho
     _check_batches(config, method)
     _check_content(config, declared.attributes)
     _check_generation(config, method, declared)
+
+
+def _check_folder(config: ImageTrial) -> None:
+    """Raise ValueError for keys of the user's own images in a trial on a published data set."""
+    if config.data.dataset == FOLDER or config.folder == Folder():
+        return
+    changed = {key: value for key, value in vars(config.folder).items() if value != getattr(Folder(), key)}
+    key, value = next(iter(changed.items()))
+    raise ValueError(f"{key} needs dataset={FOLDER}, but got {key}={value} with dataset={config.data.dataset}")
 
 
 def _check_networks(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:

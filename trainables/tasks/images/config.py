@@ -6,6 +6,8 @@ from trainables.config.trial_config import TrialConfig
 from trainables.data.augmentation.pixel_views import PixelViews
 from trainables.data.augmentation.views import Views
 from trainables.data.datasets.catalog import DATASETS
+from trainables.data.datasets.declarations import DECLARATIONS, Declaration
+from trainables.data.datasets.folder import FOLDER, listed
 from trainables.tasks.images.evaluation_sections import ContentEvaluation, EmbeddingEvaluation, Evaluation, Generation
 from trainables.tasks.images.networks import Encoder, Layers, Networks
 from trainables.validation import between, choices, whole
@@ -16,7 +18,7 @@ class Data:
     """The data set, and which of its images are used."""
 
     dataset: str = "digits"
-    """Name of the data set."""
+    """Name of the data set; `folder` for images of your own."""
     normal_class: int | None = None
     """Index of the only class that is trained on; the other classes are outliers. None trains on all classes."""
     held_out: str = ""
@@ -26,7 +28,7 @@ class Data:
     Every metric is then also reported on these images, as `val_METRIC`, to choose by. 0 holds out none."""
 
     def __post_init__(self) -> None:
-        choices("dataset", self.dataset, sorted(DATASETS))
+        choices("dataset", self.dataset, sorted([*DATASETS, FOLDER]))
         if self.normal_class is not None:
             whole("normal_class", self.normal_class, 0)
         if self.held_out:
@@ -42,6 +44,24 @@ class Data:
     def held_out_classes(self) -> tuple[int, ...]:
         """Indices of the classes in `held_out`."""
         return tuple(int(name) for name in self.held_out.split("+")) if self.held_out else ()
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The user's own images, for `dataset=folder` alone."""
+
+    image_size: int = 32
+    """Pixels along each side of an image as models see it. Files of any size and shape are resized to it."""
+    image_channels: int = 3
+    """3 for colour, 1 for grey."""
+    image_digest: str = ""
+    """Hash of all image files, filled in from the folder: trials on other images have other ids."""
+
+    def __post_init__(self) -> None:
+        whole("image_size", self.image_size, 4)
+        choices("image_channels", str(self.image_channels), (1, 3))
+        if not all(char in "0123456789abcdef" for char in self.image_digest):
+            raise ValueError(f"image_digest must be hexadecimal, but got image_digest={self.image_digest}")
 
 
 @dataclass(frozen=True)
@@ -61,9 +81,18 @@ class Batches:
 class ImageTrial(TrialConfig):
     """Everything that one training run on images depends on."""
 
-    optional = TrialConfig.optional | {"layers", "pixel_views", "batches", "content", "generation", "embeddings"}
+    optional = TrialConfig.optional | {
+        "layers",
+        "folder",
+        "pixel_views",
+        "batches",
+        "content",
+        "generation",
+        "embeddings",
+    }
 
     data: Data
+    folder: Folder
     encoder: Encoder
     layers: Layers
     views: Views
@@ -73,6 +102,15 @@ class ImageTrial(TrialConfig):
     content: ContentEvaluation
     generation: Generation
     embeddings: EmbeddingEvaluation
+
+    @property
+    def declaration(self) -> Declaration:
+        """What is known of its data set without the images. The numbers of images in a folder of the user's are known
+        once `list_folder` has listed it, and 0 before."""
+        if self.data.dataset != FOLDER:
+            return DECLARATIONS[self.data.dataset]
+        size, channels, listing = self.folder.image_size, self.folder.image_channels, listed(self.folder.image_digest)
+        return listing.declaration(size, channels) if listing else Declaration((channels, size, size), 0, (), ())
 
     @property
     def networks(self) -> Networks:

@@ -5,27 +5,27 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from trainables.data.datasets.catalog import check_dataset, load
+from trainables.data.datasets.catalog import check_dataset
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.declarations import DECLARATIONS, placeholder
 from trainables.data.outliers import check_outliers, load_outliers
 from trainables.data.splits import Split
 from trainables.evaluation.generation.fid import check_fid
-from trainables.tasks.images.config import ImageTrial
-from trainables.tasks.images.stream import make_splits, steps_per_epoch
+from trainables.tasks.images.config import Data, Folder, ImageTrial
+from trainables.tasks.images.loading import load_dataset, placeholder_for
+from trainables.tasks.images.stream import TrialSplits, make_splits, steps_per_epoch
 from trainables.tasks.task import TrialSize
 
 
 def check_image_trials(configs: Sequence[ImageTrial], data: Path | None) -> list[TrialSize]:
     """The size of each trial; see `Task.preflight`. The declarations are checked first, before any file is read."""
-    names = dict.fromkeys(config.data.dataset for config in configs)
-    declared = _check_on(configs, {name: placeholder(name) for name in names}, check_outliers)
+    examples = {(config.data.dataset, config.folder): config for config in configs}
+    declared = _check_on(configs, {key: placeholder_for(config) for key, config in examples.items()}, check_outliers)
     if data is None:
         return declared
     for weights in dict.fromkeys(config.generation.fid_weights for config in configs):
         if weights:
             check_fid(Path(weights))
-    loaded = {name: load(name, data) for name in names}
+    loaded = {key: load_dataset(*key, data) for key in examples}
     for dataset in loaded.values():
         check_dataset(dataset)
     return _check_on(configs, loaded, partial(load_outliers, root=data))
@@ -33,7 +33,7 @@ def check_image_trials(configs: Sequence[ImageTrial], data: Path | None) -> list
 
 def _check_on(
     configs: Sequence[ImageTrial],
-    datasets: Mapping[str, Dataset | None],
+    datasets: Mapping[tuple[str, Folder], Dataset | None],
     check_outliers: Callable[[str, Dataset, Split], object],
 ) -> list[TrialSize]:
     """The size of each trial on its data set; None is one whose number of images is unknown. Splits and outliers are
@@ -41,14 +41,15 @@ def _check_on(
     counts: dict[object, tuple[int, int, int]] = {}
     sizes = []
     for config in configs:
-        dataset, outlier_sets = datasets[config.data.dataset], config.evaluation.outlier_sets
+        dataset, outlier_sets = datasets[config.data.dataset, config.folder], config.evaluation.outlier_sets
         if dataset is None:
-            declared = DECLARATIONS.get(config.data.dataset)
-            sizes.append(TrialSize(0, declared.classes if declared else 0, known=False))
+            sizes.append(TrialSize(0, config.declaration.classes, known=False))
             continue
-        key = (config.data, outlier_sets)
+        key = (config.data, config.folder, outlier_sets)
         if key not in counts:
-            split = make_splits(dataset, config.data).test
+            splits = make_splits(dataset, config.data)
+            _check_outlier_classes(splits, dataset, config.data)
+            split = splits.test
             for name in outlier_sets:
                 check_outliers(name, dataset, split)
             by_class = split.labelled_labels.unique(return_counts=True)[1]
@@ -67,3 +68,18 @@ def _check_on(
                 )
         sizes.append(TrialSize(steps_per_epoch(config, images), len(dataset.classes)))
     return sizes
+
+
+def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) -> None:
+    """Raise ValueError if a trial on one class has no image of it, or of others, to be evaluated on."""
+    for name, split, instead in (
+        ("test", splits.test, ""),
+        ("validation", splits.validation, "; with validation=0 no training images of other classes are needed"),
+    ):
+        if split and split.outlier is not None and (split.outlier.all() or not split.outlier.any()):
+            assert data.normal_class is not None
+            got = "none of it" if split.outlier.all() else "none of others"
+            raise ValueError(
+                f"{name} images must be of the normal class and of others, but for "
+                f"normal_class={dataset.classes[data.normal_class]} {dataset.name} has {got}{instead}"
+            )

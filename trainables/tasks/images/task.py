@@ -1,15 +1,12 @@
 """Images: a method learns from augmented views of them, and is judged by its representations, scores and samples."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import torch
 
 from trainables.config.trial_config import Value
 from trainables.contract import ImageMethod, Method, Shapes
-from trainables.data.datasets.catalog import load
-from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.outliers import OUTLIERS
 from trainables.learners.data_parallel import Peers
@@ -18,6 +15,7 @@ from trainables.tasks.images.cohort_evaluator import CohortEvaluator
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.catalog import metric_names
 from trainables.tasks.images.evaluators.evaluation_images import EvaluationImages
+from trainables.tasks.images.loading import dataset_of
 from trainables.tasks.images.networks import Networks
 from trainables.tasks.images.preflight import check_image_trials
 from trainables.tasks.images.stream import ImageStream, make_splits, stream_key
@@ -40,7 +38,7 @@ class Images(Task):
         return stream_key(config)
 
     def keep_data(self, config: ImageTrial, data: Path) -> None:
-        dataset_of(config.data.dataset, data)
+        dataset_of(config, data)
 
     def load(
         self,
@@ -51,7 +49,7 @@ class Images(Task):
         peers: Peers,
         raise_if_stopped: Callable[[], None],
     ) -> LoadedTask:
-        dataset = dataset_of(configs[0].data.dataset, data)
+        dataset = dataset_of(configs[0], data)
         by_stream = {stream_key(config): config for config in configs}
         parts = {key: make_splits(dataset, config.data) for key, config in by_stream.items()}
         streams = {
@@ -67,7 +65,7 @@ class Images(Task):
     def random_batch(
         self, config: ImageTrial, method: type[Method], examples: int
     ) -> tuple[Shapes, Mapping[str, tuple[torch.Tensor, ...]]]:
-        shape, images = DECLARATIONS[config.data.dataset].shape, image_method(method)
+        shape, images = config.declaration.shape, image_method(method)
         generator = torch.Generator().manual_seed(0)
         counts = {name: images.view_count(config.options) if name.startswith("view") else 1 for name in images.reads}
         batch = {
@@ -106,9 +104,3 @@ def image_method(method: type[Method]) -> type[ImageMethod]:
     """The method as one that learns from images."""
     assert issubclass(method, ImageMethod)
     return method
-
-
-@lru_cache(maxsize=1)
-def dataset_of(name: str, data: Path) -> Dataset:
-    """Load a data set and keep it: one process trains many cohorts on the same data set."""
-    return load(name, data)

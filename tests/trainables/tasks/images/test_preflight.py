@@ -12,7 +12,7 @@ from trainables.data.datasets.catalog import DATASETS, load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.errors import DataError
-from trainables.tasks.images import preflight
+from trainables.tasks.images import loading
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import metric_names
 from trainables.training.preflight import check_trials
@@ -58,7 +58,7 @@ def test_each_data_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         calls.append(name)
         return load(name, root)
 
-    monkeypatch.setattr(preflight, "load", counted)
+    monkeypatch.setattr(loading, "load", counted)
     check_trials([_config(normal_class=digit, seed=seed) for digit in range(3) for seed in range(3)], tmp_path)
     assert calls == ["digits"]
 

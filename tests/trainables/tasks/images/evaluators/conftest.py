@@ -9,4 +9,4 @@ from trainables.tasks.images import task
 @pytest.fixture
 def tiny_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trials are evaluated on `tiny` data sets."""
-    monkeypatch.setattr(task, "dataset_of", lambda name, data: tiny(name))
+    monkeypatch.setattr(task, "dataset_of", lambda config, data: tiny(config.data.dataset))

@@ -37,7 +37,7 @@ def test_images_as_files_give_the_same_metrics_as_tensors(
     files = load("imagenet", tmp_path)
     tensors = replace(files, train_images=files.train_images[:], test_images=files.test_images[:])
     from_files = without_seconds(list(train([config], tmp_path)))
-    monkeypatch.setattr(task, "dataset_of", lambda name, data: tensors)
+    monkeypatch.setattr(task, "dataset_of", lambda config, data: tensors)
     assert without_seconds(list(train([config], tmp_path))) == from_files
     (_, (member,), _), *_ = from_files
     assert member.status == "finished" and not any("top5" in name for name in member.metrics)

@@ -1,0 +1,93 @@
+"""Trials on a user's own images: planned from the folder's files, a class by its name, an id of their own."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sweeper import run
+from tests.own_images import write_own_images
+
+SMALL = ["--set", "dataset=folder", "--set", "batch_size=4", "--axis", "beta=1"]
+ARGUMENTS = ["anomaly_grid", "--preset", "digits", *SMALL]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_own_images(tmp_path_factory.mktemp("images"))
+
+
+def _plan(images: Path, store: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, object]:
+    arguments = [*ARGUMENTS, "--data", str(images), "--store", str(store), "--plan", "--json", *more]
+    assert run.main(arguments) == 0
+    outline: dict[str, object] = json.loads(capsys.readouterr().out)
+    return outline
+
+
+def test_a_class_is_named_and_its_images_are_counted(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = _plan(images, tmp_path, capsys, "--normal-class", "dog")
+    assert named["trials"] == 8 and named["steps"] == [50] and named["unsized"] == []
+    assert named == _plan(images, tmp_path, capsys, "--set", "normal_class=dog")
+    assert named == _plan(images, tmp_path, capsys, "--set", "normal_class=1")
+    fixed = named["fixed"]
+    assert isinstance(fixed, dict) and fixed["normal_class"] == 1 and len(fixed["image_digest"]) == 12
+    each = _plan(images, tmp_path, capsys, "--axis", "normal_class=cat,fox")
+    assert each["trials"] == 16 and not any(tmp_path.iterdir())
+
+
+def test_the_classes_are_said(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        run.main([*ARGUMENTS, "--data", str(images), "--store", str(tmp_path), "--plan", "--normal-class", "fox"]) == 0
+    )
+    note = f"note: dataset=folder: 18 training and 9 test images in {images}, classes 0 cat, 1 dog, 2 fox\n"
+    assert capsys.readouterr().err == note
+
+
+@pytest.mark.parametrize(
+    ("arguments", "law"),
+    [
+        (["--normal-class", "dgo"], "no normal_class 'dgo' (did you mean 'dog'?); there are: cat, dog, fox"),
+        (["--set", "normal_class=7"], "normal_class must be one of 0..2 (cat, dog, fox) for folder, but got 7"),
+        (["--normal-class", "dog", "--set", "normal_class=1"], "--set must be given once per key, but got "),
+        (["--normal-class", " "], "--normal-class must name a class, but got ''"),
+        (
+            ["--normal-class", "good", "--data", "{good}"],
+            "validation images must be of the normal class and of others, but for normal_class=good folder has none of "
+            "others (validation is set by preset 'digits'); with validation=0 no training images of other classes are ",
+        ),
+        (
+            ["--normal-class", "bad", "--data", "{good}", "--set", "validation=0"],
+            "batch_size must not exceed the 0 training images of folder",
+        ),
+        (
+            ["--normal-class", "dog", "--data", "{none}"],
+            "dataset=folder is without the split 'train': there is no folder ",
+        ),
+        (["--normal-class", "dog", "--set", "image_digest=xyz"], "image_digest must be hexadecimal, but got "),
+        (["--normal-class", "dog", "--set", "image_channels=2"], "no image_channels '2'; there are: 1, 3"),
+    ],
+)
+def test_a_wrong_request_is_refused_in_one_line(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], law: str
+) -> None:
+    good = write_own_images(tmp_path / "good", ("bad", "good"))
+    shutil.rmtree(good / "train/bad")
+    paths = {"{good}": str(good), "{none}": str(tmp_path)}
+    data = [] if "--data" in arguments else ["--data", str(images)]
+    assert run.main([*ARGUMENTS, *data, *(paths.get(word, word) for word in arguments), "--plan"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {law}") and error.count("\n") == 1
+
+
+def test_keys_of_own_images_need_own_images(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run.main(["anomaly_grid", "--preset", "digits", "--set", "image_size=64", "--plan"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "error: image_size needs dataset=folder, but got image_size=64 with dataset=digits (dataset is set by "
+        "preset 'digits')\n"
+    )
+    assert run.main(["anomaly_grid", "--preset", "digits", "--axis", "dataset=digits,folder", "--plan"]) == 2
+    assert "must be set for all trials" in capsys.readouterr().err

@@ -1,0 +1,129 @@
+"""The user's own images: any size and kind, one tensor; a digest that tells folders apart; clear refusals."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tests.own_images import write_own_images
+from trainables.data.datasets import folder
+from trainables.data.datasets.declarations import placeholder_of
+from trainables.data.datasets.folder import list_folder, listed, load_folder
+from trainables.data.errors import DataError
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_own_images(tmp_path_factory.mktemp("images"))
+
+
+@pytest.mark.parametrize(("size", "channels"), [(16, 3), (7, 1)])
+def test_all_files_become_squares_of_one_size(images: Path, size: int, channels: int) -> None:
+    dataset = load_folder(images, list_folder(images).digest, size, channels)
+    assert dataset.train_images.shape == (18, channels, size, size) and dataset.test_images.shape[0] == 9
+    assert dataset.classes == ("cat", "dog", "fox") and dataset.levels == 255
+    assert dataset.train_labels.tolist() == [0] * 6 + [1] * 6 + [2] * 6
+    train = dataset.train_images
+    assert isinstance(train, torch.Tensor) and train.dtype == torch.uint8
+    pixels = train.double() / 255
+    assert dataset.mean == pytest.approx(pixels.mean((0, 2, 3)).tolist())
+    assert dataset.std == pytest.approx(pixels.std((0, 2, 3), correction=0).tolist())
+    brightness = [pixels[dataset.train_labels == label].mean().item() for label in range(3)]
+    assert brightness == sorted(brightness) and brightness[2] > brightness[0] + 0.4
+
+
+def test_an_image_is_resized_as_a_whole_and_upright(tmp_path: Path) -> None:
+    """A white left half stays the left half of the square. A camera that was held upright says so in the file."""
+    write_own_images(tmp_path, ("a",), train=1, test=1)
+    half = np.zeros((20, 60), np.uint8)
+    half[:, :30] = 255
+    image = Image.fromarray(half)
+    image.save(tmp_path / "train/a/0.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by 90 degrees to the left: the left edge of the file is the top of the picture
+    image.save(tmp_path / "test/a/0.jpg", exif=exif)
+    (tmp_path / "test/a/0.png").unlink()
+    dataset = load_folder(tmp_path, "", 8, 1)
+    assert isinstance(dataset.train_images, torch.Tensor) and isinstance(dataset.test_images, torch.Tensor)
+    assert dataset.train_images[0, 0, :, :3].min() > 200 > 50 > dataset.train_images[0, 0, :, 5:].max()
+    assert dataset.test_images[0, 0, :3].min() > 200 > 50 > dataset.test_images[0, 0, 5:].max()
+
+
+def test_the_digest_is_that_of_names_and_contents_wherever_they_are(images: Path, tmp_path: Path) -> None:
+    digest = list_folder(images).digest
+    copy = tmp_path / "copy"
+    shutil.copytree(images, copy)
+    (copy / "train/cat/.DS_Store").write_text("ignored")
+    assert list_folder(copy).digest == digest and len(digest) == 12
+    file = copy / "train/cat/4.bmp"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)  # another image of equal name and size
+    changed = list_folder(copy).digest
+    file.rename(file.with_name("5.bmp"))
+    assert len({digest, changed, list_folder(copy).digest}) == 3
+
+
+def test_a_listing_is_known_by_its_digest_and_makes_a_placeholder(images: Path) -> None:
+    listing = list_folder(images)
+    assert listed(listing.digest) == listing and listed("0" * 12) is None
+    declared = listing.declaration(16, 1)
+    empty = placeholder_of("folder", declared, listing.classes)
+    dataset = load_folder(images, listing.digest, 16, 1)
+    assert declared.shape == (1, 16, 16) and empty and empty.classes == dataset.classes
+    assert torch.equal(empty.train_labels, dataset.train_labels)
+    assert torch.equal(empty.test_labels, dataset.test_labels)
+
+
+def test_a_class_may_be_tested_only(tmp_path: Path) -> None:
+    write_own_images(tmp_path, ("bad", "good"))
+    shutil.rmtree(tmp_path / "train/bad")
+    dataset = load_folder(tmp_path, "", 8, 3)
+    assert dataset.classes == ("bad", "good")
+    assert dataset.train_labels.tolist() == [1] * 6 and dataset.test_labels.tolist() == [0] * 3 + [1] * 3
+
+
+def test_images_that_changed_since_the_plan_are_refused(images: Path) -> None:
+    with pytest.raises(DataError, match=r"must be those that the trials were planned with \(image_digest=00\), but"):
+        load_folder(images, "00", 8, 3)
+
+
+def test_images_that_do_not_fit_into_memory_are_refused(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder, "MAX_BYTES", 27 * 3 * 64)
+    assert len(load_folder(images, "", 8, 3).train_images) == 18
+    with pytest.raises(DataError, match=r"must not exceed 0 GiB in memory, but need .* choose a smaller image_size"):
+        load_folder(images, "", 9, 3)
+
+
+def _cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-40])
+
+
+def _sixteen_bits(file: Path) -> None:
+    Image.fromarray(np.full((9, 9), 30000, np.uint16)).save(file)
+
+
+@pytest.mark.parametrize(
+    ("damage", "law"),
+    [
+        (lambda root: _cut(root / "test/dog/0.png"), r"the image .*/test/dog/0\.png cannot be decoded \(.*\); remove"),
+        (
+            lambda root: _cut(root / "train/cat/1.jpg"),
+            r"the image .*/train/cat/1\.jpg cannot be decoded \(.*\); remove",
+        ),
+        (lambda root: _sixteen_bits(root / "train/cat/0.png"), r"0\.png cannot be decoded \(its mode is I.*8 bits"),
+        (lambda root: (root / "train/cat/notes.txt").write_text("x"), r"must hold nothing but images .*notes\.txt"),
+        (lambda root: shutil.rmtree(root / "test"), r"dataset=folder is without the split 'test': there is no folder"),
+        (lambda root: (root / "train/new").mkdir(), r"every class of dataset=folder must have images, but .*train/new"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, damage: object, law: str) -> None:
+    write_own_images(tmp_path, train=2, test=2)
+    assert callable(damage)
+    damage(tmp_path)
+    with pytest.raises(DataError, match=law) as refused:
+        load_folder(tmp_path, "", 8, 3)
+    assert "\n" not in str(refused.value)

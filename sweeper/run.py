@@ -61,8 +61,8 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
 
         request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
         store = Store(request.store)
-        trackers = connections(request.track, str(request.name), store)
         plan, columns = prepare(request, store)
+        trackers = connections(request.track, plan.name, store)
         for note in plan.notes:
             print(f"note: {note}", file=sys.stderr)
         if request.plan:

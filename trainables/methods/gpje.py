@@ -24,6 +24,9 @@ from trainables.networks.averaging import MovingAverage
 from trainables.networks.heads import mlp
 from trainables.validation import between, positive, truth, whole
 
+SMALLEST = 1e-5
+"""Added to the variance of a dimension of the targets, which can be constant."""
+
 
 @dataclass(frozen=True)
 class GPJEConfig:
@@ -39,6 +42,10 @@ class GPJEConfig:
     network then."""
     unit_length: bool = True
     """Whether contexts and targets are scaled to unit length."""
+    standardise: bool = True
+    """Whether each dimension of the target network's output has mean 0 and variance 1 in a batch instead, as the kernel
+    expects. The variance of unit vectors is below `epsilon`: noise explains them, and the contexts become one. Targets
+    of a symmetric process are never standardised."""
     random_features: int = 0
     """Number R of random features that replace the kernel at a cost of `B R^2` instead of `B^3`; 0 for the kernel
     itself."""
@@ -53,6 +60,7 @@ class GPJEConfig:
         between("ema", self.ema, 0, 1)
         truth("symmetric", self.symmetric)
         truth("unit_length", self.unit_length)
+        truth("standardise", self.standardise)
         whole("random_features", self.random_features, 0)
         whole("projector_width", self.projector_width, 0)
         whole("projection", self.projection, 1)
@@ -92,7 +100,8 @@ class GPJE(ImageMethod):
         if self.config.symmetric:
             target_BP = self._scaled(self.projector(self(target_images_BCHW)))
         else:
-            target_BP = self._scaled(self.target(target_images_BCHW))
+            target_BP = self.target(target_images_BCHW).float()
+            target_BP = standardised(target_BP) if self.config.standardise else self._scaled(target_BP)
         terms, numbers = self._terms(context_BP, target_BP), target_BP.numel()
         parts = {"quadratic": terms.quadratic / numbers, "log_det": terms.log_det / len(target_BP)}
         return Losses(gaussian_process_nll(terms, self.projection) / numbers, parts)
@@ -110,3 +119,9 @@ class GPJE(ImageMethod):
         if self.config.symmetric:
             return
         self.target.update(nn.Sequential(self.encoder, self.projector), self.ema)
+
+
+def standardised(z_BP: Tensor) -> Tensor:
+    """Each dimension with mean 0 and variance 1 over the batch, or 0 where it is constant."""
+    variance_P, mean_P = torch.var_mean(z_BP, dim=0, correction=0)
+    return (z_BP - mean_P) / (variance_P + SMALLEST).sqrt()

@@ -45,7 +45,13 @@ def _context_and_target(model: GPJE) -> tuple[Array, Array]:
     target = model.target.network
     assert isinstance(target, nn.Sequential)
     rows = target[0].get_buffer("rows").view(2, B, -1)[1].double().numpy()
-    return unit(through(model.projector, rows_of(model)[0])), unit(through(target[1], rows))
+    output = through(target[1], rows)
+    scaled = _standardised(output) if model.config.standardise else unit(output)
+    return unit(through(model.projector, rows_of(model)[0])), scaled
+
+
+def _standardised(z: Array) -> Array:
+    return np.asarray((z - z.mean(0)) / np.sqrt(z.var(0) + 1e-5))
 
 
 def _covariance(model: GPJE, context: Array) -> Array:
@@ -59,10 +65,10 @@ def _covariance(model: GPJE, context: Array) -> Array:
 
 
 @pytest.mark.parametrize("size", [0, 3, 20])
-@pytest.mark.parametrize(("length", "epsilon"), [(0.7, 0.3), (0.2, 0.01)])
-def test_loss_is_the_processs_nll_of_the_targets(size: int, length: float, epsilon: float) -> None:
+@pytest.mark.parametrize(("length", "epsilon", "standardise"), [(0.7, 0.3, True), (0.2, 0.01, True), (0.7, 0.3, False)])
+def test_loss_is_the_processs_nll_of_the_targets(size: int, length: float, epsilon: float, standardise: bool) -> None:
     """The dimensions of the target are independent draws of one process over the contexts; left out is `log(2 pi)`."""
-    model = _scattered(random_features=size, length=length, epsilon=epsilon)
+    model = _scattered(random_features=size, length=length, epsilon=epsilon, standardise=standardise)
     context, target = _context_and_target(model)
     process = stats.multivariate_normal(np.zeros(B), _covariance(model, context))
     expected = -process.logpdf(target.T).mean() / B - np.log(2 * np.pi) / 2
@@ -72,7 +78,7 @@ def test_loss_is_the_processs_nll_of_the_targets(size: int, length: float, epsil
 
 
 def test_many_random_features_approach_the_kernel() -> None:
-    exact, near, rough = (loss_of(_scattered(random_features=size)).item() for size in (0, 1000, 5))
+    exact, near, rough = (loss_of(_scattered(random_features=size, standardise=False)).item() for size in (0, 1000, 5))
     assert abs(near - exact) < 0.03 < abs(rough - exact)
 
 
@@ -131,7 +137,7 @@ def test_symmetric_targets_vanish_and_those_of_a_target_network_do_not() -> None
     """Appendix E. Rows of the Table are the views' own, so targets vanish first, and contexts become one."""
     context, target = _trained_rows(symmetric=True)
     assert np.abs(target).max() < 0.02 and context.std(0).max() < 0.02
-    context, target = _trained_rows(ema=0.9)
+    context, target = _trained_rows(ema=0.9, standardise=False)
     assert np.abs(target).max() > 1 and context.std(0).min() > 0.3
 
 
@@ -148,9 +154,25 @@ def test_a_kernel_longer_than_the_sphere_keeps_no_contexts_apart(size: int) -> N
     assert gains[1] < 0.01 < 0.05 < gains[0]
 
 
+@pytest.mark.parametrize("size", [0, 200])
+def test_targets_with_the_kernels_variance_keep_contexts_apart_which_unit_targets_do_not(size: int) -> None:
+    """Even of contexts that tell the targets exactly, the likelihood is larger where all are one, if the variance of
+    the targets is below the noise's."""
+    gains = {}
+    for standardise in (False, True):
+        model = built(GPJE, Config(projector_width=0, random_features=size, standardise=standardise))
+        with torch.no_grad():
+            for rows in (model.encoder.get_parameter("rows"), model.target.network.get_buffer("0.rows")):
+                rows.copy_(torch.eye(4)[[0, 1, 2, 3, 0] * 2] + 0.4)
+            apart = loss_of(model).item()
+            model.encoder.get_parameter("rows")[:B] = 1.0
+            gains[standardise] = loss_of(model).item() - apart
+    assert gains[False] < -0.05 and gains[True] > 0.05
+
+
 def test_a_collapsed_encoder_has_the_loss_of_a_constant_kernel() -> None:
     """Its covariance is `11' + epsilon I`; the loss and its gradient are finite."""
-    model = built(GPJE, Config(projector_width=8, projection=P, epsilon=0.3), encoder=Constant)
+    model = built(GPJE, Config(projector_width=8, projection=P, epsilon=0.3, standardise=False), encoder=Constant)
     loss = loss_of(model)
     with torch.no_grad():
         target = model.target(BATCH["views"][1]).double().numpy()
@@ -168,6 +190,7 @@ def test_a_collapsed_encoder_has_the_loss_of_a_constant_kernel() -> None:
         ("ema", 1.1, "`0 <= ema <= 1` must hold, but got ema=1.1"),
         ("symmetric", 1, "symmetric must be true or false, but got symmetric=1"),
         ("unit_length", 1, "unit_length must be true or false, but got unit_length=1"),
+        ("standardise", 1, "standardise must be true or false, but got standardise=1"),
         ("random_features", -1, "`random_features >= 0` must hold, but got random_features=-1"),
     ],
 )

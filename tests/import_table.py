@@ -138,6 +138,13 @@ TABLE: Mapping[str, Rule] = {
         may=("optuna", "pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.storage", "sweeper.report"),
         never=("torch", "ray"),
     ),
+    "sweeper.report.comparison": Rule(
+        may=(
+            *("pandas", "numpy", "scipy", "matplotlib", "sweeper.spec", "sweeper.storage", "sweeper.report"),
+            "trainables.evaluation.metrics",
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
     "sweeper.packing": Rule(
         may=(
             "sweeper.errors",
@@ -192,6 +199,10 @@ TABLE: Mapping[str, Rule] = {
             "sweeper.execution.driver.stop_signal",
         ),
         never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.compare": Rule(
+        may=("pandas", "sweeper.errors", "sweeper.spec", "sweeper.report", "sweeper.cli"),
+        never=("torch", "ray"),
     ),
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(

@@ -1,0 +1,115 @@
+"""`python -m sweeper.compare A B`: paired differences of the metrics of two sweeps, presets, stores or values."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser, error_line
+from sweeper.errors import StoreError
+from sweeper.report.comparison import differences as compared
+from sweeper.report.comparison.figure import draw
+from sweeper.report.comparison.pairs import Pairs, pair
+from sweeper.report.comparison.sides import SYNTAX, Side, SideRows, parse_sides, rows_of
+from sweeper.report.formatting import format_value
+from sweeper.report.style import png
+from sweeper.spec import SpecError
+from sweeper.spec.grid import unknown
+
+ABOUT = (
+    "Compare the finished trials of two sides. Trials that agree in all hyperparameters are paired, except in those in "
+    "which the sides differ by construction. Each side is "
+    f"{SYNTAX}; B takes NAME, PRESET and STORE from A where it lacks them. Examples: "
+    "`anomaly_grid:digits :digits_long`, `anomaly_grid:digits @other/results`, "
+    "`ssl_cifar10:digits,method=vje ,method=simclr`, `anomaly_grid:digits ,changes=epochs=100`."
+)
+SHOWN_VALUES = 4
+"""Most values of a hyperparameter that the text shows."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line. Returns the exit status: 0, or 2 for a wrong request, said in one line."""
+    try:
+        parser = Parser(prog="python -m sweeper.compare", description=ABOUT)
+        parser.add_argument("first", metavar="A", help=SYNTAX)
+        parser.add_argument("second", metavar="B", help="the same, without what it shares with A")
+        metric_help = "compare this metric; may be given several times (default: all)"
+        parser.add_argument("--metric", action="append", default=[], help=metric_help)
+        parser.add_argument(
+            "--out", type=Path, default=Path("comparison.png"), metavar="FILE", help="the figure, a PNG"
+        )
+        options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+        _compare(*parse_sides(options.first, options.second), options)
+        return EXIT_OK
+    except (SpecError, StoreError) as error:
+        print(error_line(error), file=sys.stderr)
+        return EXIT_WRONG
+    except BrokenPipeError:  # the reader of our output (`| head`) has exited
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+
+
+def _compare(first: Side, second: Side, options: argparse.Namespace) -> None:
+    if options.out.suffix.lower() != ".png" or not options.out.absolute().parent.is_dir():
+        raise SpecError(f"--out must be a PNG in a folder that exists, but got {options.out}")
+    sides = rows_of(first), rows_of(second)
+    pairs = pair(
+        sides[0].rows,
+        sides[1].rows,
+        tuple(dict.fromkeys((*sides[0].hyperparameters, *sides[1].hyperparameters))),
+        _metrics(options.metric, sides),
+        {*first.conditions, *second.conditions},
+    )
+    table = compared.differences(pairs)
+    if table.empty:
+        raise SpecError("the sides must share a metric, but no pair has a value of any on both sides")
+    print("\n".join([*_about(pairs, (first, second), sides), "", compared.text(table), "", *_notes(table)]))
+    try:
+        options.out.write_bytes(png(draw(pairs, table, (first.label, second.label))))
+    except OSError as error:
+        raise SpecError(f"--out {options.out} cannot be written: {error.strerror}") from error
+    print(f"figure: {options.out}")
+
+
+def _metrics(wanted: Sequence[str], sides: tuple[SideRows, SideRows]) -> list[str]:
+    """The metrics to compare: those wanted, or all that both sides have."""
+    shared = [metric for metric in sides[0].metrics if metric in sides[1].metrics]
+    for metric in wanted:
+        if metric not in shared:
+            raise SpecError(unknown("metric of both sides", metric, shared))
+    return list(dict.fromkeys(wanted)) or shared
+
+
+def _about(pairs: Pairs, sides: tuple[Side, Side], rows: tuple[SideRows, SideRows]) -> list[str]:
+    lines = []
+    for letter, side, side_rows, count, unpaired in zip("AB", sides, rows, pairs.trials, pairs.unpaired, strict=True):
+        left_out = [f"{number} {status}" for status, number in side_rows.left_out.items()]
+        rest = ", ".join([*([f"{unpaired} without a counterpart"] if unpaired else []), *left_out])
+        lines.append(f"{letter}: {side.label}: {count} trials{f' ({rest} left out)' if rest else ''}")
+    n = len(pairs.first)
+    mean = "" if n == max(pairs.trials) else "; where several trials of a side agree, their mean takes part"
+    lines.append(f"pairs: {n}, agreeing in {', '.join(pairs.agreeing) or 'all hyperparameters'}{mean}")
+    for key, (left, right) in pairs.differing.items():
+        lines.append(f"differs: {key}: {_values(left)} in A, {_values(right)} in B")
+    return lines
+
+
+def _values(values: Sequence[object]) -> str:
+    texts = [format_value(value) for value in values[:SHOWN_VALUES]]
+    return ", ".join([*texts, *(["..."] if len(values) > SHOWN_VALUES else [])])
+
+
+def _notes(table: pd.DataFrame) -> list[str]:
+    n = int(table["n"].max())
+    least = f"; of {n} pairs it is at least {2 ** (1 - n):.3g}" if 1 < n < 6 else ""
+    notes = [f"B - A: mean over the pairs ± standard error; p: two-sided Wilcoxon signed-rank test{least}"]
+    if len(table) > 1:
+        notes.append(f"p is not corrected for the {len(table)} metrics")
+    return notes
+
+
+if __name__ == "__main__":
+    sys.exit(main())

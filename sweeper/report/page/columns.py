@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.spec import Metric, Sweep, Table, Trajectory
+from sweeper.spec import Metric, Search, Searches, Sweep, Table, Trajectory
+from sweeper.spec.metric import VALIDATION
 from sweeper.storage.schema import Columns
 from sweeper.storage.snapshot import Snapshot
 from trainables.evaluation.metrics import family_of
@@ -24,7 +25,7 @@ def encode(rows: pd.DataFrame, columns: Columns, sweep: Sweep | None) -> list[di
         values = json_values(rows[name], columns.hyperparameters.get(name))
         column: dict[str, Any] = {"name": name, "kind": "run"}
         if name in columns.metrics:
-            metric = declared.get(name) or _known_metric(name)
+            metric = declared.get(name) or _other_images(declared, name) or _known_metric(name)
             column |= {"kind": "metric", "direction": metric.direction, "percent": metric.percent}
             column["bounds"] = [bound / (100 if metric.percent else 1) for bound in metric.bounds or ()] or None
         elif name in columns.hyperparameters:
@@ -43,8 +44,9 @@ def json_values(values: pd.Series, kind: type | None = None) -> list[Any]:
 
 
 def declared_metrics(sweep: Sweep | None) -> Mapping[str, Metric]:
-    """Return the metrics of all views of a sweep by name. The first view that shows a metric decides."""
-    metrics: dict[str, Metric] = {}
+    """Return the objectives of a sweep and the metrics of its views, by name. The first that has a name decides."""
+    searches = [space for space in sweep.presets.values() if isinstance(space, Search | Searches)] if sweep else []
+    metrics = {metric.name: metric for space in reversed(searches) for metric in space.objectives}
     for heatmap in sweep.heatmaps if sweep else ():
         metrics.setdefault(heatmap.metric.name, heatmap.metric)
     views: tuple[Table | Trajectory, ...] = (*sweep.tables, *sweep.trajectories) if sweep else ()
@@ -57,6 +59,11 @@ def labels(snapshot: Snapshot) -> pd.DataFrame:
     """Return the distinct pairs of `preset` and `changes` of the rows, with the number of trials, most first."""
     pairs = snapshot.rows[["preset", "changes"]].fillna("")
     return pairs.value_counts(sort=True).rename("trials").reset_index()
+
+
+def _other_images(declared: Mapping[str, Metric], name: str) -> Metric | None:
+    """Return the same metric on the other images: on test images for `val_NAME`, and the reverse."""
+    return declared.get(name.removeprefix(VALIDATION) if name.startswith(VALIDATION) else f"{VALIDATION}{name}")
 
 
 def _known_metric(name: str) -> Metric:

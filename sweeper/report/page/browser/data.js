@@ -22,6 +22,7 @@ class Column {
     this.constant = this.isConstant ? this.decoded(constant) : undefined;
     this.values = this.isConstant ? null : values.map((value) => this.decoded(value));
     const known = this.isConstant ? [this.constant] : this.values;
+    this.isEmpty = known.every((value) => value === null);
     this.isNumeric = known.some((value) => typeof value === "number") && !known.some((value) => typeof value === "string");
   }
 

@@ -148,7 +148,7 @@ class Findings {
     const last = times("ended").at(-1);
     const moment = (text) => (text ? `${text.slice(0, 19).replace("T", " ")} UTC` : DASH);
     const pairs = [...totals, ["first start", moment(first)], ["last end", moment(last)]];
-    const groups = ["code_version", "device", "host", "status", ...this.others()].filter((name) => report.columns.has(name));
+    const groups = ["code_version", "device", "host", "status", ...this.others()].filter((name) => report.columns.has(name) && !report.columns.get(name).isEmpty);
     const rows = groups.flatMap((name) => {
       const counts = new Map();
       for (const trial of trials) counts.set(report.value(name, trial), (counts.get(report.value(name, trial)) ?? 0) + 1);
@@ -161,6 +161,6 @@ class Findings {
   /* Further texts that rows record of a run, such as the environment. */
   others() {
     const known = new Set(["trial_id", "preset", "changes", "status", "error", "cohort", "code_version", "device", "host", "started", "ended"]);
-    return this.report.named("run").filter((column) => !known.has(column.name) && !column.isNumeric).map((column) => column.name);
+    return this.report.named("run").filter((column) => !known.has(column.name) && !column.isNumeric && !column.isEmpty).map((column) => column.name);
   }
 }

@@ -122,7 +122,7 @@ class Search {
       height: { step: 26 },
       data: { values: data },
       encoding: {
-        x: { field: "share", type: "quantitative", title: `share of the variance of ${objective.name}`, axis: { format: "%" } },
+        x: { field: "share", type: "quantitative", title: `share of the variance of ${objective.name}`, axis: { format: "%", tickCount: 4 } },
         y: { field: "parameter", type: "nominal", title: null, sort: null },
       },
       layer: [
@@ -168,7 +168,7 @@ class Search {
       encoding: { x, y },
       layer: [
         {
-          data: { values: data },
+          data: { name: "lines", values: data },
           mark: { type: "line", strokeWidth: shown.length > 100 ? 0.8 : 1.4, opacity: 0.75, aria: false },
           encoding: {
             detail: { field: "trial" },

@@ -35,6 +35,12 @@ def test_metrics_have_direction_unit_and_bounds() -> None:
     assert status["kind"] == "run"
 
 
+def test_a_metric_is_shown_alike_on_validation_and_on_test_images() -> None:
+    rows = pd.DataFrame({"val_knn_z": [0.5]})
+    (column,) = encode(rows, Columns({}, ("val_knn_z",)), SWEEP)
+    assert column["percent"] and column["direction"] == "maximize"
+
+
 def test_the_first_view_of_a_metric_decides() -> None:
     assert set(declared_metrics(SWEEP)) == {"auroc_joint", "knn_z", "loss"}
     assert declared_metrics(None) == {}

@@ -23,7 +23,7 @@ from tests.sweeper.report.page.stored import NAME, fill
 
 @pytest.fixture(autouse=True)
 def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document, "compressed_library", lambda: gzip.compress(b"(() => {})();"))
+    monkeypatch.setattr(document, "compressed_library", lambda: gzip.compress(b"(() => {})();", mtime=0))
 
 
 @pytest.fixture

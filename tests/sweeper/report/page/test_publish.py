@@ -11,7 +11,7 @@ from tests.sweeper.report.page.stored import NAME, SWEEP, fill
 
 @pytest.fixture(autouse=True)
 def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document, "compressed_library", lambda: gzip.compress(b"(() => {})();"))
+    monkeypatch.setattr(document, "compressed_library", lambda: gzip.compress(b"(() => {})();", mtime=0))
 
 
 def test_a_page_for_the_sweep_and_a_list_of_all_sweeps(tmp_path: Path) -> None:

@@ -1,0 +1,57 @@
+"""The command `sweeper`: `sweeper run NAME` is `python -m sweeper.run NAME`, and so on for its other commands."""
+
+import importlib.util
+import runpy
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, which runs a module of its own."""
+
+    module: str
+    about: str
+    options: tuple[str, ...] = ()
+    """Arguments that come before those that the user types."""
+
+
+COMMANDS: Mapping[str, Command] = {
+    "run": Command("sweeper.run", "run a sweep, or continue it"),
+    "list": Command("sweeper.run", "list the sweeps and their presets", ("--list",)),
+    "describe": Command("sweeper.run", "describe a method and its keys, a data set or a metric", ("--describe",)),
+    "view": Command("sweeper.view", "serve the pages of a store's sweeps, also while they run"),
+    "export": Command("sweeper.export", "write a trained model to a file"),
+    "compare": Command("sweeper.compare", "compare two requests, presets or stores trial by trial"),
+    "submit": Command("cluster.submit", "run a sweep on a Ray cluster, as a job"),
+}
+"""All commands. Those whose module does not exist are not offered."""
+EXIT_WRONG = 2
+
+
+def main() -> None:
+    """Run the command line; the process exits with the command's status."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    offered = {name: command for name, command in COMMANDS.items() if importlib.util.find_spec(command.module)}
+    if name in ("--help", "-h", "help"):
+        print(_usage(offered))
+        return
+    if name not in offered:
+        print(f"error: no command '{name}'; there are: {', '.join(offered)}", file=sys.stderr)
+        sys.exit(EXIT_WRONG)
+    command = offered[name]
+    sys.argv[1:] = [*command.options, *arguments]
+    runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+
+
+def _usage(offered: Mapping[str, Command]) -> str:
+    width = max(map(len, offered))
+    lines = [f"  {name:<{width}}  {command.about}" for name, command in offered.items()]
+    return "\n".join(
+        ["usage: sweeper COMMAND ..., where COMMAND is one of", *lines, "sweeper COMMAND --help says more."]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -5,10 +5,12 @@ import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from sweeper.spec import SpecError
 
+PACKAGES = ("cluster", "search_spaces", "sweeper", "trainables")
 LIMIT = 100 << 20
 """Largest working directory, in bytes, that Ray's job server takes."""
 MARKER_FILES = ("pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
@@ -38,6 +40,22 @@ def contents(folder: Path, excluded: Collection[Path] = ()) -> dict[str, int]:
     return {path: size for path, size in sizes.items() if path not in ignored}
 
 
+def installed_code() -> tuple[Path, dict[str, int]]:
+    """The folder of the packages that are imported, and their files: path relative to it -> size in bytes."""
+    folder = Path(__file__).resolve().parents[1]
+    files = {f"{name}/{path}": size for name in PACKAGES for path, size in contents(folder / name).items()}
+    return folder, files
+
+
+def user_files(modules: Iterable[str]) -> dict[str, Path]:
+    """Path at the top of the working directory -> file, for all files of the user's modules and packages."""
+    files: dict[str, Path] = {}
+    for module in map(Path, modules):
+        names = contents(module) if module.is_dir() else [""]
+        files |= {str(PurePosixPath(module.name, name)): module / name for name in names}
+    return files
+
+
 def check_size(folder: Path, files: Mapping[str, int]) -> None:
     """Raise SpecError, naming the largest folders, if the files are larger than `LIMIT` together."""
     total = sum(files.values())
@@ -53,15 +71,16 @@ def check_size(folder: Path, files: Mapping[str, int]) -> None:
     )
 
 
-def pack(folder: Path, files: Iterable[str], target: Path) -> None:
-    """Write `files` of `folder` to the ZIP file `target`. Raises SpecError if a file cannot be read."""
+def pack(folder: Path, files: Iterable[str], target: Path, others: Mapping[str, Path] = MappingProxyType({})) -> None:
+    """Write `files` of `folder`, and `others` under their names, to the ZIP file `target`. Raises SpecError if a file
+    cannot be read."""
     with ZipFile(target, "w") as archive:
-        for path in files:
+        for path, source in ({path: folder / path for path in files} | dict(others)).items():
             try:
-                info = ZipInfo.from_file(folder / path, path, strict_timestamps=False)
-                data = (folder / path).read_bytes()
+                info = ZipInfo.from_file(source, path, strict_timestamps=False)
+                data = source.read_bytes()
             except OSError as error:
-                raise SpecError(f"the job's code cannot be read: {folder / path}: {error.strerror}") from error
+                raise SpecError(f"the job's code cannot be read: {source}: {error.strerror}") from error
             info.date_time = MODIFIED
             archive.writestr(info, data, ZIP_DEFLATED)
 

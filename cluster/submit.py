@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from cluster import access, package
@@ -17,7 +17,7 @@ from sweeper.cli import arguments as run_arguments
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
 from sweeper.errors import ClusterError, JobLost, StoreError
 from sweeper.execution.driver.stop_signal import StopSignal
-from sweeper.spec import SpecError
+from sweeper.spec import SpecError, registry, user_code
 from sweeper.spec.request import Request
 from sweeper.storage.io.files import Files
 
@@ -72,7 +72,8 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         epilog=f"Exit status: that of the sweep. {run_arguments.EXITS}",
     )
     parser.add_argument("--address", metavar="URL", help=f"the cluster's dashboard (default: {access.LOCAL_DASHBOARD})")
-    parser.add_argument("--working-dir", default=".", metavar="DIR", help="folder of the code to send (default: .)")
+    folder_help = "folder of the code to send (default: the working folder if it has the code, else the installed code)"
+    parser.add_argument("--working-dir", metavar="DIR", help=folder_help)
     parser.add_argument("--no-wait", action="store_true", help="print the job's id and exit")
     parser.add_argument("--stop", metavar="ID", help="stop a job; its sweep saves what it has")
     parser.add_argument("--logs", metavar="ID", help="follow a job from its beginning")
@@ -91,22 +92,32 @@ def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str,
     `rerun` are the arguments of this command that continue the sweep after its job has ended.
     """
     request = run_arguments.parse(run_words)
-    folder = Path(options.working_dir).resolve()
+    folder, installed = Path(options.working_dir or ".").resolve(), False
     if not (folder / CODE).is_file():
-        raise SpecError(f"--working-dir must be the folder of the code, with {CODE} in it, but got {folder}")
+        if options.working_dir is not None:
+            raise SpecError(f"--working-dir must be the folder of the code, with {CODE} in it, but got {folder}")
+        installed = True
     notes = check(request)
-    files = package.contents(folder, _excluded_folders(request, folder))
+    name = registry.find(str(request.name)).name
+    files = {} if installed else package.contents(folder, _excluded_folders(request, folder))
+    if installed:
+        folder, files = package.installed_code()
+    modules = [module for module in user_code.modules() if Path(module).parent != folder]
+    own_files = package.user_files(modules)
+    if taken := sorted(own_files.keys() & files.keys()):
+        raise SpecError(f"modules of your own must not be named as the code's, but got {', '.join(taken)}; rename them")
+    run_words = [_reference(word, modules) if word == request.name else word for word in run_words]
     package.check_size(folder, files)
     if access.is_unencrypted(address) and access.token_enabled(os.environ):
         notes.append(f"the token goes to {address} unencrypted; better forward its port to this machine, or use https")
     for note in notes:
         _print_message(f"note: {note}")
     jobs = connect(address)
-    metadata = {} if request.plan else {"sweep": str(request.name), "store": Files(request.store).display_uri}
+    metadata = {} if request.plan else {"sweep": name, "store": Files(request.store).display_uri}
     _check_not_running(jobs, metadata)
-    job = f"{request.name}-{uuid.uuid4().hex[:8]}"
+    job = f"{name}-{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory() as scratch:
-        package.pack(folder, files, packed := Path(scratch, "code.zip"))
+        package.pack(folder, files, packed := Path(scratch, "code.zip"), own_files)
         jobs.send(job, entrypoint(run_words), packed, metadata)
     if options.no_wait:
         print(job)
@@ -114,6 +125,13 @@ def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str,
         return EXIT_OK
     _print_message(f"job {job} is sent to {address}")
     return _follow(jobs, job, rerun)
+
+
+def _reference(reference: str, modules: Collection[str]) -> str:
+    """How the job names a sweep: the file of one that is sent at the top of its working directory by its name alone."""
+    path, colon, attribute = reference.partition(":")
+    file = Path(path).expanduser().resolve()
+    return f"{file.name}{colon}{attribute}" if str(file) in modules else reference
 
 
 def _excluded_folders(request: Request, folder: Path) -> list[Path]:

@@ -47,6 +47,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
 
 def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_space: Space) -> tuple[Plan, Columns]:
     """As `prepare`, for a sweep reduced to one preset. `preset_space` does not have the request's changes yet."""
+    _load_methods(preset_space, request)
     own = with_own_images(request, preset_space)
     request, preset_space = own.request, own.space
     name, space = sweep.name or str(request.name), _changed(preset_space, request, own.classes)
@@ -106,10 +107,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
 
 def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
     """The preset's space with the changes of `--set` and `--axis`. `classes` are names that `normal_class` can have."""
-    methods = [value for part in changes.subspaces(space) for value in part.values("method")]
-    methods += [request.fixed.get("method"), *request.axes.get("method", ())]
     try:
-        _load_methods([str(method) for method in methods if method is not None])
         fixed = {key: config.parse(key, text, classes) for key, text in request.fixed.items()}
         axes = {key: tuple(config.parse(key, text, classes) for text in texts) for key, texts in request.axes.items()}
     except ValueError as error:
@@ -117,12 +115,17 @@ def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
     return space.changed(fixed, axes) if isinstance(space, Grid | Search) else space.changed(fixed, axes, config.keys)
 
 
-def _load_methods(names: Sequence[str]) -> None:
-    """Import the methods of the user, whose keys the request may change. Raises ValueError for one that is none."""
+def _load_methods(space: Space, request: Request) -> None:
+    """Import the methods of the user, whose keys the request may change. Raises SpecError for one that is none."""
+    values = [value for part in changes.subspaces(space) for value in part.values("method")]
+    names = list(map(str, filter(None, [*values, request.fixed.get("method"), *request.axes.get("method", ())])))
     if any(":" in name for name in names):
         search_folder(Path.cwd())
-    for name in names:
-        config.keys(name)
+    try:
+        for name in names:
+            config.keys(name)
+    except ValueError as error:
+        raise SpecError(str(error)) from error
 
 
 def _with_options(space: Search | Searches, options: SearchOptions) -> Search | Searches:

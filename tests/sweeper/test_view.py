@@ -18,6 +18,7 @@ import pytest
 from sweeper import view
 from sweeper.report.page import document
 from sweeper.storage.store import Store
+from tests.sweeper.report.page.browsers import browser, tab
 from tests.sweeper.report.page.stored import NAME, fill
 
 
@@ -111,3 +112,28 @@ def test_ctrl_c_ends_it(store: Store) -> None:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and errors == ""
+
+
+@pytest.mark.slow
+def test_a_browser_shows_newer_data_and_keeps_what_was_chosen(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # the real library of charts
+    monkeypatch.setattr(view, "FRESH_SECONDS", 0.0)
+    with view._server(view.Site(store.files), 0) as server, browser() as chromium, tab(chromium, offline=False) as page:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/"
+        page.tab.goto(address)
+        page.tab.get_by_role("link", name=NAME).click()
+        page.tab.wait_for_selector("#heatmap path[role=button]")
+        page.tab.get_by_label("filter").fill("status=finished")
+        page.tab.locator("#heatmap path[role=button]").nth(4).click()
+        chosen = page.tab.inner_text("#heatmap [role=status]")
+        assert "Last epoch 3." in page.tab.inner_text("#training p")
+        store.write_history(NAME, "c1", [("training", 9, "loss", 0.01)])
+        page.tab.wait_for_function("() => document.querySelector('#training p').textContent.includes('Last epoch 9.')")
+        page.tab.wait_for_function(
+            "(text) => document.querySelector('#heatmap [role=status]').textContent === text", arg=chosen
+        )
+        assert page.tab.locator("#trials tbody tr[data-trial]").count() == 2
+        assert page.tab.inner_text("#rows [role=status]").startswith("17 of 18 trials")
+        assert page.complaints == [] and all(url.startswith((address, "data:")) for url in page.requests)
+        server.shutdown()

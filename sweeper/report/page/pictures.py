@@ -38,13 +38,13 @@ def collect(files: Files, name: str, trials: Sequence[str]) -> Pictures:
     """Return the sheets that compare methods, and then those of `trials`, in their order."""
     pictures, size, left_out = list[Picture](), 0, 0
     for title, trial, path in _paths(files, name, trials):
-        data = None if size >= BYTES else _webp(files.read(path))
-        if data is None or size + len(data[0]) > BYTES:
+        small = None if size >= BYTES else _small(files.read(path))
+        if small is None or size + len(small[1]) > BYTES:
             left_out += 1
             continue
-        content, width, height = data
+        kind, content, (width, height) = small
         size += len(content)
-        source = f"data:image/webp;base64,{base64.b64encode(content).decode()}"
+        source = f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
         pictures.append(Picture(title, trial, source, width, height))
     return Pictures(pictures, left_out)
 
@@ -64,13 +64,20 @@ def _paths(files: Files, name: str, trials: Sequence[str]) -> Iterator[tuple[str
                 yield file.removesuffix(".png"), trial, f"{root}/{trial}/{file}"
 
 
-def _webp(data: bytes | None) -> tuple[bytes, int, int] | None:
-    """Return the picture as WebP, with width and height; None if there is none, or if it is damaged."""
+def _small(data: bytes | None) -> tuple[str, bytes, tuple[int, int]] | None:
+    """Return the picture as PNG or WebP, whichever is smaller, with its format and its size in pixels.
+
+    Returns None if there is no picture, or if it is damaged.
+    """
     try:
         picture = Image.open(io.BytesIO(data or b"")).convert("RGB")
     except (OSError, SyntaxError, ValueError):
         return None
+    is_large = max(picture.size) > MAX_SIDE
     picture.thumbnail((MAX_SIDE, MAX_SIDE))
     buffer = io.BytesIO()
     picture.save(buffer, "WEBP", quality=82)
-    return buffer.getvalue(), *picture.size
+    webp = buffer.getvalue()
+    if data and not is_large and len(data) <= len(webp):  # few colours, such as enlarged pixels
+        return "png", data, picture.size
+    return "webp", webp, picture.size

@@ -119,7 +119,7 @@ class Findings {
   /* Trials that have reported, but have no row: they are training, or were cut off. */
   renderTraining(body) {
     const { report } = this;
-    const metrics = [...report.series.keys()];
+    const metrics = [...report.series.values()].filter((series) => series.trials.at(-1) >= report.count).map((series) => series.metric);
     if (!metrics.includes(this.metric)) this.metric = metrics[0];
     const lines = report.unfinished.map((trial, index) => ({
       name: Object.entries(trial.config).map(([key, value]) => `${key}=${formatValue(value)}`).join(", ") || trial.trial_id,

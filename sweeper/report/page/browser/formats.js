@@ -18,6 +18,7 @@ function formatMetric(value, percent = false, digits = 4) {
   const shown = percent ? 100 * value : value;
   if (Number.isInteger(shown) && Math.abs(shown) < 1e6) return signed(String(shown));
   const size = Math.abs(shown);
+  if (size >= 10 ** (digits - 1) && size < 1e6) return signed(shown.toFixed(0));
   return signed(size >= 1e-4 && size < 1e6 ? shown.toPrecision(digits) : shown.toExponential(digits - 1));
 }
 

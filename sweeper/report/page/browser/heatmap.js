@@ -2,6 +2,8 @@
 
 const MOST_VALUES = 60;
 
+const rank = (name) => ({ method: -1, seed: 1 })[name] ?? 0;
+
 /* Hyperparameters that vary among the trials, with few enough values for an axis. */
 function axesOf(report, trials) {
   return report.named("hyperparameter").filter((column) => {
@@ -59,7 +61,7 @@ class Heatmap {
     const view = this.views.find((known) => known.metric === this.metric) ?? this.views[0];
     const names = this.axes.map((axis) => axis.name);
     const wanted = [view?.rows, view?.columns].map((name) => (names.includes(name) ? name : null));
-    const others = names.filter((name) => !wanted.includes(name)).sort((left) => (left === "method" ? -1 : 0));
+    const others = names.filter((name) => !wanted.includes(name)).sort((left, right) => rank(left) - rank(right));
     this.rows = wanted[0] ?? (others.length + Boolean(wanted[1]) > 1 ? others.shift() : "method");
     const fullest = [...others].sort((left, right) => this.filled(right) - this.filled(left));
     this.columns = wanted[1] ?? fullest[0];
@@ -191,6 +193,7 @@ class Heatmap {
     const step = Math.max(30, Math.min(76, (this.section.body.clientWidth - 110) / across));
     const tall = step > 55 ? 46 : 34;
     const span = range.high - range.low || 1;
+    const scale = metric.percent ? 100 : 1;
     const flipped = metric.direction === "minimize";
     const data = grid.cells.map((cell, index) => {
       const place = (cell.mean - range.low) / span;
@@ -201,6 +204,7 @@ class Heatmap {
         x: formatValue(cell.column),
         y: formatValue(cell.row),
         mean: Number.isFinite(cell.mean) ? cell.mean : null,
+        shade: Number.isFinite(cell.mean) ? scale * cell.mean : null,
         text: cell.count ? shortMetric(cell.mean, metric.percent) : DASH,
         below: published === null ? spread : `paper ${formatMetric(published, metric.percent, 3)}`,
         dark: Number.isFinite(cell.mean) && (flipped ? 1 - place : place) < 0.62,
@@ -209,6 +213,7 @@ class Heatmap {
         tip: this.words(cell, metric).join("\n"),
       };
     });
+    const below = step > 55 && data.some((cell) => cell.below);
     const ink = { condition: [{ test: "datum.mean === null", value: colour("muted") }, { test: "datum.dark", value: "#ffffff" }], value: "#1b1b1f" };
     const gap = { type: "band", paddingInner: 0.06, paddingOuter: 0.03 };
     const axis = { labelAngle: 0, domain: false, ticks: false, labelOverlap: true };
@@ -234,10 +239,10 @@ class Heatmap {
           encoding: {
             color: {
               condition: { test: "datum.mean === null", value: colour("empty") },
-              field: "mean",
+              field: "shade",
               type: "quantitative",
-              scale: { scheme: "viridis", domain: [range.low, range.high], reverse: flipped, clamp: true },
-              legend: this.section.body.clientWidth > 700 ? { title: metric.name, gradientLength: Math.min(200, tall * grid.rowValues.length) } : null,
+              scale: { scheme: "viridis", domain: [scale * range.low, scale * range.high], reverse: flipped, clamp: true },
+              legend: this.section.body.clientWidth > 700 ? { title: metric.label, gradientLength: Math.min(200, tall * grid.rowValues.length) } : null,
             },
             stroke: {
               condition: [{ test: "datum.index === chosen", value: colour("ink") }, { test: "datum.best", value: colour("best") }],
@@ -248,8 +253,8 @@ class Heatmap {
             tooltip: { field: "tip" },
           },
         },
-        text("text", step > 45 ? 12 : 10, step > 55 ? -6 : 0),
-        ...(step > 55 ? [text("below", 9.5, 9)] : []),
+        text("text", step > 45 ? 12 : 10, below ? -6 : 0),
+        ...(below ? [text("below", 9.5, 9)] : []),
       ],
     });
     if (view) this.listen(view, grid, metric, across);

@@ -25,7 +25,7 @@ def _grids(protocol: Keys, sizes: tuple[int, ...], seeds: tuple[int, ...]) -> Gr
 PAPER: Keys = {**protocols.CIFAR10, "epochs": 1000, "tau": 0.1, "ema": 0.999, "few_labels": 5, "probe_curve": True}
 DIGITS: Keys = {
     **protocols.DIGITS,
-    "tau": 0.2,
+    "tau": 0.1,
     "ema": 0.99,
     "projector_width": 0,
     "report_every": 4,

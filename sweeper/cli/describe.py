@@ -14,6 +14,7 @@ from trainables.catalog import METHODS, method_of
 from trainables.config.key_docs import KeyDoc, key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.data.datasets.folder import FOLDER, load_folder
 from trainables.data.pairs import BRANCHES, NOISE
 from trainables.evaluation.metrics import FAMILIES, VALIDATION, MetricFamily, family_of
 from trainables.method_loading import installed_methods
@@ -50,11 +51,13 @@ def describe(name: str) -> str:
             raise SpecError(str(error)) from error
     if name in DATASETS:
         return _dataset(name)
+    if name == FOLDER:
+        return _folder()
     if name in BRANCHES:
         return _pairs(name)
     if name in methods_by_metric() or name in FAMILIES:
         return _metric(name)
-    datasets = [*DATASETS, *BRANCHES]
+    datasets = [*DATASETS, FOLDER, *BRANCHES]
     known = [*METHODS, *datasets, *FAMILIES, *methods_by_metric()]
     owners = [method for method in METHODS if name in {key.name for key in key_docs(method)}]
     hint = f" ('{name}' is a key; see --describe {owners[0]})" if owners else nearest(name, known)
@@ -115,6 +118,16 @@ def _pairs(name: str) -> str:
     return "\n".join(
         [f"{name}:", f"  {branches.about}", "", *(line for key in facts for line in _fact(key, facts[key]))]
     )
+
+
+def _folder() -> str:
+    facts = {
+        "images": "image_channels x image_size x image_size, 3 x 32 x 32 by default, from files of any size and shape",
+        "classes": "the names of the folders, of both parts; a class may be in the test images alone",
+        "files": "DATA/train/CLASS/ and DATA/test/CLASS/",
+    }
+    lines = [f"{FOLDER}:", *_wrapped((inspect.getdoc(load_folder) or "").split("\n\n")[0], "  "), ""]
+    return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
 
 
 def _fact(fact: str, text: str) -> list[str]:

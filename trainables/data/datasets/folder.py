@@ -74,7 +74,9 @@ def listed(digest: str) -> Listing | None:
 
 
 def load_folder(root: Path, digest: str, size: int, channels: int) -> Dataset:
-    """The images of `root` as `[N, channels, size, size]`. Raises DataError, with one line, if a file cannot be
+    """Images of your own, each resized as a whole to a square.
+
+    Returns the images of `root` as `[N, channels, size, size]`. Raises DataError, with one line, if a file cannot be
     decoded, if they are not the images of this `digest` (unless that is empty), or if they need too much memory."""
     listing = list_folder(root)
     if digest and digest != listing.digest:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from sweeper.report import heatmap, sheets, summary, trajectory
+from sweeper.report import densities, heatmap, sheets, summary, trajectory
 from sweeper.report import paper_table as tables
 from sweeper.report.heatmap_cells import selection_metric
 from sweeper.report.selections import labelled
@@ -25,8 +25,9 @@ def write(
 
     Files: `heatmaps/FOLDER/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` beside them,
     `tables/FOLDER/TABLE.parquet` and `.md`, `trajectories/FOLDER/TRAJECTORY.parquet` and `.png`, and, of trials that
-    have sheets, `sheets/FOLDER/*.png`. The text has the breakdown of the best cell, the correlations, the tables, and
-    the test metrics of the trials that a search chose on validation images.
+    have sheets, `sheets/FOLDER/*.png`: of methods, and of densities by the rows of the first table. The text has the
+    breakdown of the best cell, the correlations, the tables, and the test metrics of the trials that a search chose on
+    validation images.
 
     `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `folder` is
     `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.views`), and its own `label`
@@ -51,6 +52,15 @@ def write(
         for view in sweep.trajectories:
             trajectory.write(files, folder, history, labelled(rows, view.selections), view, about=about)
     sheets.write(files, name, folder, rows)
+    models = sweep.tables[0] if sweep.tables else None
+    densities.write(
+        files,
+        name,
+        folder,
+        labelled(rows, models.selections) if models else rows,
+        models.rows if models else ("method",),
+        f"{name} ({label or preset})",
+    )
     return "\n\n".join(texts)
 
 

@@ -1,0 +1,63 @@
+"""Whether a method finds all three values that y can have for an x (arXiv 2603.26799, section 5.1 and appendix P.2).
+
+JEPA, a Gaussian process and EM with one component can only average over the branches. EM with three components is
+coarse, Growing Neural Gas follows the branches with many, and the mixture density network learns a component for each.
+It does so at every seed with a floor of its standard deviations that falls while it trains (`initial_floor=0.3`), and
+at most seeds without it. The data sets are drawn anew for each seed. It runs on a CPU in minutes.
+"""
+
+from sweeper.spec import Grid, Grids, Metric, Selection, Sweep, Table, Value
+
+SEEDS = (111, 112, 113)
+"""The paper has the first alone."""
+PAIRS: dict[str, Value] = {"examples": 3000, "sheets": True}
+TRAINED: dict[str, Value] = {
+    **PAIRS, "epochs": 1200, "report_every": 1200, "batch_size": 3000, "optimiser": "adam", "lr": 0.01,
+}  # fmt: skip
+"""Full-batch epochs of the methods with gradients."""
+FITTED: dict[str, Value] = {**PAIRS, "epochs": 1}
+MODELS: tuple[tuple[dict[str, Value], dict[str, tuple[Value, ...]]], ...] = (
+    ({**TRAINED, "method": "jepa_pairs"}, {}),
+    ({**FITTED, "method": "gaussian_process", "length": 0.3, "noise_variance": 0.5}, {}),
+    ({**FITTED, "method": "gmje_em"}, {"components": (1, 3)}),
+    ({**FITTED, "method": "gmje_gng", "nodes": 30, "steps": 20_000}, {}),
+    ({**TRAINED, "method": "gmje_mdn_pairs", "components": 3, "anneal_steps": 600}, {"initial_floor": (0.0, 0.3)}),
+)
+
+MODEL: dict[str, dict[str, Value]] = {
+    "JEPA": {"method": "jepa_pairs"},
+    "Gaussian process": {"method": "gaussian_process"},
+    "GMJE-EM, K = 1": {"method": "gmje_em", "components": 1},
+    "GMJE-EM, K = 3": {"method": "gmje_em", "components": 3},
+    "GMJE-GNG": {"method": "gmje_gng"},
+    "GMJE-MDN, not annealed": {"method": "gmje_mdn_pairs", "initial_floor": 0.0},
+    "GMJE-MDN": {"method": "gmje_mdn_pairs", "initial_floor": 0.3},
+}
+"""Label of a model -> its trials."""
+
+NLL = Metric("nll_excess", "minimize")
+ENERGY, POINT_ENERGY, PI_ERROR = (
+    Metric(name, "minimize") for name in ("energy_distance", "energy_distance_point", "pi_error")
+)
+BRANCHES, SIGMA = Metric("branches", "maximize", percent=True), Metric("sigma_mean")
+
+SWEEP = Sweep(
+    about="conditional densities of three branches by six models: log density, energy distance, branches found",
+    presets={
+        "paper": Grids(
+            tuple(
+                Grid(fixed, {**own, "dataset": ("synthetic_a", "synthetic_b"), "seed": SEEDS}) for fixed, own in MODELS
+            )
+        )
+    },
+    tables=(
+        Table(
+            "densities",
+            ("model",),
+            (NLL, ENERGY, POINT_ENERGY, BRANCHES, SIGMA, PI_ERROR),
+            columns="dataset",
+            selections=tuple(Selection({"model": label}, where) for label, where in MODEL.items()),
+        ),
+    ),
+    over="seeds",
+)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.plan.trials import Trial, content_hash, enumerate_trials
-from sweeper.spec import Grid, Grids, Searches, Sweep, Value, registry
+from sweeper.spec import Grid, Grids, Searches, Selection, Sweep, Value, registry
 from sweeper.spec.views import Heatmap, Table
 from trainables.config.trial import column_types, keys, resolve
 from trainables.config.trial_config import TrialConfig
@@ -25,12 +25,16 @@ COUNTS = {
     ("anomaly_grid", "digits_long"): 560,
     ("augmentation_ablation", "paper"): 84,
     ("augmentation_ablation", "digits"): 84,
+    ("collapse_ablation", "paper"): 51,
+    ("collapse_ablation", "digits"): 51,
     ("imagenet_linear", "paper"): 3,
     ("imagenet_linear", "digits"): 3,
     ("j_ablation", "paper"): 30,
     ("j_ablation", "digits"): 45,
     ("j_ablation", "digits_images"): 45,
     ("j_ablation", "authors_code"): 30,
+    ("lambda_ablation", "paper"): 72,
+    ("lambda_ablation", "digits"): 72,
     ("loss_ablation", "paper"): 54,
     ("loss_ablation", "digits"): 18,
     ("memory_bank", "paper"): 3,
@@ -174,12 +178,29 @@ def test_every_varied_key_is_an_axis_or_averaged_on_purpose(name: str, preset: s
     sweep, flats = registry.find(name).for_preset(preset), [config.flat() for config in all_configs_of(name, preset)]
     views: list[Table | Heatmap] = [*sweep.tables, *sweep.heatmaps]
     for view in views:
-        cells: dict[object, list[Mapping[str, object]]] = {}
-        for flat in flats:
-            cells.setdefault(tuple(flat.get(axis) for axis in view.hyperparameters), []).append(flat)
-        for cell in cells.values():
+        for cell in cells_of(view, flats).values():
             differing = {key for flat in cell for key in flat if flat[key] != cell[0].get(key)}
             assert differing <= {"seed", "held_out", "normal_class"}, (view.hyperparameters, differing)
+
+
+def cells_of(view: Table | Heatmap, flats: list[dict[str, Value]]) -> dict[object, list[Mapping[str, object]]]:
+    """The trials of each cell of a view, by the labels or values of its axes."""
+    cells: dict[object, list[Mapping[str, object]]] = {}
+    for selection in view.selections or (Selection({}, {}),):
+        for flat in flats:
+            if all(flat.get(key) == value for key, value in selection.where.items()):
+                cell = tuple(selection.labels.get(axis, flat.get(axis)) for axis in view.axes)
+                cells.setdefault(cell, []).append(flat)
+    return cells
+
+
+@each_preset
+def test_every_selection_has_trials_and_each_of_its_keys_is_one_of_theirs(name: str, preset: str) -> None:
+    sweep, flats = registry.find(name).for_preset(preset), [config.flat() for config in all_configs_of(name, preset)]
+    views: list[Table | Heatmap] = [*sweep.tables, *sweep.heatmaps]
+    for selection in {id(selection): selection for view in views for selection in view.selections}.values():
+        selected = [flat for flat in flats if all(flat.get(key) == value for key, value in selection.where.items())]
+        assert selected and all(key in selected[0] for key in selection.where), selection
 
 
 @each_preset

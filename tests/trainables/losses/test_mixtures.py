@@ -19,6 +19,7 @@ from trainables.losses.mixtures import (
     component_exponents,
     data_as_mode_nll,
     isotropic_exponents,
+    matching_mode_nll,
     prototype_nll,
     responsibilities,
     shared_exponents,
@@ -132,6 +133,22 @@ def test_data_as_modes_are_info_nce_under_four_conditions(tau: float) -> None:
     denominator has no others."""
     context, target = _aligned()
     close(data_as_mode_nll(context, CODES, target, CODES, tau), _info_nce(context, target, tau), rtol=1e-10)
+
+
+@pytest.mark.parametrize("tau", [0.05, 0.5])
+def test_the_matching_mode_alone_is_info_nce(tau: float) -> None:
+    context, target = _aligned()
+    close(matching_mode_nll(context, target, tau), _info_nce(context, target, tau), rtol=1e-10)
+    inputs = [value[:5].clone().requires_grad_() for value in (context, target)]
+    assert torch.autograd.gradcheck(matching_mode_nll, (*inputs, torch.tensor(0.5).double().requires_grad_()))
+
+
+def test_the_exact_density_is_best_where_all_images_are_one() -> None:
+    """It is 0 there and nowhere less; that of the matching mode is log B there, which is chance."""
+    (context, target), one = _aligned(), unit_normal(1, D).expand(32, D)
+    assert (data_as_mode_nll(context, target, target, target, 0.5) > 0.01).all()
+    close(data_as_mode_nll(one, one, one, one, 0.5), torch.zeros(32))
+    close(matching_mode_nll(one, one, 0.5), [math.log(32)] * 32)
 
 
 def test_each_of_the_four_conditions_is_needed() -> None:

@@ -15,7 +15,13 @@ from scipy import stats
 from torch import Tensor
 
 from tests.trainables.losses.normals import normal
-from trainables.losses.particles import multinomial_indices, systematic_indices
+from trainables.losses.particles import (
+    RESAMPLERS,
+    drawn_indices,
+    multinomial_indices,
+    systematic_indices,
+    uniforms_of,
+)
 
 WEIGHTS = torch.tensor([0.1, 0.35, 0.0, 0.05, 0.5], dtype=torch.float64)
 LOG_WEIGHTS = WEIGHTS.log() + 3
@@ -47,6 +53,13 @@ def test_counts_of_multinomial_draws_are_multinomial() -> None:
 def test_multinomial_draws_keep_the_order_of_their_uniforms() -> None:
     uniforms = torch.tensor([0.99, 0.0, 0.3, 0.46, 0.0999, 0.1001], dtype=torch.float64)
     assert multinomial_indices(LOG_WEIGHTS, uniforms).tolist() == [4, 0, 1, 3, 0, 1]
+
+
+def test_a_resampling_is_chosen_by_name_and_takes_its_number_of_uniforms() -> None:
+    uniforms = _midpoints(6).flip(0)
+    drawn = {name: drawn_indices(name, LOG_WEIGHTS, uniforms[: uniforms_of(name, 6)], 6) for name in RESAMPLERS}
+    assert drawn["multinomial"].tolist() == multinomial_indices(LOG_WEIGHTS, uniforms).tolist()
+    assert drawn["systematic"].tolist() == systematic_indices(LOG_WEIGHTS, uniforms[0], 6).tolist()
 
 
 @pytest.mark.parametrize("draws", [1, 4, 5, 10, 13])

@@ -1,0 +1,111 @@
+"""What the paper on joint embeddings proves and warns of, as trials: each collapse beside its remedy (gmje.md 1, 2, 4).
+
+Under the exact likelihood embeddings shrink; without an entropy, or where the likelihood does not need the images to
+differ, they become one point, a few dimensions or two clusters. `trace` is 0 where all embeddings have one direction.
+"""
+
+from search_spaces import _collapse_protocols as protocols
+from search_spaces._collapse_protocols import COSINE, NORM, RANK, TRACE
+from search_spaces._gmje_protocols import PROBE, PROBE_5, SEEDS, Keys
+from sweeper.spec import Grid, Grids, Heatmap, Metric, Selection, Sweep, Table, Trajectory
+
+NLL: Keys = {"method": "gje", "objective": "nll", "unit_length": False}
+DUAL: Keys = {"method": "gpje", "standardise": True, "symmetric": False, "random_features": 0}
+DUAL_FIXED: Keys = {"ema": 0.99, "epsilon": 0.1}
+RFF: Keys = {"method": "gpje", "standardise": True, "random_features": 256}
+MDN: Keys = {"method": "gmje_mdn", "objective": "entropy", "leaky": False}
+
+ALIGNED: Keys = {"method": "gje", "objective": "alignment", "entropy_weight": 1.0}
+FAILURES: dict[str, tuple[Keys, Keys]] = {
+    "trace trap": ({**NLL, "decoupled": False}, ALIGNED),
+    "logdet cheat": ({**NLL, "decoupled": True}, ALIGNED),
+    "no entropy": ({**ALIGNED, "entropy_weight": 0.0}, ALIGNED),
+    "symmetric dual": ({**DUAL, "symmetric": True}, DUAL),
+    "small targets": ({**DUAL, "standardise": False}, DUAL),
+    "long kernel": ({**RFF, "length": 30.0}, {**RFF, "length": 0.7}),
+    "two clusters": ({"method": "hsic", "entropy_weight": 0.0}, {"method": "hsic", "entropy_weight": 0.1}),
+    "literal MDN": ({"method": "gmje_mdn", "objective": "literal"}, MDN),
+    "leaky MDN": ({**MDN, "leaky": True}, MDN),
+    "data as modes": (
+        {"method": "dam_gmje", "numerator": "all"},
+        {"method": "dam_gmje", "numerator": "matching"},
+    ),
+}
+"""Name of a collapse -> the hyperparameters of the trials that show it, and of those that have the remedy.
+
+- trace trap: the exact likelihood under the batch's own moment, whose quadratic form is constant. Remedy: alignment and
+  entropy of unit vectors.
+- logdet cheat: the same under a moving average without a gradient.
+- no entropy: alignment alone.
+- symmetric dual: a Gaussian process whose targets have a gradient. Remedy: a target network with standardised targets.
+- small targets: a target network, but targets of unit length, which the noise explains. Remedy: variance 1 in each
+  dimension, as the process has.
+- long kernel: random features of a kernel much longer than the sphere. Remedy: a length of 0.7.
+- two clusters: HSIC alone. Remedy: its entropy term.
+- literal MDN: Eq. 23, whose marginal term is no barrier. Remedy: the entropies of both views.
+- leaky MDN: a parameter network that sees the target. Remedy: the bottleneck. The entropies keep the rank, so that
+  `loss_nll` and `cosine` show it.
+- data as modes: the exact conditional density, which is largest where all images are one. Remedy: its own mode alone in
+  the numerator, which is InfoNCE.
+"""
+OWN: dict[str, Keys] = {"gpje": DUAL_FIXED, "dam_gmje": {"tau": 0.5}}
+"""Method -> what all of its trials have."""
+STATES = ("collapsed", "remedied")
+EXTRA: dict[str, Keys] = {"logdet cheat": {"ema": 0.9}}
+"""Failure -> what its collapsed trials have beside that by which they are selected."""
+SELECTIONS = tuple(
+    Selection({"failure": name, "state": state}, where)
+    for name, pair in FAILURES.items()
+    for state, where in zip(STATES, pair, strict=True)
+)
+
+
+def _grids(protocol: Keys, parameter_width: int) -> Grids:
+    """One grid for each distinct setting, over the seeds, and one of an untrained encoder."""
+    widths: dict[str, Keys] = {"gmje_mdn": {"parameter_width": parameter_width}}
+    grids: dict[frozenset[object], Grid] = {}
+    for name, pair in FAILURES.items():
+        for state, where in zip(STATES, pair, strict=True):
+            method = str(where["method"])
+            own = {
+                **OWN.get(method, {}),
+                **widths.get(method, {}),
+                **(EXTRA.get(name, {}) if state == STATES[0] else {}),
+            }
+            grid = Grid({**protocol, **own, **where}, {"seed": SEEDS})
+            grids.setdefault(frozenset(grid.fixed.items()), grid)
+    encoder = {key: value for key, value in protocol.items() if key not in ("projector_width", "projection")}
+    untrained = Grid({**encoder, "method": "random", "epochs": 0}, {"seed": SEEDS}, pinned=frozenset({"epochs"}))
+    return Grids((*grids.values(), untrained))
+
+
+ACCURACIES, GEOMETRY = (PROBE, PROBE_5), (RANK, TRACE, NORM, COSINE)
+UNTRAINED = (Selection({"encoder state": "untrained"}, {"method": "random"}),)
+MIXTURE_DENSITY = tuple(selection for selection in SELECTIONS if selection.labels["failure"].endswith("MDN"))
+
+
+def _lines(state: int) -> tuple[Selection, ...]:
+    """A selection for the line of each collapse, or of its remedy."""
+    return tuple(Selection({"failure": name}, pair[state]) for name, pair in FAILURES.items())
+
+
+SWEEP = Sweep(
+    about="collapses that the paper on Gaussian joint embeddings proves or warns of, each beside its remedy",
+    presets={
+        "paper": _grids(protocols.PAPER, 512),
+        "digits": _grids(protocols.DIGITS, 128),
+    },
+    heatmaps=(
+        Heatmap(PROBE_5, "failure", "state", selections=SELECTIONS),
+        Heatmap(RANK, "failure", "state", selections=SELECTIONS),
+    ),
+    tables=(
+        Table("collapse", ("failure",), (*GEOMETRY, *ACCURACIES), columns="state", selections=SELECTIONS),
+        Table("likelihood", ("failure",), (Metric("loss_nll"),), columns="state", selections=MIXTURE_DENSITY),
+        Table("untrained", ("encoder state",), (*GEOMETRY, *ACCURACIES), selections=UNTRAINED),
+    ),
+    trajectories=tuple(
+        Trajectory(name, GEOMETRY, by=("failure",), selections=_lines(state)) for state, name in enumerate(STATES)
+    ),
+    over="seeds",
+)

@@ -1,0 +1,40 @@
+"""The weight of GJE's entropy, lambda, times its form: what alignment and entropy have to be for a good balance.
+
+The squared distance is summed over dimensions or averaged. The entropy is of the joint embedding, which opposes
+alignment, or the sum of those of both views, which does not (gmje.md 1 and 4.2). `entropy_weight` is `2 P lambda`, so 1
+is the paper's `lambda = 1/(2P)`.
+"""
+
+from search_spaces import _collapse_protocols as protocols
+from search_spaces._collapse_protocols import COSINE, RANK
+from search_spaces._gmje_protocols import PROBE, PROBE_5, SEEDS, Keys
+from sweeper.spec import Grid, Heatmap, Selection, Sweep, Table, Trajectory, Value
+
+WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
+SELECTIONS = tuple(
+    Selection({"form": f"{entropy}, {error}"}, {"entropy": entropy, "element_mean": error == "mean"})
+    for entropy in ("joint", "marginal")
+    for error in ("sum", "mean")
+)
+
+
+def _grid(protocol: Keys) -> Grid:
+    axes: dict[str, tuple[Value, ...]] = {
+        "entropy": ("joint", "marginal"),
+        "element_mean": (False, True),
+        "entropy_weight": WEIGHTS,
+        "seed": SEEDS,
+    }
+    return Grid({**protocol, "method": "gje"}, axes)
+
+
+SWEEP = Sweep(
+    about="GJE over the weight of its entropy and over its form: squared error summed or averaged, joint or marginal",
+    presets={"paper": _grid(protocols.PAPER), "digits": _grid(protocols.DIGITS)},
+    heatmaps=tuple(
+        Heatmap(metric, "form", "entropy_weight", selections=SELECTIONS) for metric in (PROBE_5, PROBE, COSINE, RANK)
+    ),
+    tables=(Table("balance", ("form", "entropy_weight"), (COSINE, RANK, PROBE, PROBE_5), selections=SELECTIONS),),
+    trajectories=(Trajectory("balance", (COSINE, RANK), by=("form",), selections=SELECTIONS),),
+    over="seeds",
+)

@@ -19,6 +19,7 @@ from sweeper.execution.driver.connection import check_address, connected
 from sweeper.execution.driver.node_health import NodeHealth
 from sweeper.execution.driver.node_watchdog import NodeWatchdog
 from sweeper.execution.driver.stop_signal import StopSignal, ignore_signals
+from sweeper.plan.kept_models import KeptModels, ranked_columns
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec import SpecError
 from sweeper.spec.request import Request
@@ -32,6 +33,9 @@ from sweeper.trackers.catalog import connections
 from sweeper.trackers.sweep_trials import TrackedTrials, tracked
 from sweeper.trackers.tracker import Tracker
 from sweeper.version import code_version
+
+Connections = Mapping[str, Callable[[], Tracker]]
+"""Name of a tracker -> a function that connects to it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,16 +71,10 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
             print(f"note: {note}", file=sys.stderr)
         if request.plan:
             archived = preview_archive(plan, store, columns) if request.fresh else None
-            print(preview.show(request, plan, store, _address(request), archived))
+            print(preview.show(request, plan, store, address_of(request), archived))
             preview.print_damaged(store)
             return EXIT_OK
-        check_address(_address(request))
-        check_free_space(store.files)
-        damaged, store = store.damaged, Store(store.files.with_retries(store_retries(), _print_line))
-        store.quarantine(damaged)
-        name = str(request.name)
-        path = archive(plan, store, columns, name) if request.fresh else partial(checkpoint_path, plan.name)
-        return _Run(request, plan, store, store.prepare(plan.name, columns), stopping, path, trackers).execute()
+        return begin(request, plan, store, columns, stopping, trackers).execute()
     except (SpecError, ClusterError, StoreError) as error:
         print(error_line(error), file=sys.stderr)
         return EXIT_WRONG
@@ -86,6 +84,19 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
     except BrokenPipeError:  # the reader of our output (`| head`) has exited; the store keeps what it has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
+
+
+def begin(
+    request: Request, plan: Plan, store: Store, columns: Columns, stopping: StopSignal, trackers: Connections
+) -> "_Run":
+    """Check what a run of the plan depends on, and prepare the store. Raises an error if it cannot run."""
+    check_address(address_of(request))
+    check_free_space(store.files)
+    damaged, store = store.damaged, Store(store.files.with_retries(store_retries(), _print_line))
+    store.quarantine(damaged)
+    name = str(request.name)
+    path = archive(plan, store, columns, name) if request.fresh else partial(checkpoint_path, plan.name)
+    return _Run(request, plan, store, store.prepare(plan.name, columns), stopping, path, trackers)
 
 
 @dataclass(frozen=True)
@@ -98,26 +109,33 @@ class _Run:
     columns: Columns
     stopping: StopSignal
     checkpoint_path: CheckpointPath
-    trackers: Mapping[str, Callable[[], Tracker]]
-    """Name of a tracker -> a function that connects to it."""
+    trackers: Connections
 
     def execute(self) -> int:
-        """Train what is left of the plan and show the results. If interrupted, print how to continue."""
+        """As `run`, but print an error and return the exit status."""
+        try:
+            return self.run(lambda error: print(error_line(error), file=sys.stderr))
+        except KeyboardInterrupt:
+            return EXIT_INTERRUPTED
+        except (StoreError, NodeLost):
+            return EXIT_FAILED
+
+    def run(self, report: Callable[[Exception], None] = lambda error: None) -> int:
+        """Train what is left of the plan and show the results. Returns the exit status. If interrupted, by a signal or
+        by an error, which is given to `report`, print how to continue, and raise it."""
         try:
             with tracked(self.trackers, self.plan, self.store, _print_line, fresh=self.request.fresh) as trials:
                 if self.plan.trials_left:
                     self._train(trials)
-                return finish(self.plan, self.store, self.columns)
-        except KeyboardInterrupt:
+                return finish(self.plan, self.store, self.columns, self.request.keep)
+        except (KeyboardInterrupt, StoreError, NodeLost) as error:
+            if isinstance(error, Exception):
+                report(error)
             print_how_to_continue(self.plan, self.store)
-            return EXIT_INTERRUPTED
-        except (StoreError, NodeLost) as error:
-            print(error_line(error), file=sys.stderr)
-            print_how_to_continue(self.plan, self.store)
-            return EXIT_FAILED
+            raise
 
     def _train(self, tracked_trials: TrackedTrials) -> None:
-        request, plan, store, address = self.request, self.plan, self.store, _address(self.request)
+        request, plan, store, address = self.request, self.plan, self.store, address_of(self.request)
         _print_line(
             f"{plan.trials_left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray"
         )
@@ -128,11 +146,14 @@ class _Run:
         ):
             # Imported here because `connected` sets Ray's environment.
             from sweeper.cli.recorder import Recorder
-            from sweeper.execution.executor import Limits, dispatch
+            from sweeper.execution.executor import Limits, ModelStorage, dispatch
             from sweeper.execution.remote_profiler import ray_cluster
             from sweeper.execution.stages import stages
 
             plan_stages = stages(request, plan, store, ray_cluster(address, request.data, self.stopping, _print_line))
+            kept = KeptModels(store.files, plan) if request.keep == "best" else None
+            models = store.files.with_retries(store_retries())
+            storage = None if request.keep == "none" else ModelStorage(models, plan.name, request.keep)
             total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
             with (
                 Progress(plan, total_cohorts if isinstance(plan, GridPlan) else None) as progress,
@@ -142,6 +163,8 @@ class _Run:
                     rows = load_trials(store.files, plan.name, plan.ids)
                     columns_of_best = ("trial_id", "status", plan.headline.name, *plan.identifying_columns)
                     progress.rank(rows[[name for name in rows if name in columns_of_best]].to_dict("records"))
+                    if kept:
+                        kept.begin(rows[[name for name in rows if name in ranked_columns(plan)]].to_dict("records"))
                 for stage in plan_stages:
                     self.stopping.check()
                     dispatch(
@@ -160,16 +183,18 @@ class _Run:
                             stage.source,
                             progress,
                             code_version(),
+                            kept,
                             node_price=request.node_price,
                             tracked=tracked_trials,
                             page=page,
                         ),
                         comparison=stage.comparison,
                         judge_factory=stage.judge_factory,
+                        models=storage,
                     )
 
 
-def _address(request: Request) -> str | None:
+def address_of(request: Request) -> str | None:
     """Ray cluster to use: `--address`, else `RAY_ADDRESS` (set inside a Ray job), else None for a local one."""
     return request.address or os.environ.get("RAY_ADDRESS")
 

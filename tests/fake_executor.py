@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.execution import executor, remote_profiler
 from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback
 from sweeper.packing.cluster import Cluster

@@ -87,7 +87,17 @@ TABLE: Mapping[str, Rule] = {
         never=LAUNCHERS,
     ),
     "trainables.config": Rule(may=("trainables.validation", "trainables.catalog"), never=LAUNCHERS),
-    "trainables.training": Rule(may=(*LOOP, "trainables.validation", "trainables.method_loading"), never=LAUNCHERS),
+    "trainables.training.model_file": Rule(
+        may=(
+            *("torch", "safetensors", "trainables.contract", "trainables.reports", "trainables.catalog"),
+            "trainables.config",
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.training": Rule(
+        may=(*LOOP, "trainables.validation", "trainables.method_loading", "trainables.training.model_file"),
+        never=LAUNCHERS,
+    ),
     "trainables.profiling.measurement": Rule(never=("torch", *LAUNCHERS)),
     "trainables.profiling": Rule(may=("torch", "psutil", "trainables.config", "trainables.training"), never=LAUNCHERS),
     "trainables.worker": Rule(may=(*LOOP, "trainables.training", "trainables.profiling"), never=LAUNCHERS),
@@ -95,7 +105,8 @@ TABLE: Mapping[str, Rule] = {
         may=("ray", *LOOP, "trainables.training", "trainables.profiling", "trainables.worker"),
         never=("pandas", "pyarrow", "optuna"),
     ),
-    "sweeper": Rule(never=("torch", *LAUNCHERS), alone=True),
+    "sweeper.errors": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.version": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.spec": Rule(
         may=(
             *("optuna.distributions", "search_spaces", "sweeper.errors"),
@@ -204,6 +215,28 @@ TABLE: Mapping[str, Rule] = {
         may=("pandas", "sweeper.errors", "sweeper.spec", "sweeper.report", "sweeper.cli"),
         never=("torch", "ray"),
     ),
+    "sweeper.models": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.reports", "trainables.data.errors"),
+            *("trainables.config", "trainables.training"),
+        ),
+        never=("ray", "optuna"),
+    ),
+    "sweeper.export": Rule(
+        may=(
+            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
+            *("sweeper.models", "trainables.evaluation.metrics", "trainables.validation"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.api": Rule(
+        may=(
+            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
+            *("sweeper.trackers", "sweeper.cli", "sweeper.run", "sweeper.models"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(
         may=(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from tests.fake_executor import without_ray
 from tests.user_files import user_folder
 

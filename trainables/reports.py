@@ -20,6 +20,10 @@ class CheckpointError(Exception):
     """A checkpoint cannot be read, or training cannot resume from it. The message is one line."""
 
 
+class ModelError(Exception):
+    """A trained model cannot be kept, or its file cannot be read. The message is one line."""
+
+
 @dataclass(frozen=True)
 class Member:
     """The progress of one member of a cohort."""

@@ -26,6 +26,7 @@ EXITS = (
     "Exit status: 0 every trial has a result; 1 some trials failed, or all trials of a search diverged; 2 the request "
     "was wrong; 130 interrupted."
 )
+KEPT = ("best", "all", "none")
 PRUNERS = ("none", "halving", "hyperband")
 
 
@@ -38,13 +39,13 @@ def parse(arguments: Sequence[str]) -> Request:
     add("--list", action="store_true", help="list the sweeps and their presets")
     add("--describe", metavar="WHAT", help="describe a method and its keys, a data set or a metric")
     add("--preset", help="one of the sweep's presets; by default the paper's")
-    store, data = (partial(_named, option, "a folder") for option in ("--store", "--data"))
+    store, data = (partial(named, option, "a folder") for option in ("--store", "--data"))
     add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
     add("--data", type=data, default="data", metavar="DIR", help="folder of the data sets")
     add("--set", dest="fixed", action="append", default=[], metavar="KEY=VALUE", help="fix a hyperparameter")
     add("--axis", dest="axes", action="append", default=[], metavar="KEY=V1,V2", help="vary a hyperparameter")
     class_help = "train on this class alone: its name for images of your own (--set dataset=folder), else its index"
-    add("--normal-class", type=partial(_named, "--normal-class", "a class"), metavar="NAME", help=class_help)
+    add("--normal-class", type=partial(named, "--normal-class", "a class"), metavar="NAME", help=class_help)
     add("--plan", action="store_true", help="print what would run, and run nothing")
     add("--probe", action="store_true", help="with --plan: measure now what the plan depends on")
     price_help = (
@@ -61,10 +62,12 @@ def parse(arguments: Sequence[str]) -> Request:
     fraction_help = "share of a GPU (without GPUs: of a core) per cohort"
     add("--gpu-fraction", dest="fraction", type=fraction, default="auto", metavar="F|auto", help=fraction_help)
     address_help = "Ray cluster: host:port, ray://host:port, auto, or local (default)"
-    add("--address", type=partial(_named, "--address", "a Ray cluster"), help=address_help)
+    add("--address", type=partial(named, "--address", "a Ray cluster"), help=address_help)
     retries, seconds = partial(whole, "--retries", 0), partial(amount, "--save-every")
     add("--retries", type=retries, default="3", metavar="N", help="how often a failed cohort is tried again")
     add("--save-every", type=seconds, default="30", metavar="SECONDS", help="time between checkpoints of a cohort")
+    keep_help = "trained models to keep: the best of each cell of heatmaps and tables and of each study, all, or none"
+    add("--keep", type=_kept, default="best", metavar="best|all|none", help=keep_help)
     patience = partial(amount, "--patience", positive=True)
     patience_help = "time without a step after which a cohort is given up"
     add("--patience", type=patience, default="600", metavar="SECONDS", help=patience_help)
@@ -147,16 +150,22 @@ class Parser(argparse.ArgumentParser):
         raise SpecError(f"{message}; --help shows all options")
 
 
-def _named(option: str, noun: str, text: str) -> str:
+def named(option: str, noun: str, text: str) -> str:
     """Refuse a blank name: it is an unset shell variable, not the working folder."""
     if not text.strip():
         raise SpecError(f"{option} must name {noun}, but got ''")
     return text
 
 
+def _kept(text: str) -> str:
+    if text not in KEPT:
+        raise SpecError(f"--keep must be one of {', '.join(KEPT)}, but got {text!r}")
+    return text
+
+
 def _sweep(text: str) -> str:
     """The name of a sweep, which becomes a folder of the store and must not lead out of it."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", _named("--warm-start", "a sweep", text)):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", named("--warm-start", "a sweep", text)):
         raise SpecError(f"--warm-start must name a sweep (letters, digits, '_', '-', '+' or '.'), but got '{text}'")
     return text
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
 from sweeper.cli.page_writer import write_page
 from sweeper.errors import StoreError
+from sweeper.plan.kept_models import ranked_columns, remove_displaced
 from sweeper.plan.plan import Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.damaged_files import quarantining
 from sweeper.storage.io.retry import NO_RETRIES
+from sweeper.storage.layout import models_folder
 from sweeper.storage.load import load_trials
+from sweeper.storage.models import trials_with_models
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 
@@ -24,8 +27,9 @@ COMPACT_ABOVE = 256
 """A sweep that ends with more files of rows than this is compacted."""
 
 
-def finish(plan: Plan, store: Store, columns: Columns) -> int:
-    """Write figures and tables from all rows of the plan and print a summary. Returns the exit status."""
+def finish(plan: Plan, store: Store, columns: Columns, keep: str = "best") -> int:
+    """Write figures and tables from all rows of the plan and print a summary. Returns the exit status. `keep`: which
+    trained models the run keeps."""
     store.prepare(plan.name, columns)  # other runs may have written files of another schema meanwhile
     if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
         store.compact(plan.name)
@@ -42,6 +46,9 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
         return rows, text
 
     rows, text = quarantining(store.files, show)
+    if keep == "best":
+        read = [name for name in rows if name in ranked_columns(plan)]
+        remove_displaced(store.files, plan, rows[read].to_dict("records"))
     texts, diverged = [text], list[str]()
     if isinstance(plan, SearchPlan):
         from sweeper.search import publish as studies  # here: it imports Optuna
@@ -58,6 +65,8 @@ def finish(plan: Plan, store: Store, columns: Columns) -> int:
             print(f"{kind}: {store.files.display_uri_of(f'{kind}/{plan.views}')}")
     if page := write_page(plan, store.files, print):
         print(f"page: {store.files.display_uri_of(page)}")
+    if models := set(trials_with_models(store.files, plan.name)).intersection(plan.ids):
+        print(f"models: {store.files.display_uri_of(models_folder(plan.name))} (of {len(models)} trials)")
     if diverged:
         print(
             f"error: all trials of {plan.name} diverged in study {', '.join(diverged)}, so there is no best trial",

@@ -37,7 +37,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
 
     Raises SpecError or StoreError, with a message of one line, if it cannot run.
     """
-    sweep = registry.find(str(request.name))
+    sweep = request.sweep or registry.find(str(request.name))
     preset, preset_space = sweep.preset(request.preset)
     try:
         return _prepared(request, store, sweep.for_preset(preset), preset, preset_space)

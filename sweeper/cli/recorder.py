@@ -12,6 +12,7 @@ from sweeper.cli.running_cohorts import RunningCohort
 from sweeper.execution.listener import CohortListener
 from sweeper.plan.cohort_source import CohortSource, Record
 from sweeper.plan.cohorts import Cohort
+from sweeper.plan.kept_models import KeptModels
 from sweeper.spec.node_price import NodePrice
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.schema import Columns
@@ -31,7 +32,7 @@ class Recorder(CohortListener):
 
     1. History is written while a cohort trains. Its trials have no row yet, so they count as not done.
     2. When a cohort has ended, its sheets and the rest of its history are written before its rows. A trial with a row
-       therefore has its complete history and its sheets.
+       therefore has its complete history and its sheets. Its worker has written the models before (`kept_models`).
     3. Its checkpoint is deleted last. Until then a restarted driver can continue the cohort; writing rows, history and
        sheets again changes nothing, because all are keyed by trial id.
     """
@@ -44,16 +45,18 @@ class Recorder(CohortListener):
         source: CohortSource,
         progress: Progress,
         code: str,
+        models: KeptModels | None = None,
         *,
         node_price: NodePrice | None = None,
         tracked: TrackedTrials | None = None,
         clock: Callable[[], float] = time.monotonic,
         page: PageWriter | None = None,
     ) -> None:
+        """`models`: removes the models that are not kept; None if all are, or none."""
         self._page = page
         self._store, self._sweep, self._columns, self._source = store, sweep, columns, source
-        self._progress, self._code, self._clock, self._node_price = progress, code, clock, node_price
-        self._tracked = tracked or TrackedTrials()
+        self._progress, self._code, self._models, self._clock = progress, code, models, clock
+        self._node_price, self._tracked = node_price, tracked or TrackedTrials()
         self._history: dict[str, list[Record]] = {}
         self._unwritten: dict[str, int] = {}
         """Training cohort -> index of the first record of its history that is not in the store yet."""
@@ -179,7 +182,11 @@ class Recorder(CohortListener):
             }
             for trial, member in zip(trials, members, strict=True)
         ]
+        if self._models:
+            self._models.delete_worse(rows)
         self._store.write(self._sweep, cohort, rows, self._columns)
+        if self._models:
+            self._models.delete_displaced()
         self._tracked.ended(trials, rows)
         if self._page:
             self._page.rows_written()

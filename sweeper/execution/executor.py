@@ -26,8 +26,9 @@ from sweeper.packing.slots import Slots
 from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
 from sweeper.storage.io.files import Files
-from trainables.reports import CheckpointError
-from trainables.worker.messages import CohortSpec, CohortTask, Comparison
+from sweeper.storage.layout import model_path
+from trainables.reports import CheckpointError, ModelError
+from trainables.worker.messages import CohortSpec, CohortTask, Comparison, Kept, ModelPaths
 from trainables.worker.ray_train import Dispatch, JudgeFactory, run_cohort
 from trainables.worker.worker import WorkerSettings
 
@@ -50,6 +51,28 @@ class Limits:
     """Seconds without a step after which a worker ends itself as hung."""
 
 
+@dataclass(frozen=True)
+class ModelStorage:
+    """Where workers write the models of trials that have finished."""
+
+    files: Files
+    sweep: str
+    kept: Kept
+    """Which of them will stay."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write the file at `path`. Raises ModelError if it cannot be written, after the retries of `files`."""
+        try:
+            self.files.write(path, data)
+        except StoreError as error:
+            raise ModelError(str(error)) from error
+
+    def paths(self, cohort: Cohort) -> ModelPaths:
+        """Where the models of the cohort's members belong."""
+        trials = tuple(trial.id for trial in cohort.trials)
+        return ModelPaths(trials, tuple(model_path(self.sweep, trial) for trial in trials), self.kept)
+
+
 def dispatch(
     source: CohortSource,
     *,
@@ -63,17 +86,19 @@ def dispatch(
     listener: CohortListener,
     comparison: Callable[[Cohort], Comparison] = lambda cohort: Comparison(),
     judge_factory: JudgeFactory | None = None,
+    models: ModelStorage | None = None,
 ) -> None:
     """Run all cohorts of a source until each has finished or failed for good.
 
     `checkpoint_path` maps the id of a cohort to the path of its checkpoint in `checkpoints`. `data` is the folder of
     the data sets, `scratch` a folder for Tune's files. All cohorts take as many workers as `slots` says. `comparison`
     says how the members of a cohort are compared, and `judge_factory` makes the judges of those that are compared at
-    rungs. Raises KeyboardInterrupt when `stopping` was asked to stop, and any exception that `listener` raised.
+    rungs. `models` takes the trained models; None keeps none. Raises KeyboardInterrupt when `stopping` was asked to
+    stop, and any exception that `listener` raised.
     """
     run = uuid.uuid4().hex
     shared = None if slots.local or slots.workers == 1 else checkpoint_path(f"ray-{run}")
-    settings = WorkerSettings(run, data, _Checkpoints(checkpoints), limits.save_every, limits.step_timeout)
+    settings = WorkerSettings(run, data, _Checkpoints(checkpoints), limits.save_every, limits.step_timeout, models)
     storage = checkpoints.uri_of(shared) if shared else scratch
     trainable = cohort_trainable(
         partial(run_cohort, dispatch=Dispatch(settings, slots.resources, storage, judge_factory))
@@ -83,7 +108,7 @@ def dispatch(
         queue, listener, lambda cohort: read_exit_file(checkpoints, checkpoint_path(cohort), run), stopping
     )
     slot_assigner, resources = SlotAssigner(queue, slots), STARTER_RESOURCES if slots.workers > 1 else None
-    make_task = partial(_task, checkpoint_path, comparison)
+    make_task = partial(_task, checkpoint_path, comparison, models)
     # Cohorts that are judged wait for each other, so no more of them are requested than run at once.
     at_once = slots.count if judge_factory or slots.workers > 1 else None
     try:
@@ -103,6 +128,7 @@ def dispatch(
 def _task(
     checkpoint_path: Callable[[str], str],
     comparison: Callable[[Cohort], Comparison],
+    models: ModelStorage | None,
     attempt: Attempt,
     memory: int | None,
 ) -> CohortTask:
@@ -112,7 +138,8 @@ def _task(
         return CohortSpec.of([trial.config for trial in cohort.trials], cohort.width, checkpoint_path(cohort.id))
 
     cohort = attempt.cohort
-    return CohortTask(cohort.id, spec(cohort), tuple(map(spec, attempt.earlier)), comparison(cohort), memory)
+    paths = models.paths(cohort) if models else None
+    return CohortTask(cohort.id, spec(cohort), tuple(map(spec, attempt.earlier)), comparison(cohort), memory, paths)
 
 
 def _tuner(

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from sweeper.spec.node_price import NodePrice
+from sweeper.spec.sweep import Sweep
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class Request:
     search: SearchOptions
     warm_start: str | None
     """The sweep whose rows in the store a search begins with."""
+    keep: Literal["best", "all", "none"] = "best"
+    """Which trained models stay in the store: the best trial of each cell, all, or none."""
+    sweep: Sweep | None = None
+    """The sweep itself, given from Python; None finds it by its name."""
 
     @property
     def data_folder(self) -> Path | None:

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 
 SUFFIX = ".parquet"
+MODEL_SUFFIX = ".safetensors"
 ARCHIVES = "_replaced"
 """Folder of the store below which results that `--fresh` replaces get a folder of their own, named by the time."""
 
@@ -63,14 +64,24 @@ def trial_names_path(sweep: str) -> str:
     return f"reports/{check_name(sweep)}.trials.json"
 
 
+def models_folder(sweep: str) -> str:
+    """The folder of the sweep's trained models."""
+    return f"models/sweep={check_name(sweep)}"
+
+
+def model_path(sweep: str, trial: str) -> str:
+    """The path of a trial's model."""
+    return f"{models_folder(sweep)}/{check_name(trial)}{MODEL_SUFFIX}"
+
+
 def whole_folders(sweep: str) -> tuple[str, ...]:
     """The folders of the sweep whose files and subfolders each belong to one request or trial, unlike rows and history.
 
-    The last one lies in the second one.
+    The last one lies in the folder of cuts.
     """
     cuts = f"cuts/sweep={check_name(sweep)}"
     views = (f"{kind}/{sweep}" for kind in ("heatmaps", "tables", "trajectories", "studies", "sheets"))
-    return checkpoints_folder(sweep), cuts, *views, f"{cuts}/halved"
+    return checkpoints_folder(sweep), models_folder(sweep), cuts, *views, f"{cuts}/halved"
 
 
 def new_archive() -> str:

@@ -7,8 +7,8 @@ nothing:
 2. For each old file, the rows that stay are written to a new file, and only then the old file is deleted
    (`parquet_folder.replace`). Every row that moves has its copy from step 1. Every row that stays is in the old file,
    in the new one, or in both.
-3. Whole files and folders (the plan's cut, its pictures, the trials' sheets) are renamed. Each is in the old place or
-   in the new one.
+3. Whole files and folders (the plan's cut, its pictures, the trials' sheets and models) are renamed. Each is in the old
+   place or in the new one.
 """
 
 import uuid
@@ -23,8 +23,10 @@ from sweeper.storage.arrow_tables import rows_except, rows_of
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import (
     ARCHIVES,
+    MODEL_SUFFIX,
     SUFFIX,
     history_folder,
+    models_folder,
     new_archive,
     sheets_folder,
     trials_folder,
@@ -92,8 +94,8 @@ def preview_archive(files: Files, sweep: str, selection: TrialSelection, columns
 
 
 def archive(files: Files, sweep: str, selection: TrialSelection, columns: Columns) -> ArchiveSummary | None:
-    """Move the rows, the history, the sheets and the paths of the chosen trials to a new `_replaced/TIME`. None if
-    there are none.
+    """Move the rows, the history, the sheets, the models and the paths of the chosen trials to a new `_replaced/TIME`.
+    None if there are none.
 
     Files that are damaged, or whose columns cannot be combined with `columns`, move as a whole, because a run could not
     use them.
@@ -101,6 +103,8 @@ def archive(files: Files, sweep: str, selection: TrialSelection, columns: Column
     parts, sheets = _parts(files, sweep, selection, columns), sheets_folder(sweep)
     trials = {*selection.trials, *_trials(parts)}
     of_trials = [f"{sheets}/{trial}" for trial in files.list(sheets) if trial in trials]
+    models = models_folder(sweep)
+    of_trials += [f"{models}/{name}" for name in files.list(models) if name.removesuffix(MODEL_SUFFIX) in trials]
     return _set_aside(files, parts, [*selection.paths, *of_trials])
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.execution import executor
 from sweeper.execution.driver.connection import connected
 from tests.benchmarks.ray_start import timed

@@ -14,7 +14,7 @@ from tests.benchmarks.search_rivals import DATA, PRESET, SWEEP, Last, Outcome, o
 def command(trials: int, seed: int, wave: int, *options: str) -> Outcome:
     """The command line of this service, from its arguments to rows and figures."""
     started: list[float] = []
-    from sweeper import run
+    import sweeper.run as run
 
     run.connected = partial(timed, started=started)
 

@@ -4,8 +4,8 @@ from typing import Never
 
 import pytest
 
+import sweeper.run as run
 from cluster.checks import check
-from sweeper import run
 from sweeper.cli.arguments import parse
 from sweeper.errors import StoreError
 from sweeper.spec import SpecError

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.execution.driver import connection
 from tests.end_to_end.poisons import BETA, POISON
 from tests.end_to_end.sweeps import Outcome

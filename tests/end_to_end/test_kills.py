@@ -12,7 +12,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.storage.load import load_history
 from tests.end_to_end.sweeps import Sweep, Sweeps, assert_same_results, resume, row_files, rows, survivors
 from tests.end_to_end.undisturbed import COHORTS, EPOCHS, GRID, TRIALS, assert_undisturbed

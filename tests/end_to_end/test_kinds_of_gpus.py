@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ray.cluster_utils import Cluster
 
-from sweeper import run
+import sweeper.run as run
 from tests.end_to_end.sweeps import Sweeps, rows
 
 ARGUMENTS = ["--axis", "normal_class=0", "--axis", "beta=0.5,1", "--set", "epochs=2", "--set", "report_every=2"]

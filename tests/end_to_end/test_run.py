@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load, load_history

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
+import sweeper.run as run
 from search_spaces import vje_search
-from sweeper import run
 from sweeper.spec import registry
 from tests.fake_executor import without_ray
 from tests.sweeper.small_grid import rows, small_grid

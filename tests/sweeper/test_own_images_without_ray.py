@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from tests.fake_executor import without_ray
 from tests.own_images import write_own_images
 

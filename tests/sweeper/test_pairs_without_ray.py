@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.cli import preview
 from sweeper.cli.arguments import EXIT_FAILED, parse
 from sweeper.cli.prepare import prepare

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from tests.fake_executor import without_ray
 from tests.sweeper.small_grid import rows, small_grid
 from trainables.worker.messages import CohortTask

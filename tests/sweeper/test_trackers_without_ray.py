@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.errors import SpecError
 from sweeper.spec.request import TrackRequest
 from sweeper.storage.io.files import Files

@@ -104,6 +104,14 @@ class StackedMembers(ABC):
         with self._precision():
             return self._each(verb, *inputs, shared=False)
 
+    def tensors_of(self, slot: int) -> dict[str, Tensor]:
+        """A copy of the parameters and buffers of the member in this slot, on the CPU, by their names in the method."""
+        tensors = (self.parameters | self.buffers).items()
+        return {
+            name.removeprefix("method."): tensor.detach()[slot].cpu().clone(memory_format=torch.contiguous_format)
+            for name, tensor in tensors
+        }
+
     def average_buffers(self) -> None:
         """Average the floating-point buffers over all peers: BatchNorm's statistics differ between processes."""
         self._peers.average([buffer for buffer in self.buffers.values() if buffer.is_floating_point()])

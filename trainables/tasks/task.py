@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Batch, Method, Shapes
@@ -67,6 +68,8 @@ class LoadedTask(NamedTuple):
     evaluator: Evaluator
     shapes: Shapes
     """Shape of one example of each entry of a batch."""
+    inputs: Mapping[str, Any] = MappingProxyType({})
+    """What `Task.model` needs to know of the data, as values that JSON can represent."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,11 @@ class Task(ABC):
     def metric_names(self, config: Any, method: type[Method], classes: int, last: bool) -> tuple[str, ...]:
         """Names of all metrics but losses that the reports of a trial can hold, on data of `classes` classes; with
         `last=False` of those before the last report."""
+
+    def model(self, config: Any, method: Method, inputs: Mapping[str, Any]) -> nn.Module:
+        """A trained method for users, who have examples as they come and not as batches. `inputs` is that of
+        `LoadedTask`. By default the method itself."""
+        return method
 
     @abstractmethod
     def full_evaluations(self, method: type[Method]) -> Sequence[Mapping[str, Value]]:

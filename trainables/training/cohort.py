@@ -22,6 +22,7 @@ from trainables.learners.noise import draw_noise
 from trainables.learners.optimisers import SCHEDULES, StackedAdam, StackedSGD
 from trainables.learners.stack import MakeOptimiser, Stack
 from trainables.reports import CheckpointError, Move
+from trainables.training.model_file import TrainedModel
 from trainables.training.models import build_models
 from trainables.training.stacking import stack_width
 
@@ -45,6 +46,7 @@ class Cohort:
         self._first, self._peers, self._device = configs[0], peers, device
         loaded = task_of(configs[0].method).load(configs, self.method, data, device, peers, raise_if_stopped)
         self._streams, self._evaluator = list(loaded.streams.values()), loaded.evaluator
+        self._configs, self._shapes, self._inputs = tuple(configs), loaded.shapes, loaded.inputs
         if len({stream.steps for stream in self._streams}) > 1:
             raise ValueError("the members of a cohort must have equally many steps an epoch, but these differ")
         self._stream_of = [loaded.streams[stream_key(config)] for config in configs]
@@ -188,6 +190,11 @@ class Cohort:
         for index, move in moves.items():
             stack, slot = slots[index]
             stack.load_member(slot, copies[move.source], move.hyperparameters)
+
+    def trained_model(self, member: int) -> TrainedModel:
+        """A copy of the model of the member with this index."""
+        stack, slot = self._slots()[member]
+        return TrainedModel(self._configs[member], stack.tensors_of(slot), self._shapes, self._inputs)
 
     def state(self) -> list[dict[str, Any]]:
         """Everything that training changes, on the CPU."""

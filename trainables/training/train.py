@@ -21,6 +21,7 @@ from trainables.training.checkpoint import pack, unpack
 from trainables.training.checkpointing import Checkpointer
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import may_be_undefined
+from trainables.training.model_file import TrainedModel
 from trainables.training.progress import Progress
 
 
@@ -37,6 +38,7 @@ def train(
     judge: Judge | None = None,
     stop: Callable[[], bool] = lambda: False,
     send_heartbeat: Callable[[Heartbeat], None] | None = None,
+    keep: Callable[[int, TrainedModel], None] | None = None,
     notify: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Report]:
     """Train the members of one cohort, whose configs differ in fusible keys only, and yield their reports.
@@ -55,6 +57,7 @@ def train(
     - `stop`: asked after each step and between the batches of an evaluation. Where it is true, or `judge` raises
       Stopped, a checkpoint is saved and Stopped is raised.
     - `send_heartbeat`: called with the progress at most every `HEARTBEAT_SECONDS`
+    - `keep`: called with each finished member, by its index, and its model, before the last report is yielded
     """
 
     def raise_if_stopped() -> None:
@@ -73,7 +76,11 @@ def train(
         checkpointer = Checkpointer(cohort, saver, save_every, stop, peers, progress, send_heartbeat)
         try:
             yield from progress.reports
-            yield from _train_epochs(cohort, progress, configs[0].training, judge, checkpointer)
+            for report in _train_epochs(cohort, progress, configs[0].training, judge, checkpointer):
+                if report.done and keep:
+                    for index in (index for index, member in enumerate(report.members) if member.status == "finished"):
+                        keep(index, cohort.trained_model(index))
+                yield report
         except Stopped as stopped:
             raise Stopped("; ".join(filter(None, (str(stopped), checkpointer.save())))) from None
 

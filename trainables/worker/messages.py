@@ -59,6 +59,21 @@ class Comparison:
     """The rule by which they copy each other."""
 
 
+Kept = Literal["best", "all"]
+"""Which models stay in the store: the best of each cell, or all."""
+
+
+@dataclass(frozen=True)
+class ModelPaths:
+    """Where a worker writes the models of a cohort's members, in the order of their configs."""
+
+    trials: tuple[str, ...]
+    """Ids of their trials."""
+    paths: tuple[str, ...]
+    kept: Kept
+    """Which of them will stay; every file says it."""
+
+
 @dataclass(frozen=True, repr=False)
 class CohortTask:
     """What a worker needs to train a cohort."""
@@ -72,6 +87,8 @@ class CohortTask:
     comparison: Comparison = field(default_factory=Comparison)
     memory: int | None = None
     """Memory limit of each process in bytes; None for no limit."""
+    models: ModelPaths | None = None
+    """Where its finished members are kept; None if they are not."""
 
     def __repr__(self) -> str:
         """Short, because Tune writes it into the trial's tag."""

@@ -15,9 +15,10 @@ import torch
 
 from trainables.catalog import task_of
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
-from trainables.reports import CheckpointError, Heartbeat, Judge, Report, Stopped, Verdict
+from trainables.reports import CheckpointError, Heartbeat, Judge, ModelError, Report, Stopped, Verdict
 from trainables.training.checkpoint import unpack
 from trainables.training.checkpoint_slicing import slice_checkpoint
+from trainables.training.model_file import TrainedModel, pack_model
 from trainables.training.train import train
 from trainables.worker.environment import environment_of
 from trainables.worker.exit_file import write_failure
@@ -45,6 +46,13 @@ class Checkpoints(Protocol):
     def write(self, path: str, data: bytes) -> None: ...
 
 
+class Models(Protocol):
+    """Storage of trained models, reachable from every node."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file atomically. Raises ModelError if it cannot be written."""
+
+
 @dataclass(frozen=True)
 class WorkerSettings:
     """What all cohorts of a dispatch share."""
@@ -58,6 +66,8 @@ class WorkerSettings:
     """Seconds between a cohort's checkpoints."""
     step_timeout: float = 600.0
     """Seconds without a step after which a process ends itself."""
+    models: Models | None = None
+    """Needed if the models of a task are kept."""
 
 
 def checkpoint_to_resume(task: CohortTask, checkpoints: Checkpoints, notify: Callable[[str], None]) -> bytes | None:
@@ -96,16 +106,17 @@ def train_cohort(
 ) -> None:
     """Train the cohort in this process, and `send` each report and heartbeat.
 
-    A checkpoint that cannot be used is named in the `notice` of the next report. Of several peers only the first writes
-    checkpoints. On SIGTERM, or if no step is made for too long, the process exits; on SIGTERM it saves first. The rows
-    say what `share` of the node's devices the cohort reserves.
+    The models of finished members are written before the last report is sent. A checkpoint that cannot be used is named
+    in the `notice` of the next report, and so is a model that cannot be written: its trial keeps its result. Of several
+    peers only the first writes checkpoints and models. On SIGTERM, or if no step is made for too long, the process
+    exits; on SIGTERM it saves first. The rows say what `share` of the node's devices the cohort reserves.
 
     Raises OutOfMemory if the cohort needs more than its memory limit.
     """
     started = datetime.now(UTC)
     origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), started, environment_of(device), share)
     configs, checkpoints = task.spec.configs(), settings.checkpoints
-    judged_epochs, notices = set[int](), list[str]()
+    judged_epochs, notices, unkept = set[int](), list[str](), list[str]()
 
     def write(failure: Failure) -> None:
         write_failure(checkpoints.write, task.spec.checkpoint, settings.run, failure)
@@ -115,6 +126,17 @@ def train_cohort(
     def save(content: bytes) -> None:
         with watchdog.suspended():
             checkpoints.write(task.spec.checkpoint, content)
+
+    def keep(index: int, model: TrainedModel) -> None:
+        assert task.models and settings.models
+        facts = {"trial_id": task.models.trials[index], "kept": task.models.kept}
+        if unkept:  # the store was given its time with the first model
+            return
+        with watchdog.suspended():
+            try:
+                settings.models.write(task.models.paths[index], pack_model(model, facts))
+            except ModelError as error:
+                unkept.append(f"its models cannot be kept: {error}")
 
     def send_heartbeat(heartbeat: Heartbeat) -> None:
         with watchdog.suspended():
@@ -141,10 +163,12 @@ def train_cohort(
             judge=watched_judge if judge else None,
             stop=watchdog.stop,
             send_heartbeat=send_heartbeat,
+            keep=keep if task.models and peers.rank == 0 else None,
             notify=notices.append,
         )
         for report in reports:
-            notice = f"{'; '.join(notices)}; it trains without it" if notices else None
+            lines = [f"{'; '.join(notices)}; it trains without it"] if notices else []
+            notice = "; ".join([*lines, *unkept]) or None
             notices.clear()
             with watchdog.suspended():
                 send(CohortReport(report, origin, report.epoch in judged_epochs, notice))

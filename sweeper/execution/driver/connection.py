@@ -7,6 +7,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -62,38 +63,62 @@ def check_address(address: str | None) -> None:
         raise ClusterError(f"no Ray cluster answers at {address}: {error}") from error
 
 
+def session_address() -> str | None:
+    """`host:port` of the cluster that this process is connected to, such as a notebook's; None if there is none."""
+    ray = sys.modules.get("ray")  # importing it here would be too early for its environment
+    if ray is None or not getattr(ray, "is_initialized", lambda: False)():
+        return None
+    address: str = ray.get_runtime_context().gcs_address
+    return address
+
+
 @contextlib.contextmanager
 def connected(address: str | None) -> Iterator[str]:
     """Connect to the cluster at `address`, or start a local one if that is None or `local`.
 
     Yields a folder of this machine for Ray's scratch files. It is the working directory meanwhile, because that of a
-    Ray job is unpacked again when a node that shares it joins. Ray is shut down at the end, and the signal handlers
-    stay the caller's. Raises ClusterError if Ray cannot be started or joined.
+    Ray job is unpacked again when a node that shares it joins. Ray is shut down at the end, unless this process was
+    connected before, and the signal handlers stay the caller's. Raises ClusterError if Ray cannot be started or joined.
     """
-    local = is_local(address)
+    local, session = is_local(address), session_address()
+    if session and address not in (session, "auto"):
+        raise ClusterError(
+            f"this process is connected to Ray at {session}, but --address asks for {address or 'local'}; call "
+            "ray.shutdown() first"
+        )
     defaults = {**QUIET, **LOOPBACK} if local else QUIET
     os.environ.update({name: value for name, value in defaults.items() if name not in os.environ})
-    import ray  # Ray reads the environment when it is imported
+    import ray  # noqa: F401 (Ray reads the environment when it is imported)
 
-    for name in ("ray", "ray.tune", "ray.train", "ray.data"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
+        for logger in map(logging.getLogger, ("ray", "ray.tune", "ray.train", "ray.data")):
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.CRITICAL)
         try:
             scratch = str(stack.enter_context(scratch_folder()))
         except (ScratchError, OSError) as error:
             raise ClusterError(f"cannot make a scratch folder: {error}") from error
-        stack.callback(_shut_down)
-        if local:
-            make_token(Path.home(), os.environ)
-            stack.enter_context(_module_folders())
-        try:
-            with _own_signal_handlers():
-                ray.init(log_to_driver=False, configure_logging=False, **_init_arguments(address, scratch))
-        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            what = "start Ray here" if local else f"join the Ray cluster at {address}"
-            raise ClusterError(f"cannot {what}: {first_line(error, type(error).__name__)}") from error
+        if not session:
+            stack.callback(_shut_down)
+            if local:
+                stack.enter_context(_module_folders())
+            _start_or_join(address, scratch)
         stack.enter_context(contextlib.chdir(scratch))
         yield scratch
+
+
+def _start_or_join(address: str | None, scratch: str) -> None:
+    """Start a local cluster, or join the one at `address`. Raises ClusterError if that fails."""
+    import ray
+
+    if is_local(address):
+        make_token(Path.home(), os.environ)
+    try:
+        with _own_signal_handlers():
+            ray.init(log_to_driver=False, configure_logging=False, **_init_arguments(address, scratch))
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        what = "start Ray here" if is_local(address) else f"join the Ray cluster at {address}"
+        raise ClusterError(f"cannot {what}: {first_line(error, type(error).__name__)}") from error
 
 
 def _shut_down() -> None:

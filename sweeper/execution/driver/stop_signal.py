@@ -14,6 +14,7 @@ INTERRUPTED = 130
 ENDING_SECONDS = 20.0
 """Seconds that the sweep has to end in order after the first signal; a later signal ends the process at once."""
 AGAIN = f"stopping; a signal after {ENDING_SECONDS:.0f} s ends this process at once\n"
+AGAIN_IN_SESSION = f"stopping; a signal after {ENDING_SECONDS:.0f} s does not wait any longer\n"
 LAST_LINE = "interrupted; the same command continues\n"
 
 
@@ -22,11 +23,13 @@ class StopSignal:
 
     The first signal raises KeyboardInterrupt and sets `asked`. An exception that is raised at any moment may get lost
     in foreign code; the sweep then stops at the next report. Further signals do not disturb the orderly end for
-    `ENDING_SECONDS`. After that a signal prints that the same command continues, and exits with status 130.
+    `ENDING_SECONDS`. After that a signal prints that the same command continues, and exits with status 130; where the
+    process is a session that goes on after the sweep, it raises KeyboardInterrupt again instead.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.asked = False
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, exits: bool = True) -> None:
+        """`exits`: whether a late signal ends the process; False for a session."""
+        self.asked, self._exits = False, exits
         self._clock = clock
         self._asked_at = 0.0
         self._repeated = False
@@ -51,11 +54,13 @@ class StopSignal:
             self.asked, self._asked_at = True, self._clock()
             raise KeyboardInterrupt
         if self._clock() - self._asked_at >= ENDING_SECONDS:
+            if not self._exits:
+                raise KeyboardInterrupt
             _write(LAST_LINE)
             os._exit(INTERRUPTED)
         if not self._repeated:
             self._repeated = True
-            _write(AGAIN)
+            _write(AGAIN if self._exits else AGAIN_IN_SESSION)
 
 
 def ignore_signals() -> None:

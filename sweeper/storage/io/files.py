@@ -105,6 +105,20 @@ class Files:
 
         return self.retry("read", path, operation)
 
+    def read_start(self, path: str, size: int) -> bytes | None:
+        """Return the first `size` bytes of the file at `path`, or all if it is shorter; None if there is no such
+        file."""
+        filesystem, target = self._resolve(path)
+
+        def operation() -> bytes | None:
+            try:
+                with filesystem.open_input_file(target) as stream:
+                    return bytes(stream.read(size))
+            except FileNotFoundError:
+                return None
+
+        return self.retry("read", path, operation)
+
     def write(self, path: str, data: bytes) -> None:
         """Create or replace the file at `path` atomically.
 

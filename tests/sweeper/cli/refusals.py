@@ -6,7 +6,7 @@ from typing import NamedTuple, Never
 
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.execution.driver import connection as cluster
 
 

@@ -11,7 +11,7 @@ from urllib.error import URLError
 
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.spec import Metric, registry
 from sweeper.spec.views import Table, Trajectory
 from sweeper.storage.schema import Columns

@@ -5,7 +5,7 @@ import re
 import pytest
 from torchvision.datasets import CIFAR10, CIFAR100, MNIST, STL10, SVHN, CelebA, FashionMNIST
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.cli.describe import FILES, describe
 from sweeper.errors import SpecError
 from tests.trainables.small import IMAGE_METHODS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from tests.own_images import write_own_images
 
 SMALL = ["--set", "dataset=folder", "--set", "batch_size=4", "--axis", "beta=1"]

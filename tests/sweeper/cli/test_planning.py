@@ -8,7 +8,7 @@ from urllib.error import URLError
 
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.spec import registry
 
 PRESETS = [(name, preset) for name in registry.names() for preset in registry.find(name).presets]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import search_spaces
-from sweeper import run
+import sweeper.run as run
 from sweeper.errors import SpecError
 from sweeper.spec import Sweep, registry
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweeper import run
+import sweeper.run as run
 from sweeper.errors import DamagedFiles, StoreError
 from sweeper.report import publish
 from sweeper.search.warm_start import warm_start_from_rows

@@ -131,7 +131,7 @@ def test_a_server_that_is_gone_is_an_error_within_seconds(server: str, monkeypat
 
 def test_the_store_of_a_sweep_is_sent_to_a_server(server: str, tmp_path: Path) -> None:
     """A sweep that ended without the tracker is there after the same command with `--track`."""
-    from sweeper import run
+    import sweeper.run as run
     from tests.fake_executor import without_ray
     from tests.sweeper.small_grid import rows, small_grid
 

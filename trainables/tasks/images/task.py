@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,6 +17,7 @@ from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.catalog import metric_names
 from trainables.tasks.images.evaluators.evaluation_images import EvaluationImages
 from trainables.tasks.images.loading import dataset_of
+from trainables.tasks.images.model import ImageModel, inputs_of
 from trainables.tasks.images.networks import Networks
 from trainables.tasks.images.preflight import check_image_trials
 from trainables.tasks.images.stream import ImageStream, make_splits, stream_key
@@ -60,7 +62,7 @@ class Images(Task):
         images = EvaluationImages(configs, splits, dataset, data, device, peers, raise_if_stopped)
         evaluator = CohortEvaluator(images, image_method(method))
         _, channels, height, width = dataset.train_images.shape
-        return LoadedTask(streams, evaluator, {"views": (channels, height, width)})
+        return LoadedTask(streams, evaluator, {"views": (channels, height, width)}, inputs_of(dataset))
 
     def random_batch(
         self, config: ImageTrial, method: type[Method], examples: int
@@ -79,6 +81,10 @@ class Images(Task):
 
     def metric_names(self, config: ImageTrial, method: type[Method], classes: int, last: bool) -> tuple[str, ...]:
         return metric_names(config, image_method(method), classes, last)
+
+    def model(self, config: ImageTrial, method: Method, inputs: Mapping[str, Any]) -> ImageModel:
+        assert isinstance(method, ImageMethod)
+        return ImageModel(config, method, inputs)
 
     def full_evaluations(self, method: type[Method]) -> Sequence[Mapping[str, Value]]:
         scored = "score" in method.capabilities

@@ -1,0 +1,168 @@
+"""What `import sweeper` offers: sweeps from a script or a notebook, with the same checks as the command line.
+
+Where the command line prints an error and exits, these functions raise an exception of `sweeper.errors`.
+"""
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from sweeper.cli.arguments import parse
+from sweeper.errors import SpecError
+from sweeper.execution.driver.connection import session_address
+from sweeper.execution.driver.stop_signal import StopSignal
+from sweeper.models import config_of, load_model
+from sweeper.plan.changes import format_value
+from sweeper.plan.plan import Plan
+from sweeper.run import address_of, begin
+from sweeper.spec import Sweep
+from sweeper.spec.grid import Value
+from sweeper.spec.request import Request
+from sweeper.storage.load import load, load_history, load_trials
+from sweeper.storage.store import Store
+from sweeper.trackers.catalog import connections
+
+__all__ = ["config_of", "load", "load_history", "load_model", "plan", "run"]
+OTHER_MODES = ("describe", "help", "json", "list", "plan", "restore")
+"""Options of the command line with which it does something else than to run or to plan a sweep."""
+Axes = Mapping[str, Sequence[Value]]
+"""Hyperparameter -> values."""
+Folder = str | os.PathLike[str]
+
+
+def run(
+    sweep: str | Sweep,
+    *,
+    name: str | None = None,
+    preset: str | None = None,
+    set: Mapping[str, Value] | None = None,
+    axis: Axes | None = None,
+    store: Folder = "results",
+    data: Folder = "data",
+    **options: Value,
+) -> pd.DataFrame:
+    """Run a sweep, or continue it, and return one row per trial, in the order of the trials.
+
+    - `sweep`: as on the command line a name, a file or a module; or a `sweeper.spec.Sweep`, which needs a `name` for
+      its folder in the store
+    - `preset`, `store`, `data`: as on the command line
+    - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`
+    - `options`: all others of `python -m sweeper.run --help`, with underscores: `keep="all"`, `gpu_fraction=0.5`,
+      `fresh=True`, `trials=64`
+
+    If this process is connected to Ray, the sweep runs there, and Ray stays up. Otherwise Ray is started here, or
+    joined at `address` or `RAY_ADDRESS`, and left at the end. It shows the same progress as the command line.
+
+    Trials that failed are among the rows, with `status` failed. Raises SpecError for a wrong request, before anything
+    starts; ClusterError or StoreError if Ray or the store cannot be used; and KeyboardInterrupt when it is interrupted,
+    after it has stopped in order. The same call continues. Must be called in the main thread, which gets the signals.
+    """
+    request = _request(sweep, name, preset, set, axis, store, data, options)
+    if threading.current_thread() is not threading.main_thread():
+        raise SpecError("a sweep must run in the main thread, which gets the signals, but this is another thread")
+    from sweeper.cli.prepare import prepare  # here: it imports torch
+
+    stopping = StopSignal(exits=False)
+    with stopping.on_signals():
+        opened = Store(request.store)
+        planned, columns = prepare(request, opened)
+        trackers = connections(request.track, planned.name, opened)
+        _print_notes(planned)
+        started = begin(request, planned, opened, columns, stopping, trackers)
+        started.run()
+        return load_trials(started.store.files, planned.name, planned.ids)
+
+
+def plan(
+    sweep: str | Sweep,
+    *,
+    name: str | None = None,
+    preset: str | None = None,
+    set: Mapping[str, Value] | None = None,
+    axis: Axes | None = None,
+    store: Folder = "results",
+    data: Folder = "data",
+    **options: Value,
+) -> dict[str, Any]:
+    """Return what `run` would do with the same arguments, as `--plan --json` prints it: numbers of trials by status,
+    axes, cohorts, and the time and cost where the devices have been measured. It needs no data and writes nothing.
+
+    With `probe=True` it measures now. Raises the same errors as `run`.
+    """
+    request = _request(sweep, name, preset, set, axis, store, data, options, "--plan", "--json")
+    from sweeper.cli import preview  # here: they import torch
+    from sweeper.cli.fresh import preview_archive
+    from sweeper.cli.prepare import prepare
+
+    opened = Store(request.store)
+    planned, columns = prepare(request, opened)
+    _print_notes(planned)
+    archived = preview_archive(planned, opened, columns) if request.fresh else None
+    outline: dict[str, Any] = json.loads(preview.show(request, planned, opened, address_of(request), archived))
+    preview.print_damaged(opened)
+    return outline
+
+
+def _request(
+    sweep: str | Sweep,
+    name: str | None,
+    preset: str | None,
+    fixed: Mapping[str, Value] | None,
+    axes: Axes | None,
+    store: Folder,
+    data: Folder,
+    options: Mapping[str, Value],
+    *flags: str,
+) -> Request:
+    """The request that the command line would make of these arguments, with the same checks."""
+    if isinstance(sweep, str) and name is not None:
+        raise SpecError(f"a name is for a Sweep that is given as a value, but got name={name!r} and sweep={sweep!r}")
+    definition = None if isinstance(sweep, str) else _named(sweep, name)
+    words = [f"--store={os.fspath(store)}", f"--data={os.fspath(data)}", *flags]
+    words += [] if preset is None else [f"--preset={preset}"]
+    words += [f"--set={key}={format_value(value)}" for key, value in (fixed or {}).items()]
+    words += [f"--axis={key}={','.join(_axis(key, values))}" for key, values in (axes or {}).items()]
+    for option, value in options.items():
+        if option in OTHER_MODES:
+            raise SpecError(f"'{option}' is an option of the command line alone")
+        if value is not None and value is not False:
+            flag = f"--{option.replace('_', '-')}"
+            words.append(flag if value is True else f"{flag}={format_value(value)}")
+    request = parse([*words, "--", definition.name if definition else str(sweep)])
+    return replace(
+        request,
+        sweep=definition,
+        address=request.address or session_address(),
+        data=os.path.abspath(request.data),  # workers have other working directories
+    )
+
+
+def _print_notes(planned: Plan) -> None:
+    """Print what the user should know of a plan that can run."""
+    for note in planned.notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
+def _named(sweep: object, name: str | None) -> Sweep:
+    """A sweep that is given as a value, with its name."""
+    if not isinstance(sweep, Sweep):
+        raise SpecError(f"a sweep must be a name or a sweeper.spec.Sweep, but got {type(sweep).__name__}")
+    if not (name or sweep.name):
+        raise SpecError("a Sweep that is given as a value needs a name, which is that of its folder in the store")
+    return replace(sweep, name=name or sweep.name)
+
+
+def _axis(key: str, values: Sequence[Value]) -> list[str]:
+    """The values of an axis as the command line takes them."""
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise SpecError(f"axis {key} must be a sequence of values, but got {values!r}")
+    texts = [format_value(value) for value in values]
+    if wrong := [text for text in texts if "," in text]:
+        raise SpecError(f"the values of an axis must have no commas, but axis {key} has {wrong[0]!r}")
+    return texts

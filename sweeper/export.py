@@ -1,0 +1,119 @@
+"""Write a trained model of a sweep to a file: `python -m sweeper.export NAME --best METRIC`."""
+
+import re
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, error_line, named
+from sweeper.errors import SpecError, StoreError
+from sweeper.models import find_model
+from sweeper.plan.best_trials import find_best
+from sweeper.plan.changes import format_value
+from sweeper.spec.metric import VALIDATION, Metric
+from sweeper.storage.io.files import Files
+from sweeper.storage.io.local_disk import replace
+from sweeper.storage.layout import MODEL_SUFFIX
+from sweeper.storage.load import load
+from sweeper.storage.schema import columns_of
+from sweeper.storage.store_reader import StoreReader
+from trainables.evaluation.metrics import family_of
+from trainables.validation import nearest
+
+ABOUT = "Write the model of a sweep's best trial, or of any, to a safetensors file, which `sweeper.load_model` reads."
+EXITS = "Exit status: 0 the file is written; 2 the request was wrong, or the trial has no model; 130 interrupted."
+NAMED = ("method", "dataset", "seed")
+"""Columns that are printed of the trial."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line. Returns the exit status."""
+    parser = Parser(prog="python -m sweeper.export", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter)
+    add = parser.add_argument
+    add("name", metavar="NAME", help="the sweep")
+    which = parser.add_mutually_exclusive_group(required=True)
+    best_help = "the trial with the best value of this metric, on validation images where the sweep held some out"
+    which.add_argument("--best", metavar="METRIC", help=best_help)
+    which.add_argument("--trial", metavar="ID", help="the trial with this id")
+    add("--preset", help="choose among the trials of this preset; required where the store has several")
+    add("--out", metavar="FILE", help=f"the file to write (default: NAME-ID{MODEL_SUFFIX})")
+    store, data = (partial(named, option, "a folder") for option in ("--store", "--data"))
+    add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
+    add("--data", type=data, default="data", metavar="DIR", help="folder of the data sets, to train a trial again")
+    add("--device", type=_device, default="cpu", metavar="cpu|cuda", help="where a trial is trained again")
+    try:
+        options = parser.parse_args(arguments)
+        files, rows = Files(options.store), load(options.name, options.store, changes=None)
+        metrics = _metrics(files, options.name)
+        trial = _trial(rows, options.trial) if options.trial else _best(rows, metrics, options.best, options.preset)
+        out = Path(options.out or f"{options.name}-{trial['trial_id']}{MODEL_SUFFIX}")
+        if out.is_dir() or not out.parent.is_dir():
+            raise SpecError(f"--out must be a file in a folder that exists, but got '{out}'")
+        _, content = find_model(files, trial["trial_id"], data=options.data, device=options.device)
+        replace(out, content)
+        print(f"{_line(trial, options.best)}\nwritten: {out} ({len(content) / 2**20:.2f} MiB)")
+        return EXIT_OK
+    except OSError as error:
+        print(f"error: cannot write '{out}': {error.strerror}", file=sys.stderr)
+        return EXIT_WRONG
+    except (SpecError, StoreError) as error:
+        print(error_line(error), file=sys.stderr)
+        return EXIT_WRONG
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def _device(text: str) -> str:
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", text):
+        raise SpecError(f"--device must be cpu, cuda or cuda:INDEX, but got {text!r}")
+    return text
+
+
+def _trial(rows: pd.DataFrame, trial_id: str) -> "pd.Series[object]":
+    """The row with this id."""
+    found = rows[rows["trial_id"] == trial_id]
+    if found.empty:
+        raise SpecError(f"no trial '{trial_id}'{nearest(trial_id, list(rows['trial_id']))} among {len(rows)} trials")
+    return found.iloc[0]
+
+
+def _metrics(files: Files, name: str) -> tuple[str, ...]:
+    """The metrics among the columns of a sweep's rows."""
+    table = StoreReader(files).rows(name)
+    return () if table is None else columns_of(table.schema).metrics
+
+
+def _best(rows: pd.DataFrame, metrics: Sequence[str], metric: str, preset: str | None) -> "pd.Series[object]":
+    """The row of the best trial of a preset."""
+    presets = sorted(rows["preset"].dropna().unique())
+    if preset is not None and preset not in presets:
+        raise SpecError(f"no rows of preset '{preset}'; there are: {', '.join(presets)}")
+    if preset is None and len(presets) > 1:
+        raise SpecError(f"--preset must choose among the presets of the store: {', '.join(presets)}")
+    rows = rows if preset is None else rows[rows["preset"] == preset]
+    families = {name: family_of(name) for name in metrics if rows[name].notna().any()}
+    known = [name for name, family in families.items() if family and family.direction]
+    if metric not in known:
+        raise SpecError(
+            f"no trial has a value of '{metric}' to be ranked by{nearest(metric, known)}; there are: {', '.join(known)}"
+        )
+    family = families[metric]
+    best = find_best(rows.to_dict("records"), Metric(metric, family.direction if family else None))
+    if best is None:
+        raise SpecError(f"no trial has finished with a value of {metric}, so there is none to export")
+    return rows[rows["trial_id"] == best].iloc[0]
+
+
+def _line(trial: "pd.Series[object]", metric: str | None) -> str:
+    """A line about the trial."""
+    metrics = [name for name in (metric, f"{VALIDATION}{metric}") if metric and name in trial and pd.notna(trial[name])]
+    values = [f"{name}={format_value(trial[name])}" for name in (*NAMED, *metrics) if name in trial]
+    return f"trial {trial['trial_id']}: {' '.join(values)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""Keeps the store's models down to those of the best trials while a sweep runs with `--keep best`.
+
+Workers write the models of all finished members, because only the driver knows the other cohorts. The driver deletes
+those of a cohort that are not the best of a cell before it writes the cohort's rows, and afterwards those that the
+cohort's best have displaced. So nothing that is wanted is ever missing, whenever a process is killed:
+
+- before the rows are written, the cohort is trained again from its checkpoint, and its models are written again;
+- before the displaced models are deleted, the next run deletes them at its end (`remove_displaced`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sweeper.plan.best_trials import BestTrials, rankings_of
+from sweeper.plan.plan import Plan
+from sweeper.storage.io.files import Files
+from sweeper.storage.models import delete_displaced, delete_models, trials_with_models
+
+
+class KeptModels:
+    """The models of a plan's best trials, in a run with `--keep best`."""
+
+    def __init__(self, files: Files, plan: Plan) -> None:
+        self._files, self._sweep, self._best = files, plan.name, BestTrials(rankings_of(plan))
+        self._displaced: frozenset[str] = frozenset()
+
+    def begin(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Take the rows that the plan's trials have already."""
+        self._best.add(rows)
+
+    def delete_worse(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Called before the rows of a cohort are written: delete the models of those that are not best."""
+        before = self._best.ids
+        self._best.add(rows)
+        best = self._best.ids
+        self._displaced = before - best
+        delete_models(self._files, self._sweep, [trial for row in rows if (trial := row["trial_id"]) not in best])
+
+    def delete_displaced(self) -> None:
+        """Called after the rows of a cohort are written: delete the models that were best before."""
+        delete_displaced(self._files, self._sweep, self._displaced)
+        self._displaced = frozenset()
+
+
+def remove_displaced(files: Files, plan: Plan, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Delete the models of the plan's trials that have a row and are not best, as far as runs with `--keep best` wrote
+    them: a driver that was killed may have left some. `rows` are those of the plan."""
+    best = BestTrials(rankings_of(plan))
+    best.add(rows)
+    stale = {row["trial_id"] for row in rows}.intersection(trials_with_models(files, plan.name)) - best.ids
+    delete_displaced(files, plan.name, sorted(stale))
+
+
+def ranked_columns(plan: Plan) -> tuple[str, ...]:
+    """The columns of rows that are read here."""
+    return BestTrials(rankings_of(plan)).columns

@@ -1,0 +1,53 @@
+"""Trained models in a store: found by trial, and deleted where others are better.
+
+Workers write them before their rows, to `models/sweep=NAME/TRIAL.safetensors`. Every file says under which `--keep` it
+was written, so a run with `--keep best` deletes no model of a run with `--keep all`.
+"""
+
+import json
+from collections.abc import Collection
+
+from sweeper.storage.io.files import Files
+from sweeper.storage.io.retry import NO_RETRIES
+from sweeper.storage.layout import MODEL_SUFFIX, model_path, models_folder
+from sweeper.storage.parquet_folder import map_parallel
+
+LENGTH_BYTES = 8
+"""Bytes at the beginning of a safetensors file that give the length of its header, little-endian."""
+LONGEST_HEADER = 100 << 20
+"""Largest header, in bytes, that safetensors reads."""
+
+
+def trials_with_models(files: Files, sweep: str) -> list[str]:
+    """The ids of the sweep's trials whose models are in the store, sorted."""
+    names = files.list(models_folder(sweep))
+    return [name.removesuffix(MODEL_SUFFIX) for name in names if name.endswith(MODEL_SUFFIX)]
+
+
+def delete_models(files: Files, sweep: str, trials: Collection[str]) -> None:
+    """Delete the models of these trials, where there are some."""
+    once = files.with_retries(NO_RETRIES)
+    paths = [model_path(sweep, trial) for trial in trials]
+    files.retry("delete", models_folder(sweep), lambda: map_parallel(once.delete, paths))
+
+
+def delete_displaced(files: Files, sweep: str, trials: Collection[str]) -> None:
+    """Delete those models of these trials that were written under `--keep best`."""
+    once = files.with_retries(NO_RETRIES)
+
+    def kept(trial: str) -> str | None:
+        return _kept(once, model_path(sweep, trial))
+
+    policies = files.retry("read", models_folder(sweep), lambda: map_parallel(kept, trials))
+    delete_models(files, sweep, [trial for trial, policy in zip(trials, policies, strict=True) if policy == "best"])
+
+
+def _kept(files: Files, path: str) -> str | None:
+    """Under which `--keep` a model was written; None if there is no such file, or it is damaged."""
+    length = int.from_bytes(files.read_start(path, LENGTH_BYTES) or b"", "little")
+    header = files.read_start(path, LENGTH_BYTES + min(length, LONGEST_HEADER)) or b""
+    try:
+        kept = json.loads(json.loads(header[LENGTH_BYTES:])["__metadata__"]["sweeper"])["kept"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return kept if isinstance(kept, str) else None

@@ -1,0 +1,41 @@
+"""A session of Python that runs sweeps, as a notebook does: `python -m tests.end_to_end.session STORE`."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import ray
+
+import sweeper
+from tests.sweeper.tiny_sweep import TINY
+
+
+def main(store: str) -> None:
+    folder = os.getcwd()
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _temp_dir=os.environ["RAY_TMPDIR"])
+    rows = sweeper.run(TINY, name="joined", store=store, cohort=2)
+    assert set(rows["status"]) == {"finished"} and ray.is_initialized() and os.getcwd() == folder
+    ray.shutdown()
+
+    def interrupt() -> None:
+        while not os.path.exists(f"{store}/trials/sweep=mine"):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    try:
+        sweeper.run(TINY, name="mine", store=store, cohort=1, set={"epochs": 30})
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    assert not ray.is_initialized() and os.getcwd() == folder
+    rows = sweeper.run(TINY, name="mine", store=store, cohort=1, set={"epochs": 30})
+    assert set(rows["status"]) == {"finished"} and not ray.is_initialized()
+    model = sweeper.load_model(store, rows["trial_id"][0])
+    assert model.config == sweeper.config_of(rows.iloc[0])
+    print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,63 @@
+"""The best trials of cells, whatever the order of the rows."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+
+from sweeper.plan.best_trials import BestTrials, Ranking, find_best, rankings_of
+from sweeper.plan.plan import GridPlan
+from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
+
+AUROC, ERROR = Metric("auroc_joint", "maximize"), Metric("reconstruction_mse", "minimize")
+LOSS = Metric("loss", "minimize")
+
+
+def row(trial: str, **values: Any) -> dict[str, Any]:
+    return {"trial_id": trial, "status": "finished", **values}
+
+
+def test_the_best_of_each_cell_are_the_same_in_every_order() -> None:
+    rows = [
+        row("a", beta=1, auroc_joint=0.7),
+        row("b", beta=1, auroc_joint=0.9),
+        row("c", beta=2, auroc_joint=0.6),
+        row("d", beta=None, auroc_joint=0.2),
+        row("e", beta=math.nan, auroc_joint=0.1),
+        row("f", beta=1, auroc_joint=0.9),
+    ]
+    for order in itertools.permutations(rows):
+        best = BestTrials([Ranking(AUROC, ("beta",))])
+        best.add(order)
+        assert best.ids == {"b", "c", "d"}
+
+
+def test_trials_are_chosen_on_validation_images_where_they_have_some() -> None:
+    rows = [
+        row("a", auroc_joint=0.9, val_auroc_joint=0.7),
+        row("b", auroc_joint=0.8, val_auroc_joint=0.8),
+        row("c", auroc_joint=0.99, val_auroc_joint=None),
+    ]
+    assert find_best(rows, AUROC) == "b" and find_best(rows[2:], AUROC) == "c"
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf])
+def test_trials_without_a_value_or_an_end_are_not_among_them(value: float | None) -> None:
+    rows = [row("a", reconstruction_mse=value), row("b", reconstruction_mse=0.1) | {"status": "pruned"}, row("c")]
+    assert find_best(rows, ERROR) is None
+    assert find_best([*rows, row("d", reconstruction_mse=0.5), row("e", reconstruction_mse=0.4)], ERROR) == "e"
+
+
+def test_heatmaps_over_the_same_axes_choose_by_the_first() -> None:
+    heatmaps = (Heatmap(AUROC, "beta", "nu"), Heatmap(ERROR, "beta", "nu"), Heatmap(LOSS, "nu", "tau"))
+    tables = (Table("t", ("method",), (ERROR,), columns="beta"), Table("u", ("nu",), (Metric("var_mean"),)))
+    sweep = Sweep("", {"p": Grid({"method": "vje"}, {})}, heatmaps=heatmaps, tables=tables)
+    rankings = rankings_of(GridPlan("s", "p", sweep, trials=(), groups=(), steps=(), statuses={}))
+    assert rankings == [
+        Ranking(AUROC),
+        Ranking(AUROC, ("beta", "nu")),
+        Ranking(LOSS, ("nu", "tau")),
+        Ranking(ERROR, ("method", "beta")),
+    ]
+    assert BestTrials(rankings[:2]).columns == ("trial_id", "status", "auroc_joint", "val_auroc_joint", "beta", "nu")

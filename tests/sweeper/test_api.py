@@ -1,0 +1,201 @@
+"""Sweeps from Python: the same checks and rows as from the command line, and exceptions instead of exit statuses."""
+
+import doctest
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import sweeper
+from sweeper import api
+from sweeper.errors import ClusterError, SpecError, StoreError
+from sweeper.spec.request import Request
+from tests.fake_executor import without_ray
+from tests.sweeper.small_grid import rows
+from tests.sweeper.tiny_sweep import TINY
+from trainables.worker.messages import CohortTask
+
+
+def run(folder: Path, before: Callable[[CohortTask], None] = lambda task: None, **options: Any) -> pd.DataFrame:
+    """Run the tiny sweep."""
+    with without_ray(folder, before):
+        return sweeper.run(TINY, name="tiny", store=folder / "store", cohort=2, **options)
+
+
+def python(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_examples_of_the_package_are_right() -> None:
+    results = doctest.testmod(sweeper)
+    assert results.attempted == 2 and results.failed == 0
+
+
+def test_importing_the_package_imports_nothing_large() -> None:
+    python("import sys, sweeper; assert not {'torch', 'ray', 'pandas', 'pyarrow', 'numpy'} & sys.modules.keys()")
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import sweeper; sweeper.run, sweeper.plan; import sweeper.run as r; import sweeper.plan.trials",
+        "import sweeper.plan.trials; import sweeper.run as r; import sweeper",
+        "from sweeper import run as r, plan; import sweeper",
+    ],
+)
+def test_functions_and_modules_of_one_name_work_in_either_order(imports: str) -> None:
+    code = (
+        f"{imports}\n"
+        "import inspect\n"
+        "from sweeper.plan.trials import Trial\n"
+        "from sweeper.run import main\n"
+        "assert r.main is main and sweeper.plan.trials.Trial is Trial\n"
+        "for function in (sweeper.run, sweeper.plan, r):\n"
+        "    assert 'preset' in inspect.signature(function).parameters\n"
+        "    try:\n"
+        "        function(3)\n"
+        "    except Exception as error:\n"
+        "        assert 'a sweep must be a name' in str(error), error\n"
+        "    else:\n"
+        "        raise AssertionError\n"
+    )
+    python(code)
+
+
+def test_a_run_returns_its_rows_and_the_same_call_again_trains_nothing(tmp_path: Path) -> None:
+    tasks: list[CohortTask] = []
+    frame = run(tmp_path, tasks.append)
+    assert list(frame["beta"]) == [0.5, 0.5, 1.5, 1.5] and set(frame["status"]) == {"finished"} and len(tasks) == 2
+    again = run(tmp_path, tasks.append, axis={"seed": (1,)})
+    pd.testing.assert_frame_equal(again, frame[frame["seed"] == 1].reset_index(drop=True))
+    assert len(tasks) == 2
+    assert list(sweeper.load("tiny", tmp_path / "store")["sweep"]) == ["tiny"] * 4
+    assert set(sweeper.load_history("tiny", tmp_path / "store")["trial_id"]) == set(frame["trial_id"])
+
+
+def test_arguments_become_those_of_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def request(*, set: Any, axis: Any, **options: Any) -> Request:
+        return api._request("anomaly_grid", None, "digits", set, axis, tmp_path, "data", options)
+
+    made = request(
+        set={"epochs": 3, "lr": 0.1, "normalise": True, "nu": float("inf"), "normal_class": None},
+        axis={"beta": [0.5, 2], "seed": range(2)},
+        gpu_fraction=0.5,
+        fresh=True,
+        keep="all",
+        address=None,
+        trials=8,
+    )
+    assert dict(made.fixed) == {"epochs": "3", "lr": "0.1", "normalise": "true", "nu": "inf", "normal_class": "none"}
+    assert dict(made.axes) == {"beta": ("0.5", "2"), "seed": ("0", "1")}
+    assert (made.fraction, made.fresh, made.keep, made.address, made.search.trials) == (0.5, True, "all", None, 8)
+    assert made.store == str(tmp_path) and made.data == os.path.abspath("data")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sweep": "anomaly_gird"}, "no sweep 'anomaly_gird' (did you mean 'anomaly_grid'?)"),
+        ({"preset": "digit"}, "no preset 'digit' (did you mean 'digits'?)"),
+        ({"set": {"bta": 1}}, "no key 'bta' (did you mean 'beta'?)"),
+        ({"set": {"beta": -1}}, "`beta >= 0` must hold"),
+        ({"axis": {"beta": "0.5"}}, "axis beta must be a sequence of values, but got '0.5'"),
+        ({"axis": {"beta": ()}}, "axis beta must have at least one value"),
+        ({"axis": {"method": ["vje,byol"]}}, "the values of an axis must have no commas"),
+        ({"keep": "some"}, "--keep must be one of best, all, none, but got 'some'"),
+        ({"cohort": 0}, "--cohort must be a whole number of at least 1"),
+        ({"colour": "red"}, "unrecognized arguments: --colour=red"),
+        ({"help": True}, "'help' is an option of the command line alone"),
+        ({"restore": "now"}, "'restore' is an option of the command line alone"),
+        ({"name": "mine"}, "a name is for a Sweep that is given as a value"),
+        ({"sweep": TINY}, "a Sweep that is given as a value needs a name"),
+        ({"sweep": TINY, "name": "../mine"}, "the name of a sweep must consist of letters"),
+        ({"sweep": 3}, "a sweep must be a name or a sweeper.spec.Sweep, but got int"),
+        ({"store": ""}, "--store must name a folder"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["run", "plan"])
+def test_a_wrong_request_is_an_exception_before_anything_starts(
+    verb: str, options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = {"preset": "digits" if isinstance(options.get("sweep", ""), str) else None, **options}
+    with pytest.raises(SpecError) as raised:
+        getattr(sweeper, verb)(arguments.pop("sweep", "anomaly_grid"), **arguments)
+    assert str(raised.value).startswith(message) and "\n" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_clusters_and_stores_that_cannot_be_used_are_exceptions(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="no Ray cluster answers at"):
+        sweeper.run(TINY, name="tiny", store=tmp_path, address="127.0.0.1:1")
+    with pytest.raises(StoreError, match="no trials of sweep 'tiny'"):
+        sweeper.load("tiny", tmp_path)
+    with pytest.raises(StoreError, match="no trial 'abc' in any of its sweeps"):
+        sweeper.load_model(tmp_path, "abc")
+
+
+def test_an_interrupt_stops_in_order_and_the_same_call_continues(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handlers, attempts = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)], 0
+
+    def interrupt(task: CohortTask) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, interrupt)
+    assert "stopped: 2 of 4 trials are in" in capsys.readouterr().out
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    run(tmp_path)
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    run(whole)
+    pd.testing.assert_frame_equal(rows(tmp_path / "store", "tiny"), rows(whole / "store", "tiny"))
+
+
+def test_failed_trials_are_among_the_rows(tmp_path: Path) -> None:
+    def fail(task: CohortTask) -> None:
+        raise RuntimeError("no training today")
+
+    frame = run(tmp_path, fail, retries=0, axis={"seed": [0]}, set={"beta": 0.5})
+    assert list(frame["status"]) == ["failed"] and list(frame["error"]) == ["RuntimeError: no training today"]
+
+
+def test_a_plan_is_what_the_command_line_prints_and_writes_nothing(tmp_path: Path) -> None:
+    planned = sweeper.plan(TINY, name="tiny", store=tmp_path, axis={"seed": range(3)}, cohort=3)
+    assert (planned["trials"], planned["to run"], planned["cohorts"]) == (6, 6, 3)
+    assert planned["axes"]["seed"] == [0, 1, 2] and not list(tmp_path.iterdir())
+
+
+def test_another_thread_is_refused(tmp_path: Path) -> None:
+    errors: list[Exception] = []
+
+    def start() -> None:
+        try:
+            sweeper.run(TINY, name="tiny", store=tmp_path)
+        except SpecError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    assert [str(error) for error in errors] == [
+        "a sweep must run in the main thread, which gets the signals, but this is another thread"
+    ]
+
+
+def test_other_names_are_refused_with_those_there_are() -> None:
+    with pytest.raises(AttributeError, match="module 'sweeper' has no attribute 'runs'; it has: config_of, load, "):
+        sweeper.runs  # noqa: B018
+    assert {"run", "plan", "load_model"} <= set(dir(sweeper))

@@ -1,0 +1,87 @@
+"""`python -m sweeper.export`: the model of a sweep's best trial as a file."""
+
+from pathlib import Path
+
+import pytest
+
+import sweeper
+from sweeper import export
+from sweeper.errors import SpecError, StoreError
+from sweeper.storage.load import load
+from tests.fake_executor import without_ray
+from tests.sweeper.tiny_sweep import TINY
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export")
+    with without_ray(folder):
+        sweeper.run(TINY, name="tiny", store=folder / "store", cohort=2)
+    return folder / "store"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_best_trial_is_chosen_on_validation_images_and_its_file_loads(
+    store: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = load("tiny", store)
+    best = rows.loc[rows["val_auroc_joint"].idxmax()]
+    assert export.main(["tiny", "--best", "auroc_joint", "--store", str(store)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    path = folder / f"tiny-{best['trial_id']}.safetensors"
+    assert first.startswith(f"trial {best['trial_id']}: method=vje dataset=digits seed={best['seed']} auroc_joint=")
+    assert second.startswith(f"written: {path.name} (0.0")
+    model = sweeper.load_model(path)
+    assert model.config == sweeper.config_of(best) and not model.training
+    stored = sweeper.load_model(store, best["trial_id"])
+    assert all((value == stored.state_dict()[name]).all() for name, value in model.state_dict().items())
+
+
+def test_a_trial_without_a_model_is_trained_again(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = {path.stem for path in (store / "models/sweep=tiny").iterdir()}
+    trial = next(trial for trial in load("tiny", store)["trial_id"] if trial not in kept)
+    assert export.main(["tiny", "--trial", trial, "--store", str(store), "--out", "again.safetensors"]) == 0
+    assert capsys.readouterr().err == f"trial {trial} has no model in the store; training it again alone, 1 epochs\n"
+    assert sweeper.load_model("again.safetensors").config.flat()["epochs"] == 1
+    assert {path.stem for path in (store / "models/sweep=tiny").iterdir()} == kept
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tiny", "--best", "auroc_joint", "--store", "nowhere"], "no trials of sweep 'tiny'; there are: none"),
+        (["tini", "--best", "auroc_joint"], "no trials of sweep 'tini'; there are: tiny"),
+        (["tiny", "--best", "knn"], "no trial has a value of 'knn' to be ranked by; there are: loss, auroc_joint, "),
+        (["tiny", "--best", "posterior_variance"], "no trial has a value of 'posterior_variance' to be ranked by"),
+        (["tiny", "--best", "auroc_joint", "--preset", "paper"], "no rows of preset 'paper'; there are: digits"),
+        (["tiny", "--trial", "abc"], "no trial 'abc' among 4 trials"),
+        (["tiny", "--best", "auroc_joint", "--out", "no/such/file"], "--out must be a file in a folder that exists"),
+        (["tiny"], "one of the arguments --best --trial is required"),
+        (["tiny", "--best", "auroc_joint", "--trial", "abc"], "not allowed with argument"),
+        (["tiny", "--best", "auroc_joint", "--device", "tpu9"], "--device"),
+        (["tiny", "--best", "auroc_joint", "--store", ""], "--store must name a folder"),
+    ],
+)
+def test_a_wrong_request_is_one_line(
+    words: list[str], message: str, store: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = [] if "--store" in words else ["--store", str(store)]
+    assert export.main([*words, *where]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("error: ") and message in err and err.count("\n") == 1
+    assert not list(folder.iterdir())
+
+
+def test_trials_that_have_no_final_weights_are_refused(store: Path, tmp_path: Path) -> None:
+    with without_ray(tmp_path):
+        rows = sweeper.run(TINY, name="tiny", store=tmp_path / "s", cohort=2, set={"lr": 1e30}, axis={"seed": [0]})
+    assert set(rows["status"]) == {"diverged"}
+    with pytest.raises(StoreError, match="has no final weights, because it is diverged: loss was not"):
+        sweeper.load_model(tmp_path / "s", rows["trial_id"][0])
+    with pytest.raises(SpecError, match="a trial_id is required, or a file that ends in"):
+        sweeper.load_model(store)

@@ -1,0 +1,52 @@
+"""The Python of the README's sections on models and on Python runs as it stands, and so do its exports."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweeper
+from sweeper import export
+from tests.fake_executor import without_ray
+
+README = Path(__file__).parents[1] / "README.md"
+NARROW: dict[str, Any] = {"axis": {"beta": [0.5, 1.0], "nu": [1.0], "normal_class": [0]}, "cohort": 2}
+"""Few trials of the preset, unchanged."""
+
+
+def blocks(section: str) -> list[tuple[str, str]]:
+    """Language and text of each block of code in a section."""
+    text = README.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    return re.findall(r"```(\w*)\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.slow
+def test_models_are_used_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with without_ray(tmp_path):
+        sweeper.run("anomaly_grid", preset="digits", **NARROW)
+    names: dict[str, Any] = {}
+    for language, text in blocks("Use a model"):
+        if language == "python":
+            exec(text, names)
+        for line in () if language else text.splitlines():
+            command = shlex.split(line.removeprefix("python -m sweeper.export "))
+            assert export.main(command) == 0
+    assert len(names["model"].score(names["images"])["joint"]) == 1797
+    assert sweeper.load_model("best.safetensors").config == sweeper.config_of(names["best"])
+
+
+@pytest.mark.slow
+def test_sweeps_are_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With cohorts of ten, as no cluster is measured."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    with without_ray(tmp_path):
+        for _, text in blocks("From Python"):
+            exec(text, names)
+            if "mine" not in names:
+                assert len(names["rows"]) == 20 and set(names["rows"]["status"]) == {"finished"}
+    assert list(names["rows"]["lr"]) == [0.01, 0.01, 0.05, 0.05]
+    assert {path.name for path in (tmp_path / "results/trials").iterdir()} == {"sweep=anomaly_grid", "sweep=vje_lr"}

@@ -1,0 +1,170 @@
+"""Files of trained models: a loaded model gives what was recorded, for every method, and bad files are refused."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
+import pytest
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from tests.trainables.methods.method_configs import ALL, config_of
+from tests.trainables.small import HERE
+from tests.trainables.tasks.pairs.registered import registered
+from trainables.config.trial import keys
+from trainables.config.trial_config import TrialConfig, Value
+from trainables.contract import ConditionalDensity, ImageMethod, Method
+from trainables.data.datasets.catalog import load
+from trainables.data.pairs import BRANCHES, NOISE, draw_pairs
+from trainables.evaluation import anomaly, knn
+from trainables.evaluation.conditional_density import equal_mixture, log_likelihood
+from trainables.learners.noise import seeded_generator
+from trainables.reports import ModelError, Report, Verdict
+from trainables.tasks.images.config import ImageTrial
+from trainables.tasks.images.model import ImageModel
+from trainables.tasks.pairs.evaluator import HELD_OUT
+from trainables.tasks.pairs.stream import as_input
+from trainables.training.model_file import TrainedModel, pack_model, read_metadata, unpack_model
+from trainables.training.train import train
+
+EPOCHS = 1
+
+
+@pytest.fixture(autouse=True)
+def pairs() -> object:
+    with registered():
+        yield
+
+
+def evaluated(name: str) -> dict[str, Value]:
+    """Keys with which trials of a method report what its model can be held to."""
+    method = ALL[name]
+    if not issubclass(method, ImageMethod) or "score" in method.capabilities:
+        return {}
+    return {"normal_class": None, "knn": 3, "reconstructions": "decode" in method.capabilities}
+
+
+def trained(configs: list[TrialConfig]) -> tuple[Report, dict[int, bytes]]:
+    """The last report of a cohort, and the files of its models."""
+    files: dict[int, bytes] = {}
+
+    def keep(index: int, model: TrainedModel) -> None:
+        files[index] = pack_model(model, {"kept": "all"})
+
+    *_, last = train(configs, HERE, keep=keep)
+    return last, files
+
+
+def recomputed(model: nn.Module, config: TrialConfig) -> Mapping[str, float]:
+    """Metrics of a loaded model, computed from the data as a user has them."""
+    if not isinstance(model, ImageModel):
+        name = str(config.flat()["dataset"])
+        pairs = draw_pairs(name, HELD_OUT, seeded_generator("held-out pairs", name))
+        with torch.no_grad():
+            predicted = cast(Method, model).predict(as_input(pairs.x_N[:, None], torch.device("cpu")))
+        density = ConditionalDensity(*(parameter.double() for parameter in predicted))
+        true = equal_mixture(BRANCHES[name].at(pairs.x_N), NOISE)
+        excess_N = log_likelihood(pairs.y_N, true) - log_likelihood(pairs.y_N, density)
+        return {"nll_excess": float(excess_N.mean())}
+    assert isinstance(config, ImageTrial)
+    digits = load("digits", HERE)
+    images_NHWC = digits.test_images[:].permute(0, 2, 3, 1).numpy()
+    if config.data.normal_class is not None:
+        outlier_N = (digits.test_labels != config.data.normal_class).numpy()
+        scores = model.score(images_NHWC)
+        return {
+            f"auroc_{name}": float(anomaly.auroc(score_N.double().numpy()[None], outlier_N[None])[0])
+            for name, score_N in scores.items()
+        }
+    bank_ND, test_MD = (model.embed(images)["z"] for images in (digits.train_images[:], images_NHWC))
+    vote, _ = knn.accuracies(bank_ND, digits.train_labels, test_MD, digits.test_labels, 10, 3, 0.07)
+    metrics = {"knn_z": vote}
+    if "decode" in model.method.capabilities:
+        floats_NCHW = digits.test_images[:].float() / digits.levels
+        metrics["reconstruction_mse"] = float((model.reconstruct(floats_NCHW) - floats_NCHW).square().mean())
+    return metrics
+
+
+@pytest.mark.parametrize("name", list(ALL))
+def test_a_loaded_model_gives_what_was_recorded(name: str) -> None:
+    epochs = EPOCHS if ALL[name].trains() else 0
+    configs = [config_of(name, epochs=epochs, seed=seed, **evaluated(name)) for seed in (0, 1)]
+    last, files = trained(configs)
+    assert sorted(files) == [0, 1]
+    for index, data in files.items():
+        loaded = unpack_model(data)
+        assert loaded.config == configs[index]
+        model, recorded = loaded.build(), last.members[index].metrics
+        metrics = recomputed(model, configs[index])
+        assert not model.training and metrics and metrics.keys() <= recorded.keys()
+        for metric, value in metrics.items():
+            assert value == pytest.approx(recorded[metric], rel=1e-4, abs=2e-3), metric
+
+
+@pytest.fixture(scope="module")
+def model() -> TrainedModel:
+    """A small model that was not trained."""
+    models: list[TrainedModel] = []
+    for _ in train([config_of("vje", epochs=0)], HERE, keep=lambda _, model: models.append(model)):
+        pass
+    return models[0]
+
+
+def test_equal_models_have_equal_files_with_the_whole_configuration(model: TrainedModel) -> None:
+    data = pack_model(model, {"trial_id": "a", "kept": "best"})
+    assert data == pack_model(model, {"kept": "best", "trial_id": "a"})
+    metadata = read_metadata(data)
+    assert metadata["config"].keys() == keys("vje").keys() and metadata["trial_id"] == "a"
+    assert {"levels", "mean", "std", "classes", "dataset"} == metadata["inputs"].keys()
+    assert metadata["shapes"] == {"views": [1, 8, 8]}
+
+
+def test_a_hyperparameter_of_infinity_survives() -> None:
+    models: list[TrainedModel] = []
+    for _ in train([config_of("vje", epochs=0, nu=float("inf"))], HERE, keep=lambda _, model: models.append(model)):
+        pass
+    assert unpack_model(pack_model(models[0], {})).config == models[0].config
+
+
+def test_files_that_cannot_be_used_are_refused_in_one_line(model: TrainedModel) -> None:
+    data = bytearray(pack_model(model, {}))
+    flipped = bytearray(data)
+    flipped[-1] ^= 1
+    name, tensor = next(iter(model.tensors.items()))
+    for damaged, reason in (
+        (b"", "it is no model of a sweep, or damaged"),
+        (data[:100], "it is no model of a sweep, or damaged"),
+        (data[:-4], "it cannot be used: "),
+        (flipped, "it is damaged: its digest differs"),
+        (save({"a": tensor}), "it is no model of a sweep, or damaged"),
+        (data.replace(b'\\"format\\": 1', b'\\"format\\": 7'), "it must have format 1, but has 7"),
+        (
+            data.replace(b'\\"method\\": \\"vje\\"', b'\\"method\\": \\"vja\\"'),
+            "it cannot be used: no method 'vja' (did you mean 'vje'?)",
+        ),
+    ):
+        with pytest.raises(ModelError) as raised:
+            unpack_model(bytes(damaged))
+        assert str(raised.value).startswith(reason) and "\n" not in str(raised.value)
+    others: list[tuple[dict[str, Tensor], str]] = [
+        ({**model.tensors, "more": tensor}, "its tensors must be those of vje, but they differ in more"),
+        ({**model.tensors, name: tensor[..., :1]}, f"{name} must be torch.float32 of shape "),
+        ({**model.tensors, name: tensor.double()}, f"{name} must be torch.float32 of shape "),
+    ]
+    for tensors, reason in others:
+        with pytest.raises(ModelError, match=re.escape(reason)):
+            replace(model, tensors=tensors).build()
+
+
+def test_only_members_that_finish_are_kept() -> None:
+    """The second diverges in the first epoch, the third is pruned after it."""
+    configs = [config_of("vje", epochs=2, lr=lr) for lr in (0.01, 1e30, 0.02)]
+    kept: list[int] = []
+
+    def judge(report: Report) -> Verdict:
+        return Verdict(pruned={2: "it is the third"})
+
+    *_, last = train(configs, HERE, judge=judge, keep=lambda index, _: kept.append(index))
+    assert [member.status for member in last.members] == ["finished", "diverged", "pruned"] and kept == [0]

@@ -1,0 +1,139 @@
+"""A trained method for users: it takes images as they come, and prepares them as in training.
+
+Shapes: B images of C channels, H by W pixels; D dimensions.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainables.config.training import GradientTraining
+from trainables.contract import Capability, ImageMethod
+from trainables.data.augmentation.views import prepare, scale_pixels
+from trainables.data.datasets.dataset import Dataset
+from trainables.learners.noise import draw_noise
+from trainables.tasks.images.config import ImageTrial
+from trainables.tasks.images.evaluators.evaluation_images import BATCH
+
+
+def inputs_of(dataset: Dataset) -> dict[str, Any]:
+    """What an `ImageModel` needs to know of the data set that it was trained on."""
+    return {
+        "dataset": dataset.name,
+        "classes": list(dataset.classes),
+        "levels": dataset.levels,
+        "mean": list(dataset.mean),
+        "std": list(dataset.std),
+    }
+
+
+class ImageModel(nn.Module):
+    """A trained method that takes images as its data set has them, and is in evaluation mode.
+
+    Images are a batch, a tensor or a NumPy array: uint8 from 0 to the data set's white (`levels`: 255, or 16 for the
+    `digits`), or floats in [0, 1]. Their shape is `[B, C, H, W]` or `[B, H, W, C]`, and may be `[B, H, W]` for one
+    channel. H and W are those of the data set. The model binarises and normalises them as in training.
+
+    `embed`, `score` and `reconstruct` compute no gradients, and take any number of images: `BATCH` at a time, as in a
+    sweep. Calling the model gives the representation z of a batch with gradients, for fine-tuning.
+    """
+
+    def __init__(self, config: ImageTrial, method: ImageMethod, inputs: Mapping[str, Any]) -> None:
+        """`inputs`: what `inputs_of` returned of the data set."""
+        super().__init__()
+        self.config, self.method = config, method
+        self.image_shape = method.image_shape
+        self.classes: tuple[str, ...] = tuple(inputs["classes"])
+        """Names of the classes of the data set."""
+        self.levels: int = inputs["levels"]
+        """The pixel value of white in uint8 images."""
+        self.mean: tuple[float, ...] = tuple(inputs["mean"])
+        """Mean of each channel over the training images, for pixels in [0, 1]."""
+        self.std: tuple[float, ...] = tuple(inputs["std"])
+        """Standard deviation of each channel, likewise."""
+        training = config.training
+        self._autocast = isinstance(training, GradientTraining) and training.precision == "bfloat16"
+        self.eval()
+
+    def forward(self, images: Any) -> Tensor:
+        """The representation z `[B, D]` of a batch, with gradients."""
+        with self._precision():
+            z_BD: Tensor = self.method(self.prepare(images))
+        return z_BD
+
+    @torch.no_grad()
+    def embed(self, images: Any) -> dict[str, Tensor]:
+        """Vectors `[B, D]` of the images by name: the representation z, and whatever else the method has."""
+        return self._in_batches("embed", images, lambda batch_BCHW, _: self.method.embed(batch_BCHW))
+
+    @torch.no_grad()
+    def score(self, images: Any) -> dict[str, Tensor]:
+        """Anomaly scores `[B]` by name; higher means more anomalous. Raises ValueError if the method has none."""
+
+        def score(batch_BCHW: Tensor, start: int) -> dict[str, Tensor]:
+            noise = draw_noise(self.method.score_noise(len(batch_BCHW)), "scores", start, device=batch_BCHW.device)
+            return self.method.score(batch_BCHW, noise)
+
+        return self._in_batches("score", images, score)
+
+    @torch.no_grad()
+    def reconstruct(self, images: Any) -> Tensor:
+        """The decoded representations, `[B, C, H, W]` in [0, 1]. Raises ValueError if the method has no decoder."""
+
+        def reconstruct(batch_BCHW: Tensor, _: int) -> dict[str, Tensor]:
+            return {"images": self.method.decode(self.method.embed(batch_BCHW)["z"])}
+
+        return self._in_batches("decode", images, reconstruct)["images"]
+
+    def prepare(self, images: Any) -> Tensor:
+        """The images `[B, C, H, W]` as the encoder takes them, on the model's device. Raises ValueError for images of
+        another shape, type or range."""
+        pixels_BCHW = self._pixels(self._in_order(torch.as_tensor(images)))
+        device = next(self.method.buffers(), next(self.method.parameters(), pixels_BCHW)).device
+        return prepare(pixels_BCHW.to(device), self.config.pixel_views, self.mean, self.std)
+
+    def _in_order(self, images: Tensor) -> Tensor:
+        """The images with their channels first."""
+        channels, height, width = self.image_shape
+        if tuple(images.shape[1:]) == (channels, height, width):
+            return images
+        if tuple(images.shape[1:]) == (height, width, channels):
+            return images.permute(0, 3, 1, 2)
+        if channels == 1 and tuple(images.shape[1:]) == (height, width):
+            return images.unsqueeze(1)
+        raise ValueError(
+            f"images must have the shape [B, {channels}, {height}, {width}] or [B, {height}, {width}, {channels}], but "
+            f"got {[*images.shape]}"
+        )
+
+    def _pixels(self, images_BCHW: Tensor) -> Tensor:
+        """The images in [0, 1]."""
+        whole = images_BCHW.dtype == torch.uint8
+        if not whole and not images_BCHW.is_floating_point():
+            raise ValueError(f"images must be uint8, or floats in [0, 1], but got {images_BCHW.dtype}")
+        most = self.levels if whole else 1
+        if images_BCHW.numel() and not (images_BCHW.min() >= 0 and images_BCHW.max() <= most):
+            low, high = float(images_BCHW.min()), float(images_BCHW.max())
+            kind = "uint8" if whole else "float"
+            raise ValueError(f"pixels of {kind} images must be in [0, {most}], but got {low:g} to {high:g}")
+        return scale_pixels(images_BCHW, self.levels) if whole else images_BCHW.float()
+
+    def _in_batches(
+        self, capability: Capability, images: Any, compute: Callable[[Tensor, int], Mapping[str, Tensor]]
+    ) -> dict[str, Tensor]:
+        """What `compute` returns of all images, given `BATCH` of them at a time and the index of the first."""
+        if capability not in self.method.capabilities:
+            have = ", ".join(sorted(self.method.capabilities))
+            raise ValueError(f"{self.config.method} must be able to {capability} for that, but can only {have}")
+        images = torch.as_tensor(images)
+        starts = range(0, max(1, len(images)), BATCH)
+        with self._precision():
+            batches = [compute(self.prepare(images[start : start + BATCH]), start) for start in starts]
+        return {name: torch.cat([batch[name] for batch in batches]) for name in batches[0]}
+
+    def _precision(self) -> torch.autocast:
+        """The precision of the networks in training."""
+        device = next(self.method.parameters(), torch.empty(0)).device
+        return torch.autocast(device.type, torch.bfloat16, enabled=self._autocast)

@@ -16,6 +16,7 @@ from cluster.access import MODE
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from sweeper.errors import ClusterError, JobLost
 from sweeper.execution.driver.connection import first_line
+from sweeper.version import SUBMITTED, code_version
 
 STOP_SECONDS = 60
 """Seconds that a stopped driver has to save its results before it is killed. Ray's own default is 3."""
@@ -52,7 +53,8 @@ class Jobs:
 
         `command` is a shell command, run in a copy of the packed working directory. `metadata` is stored with the job.
         """
-        environment = {"working_dir": str(package), "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS)}}
+        variables = {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_SECONDS), SUBMITTED: code_version()}
+        environment = {"working_dir": str(package), "env_vars": variables}
         with _cluster_errors(self.address):
             self._client.submit_job(
                 entrypoint=command, submission_id=job, runtime_env=environment, metadata=dict(metadata)

@@ -240,8 +240,8 @@ TABLE: Mapping[str, Rule] = {
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(
         may=(
-            *("ray", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.execution", "sweeper.cli"),
-            "trainables.data.errors",
+            *("ray", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.execution"),
+            *("sweeper.cli", "trainables.data.errors"),
         ),
         never=("torch",),
     ),

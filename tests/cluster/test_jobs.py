@@ -7,6 +7,7 @@ import pytest
 from cluster import jobs, package
 from cluster.jobs import HAS_RAY, End, Jobs, entrypoint
 from sweeper.errors import ClusterError, JobLost
+from sweeper.version import code_version
 from tests.cluster.fake_client import FakeClient, details
 
 ADDRESS = "http://127.0.0.1:8265"
@@ -101,6 +102,7 @@ def test_a_driver_has_longer_than_rays_three_seconds_to_save(tmp_path: Path) -> 
     Jobs(ADDRESS, client).send("j", "true", packed, {"sweep": "grid"})
     (submission,) = client.submissions
     assert int(submission["runtime_env"]["env_vars"]["RAY_JOB_STOP_WAIT_TIME_S"]) >= 30
+    assert submission["runtime_env"]["env_vars"]["SWEEPER_CODE_VERSION"] == code_version()
     assert (submission["entrypoint"], submission["submission_id"]) == ("true", "j")
     assert submission["metadata"] == {"sweep": "grid"}
 

@@ -1,3 +1,4 @@
+import os
 import shutil
 import subprocess
 import sys
@@ -24,9 +25,10 @@ def copied(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(folder: Path) -> str:
-    run = subprocess.run([sys.executable, "-c", CALL], cwd=folder, check=True, capture_output=True, text=True)
-    return run.stdout.strip()
+def said(folder: Path, **variables: str) -> str:
+    environment = os.environ | variables
+    run = subprocess.run([sys.executable, "-c", CALL], cwd=folder, env=environment, check=True, capture_output=True)
+    return run.stdout.decode().strip()
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -43,3 +45,8 @@ def test_the_version_has_the_commit_and_says_whether_files_differ_from_it(copied
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_an_installed_package_does_not_take_the_commit_of_the_project_around_it(copied: Path) -> None:
     assert said(copied) == version.VERSION
+
+
+def test_a_job_has_the_version_that_was_submitted(tmp_path: Path) -> None:
+    shutil.copy(version.__file__, tmp_path)
+    assert said(tmp_path, **{version.SUBMITTED: "0.1.0+abc1234"}) == "0.1.0+abc1234"

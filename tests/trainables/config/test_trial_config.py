@@ -12,8 +12,9 @@ OPTIMISER = {"optimiser", "lr_schedule", "adam_epsilon"}
 OTHER: dict[str, dict[str, Value]] = {
     **{"layers": {"hidden": "7"}, "pixel_views": {"binarise": True}, "batches": {"batch_unit": "views"}},
     **{"content": {"content_knn": 2}, "generation": {"adhoc_epochs": 3}, "optimiser": {"lr_schedule": "constant"}},
+    **{"embeddings": {"few_labels": 5}, "folder": {"dataset": "folder", "image_size": 16}},
 }
-"""Optional section -> a key of it with a value that is not the default."""
+"""Optional section -> a key of it with a value that is not the default, and what that needs."""
 
 
 def _trial(**values: Value) -> dict[str, Value]:

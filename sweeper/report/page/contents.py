@@ -103,6 +103,6 @@ def _notes(files: Files, name: str, snapshot: Snapshot, curves_note: str, sheets
     """Return sentences about what the page lacks."""
     notes = [f"Damaged and left out: {path}: {reason}." for path, reason in snapshot.damaged.items()]
     if sheets_left_out:
-        some = f"{sheets_left_out} sheets are not on this page"
-        notes.append(f"To keep this page small, {some}; they are in {files.display_uri_of(f'sheets/{name}')}.")
+        place = files.display_uri_of(f"sheets/{name}")
+        notes.append(f"To keep this page small, it lacks {sheets_left_out} of the sheets in {place}.")
     return [*notes, *([curves_note] if curves_note else [])]

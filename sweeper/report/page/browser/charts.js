@@ -54,6 +54,8 @@ async function chart(element, spec, { many = false } = {}) {
   });
   element.vega = result.view;
   element.classList.remove("vega-embed");
+  if (element.scrollWidth > element.clientWidth) element.setAttribute("tabindex", "0"); // it scrolls, also by keyboard
+  else element.removeAttribute("tabindex");
   return result.view;
 }
 

@@ -24,11 +24,11 @@ function choice(label, options, value, choose) {
 
 const number = (value, text) => el("td", { class: "number", "data-value": value === null ? "" : String(value) }, text);
 
-function plainTable(caption, heads, rows) {
+function plainTable(caption, heads, rows, label = caption) {
   const isNumber = (index) => rows[0]?.children[index]?.classList.contains("number");
   const head = el("tr", {}, heads.map((text, index) => el("th", { scope: "col", class: isNumber(index) ? "number" : null }, text)));
   const parts = [el("caption", { class: "quiet" }, caption), el("thead", {}, head), el("tbody", {}, rows)];
-  return scrolling(caption, el("table", {}, parts));
+  return scrolling(`table: ${label}`, el("table", {}, parts));
 }
 
 /* What can be wider than the screen scrolls by itself, also by keyboard. */

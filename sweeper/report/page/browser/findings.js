@@ -41,7 +41,7 @@ function paperTable({ name, caption, rows, columns, metrics, cells }) {
     }));
     return el("tr", {}, keys, figures);
   });
-  return [el("h3", {}, name.replaceAll("_", " ")), plainTable(caption, [...rows, ...heads], body)];
+  return [el("h3", {}, name.replaceAll("_", " ")), plainTable(caption, [...rows, ...heads], body, name)];
 }
 
 function trajectory(box, { key, metrics, points }, metric) {

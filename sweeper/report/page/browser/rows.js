@@ -82,7 +82,7 @@ class Rows {
           el("label", { class: "inline" }, this.all, "all columns"),
           el("button", { type: "button", onclick: () => this.save() }, "CSV of the filtered trials")),
         this.count,
-        scrolling("All trials", this.table),
+        scrolling("table: all trials", this.table),
         el("div", { class: "controls" }, this.before, this.position, this.after),
       );
     }

@@ -80,6 +80,9 @@ def test_every_complete_trial_is_a_line(page: Watched, complete: pd.DataFrame) -
     assert min(chart(page, "Parallel", "place", "lines")) == 0 and max(chart(page, "Parallel", "place", "lines")) == 1
 
 
-def test_axe_finds_nothing_serious(page: Watched) -> None:
+@pytest.mark.parametrize("width", [1280, 400])
+def test_axe_finds_nothing_serious(page: Watched, width: int) -> None:
+    page.tab.set_viewport_size({"width": width, "height": 900})
+    page.tab.wait_for_timeout(500)  # the page is drawn anew for another width
     page.see_everything()
     assert page.serious_findings() == []

@@ -5,7 +5,7 @@ from search_spaces._protocols import CLASSIFIED_DIGITS
 from sweeper.spec import Metric
 
 RANK, COSINE = Metric("effective_rank", "maximize"), Metric("cosine", "maximize")
-TRACE, NORM = Metric("trace"), Metric("norm")
+TRACE, NORM, VOLUME = Metric("trace"), Metric("norm"), Metric("volume", "maximize")
 
 MEASURED: Keys = {"few_labels": 5, "geometry": "projection"}
 """Evaluation of what the loss compares, and of the representation by five labels of each class."""

@@ -1,11 +1,12 @@
 """What the paper on joint embeddings proves and warns of, as trials: each collapse beside its remedy (gmje.md 1, 2, 4).
 
 Under the exact likelihood embeddings shrink; without an entropy, or where the likelihood does not need the images to
-differ, they become one point, a few dimensions or two clusters. `trace` is 0 where all embeddings have one direction.
+differ, they become one point, a few dimensions or two clusters. `trace` is 0 where all embeddings have one direction;
+`effective_rank` is then that of what is left, which can be rounding. `volume` is small in both cases.
 """
 
 from search_spaces import _collapse_protocols as protocols
-from search_spaces._collapse_protocols import COSINE, NORM, RANK, TRACE
+from search_spaces._collapse_protocols import COSINE, NORM, RANK, TRACE, VOLUME
 from search_spaces._gmje_protocols import PROBE, PROBE_5, SEEDS, Keys
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 
@@ -97,7 +98,7 @@ SWEEP = Sweep(
     },
     heatmaps=(
         Heatmap(PROBE_5, "failure", "state", selections=SELECTIONS),
-        Heatmap(RANK, "failure", "state", selections=SELECTIONS),
+        Heatmap(VOLUME, "failure", "state", selections=SELECTIONS),
     ),
     tables=(
         Table("collapse", ("failure",), (*GEOMETRY, *ACCURACIES), columns="state", selections=SELECTIONS),
@@ -105,7 +106,8 @@ SWEEP = Sweep(
         Table("untrained", ("encoder state",), (*GEOMETRY, *ACCURACIES), selections=UNTRAINED),
     ),
     trajectories=tuple(
-        Trajectory(name, GEOMETRY, by=("failure",), selections=_lines(state)) for state, name in enumerate(STATES)
+        Trajectory(name, (RANK, TRACE, NORM), by=("failure",), selections=_lines(state))
+        for state, name in enumerate(STATES)
     ),
     over="seeds",
 )

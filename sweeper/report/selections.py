@@ -11,12 +11,14 @@ from sweeper.spec.views import Selection
 def labelled(rows: pd.DataFrame, selections: Sequence[Selection]) -> pd.DataFrame:
     """Return the rows of each selection in turn, with its labels as columns; without selections the rows themselves.
 
-    A row that several selections have is there several times. Null equals None, and a hyperparameter that is no column
-    of `rows` is null.
+    Labels are sorted in the order of the selections. A row that several selections have is there several times. Null
+    equals None, and a hyperparameter that is no column of `rows` is null.
     """
     if not selections:
         return rows
-    return pd.concat([_selected(rows, selection) for selection in selections], ignore_index=True)
+    shown = pd.concat([_selected(rows, selection) for selection in selections], ignore_index=True)
+    orders = {axis: dict.fromkeys(selection.labels[axis] for selection in selections) for axis in selections[0].labels}
+    return shown.assign(**{axis: pd.Categorical(shown[axis], [*order]) for axis, order in orders.items()})
 
 
 def _selected(rows: pd.DataFrame, selection: Selection) -> pd.DataFrame:

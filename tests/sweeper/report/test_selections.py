@@ -37,6 +37,7 @@ def test_rows_are_those_of_each_selection_in_turn_with_its_labels() -> None:
         ("d", "trap", "remedied"),
         ("a", "trap", "collapsed"),
     ]
+    assert [*rows["state"].drop_duplicates().sort_values()] == ["remedied", "collapsed"]
     assert labelled(ROWS, ()) is ROWS and "failure" not in ROWS
 
 

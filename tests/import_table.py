@@ -63,7 +63,10 @@ TABLE: Mapping[str, Rule] = {
         may=("torch", "numpy", "scipy", "sklearn", "trainables.validation", "trainables.contract"), never=LAUNCHERS
     ),
     "trainables.evaluation.generation": Rule(
-        may=("torch", "PIL", "torchmetrics", "trainables.validation", "trainables.data", "trainables.evaluation"),
+        may=(
+            *("torch", "numpy", "PIL", "sklearn", "torchmetrics", "trainables.validation", "trainables.data"),
+            "trainables.evaluation",
+        ),
         never=LAUNCHERS,
     ),
     "trainables.learners": Rule(may=("torch", "trainables.contract", "trainables.reports"), never=LAUNCHERS),

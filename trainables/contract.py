@@ -18,9 +18,9 @@ Batch = Mapping[str, Any]
 Shapes = Mapping[str, tuple[int, ...]]
 """Name of an entry of a batch -> the shape of one example, without B."""
 
-Capability = Literal["embed", "score", "decode", "predict"]
-"""What an evaluator needs of a method: representations, anomaly scores, images of representations, or a conditional
-density."""
+Capability = Literal["embed", "score", "decode", "density", "predict"]
+"""What an evaluator needs of a method: representations, anomaly scores, images of representations, a density of
+representations, or a conditional density."""
 
 
 class ConditionalDensity(NamedTuple):
@@ -246,4 +246,9 @@ class ImageMethod(Method):
 
     def decode(self, z_BD: Tensor) -> Tensor:
         """Images `[B, C, H, W]` in [0, 1] of representations."""
+        raise NotImplementedError
+
+    def density(self) -> Mapping[str, Tensor]:
+        """The method's own mixture of M Gaussians over representations of unit length: `logits` `[M]` of its weights,
+        `means` `[M, D]` and `covariances` `[M, D, D]`."""
         raise NotImplementedError

@@ -33,6 +33,7 @@ FILES: Mapping[str, str] = {
     "fashion_mnist": "DATA/FashionMNIST/raw/*.gz, fetched if absent",
     "imagenet": "DATA/imagenet/train/CLASS/ and DATA/imagenet/val/CLASS/, never fetched",
     "mnist": "DATA/MNIST/raw/*.gz, fetched if absent",
+    "mnist32": "DATA/MNIST/raw/*.gz, fetched if absent",
     "stl10": "DATA/stl10_binary/, fetched if absent, from DATA/stl10_binary.tar.gz if that is there",
     "svhn": "DATA/train_32x32.mat and DATA/test_32x32.mat, fetched if absent",
 }

@@ -71,7 +71,7 @@ def markdown(cells: pd.DataFrame, table: Table) -> str:
     keys, groups = _columns(cells, table)
     columns = {_escaped(name): [*map(_escaped, texts)] for part in (keys, *groups) for name, texts in part.items()}
     body = tabulate(columns, headers="keys", tablefmt="github", disable_numparse=True)
-    return "\n".join([f"# {_escaped(table.name)}", "", caption(cells), "", body, ""])
+    return "\n".join([f"# {_escaped(table.name)}", "", caption(cells, table.note), "", body, ""])
 
 
 def text(cells: pd.DataFrame, table: Table, width: int = 100) -> str:
@@ -94,12 +94,12 @@ def text(cells: pd.DataFrame, table: Table, width: int = 100) -> str:
             blocks[-1] |= piece
         else:
             blocks.append(dict(piece))
-    title = "\n".join([table.name, *textwrap.wrap(caption(cells), width)])
+    title = "\n".join([table.name, *textwrap.wrap(caption(cells, table.note), width)])
     return "\n\n".join([title, *(text_table({**keys, **block}) for block in blocks)])
 
 
-def caption(cells: pd.DataFrame) -> str:
-    """Return a line that says what the cells of the table show."""
+def caption(cells: pd.DataFrame, note: str = "") -> str:
+    """Return a line that says what the cells of the table show, with the note of the table."""
     counts = cells["count"][cells["count"] > 0]
     if counts.empty:
         parts = ["no value yet"]
@@ -112,7 +112,7 @@ def caption(cells: pd.DataFrame) -> str:
         parts.append("'k of n' where only k of n trials have a value")
     if cells["published"].notna().any():
         parts.append("in brackets the paper's figure and the difference from it")
-    return "; ".join(parts)
+    return "; ".join([*parts, note] if note else parts)
 
 
 def _measure(values: np.ndarray) -> tuple[float, float, int, int]:

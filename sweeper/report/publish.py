@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from sweeper.report import densities, heatmap, sheets, summary, trajectory
+from sweeper.report import densities, heatmap, latent_maps, sheets, summary, trajectory
 from sweeper.report import paper_table as tables
 from sweeper.report.heatmap_cells import selection_metric
 from sweeper.report.selections import labelled
@@ -61,6 +61,7 @@ def write(
         models.rows if models else ("method",),
         f"{name} ({label or preset})",
     )
+    latent_maps.write(files, name, folder, rows, about)
     return "\n\n".join(texts)
 
 

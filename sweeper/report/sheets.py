@@ -10,6 +10,8 @@ from sweeper.report.style import INK
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import sheet_path, sheets_folder
 
+DENSITY, NO_DENSITY = "density", "none"
+"""The hyperparameter that names the density of latents that a trial samples, and its value for none."""
 ABREAST = 4
 """Most methods beside each other; further ones follow below."""
 GAP, TITLE = 16, 20
@@ -19,19 +21,33 @@ GAP, TITLE = 16, 20
 def write(files: Files, name: str, folder: str, rows: pd.DataFrame) -> None:
     """Write `sheets/FOLDER/DATASET-reconstructions.png` and `DATASET-samples.png` for each data set.
 
-    They show each method's first trial, by seed and then in the order of `rows`, that has sheets. Nothing is written
-    for trials without sheets.
+    They show the first trial of each method and density. Nothing is written for trials without sheets.
     """
-    trials = files.list(sheets_folder(name))
-    if not trials:
-        return
-    with_sheets = rows[rows["trial_id"].isin(trials)].sort_values("seed", kind="stable")
-    for dataset, shown in with_sheets.drop_duplicates(["dataset", "method"]).sort_index().groupby("dataset"):
+    for dataset, trials in first_trials(files, name, rows).items():
         for kind, compose in COMPOSED.items():
-            paths = {row.method: sheet_path(name, row.trial_id, f"{kind}.png") for row in shown.itertuples()}
-            sheets = {method: sheet for method, path in paths.items() if (sheet := _read(files, path))}
+            paths = {title: sheet_path(name, trial, f"{kind}.png") for title, trial in trials.items()}
+            sheets = {title: sheet for title, path in paths.items() if (sheet := _read(files, path))}
             if sheets:
                 files.write(f"sheets/{folder}/{dataset}-{kind}.png", _png(compose(sheets)))
+
+
+def first_trials(files: Files, name: str, rows: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Data set -> title -> id of the first trial, by seed and then in the order of `rows`, that has a folder of sheets.
+
+    A title is the method, followed by the density that is sampled, if there is one: `gje, gaussian`.
+    """
+    folders = files.list(sheets_folder(name))
+    if not folders:
+        return {}
+    with_sheets = rows[rows["trial_id"].isin(folders)].sort_values("seed", kind="stable")
+    densities = with_sheets.get(DENSITY, pd.Series(NO_DENSITY, with_sheets.index)).fillna(NO_DENSITY)
+    named = zip(with_sheets["method"], densities, strict=True)
+    titles = [method if density == NO_DENSITY else f"{method}, {density}" for method, density in named]
+    shown = with_sheets.assign(title=titles).drop_duplicates(["dataset", "title"]).sort_index()
+    return {
+        str(dataset): dict(zip(part["title"], part["trial_id"], strict=True))
+        for dataset, part in shown.groupby("dataset")
+    }
 
 
 def reconstructions(sheets: Mapping[str, Image.Image]) -> Image.Image:

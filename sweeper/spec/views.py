@@ -73,6 +73,8 @@ class Table:
 
     Figures are in percent if the metric is `percent`. Rows that only the paper has are shown, too.
     """
+    note: str = ""
+    """Ends the caption, e.g. the largest value that a metric can have."""
 
     def __post_init__(self) -> None:
         if not self.rows or not self.metrics:

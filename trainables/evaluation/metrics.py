@@ -212,6 +212,37 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
             "squared weights; the mean over the batches of an epoch. Null for a queue, whose keys have no weights.",
             unit="a number of at least 1 and at most the particles of the bank plus the images of a batch",
         ),
+        "density_volume": MetricFamily(
+            "Log-determinant of the covariance of a component of a density of unit representations, the mean over "
+            "components. A large volume is no sign of good samples.",
+            unit="a real number, for D dimensions at most -D log D for covariances whose trace is at most 1",
+            at_end=True,
+        ),
+        "density_trace": MetricFamily(
+            "Trace of the covariance of a component of a density of unit representations, the mean over components.",
+            unit="a number of at least 0, at most 1 for covariances of unit vectors",
+            at_end=True,
+        ),
+        "spread": MetricFamily(
+            "Distance between the means of two components of a density of unit representations, the mean over pairs. "
+            "Null for one component.",
+            unit="a number of at least 0, for K means on the unit sphere at most sqrt(2 K / (K - 1))",
+            at_end=True,
+            may_be_undefined=True,
+        ),
+        "sample_confident": MetricFamily(
+            "Share of images decoded from samples of a density for which a classifier of real images gives a class at "
+            "least the probability density_confidence.",
+            "maximize",
+            at_end=True,
+        ),
+        "sample_coverage": MetricFamily(
+            "Entropy of the classes of the images that sample_confident counts, over the logarithm of the number of "
+            "classes: 1 if all classes are equally frequent, 0 for a single one or no such image.",
+            "maximize",
+            "a number in [0, 1]",
+            at_end=True,
+        ),
         "auroc": MetricFamily(
             "Area under the ROC curve: how often an outlier has a higher anomaly score than an inlier. 0.5 is chance.",
             "maximize",

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy
 from trainables.losses.linear_algebra import positive_factor
-from trainables.losses.mixtures import component_exponents, isotropic_exponents, prototype_nll
+from trainables.losses.mixtures import component_exponents, isotropic_exponents, marginal, prototype_nll
 from trainables.networks.heads import mlp
 from trainables.validation import between, choices, positive, truth, whole
 
@@ -66,6 +66,7 @@ class ParametricGMJE(ImageMethod):
     """
 
     Config = ParametricGMJEConfig
+    capabilities = ImageMethod.capabilities | {"density"}
     fusible = frozenset({"tau", "entropy_weight", "alignment_weight", "ema"})
     loss_parts = ("nll", "entropy", "alignment")
 
@@ -91,6 +92,14 @@ class ParametricGMJE(ImageMethod):
     def means_MJ(self) -> Tensor:
         """The prototypes as joint embeddings."""
         return F.normalize(self.prototypes, dim=-1).expand(-1, 2, -1).flatten(1)
+
+    def density(self) -> dict[str, Tensor]:
+        """Of the first view: the marginal of the mixture whose components are at the prototypes, all with the averaged
+        moment of the embeddings as their covariance, as the paper samples it (section 5.3). It is of what the loss is
+        of: of projections, if there is a projector."""
+        moment_MJJ = self.moment_JJ.expand(self.config.prototypes, -1, -1)
+        means_MP, covariances_MPP = marginal(self.means_MJ, moment_MJJ, slice(self.projection))
+        return {"logits": self.logits_M, "means": means_MP, "covariances": covariances_MPP}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Negative log-likelihood of the joint embeddings minus the weighted entropy, whose place in the likelihood the

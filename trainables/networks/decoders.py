@@ -10,9 +10,12 @@ from torch import Tensor, nn
 
 from trainables.networks.heads import hidden_widths, mlp
 from trainables.networks.simvae_deconv import SHRINK, simvae_deconv, simvae_deconv_authors
+from trainables.networks.strided import strided_deconv
 from trainables.validation import choices
 
-DECODERS = ("relu_mlp", "simvae_deconv", "simvae_deconv_authors")
+SHRINKING = ("simvae_deconv", "simvae_deconv_authors")
+"""Decoders of images whose sides are multiples of `SHRINK`."""
+DECODERS = ("relu_mlp", "simvae_deconv", "simvae_deconv_authors", "strided_deconv")
 
 
 class Decoder(nn.Module):
@@ -39,10 +42,10 @@ def check_decoder(name: str, image_shape: tuple[int, int, int]) -> None:
     """Raises ValueError unless `name` is one of DECODERS and decodes to images `(C, H, W)`."""
     choices("decoder", name, DECODERS)
     _, height, width = image_shape
-    if name != "relu_mlp" and (height % SHRINK or width % SHRINK):
+    if name in SHRINKING and (height % SHRINK or width % SHRINK):
         raise ValueError(
             f"height and width must be multiples of {SHRINK} (32x32, 64x64) for decoder={name}, but are "
-            f"{height}x{width}; relu_mlp decodes to any size"
+            f"{height}x{width}; relu_mlp and strided_deconv decode to any size"
         )
 
 
@@ -57,6 +60,8 @@ def build_decoder(
     if name == "relu_mlp":
         pixels = mlp(features, *hidden_widths(hidden), math.prod(image_shape), norm=None)
         layers = nn.Sequential(*pixels, nn.Unflatten(-1, image_shape))
+    elif name == "strided_deconv":
+        layers = strided_deconv(features, image_shape)
     else:
         layers = (simvae_deconv if name == "simvae_deconv" else simvae_deconv_authors)(features, image_shape)
     return Decoder(layers, features, image_shape)

@@ -10,8 +10,18 @@ from torch import Tensor, nn
 
 from trainables.networks.heads import hidden_widths, mlp
 from trainables.networks.simvae_resnet import simvae_resnet, simvae_resnet_authors
+from trainables.networks.strided import strided_convnet
 
-ENCODERS = ("convnet", "mlp", "relu_mlp", "resnet18", "resnet50", "simvae_resnet", "simvae_resnet_authors")
+ENCODERS = (
+    "convnet",
+    "mlp",
+    "relu_mlp",
+    "resnet18",
+    "resnet50",
+    "simvae_resnet",
+    "simvae_resnet_authors",
+    "strided_convnet",
+)
 
 
 class MLP(nn.Module):
@@ -64,6 +74,18 @@ class ConvNet(nn.Module):
         return self.layers(images_BCHW).mean((-2, -1))
 
 
+class StridedConvNet(nn.Module):
+    """Strided convolutions and a head of two linear layers, whose output has any sign (`networks.strided`)."""
+
+    def __init__(self, image_shape: tuple[int, int, int], width: int, features: int) -> None:
+        super().__init__()
+        self.features = features
+        self.layers = strided_convnet(image_shape, width, features)
+
+    def forward(self, images_BCHW: Tensor) -> Tensor:
+        return self.layers(images_BCHW)
+
+
 def resnet(depth: Literal[18, 50], channels: int = 3, small_stem: bool = False) -> nn.Module:
     """torchvision's ResNet up to its pooled features `[B, D]`, for images `[B, channels, H, W]`.
 
@@ -96,9 +118,9 @@ def build_encoder(
 ) -> nn.Module:
     """Build the encoder `name` of ENCODERS for images `(C, H, W)`, initialised from torch's global generator.
 
-    `width`: of the `mlp` and the `convnet`. `features`: the size D of the representation; ResNets of torchvision have
-    their own. `small_stem`: of torchvision's ResNets. `hidden`: the widths of the `relu_mlp`'s hidden layers.
-    `stem_pool`: whether the `simvae_resnet` has max-pooling in its stem.
+    `width`: of the `mlp`, the `convnet` and the `strided_convnet`. `features`: the size D of the representation;
+    ResNets of torchvision have their own. `small_stem`: of torchvision's ResNets. `hidden`: the widths of the
+    `relu_mlp`'s hidden layers. `stem_pool`: whether the `simvae_resnet` has max-pooling in its stem.
     """
     network: Any
     if name == "convnet":
@@ -111,6 +133,8 @@ def build_encoder(
         network = simvae_resnet(image_shape, features, stem_pool=stem_pool)
     elif name == "simvae_resnet_authors":
         network = simvae_resnet_authors(image_shape, features)
+    elif name == "strided_convnet":
+        network = StridedConvNet(image_shape, width, features)
     else:
         network = resnet(18 if name == "resnet18" else 50, image_shape[0], small_stem)
     return network

@@ -120,3 +120,16 @@ def test_a_damaged_sheet_is_named_and_left_out(tmp_path: Path, keep: int) -> Non
     sheets.write(files, "grid", "grid/paper", rows_of(("a", "digits", "vje", 0), ("b", "digits", "vae", 0)))
     assert read(tmp_path / "sheets/grid/paper/digits-samples.png").shape[1] == 30
     assert len(lines) == 1 and "'sheets/grid/a/samples.png' cannot be shown: " in lines[0]
+
+
+def test_each_density_of_a_method_has_a_sheet_of_its_own(tmp_path: Path) -> None:
+    """Named beside the method; a trial without one has the method's name alone."""
+    files = Files(tmp_path)
+    rows = rows_of(*((trial, "digits", "gje", 0) for trial in "abc"), ("d", "digits", "gje", 1))
+    rows["density"] = ["gmm", "gaussian", None, "gmm"]
+    for level, trial in enumerate("abcd", 1):
+        write_sheets(files, trial, level)
+    titles = sheets.first_trials(files, "grid", rows)
+    assert titles == {"digits": {"gje, gmm": "a", "gje, gaussian": "b", "gje": "c"}}
+    rows["density"] = "none"
+    assert sheets.first_trials(files, "grid", rows) == {"digits": {"gje": "a"}}

@@ -135,7 +135,8 @@ def test_a_folder_gives_at_most_MAX_OUTLIERS_images(tmp_path: Path, monkeypatch:
     ("name", "message"),
     [
         ("noisy", "no outliers 'noisy' (did you mean 'noise'?); there are: celeba, cifar10, cifar100, digits, "
-         "digits32, digits_tint, fashion_mnist, mnist, stl10, svhn, held_out, noise, inverted, shuffled, blurred"),
+         "digits32, digits_tint, fashion_mnist, mnist, mnist32, stl10, svhn, held_out, noise, inverted, shuffled, "
+         "blurred"),
         ("imagenet", "no outliers 'imagenet'"),
         ("digits", "outliers must come from another set than the one trained on, but got 'digits' for both"),
         ("digits32", "outliers must have as many channels as the images of digits, 1, but those of 'digits32' have 3"),

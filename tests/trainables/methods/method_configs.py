@@ -185,6 +185,7 @@ def arguments_of(name: str, count: int = B) -> dict[Capability, tuple[Any, ...]]
         "embed": (images,),
         "score": (images, draw_noise(model.score_noise(count), "scores", 0)),
         "decode": (torch.randn(count, model.features, generator=source),),
+        "density": (),
     }
     return {verb: arguments[verb] for verb in arguments if verb in model.capabilities}
 

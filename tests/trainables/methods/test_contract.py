@@ -98,7 +98,7 @@ def test_noise_has_the_batch_in_the_declared_dimension_and_in_no_other(name: str
             assert larger_noises[key] == dataclasses.replace(noise, shape=tuple(expected)), key
 
 
-CAPABILITIES: tuple[Capability, ...] = ("embed", "score", "decode", "predict")
+CAPABILITIES: tuple[Capability, ...] = ("embed", "score", "decode", "density", "predict")
 
 
 @every_method
@@ -116,13 +116,19 @@ def test_a_method_has_the_capabilities_that_it_declares(name: str, capability: C
 @pytest.mark.parametrize("name", IMAGE_METHODS)
 @pytest.mark.parametrize(
     ("capability", "key", "value"),
-    [("score", "outliers", "noise"), ("decode", "reconstructions", True), ("decode", "samples_per_class", 2)],
+    [
+        *(("score", "outliers", "noise"), ("decode", "reconstructions", True), ("decode", "samples_per_class", 2)),
+        ("density", "density", "own"),
+    ],
 )
 def test_an_evaluation_that_a_method_is_not_capable_of_is_refused_by_name(
     name: str, capability: Capability, key: str, value: Value
 ) -> None:
     values: dict[str, Value] = {"method": name, "epochs": 0, "decoder": "relu_mlp", key: value}
-    if capability in ALL[name].capabilities:
+    capable = capability in ALL[name].capabilities
+    if capability == "density":  # of what the loss is of, which without a projector is the representation
+        values |= {"adhoc_epochs": 1, **({"projector_width": 0} if capable else {})}
+    if capable:
         resolve(values)
         return
     able = ", ".join(other for other in METHODS if capability in METHODS[other].capabilities)

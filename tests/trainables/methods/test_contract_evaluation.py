@@ -1,4 +1,4 @@
-"""What every method promises (`trainables.contract`) of its capabilities: embed, score, decode and predict.
+"""What every method promises (`trainables.contract`) of its capabilities: embed, score, decode, density and predict.
 
 Shapes: B examples, D features.
 """
@@ -23,7 +23,12 @@ from trainables.contract import Capability, ImageMethod, Method
 
 pytestmark = pytest.mark.usefixtures("pairs")
 
-EVERY = [(name, capability) for name, method in ALL.items() for capability in sorted(method.capabilities)]
+EVERY = [
+    (name, capability)
+    for name, method in ALL.items()
+    for capability in sorted(method.capabilities)
+    if capability != "density"  # which is of no example
+]
 every_capability = pytest.mark.parametrize(("name", "capability"), EVERY)
 
 
@@ -98,3 +103,12 @@ def test_decode_gives_images_with_pixels_from_0_to_1(name: str) -> None:
     model = _image_method(name)
     (images,) = outputs(model, "decode", arguments_of(name)["decode"]).values()
     assert images.shape == (B, *model.image_shape) and 0 <= images.min() < images.max() <= 1
+
+
+@pytest.mark.parametrize("name", [name for name, method in ALL.items() if "density" in method.capabilities])
+def test_density_is_a_mixture_whose_covariances_are_positive_definite(name: str) -> None:
+    mixture = outputs(_used(name), "density", ())
+    count, size = mixture["means"].shape
+    assert mixture["logits"].shape == (count,) and mixture["covariances"].shape == (count, size, size)
+    assert all(part.dtype == torch.float32 and part.isfinite().all() for part in mixture.values())
+    assert (torch.linalg.eigvalsh(mixture["covariances"].double()) > 0).all()

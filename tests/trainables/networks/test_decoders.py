@@ -91,7 +91,7 @@ def test_stacked_mlps_equal_each_alone() -> None:
 def test_sizes_that_cannot_be_decoded_to_are_refused(name: str, shape: tuple[int, int, int]) -> None:
     message = (
         rf"^height and width must be multiples of 16 \(32x32, 64x64\) for decoder={name}, but are "
-        rf"{shape[1]}x{shape[2]}; relu_mlp decodes to any size$"
+        rf"{shape[1]}x{shape[2]}; relu_mlp and strided_deconv decode to any size$"
     )
     for refuse in (lambda: check_decoder(name, shape), lambda: build_decoder(name, 4, shape)):
         with pytest.raises(ValueError, match=message):

@@ -10,7 +10,7 @@ from trainables.data.datasets.celeba import celeba
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.digits import digits, digits32, digits_tint
 from trainables.data.datasets.imagenet import imagenet
-from trainables.data.datasets.mnist import fashion_mnist, mnist
+from trainables.data.datasets.mnist import fashion_mnist, mnist, mnist32
 from trainables.data.datasets.torchvision_datasets import cifar10, cifar100, stl10, svhn
 from trainables.data.errors import DataError
 from trainables.data.image_files.decoding import ImageFiles
@@ -28,6 +28,7 @@ IN_MEMORY: Mapping[str, Loader] = {
     "digits_tint": digits_tint,
     "fashion_mnist": fashion_mnist,
     "mnist": mnist,
+    "mnist32": mnist32,
     "stl10": stl10,
     "svhn": svhn,
 }

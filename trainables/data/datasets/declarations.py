@@ -46,6 +46,12 @@ DIGITS = Declaration(
     levels=16,
     attributes={"ink": 5, "slant": 5},
 )
+MNIST = Declaration(
+    (1, 28, 28),
+    10,
+    train=(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+    test=(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+)
 DECLARATIONS: Mapping[str, Declaration] = {
     "celeba": Declaration(
         (3, 64, 64),
@@ -61,12 +67,8 @@ DECLARATIONS: Mapping[str, Declaration] = {
     "digits_tint": replace(DIGITS, shape=(3, 8, 8), levels=80, attributes={**DIGITS.attributes, "hue": 5}),
     "fashion_mnist": Declaration((1, 28, 28), 10, train=(6000,) * 10, test=(1000,) * 10),
     "imagenet": Declaration((3, 224, 224), 1000, train=None, test=None),
-    "mnist": Declaration(
-        (1, 28, 28),
-        10,
-        train=(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
-        test=(980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
-    ),
+    "mnist": MNIST,
+    "mnist32": replace(MNIST, shape=(1, 32, 32)),
     "stl10": Declaration((3, 96, 96), 10, train=(500,) * 10, test=(800,) * 10, unlabelled=100_000),
     "svhn": Declaration(
         (3, 32, 32),

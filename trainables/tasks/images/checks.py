@@ -12,11 +12,16 @@ from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS
 from trainables.tasks.images.config import Folder, ImageTrial
 from trainables.tasks.images.evaluators.catalog import EVALUATORS
+from trainables.tasks.images.latent_density import OWN
 from trainables.tasks.images.networks import PUBLISHED_SIZES
 from trainables.tasks.task import Methods
 from trainables.validation import choices
 
-CAPABILITY_NOUNS: Mapping[Capability, str] = {"score": "anomaly scores", "decode": "decoded images"}
+CAPABILITY_NOUNS: Mapping[Capability, str] = {
+    "score": "anomaly scores",
+    "decode": "decoded images",
+    "density": "density",
+}
 """What a method with a capability has."""
 INSTEAD: Mapping[Capability, str] = {"decode": "; with adhoc_epochs of at least 1 a decoder is trained for others"}
 """What to do where a method lacks a capability."""
@@ -35,6 +40,7 @@ def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Metho
     _check_batches(config, method)
     _check_content(config, declared.attributes)
     _check_generation(config, method, declared)
+    _check_density(config, declared)
 
 
 def _check_folder(config: ImageTrial) -> None:
@@ -74,6 +80,7 @@ def _check_one_class(config: ImageTrial) -> None:
         ("samples_per_class", generation.samples_per_class),
         ("few_labels", embeddings.few_labels),
         ("geometry", embeddings.geometry if embeddings.geometry != "none" else ""),
+        ("density", config.latent_density.density if config.latent_density.evaluated else ""),
         ("held_out", config.data.held_out),
     ):
         if value:
@@ -136,3 +143,27 @@ def _check_generation(config: ImageTrial, method: type[ImageMethod], declared: D
         check_decoder(config.layers.decoder, declared.shape)
     if generation.samples_per_class and config.data.held_out:
         raise ValueError("samples_per_class needs training images of each class, but some are held out")
+
+
+def _check_density(config: ImageTrial, declared: Declaration) -> None:
+    """Raise ValueError if samples of a density cannot be drawn, decoded or told from others."""
+    asked, generation = config.latent_density, config.generation
+    if not asked.evaluated:
+        return
+    if asked.decoded:
+        check_decoder(config.layers.decoder, declared.shape)
+        if not generation.adhoc_epochs:
+            raise ValueError(
+                f"density={asked.density} needs adhoc_epochs of at least 1: a decoder of unit vectors is trained for it"
+            )
+    if generation.samples_per_class:
+        raise ValueError(
+            "samples are either of density or of each class, so samples_per_class must be 0, but got "
+            f"samples_per_class={generation.samples_per_class} with density={asked.density}"
+        )
+    width = getattr(config.options, "projector_width", 0)
+    if asked.density in OWN and width:
+        raise ValueError(
+            f"the density of {config.method} is of projections unless projector_width=0, but got "
+            f"projector_width={width} with density={asked.density}"
+        )

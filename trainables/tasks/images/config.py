@@ -9,6 +9,7 @@ from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS, Declaration
 from trainables.data.datasets.folder import FOLDER, listed
 from trainables.tasks.images.evaluation_sections import ContentEvaluation, EmbeddingEvaluation, Evaluation, Generation
+from trainables.tasks.images.latent_density import LatentDensity
 from trainables.tasks.images.networks import Encoder, Layers, Networks
 from trainables.validation import between, choices, whole
 
@@ -89,6 +90,7 @@ class ImageTrial(TrialConfig):
         "content",
         "generation",
         "embeddings",
+        "latent_density",
     }
 
     data: Data
@@ -102,6 +104,7 @@ class ImageTrial(TrialConfig):
     content: ContentEvaluation
     generation: Generation
     embeddings: EmbeddingEvaluation
+    latent_density: LatentDensity
 
     @property
     def declaration(self) -> Declaration:

@@ -20,9 +20,11 @@ class Encoder:
     encoder: str = "mlp"
     """Name of the encoder."""
     width: int = 128
-    """Hidden units of the `mlp`, or channels of the `convnet`'s first layer. ResNets have their published widths."""
+    """Hidden units of the `mlp`, or channels of the first layer of the `convnet` and the `strided_convnet`. ResNets
+    have their published widths."""
     features: int = 64
-    """Size D of the representation of the `mlp` and the `convnet`. ResNets have their published sizes."""
+    """Size D of the representation of the `mlp`, the `convnet` and the `strided_convnet`. ResNets have their published
+    sizes."""
     small_stem: bool = True
     """ResNets only: use the stem for 32x32 images, a 3x3 convolution of stride 1 without max-pooling."""
 

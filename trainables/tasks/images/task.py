@@ -98,12 +98,18 @@ class Images(Task):
             "adhoc_epochs": 1,
             "fid_weights": "inception.pth",
         }
+        sampled: Mapping[str, Value] = {
+            "density": "gaussian",
+            "density_samples": 16,
+            "decoder": "relu_mlp",
+            "adhoc_epochs": 1,
+        }
         styles = [
             {"dataset": name, "decoder": "relu_mlp", "styles": "+".join(declared.attributes), **content, **decoded}
             for name, declared in DECLARATIONS.items()
             if declared.attributes
         ]
-        return [{"validation": 0.1, **keys} for keys in (classified, {"normal_class": 0}, *styles)]
+        return [{"validation": 0.1, **keys} for keys in (classified, {"normal_class": 0}, sampled, *styles)]
 
 
 def image_method(method: type[Method]) -> type[ImageMethod]:

@@ -43,5 +43,5 @@ def test_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
         load("cifar-10", tmp_path)
     assert str(error.value) == (
         "no dataset 'cifar-10' (did you mean 'cifar10'?); there are: celeba, cifar10, cifar100, digits, digits32, "
-        "digits_tint, fashion_mnist, imagenet, mnist, stl10, svhn"
+        "digits_tint, fashion_mnist, imagenet, mnist, mnist32, stl10, svhn"
     )

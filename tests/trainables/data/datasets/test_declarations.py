@@ -13,7 +13,8 @@ from trainables.tasks.images.stream import select_classes
 
 SIZES = {
     "celeba": (162_770, 19_962), "cifar10": (50_000, 10_000), "cifar100": (50_000, 10_000),
-    "fashion_mnist": (60_000, 10_000), "mnist": (60_000, 10_000), "stl10": (105_000, 8_000), "svhn": (73_257, 26_032),
+    "fashion_mnist": (60_000, 10_000), "mnist": (60_000, 10_000), "mnist32": (60_000, 10_000),
+    "stl10": (105_000, 8_000), "svhn": (73_257, 26_032),
 }  # fmt: skip
 """Training and test images, as published."""
 

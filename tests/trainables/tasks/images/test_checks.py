@@ -75,7 +75,7 @@ def test_a_decoder_suits_the_size_of_the_images(method: str, values: dict[str, V
     assert image_trial({**deconv, **values, "dataset": "cifar10"}).layers.decoder == "simvae_deconv"
     assert _error(**{**deconv, **values, "dataset": "mnist"}) == (
         "height and width must be multiples of 16 (32x32, 64x64) for decoder=simvae_deconv, but are 28x28; "
-        "relu_mlp decodes to any size"
+        "relu_mlp and strided_deconv decode to any size"
     )
     assert image_trial({**deconv, "method": "simclr", "dataset": "mnist"}).data.dataset == "mnist"
 

@@ -9,8 +9,9 @@ from trainables.config.trial_config import TrialConfig
 from trainables.data.augmentation.pixel_views import PixelViews
 from trainables.data.augmentation.views import Views
 from trainables.networks.encoders import ENCODERS
-from trainables.tasks.images.config import Batches, Data, ImageTrial
-from trainables.tasks.images.evaluation_sections import ContentEvaluation, Evaluation, Generation
+from trainables.tasks.images.config import Batches, Data, Folder, ImageTrial
+from trainables.tasks.images.evaluation_sections import ContentEvaluation, EmbeddingEvaluation, Evaluation, Generation
+from trainables.tasks.images.latent_density import LatentDensity
 from trainables.tasks.images.networks import PUBLISHED_SIZES, Encoder, Layers, Networks
 
 SIZED = [name for name in ENCODERS if name not in PUBLISHED_SIZES]
@@ -48,7 +49,8 @@ def test_a_share_of_validation_images_is_at_most_a_half(share: float) -> None:
         (Layers, "stem_pool", 1, "stem_pool must be true or false, but got stem_pool=1"),
         (
             *(Layers, "decoder", "relump"),
-            "no decoder 'relump' (did you mean 'relu_mlp'?); there are: relu_mlp, simvae_deconv, simvae_deconv_authors",
+            "no decoder 'relump' (did you mean 'relu_mlp'?); there are: relu_mlp, simvae_deconv, "
+            "simvae_deconv_authors, strided_deconv",
         ),
     ],
 )
@@ -95,5 +97,5 @@ def test_sections_are_those_of_every_trial_and_those_of_images() -> None:
     assert dict(ImageTrial.sections()) == {
         **TrialConfig.sections(), "data": Data, "encoder": Encoder, "layers": Layers, "views": Views,
         "pixel_views": PixelViews, "batches": Batches, "evaluation": Evaluation, "content": ContentEvaluation,
-        "generation": Generation,
+        "generation": Generation, "folder": Folder, "embeddings": EmbeddingEvaluation, "latent_density": LatentDensity,
     }  # fmt: skip

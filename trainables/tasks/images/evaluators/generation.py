@@ -34,9 +34,9 @@ class Decoders:
     """Decodes the representations of one stack's members: by their own decoders, or by ones trained for that."""
 
     def __init__(self, vectors: Representations, images: EvaluationImages) -> None:
-        self._vectors, self._images = vectors, images
+        self._vectors = vectors
         own = "decode" in vectors.method.capabilities
-        self._trained = [] if own else [self._train(bank_ND) for bank_ND in vectors.bank()["z"]]
+        self._trained = [] if own else [train_decoder(images, bank_ND) for bank_ND in vectors.bank()["z"]]
 
     @torch.no_grad()
     def __call__(self, z_KBD: Tensor) -> Tensor:
@@ -46,23 +46,24 @@ class Decoders:
             return decoded
         return torch.stack([decoder(z_BD) for decoder, z_BD in zip(self._trained, z_KBD, strict=True)])
 
-    def _train(self, bank_ND: Tensor) -> Callable[[Tensor], Tensor]:
-        """A decoder of one member's frozen representations."""
-        images, config = self._images, self._images.config
-        pixels_NCHW = torch.cat([pixels for pixels, _ in images.pixels(images.bank_images)])
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seeded_generator("adhoc decoder weights", config.data.dataset).initial_seed())
-            decoder = config.networks.build_decoder(bank_ND.shape[-1], tuple(pixels_NCHW.shape[1:]))
-        return train_adhoc_decoder(
-            decoder.to(images.device),
-            bank_ND,
-            pixels_NCHW,
-            epochs=config.generation.adhoc_epochs,
-            patience=config.generation.adhoc_patience,
-            generator=seeded_generator("adhoc decoder", config.data.dataset),
-            lr=config.generation.adhoc_lr,
-            raise_if_stopped=images.raise_if_stopped,
-        ).decoder
+
+def train_decoder(images: EvaluationImages, bank_ND: Tensor) -> Callable[[Tensor], Tensor]:
+    """A decoder of one member's frozen representations of the bank."""
+    config = images.config
+    pixels_NCHW = torch.cat([pixels for pixels, _ in images.pixels(images.bank_images)])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seeded_generator("adhoc decoder weights", config.data.dataset).initial_seed())
+        decoder = config.networks.build_decoder(bank_ND.shape[-1], tuple(pixels_NCHW.shape[1:]))
+    return train_adhoc_decoder(
+        decoder.to(images.device),
+        bank_ND,
+        pixels_NCHW,
+        epochs=config.generation.adhoc_epochs,
+        patience=config.generation.adhoc_patience,
+        generator=seeded_generator("adhoc decoder", config.data.dataset),
+        lr=config.generation.adhoc_lr,
+        raise_if_stopped=images.raise_if_stopped,
+    ).decoder
 
 
 class GenerationEvaluator(RepresentationEvaluator):

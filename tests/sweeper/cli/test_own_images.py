@@ -60,7 +60,7 @@ def test_the_classes_are_said(images: Path, tmp_path: Path, capsys: pytest.Captu
         ),
         (
             ["--normal-class", "bad", "--data", "{good}", "--set", "validation=0"],
-            "batch_size must not exceed the 0 training images of folder",
+            "the normal class must have training images, but bad of ",
         ),
         (
             ["--normal-class", "dog", "--data", "{none}"],

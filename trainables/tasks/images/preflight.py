@@ -71,7 +71,13 @@ def _check_on(
 
 
 def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) -> None:
-    """Raise ValueError if a trial on one class has no image of it, or of others, to be evaluated on."""
+    """Raise ValueError if a trial on one class lacks images of it to train on, or of it or others to be evaluated on."""
+    if data.normal_class is not None and not len(splits.test.train_images):
+        trained = [dataset.classes[label] for label in dataset.train_labels.unique().tolist()]
+        raise ValueError(
+            f"the normal class must have training images, but {dataset.classes[data.normal_class]} of {dataset.name} "
+            f"(normal_class={data.normal_class}) has none; those that have some are: {', '.join(trained)}"
+        )
     for name, split, instead in (
         ("test", splits.test, ""),
         ("validation", splits.validation, "; with validation=0 no training images of other classes are needed"),

@@ -71,7 +71,7 @@ def _check_on(
 
 
 def _check_outlier_classes(splits: TrialSplits, dataset: Dataset, data: Data) -> None:
-    """Raise ValueError if a trial on one class lacks images of it to train on, or of it or others to be evaluated on."""
+    """Raise ValueError if a trial on one class lacks images of it to train on, or images to be evaluated on."""
     if data.normal_class is not None and not len(splits.test.train_images):
         trained = [dataset.classes[label] for label in dataset.train_labels.unique().tolist()]
         raise ValueError(

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 
@@ -14,7 +15,7 @@ from tests.sweeper.tiny_sweep import TINY
 
 def main(store: str) -> None:
     folder = os.getcwd()
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _temp_dir=os.environ["RAY_TMPDIR"])
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _temp_dir=tempfile.mkdtemp(prefix="j"))
     rows = sweeper.run(TINY, name="joined", store=store, cohort=2)
     assert set(rows["status"]) == {"finished"} and ray.is_initialized() and os.getcwd() == folder
     ray.shutdown()

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.mixtures import data_as_mode_nll, matching_mode_nll
-from trainables.networks.heads import mlp
+from trainables.networks.heads import projector
 from trainables.validation import choices, positive, whole
 
 NUMERATORS = ("matching", "all")
@@ -48,8 +48,7 @@ class DaMGMJE(ImageMethod):
 
     def __init__(self, config: DaMGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        width = config.projector_width
-        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
+        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Negative log-likelihood of a view given the other, without the volume of a mode; a mean of both ways."""

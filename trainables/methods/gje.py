@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy, gaussian_nll
 from trainables.losses.linear_algebra import cholesky
-from trainables.networks.heads import mlp
+from trainables.networks.heads import projector
 from trainables.validation import between, choices, positive, truth, whole
 
 OBJECTIVES = ("alignment", "nll")
@@ -81,9 +81,8 @@ class GJE(ImageMethod):
 
     def __init__(self, config: GJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        width = config.projector_width
-        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
-        self.projection = config.projection if width else self.features
+        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
+        self.projection = config.projection if config.projector_width else self.features
         gaussians, size = (1, 2 * self.projection) if config.entropy == "joint" else (2, self.projection)
         self.register_buffer("moments_GEE", torch.eye(size).repeat(gaussians, 1, 1) / self.projection)
 

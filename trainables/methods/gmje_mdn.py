@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.joint_gaussian import averaged_moment, entropy, gaussian_nll, second_moment
 from trainables.losses.linear_algebra import cholesky
 from trainables.losses.mixture_density import floored_softplus, mixture_density_nll
-from trainables.networks.heads import mlp
+from trainables.networks.heads import mlp, projector
 from trainables.validation import between, choices, positive, truth, whole
 
 OBJECTIVES = ("entropy", "literal")
@@ -74,9 +74,8 @@ class MDNGMJE(ImageMethod):
 
     def __init__(self, config: MDNGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        width = config.projector_width
-        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
-        self.projection = config.projection if width else self.features
+        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
+        self.projection = config.projection if config.projector_width else self.features
         size = self.projection
         seen = 2 * size if config.leaky else size
         self.parameter_network = mlp(seen, config.parameter_width, config.components * (1 + 2 * size), norm=None)

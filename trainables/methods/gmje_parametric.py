@@ -15,7 +15,7 @@ from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shap
 from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy
 from trainables.losses.linear_algebra import positive_factor
 from trainables.losses.mixtures import component_exponents, isotropic_exponents, marginal, prototype_nll
-from trainables.networks.heads import mlp
+from trainables.networks.heads import projector
 from trainables.validation import between, choices, positive, truth, whole
 
 COVARIANCES = ("shared", "component")
@@ -78,9 +78,8 @@ class ParametricGMJE(ImageMethod):
 
     def __init__(self, config: ParametricGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        width = config.projector_width
-        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
-        self.projection = config.projection if width else self.features
+        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
+        self.projection = config.projection if config.projector_width else self.features
         count, size = config.prototypes, self.projection
         self.prototypes = nn.Parameter(torch.randn(count, 1 if config.tied else 2, size) / math.sqrt(size))
         self.logits_M = nn.Parameter(torch.zeros(count))

@@ -21,7 +21,7 @@ from trainables.losses.kernels import (
     rbf_kernel,
 )
 from trainables.networks.averaging import MovingAverage
-from trainables.networks.heads import mlp
+from trainables.networks.heads import projector
 from trainables.validation import between, positive, truth, whole
 
 SMALLEST = 1e-5
@@ -83,9 +83,8 @@ class GPJE(ImageMethod):
 
     def __init__(self, config: GPJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        width = config.projector_width
-        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
-        self.projection = config.projection if width else self.features
+        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
+        self.projection = config.projection if config.projector_width else self.features
         if not config.symmetric:
             self.target = MovingAverage(nn.Sequential(self.encoder, self.projector))
         if config.random_features:

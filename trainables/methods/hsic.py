@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.joint_gaussian import entropy, second_moment
 from trainables.losses.kernels import hsic, median_length, rbf_kernel
-from trainables.networks.heads import mlp
+from trainables.networks.heads import projector
 from trainables.validation import positive, whole
 
 SHORTEST = 1e-2
@@ -53,9 +53,8 @@ class HSIC(ImageMethod):
 
     def __init__(self, config: HSICConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        width = config.projector_width
-        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
-        self.projection = config.projection if width else self.features
+        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
+        self.projection = config.projection if config.projector_width else self.features
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Minus the dependence of the views, minus their weighted entropies."""

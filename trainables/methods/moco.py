@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import info_nce
 from trainables.networks.averaging import MovingAverage
-from trainables.networks.heads import mlp
+from trainables.networks.heads import projector
 from trainables.validation import between, positive, whole
 
 
@@ -55,12 +55,10 @@ class MoCo(ImageMethod):
 
     def __init__(self, config: MoCoConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        width = config.projector_width
-        self.projector = mlp(self.features, width, config.projection, norm=None) if width else nn.Identity()
+        self.projector = projector(self.features, config.projector_width, config.projection, norm=None)
         self.keys = MovingAverage(nn.Sequential(self.encoder, self.projector))
-        self.register_buffer(
-            "queue_MP", F.normalize(torch.randn(config.queue, config.projection if width else self.features), dim=-1)
-        )
+        size = config.projection if config.projector_width else self.features
+        self.register_buffer("queue_MP", F.normalize(torch.randn(config.queue, size), dim=-1))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """InfoNCE of the queries against their own keys and the queue, to which these keys are then added."""

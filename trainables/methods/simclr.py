@@ -6,11 +6,11 @@ Shapes: B images, D features, P dimensions of the projection.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import nt_xent
-from trainables.networks.heads import mlp
+from trainables.networks.heads import projector
 from trainables.validation import positive, whole
 
 
@@ -41,8 +41,7 @@ class SimCLR(ImageMethod):
 
     def __init__(self, config: SimCLRConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        width = config.projector_width
-        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
+        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """NT-Xent of the projections."""

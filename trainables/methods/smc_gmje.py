@@ -21,7 +21,7 @@ from trainables.losses.particles import (
     weighted_info_nce,
 )
 from trainables.networks.averaging import MovingAverage
-from trainables.networks.heads import mlp
+from trainables.networks.heads import projector
 from trainables.validation import between, choices, positive, whole
 
 
@@ -68,10 +68,9 @@ class SMCGMJE(ImageMethod):
 
     def __init__(self, config: SMCGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        width = config.projector_width
-        self.projector = mlp(self.features, width, config.projection, norm=None) if width else nn.Identity()
+        self.projector = projector(self.features, config.projector_width, config.projection, norm=None)
         self.keys = MovingAverage(nn.Sequential(self.encoder, self.projector))
-        size = config.projection if width else self.features
+        size = config.projection if config.projector_width else self.features
         self.register_buffer("bank_MP", F.normalize(torch.randn(config.bank, size), dim=-1))
 
     def noise(self, batch: int) -> Noises:

@@ -22,7 +22,7 @@ from trainables.losses.particles import (
     reweighted,
     uniforms_of,
 )
-from trainables.networks.heads import mlp
+from trainables.networks.heads import projector
 from trainables.validation import between, choices, positive, truth, whole
 
 
@@ -33,7 +33,7 @@ class JointSMCGMJEConfig:
     learned: bool = True
     """Whether the covariance that all components share is learned, with `4 P^2` numbers; the likelihood then has its
     volume. Otherwise it is tau times the identity."""
-    entropy_weight: float = 0.05
+    entropy_weight: float = 3.2
     """Weight of the entropy, lambda in the paper, times 2P, at least 0."""
     alignment_weight: float = 2.0
     """Weight of the squared distance between the views, at least 0. It is not in the paper."""
@@ -86,9 +86,8 @@ class JointSMCGMJE(ImageMethod):
 
     def __init__(self, config: JointSMCGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        width = config.projector_width
-        self.projector = mlp(self.features, width, config.projection, norm="batch") if width else nn.Identity()
-        self.projection = config.projection if width else self.features
+        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
+        self.projection = config.projection if config.projector_width else self.features
         if config.learned:
             self.raw_factor_JJ = nn.Parameter(torch.zeros(2 * self.projection, 2 * self.projection))
         halves = F.normalize(torch.randn(config.bank, 2, self.projection), dim=-1)

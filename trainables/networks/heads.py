@@ -22,6 +22,12 @@ def mlp(*widths: int, norm: Literal["batch", "layer"] | None, last: bool = False
     return nn.Sequential(*layers, *_norm(last_norm, widths[-1], weights=False))
 
 
+def projector(features: int, width: int, projection: int, norm: Literal["batch"] | None) -> nn.Module:
+    """A projector of two layers with `width` hidden units, to `projection` dimensions; with a width of 0 none, so that
+    the projection is the representation of `features` dimensions."""
+    return mlp(features, width, projection, norm=norm) if width else nn.Identity()
+
+
 def hidden_widths(hidden: str | tuple[int, ...], name: str = "hidden") -> tuple[int, ...]:
     """The widths of hidden layers, from a tuple or from text that joins them by +: `500+500+2000`. Empty for none.
     Raises ValueError, which calls them by `name`, unless each is a positive whole number."""

@@ -90,28 +90,28 @@ FORBIDDEN = [
     ("sweeper.plan.cohorts", "from sweeper.packing.packer import fraction"),
     ("sweeper.search.ask_tell", "import torch"),
     ("sweeper.storage.store", "import ray"),
-    ("sweeper.report.heatmap", "def draw():\n    if True:\n        import torch"),
+    ("sweeper.report.heatmaps.heatmap", "def draw():\n    if True:\n        import torch"),
     ("sweeper.cli.progress", "from ray import tune"),
     ("sweeper.execution.executor", "import optuna"),
-    ("sweeper.execution.executor", "from trainables.methods.vje import VJE"),
-    ("sweeper.run", "from trainables.methods.vje import VJE"),
+    ("sweeper.execution.executor", "from trainables.methods.variational.vje import VJE"),
+    ("sweeper.run", "from trainables.methods.variational.vje import VJE"),
     ("sweeper.run", "from sweeper.api import run"),
     ("sweeper", "import pandas"),
     ("sweeper", "from sweeper.run import main"),
     ("sweeper.api", "import torch"),
     ("sweeper.models", "import ray"),
     ("trainables.worker.ray_train", "from sweeper.storage.store import Store"),
-    ("trainables.worker.ray_train", "from trainables.methods import vje"),
+    ("trainables.worker.ray_train", "from trainables.methods.variational import vje"),
     ("trainables.training.train", "async def f():\n    from ray import train"),
     ("trainables.training.train", "import importlib\nimportlib.import_module('ray.train')"),
     ("trainables.training.train", "__import__('pandas')"),
     ("trainables.learners.stack", "try:\n    import torch\nexcept ImportError:\n    import pyarrow"),
     ("trainables.data.augmentation.views", "import ray"),
     ("trainables.validation", "import torch"),
-    ("trainables.methods.vje", "from trainables.methods.simsiam import SimSiam"),
-    ("trainables.methods.vje", "from .simsiam import SimSiam"),
-    ("trainables.methods.vje", "from ..data import views"),
-    ("trainables.methods.vje", "from trainables.training import train"),
+    ("trainables.methods.variational.vje", "from trainables.methods.baselines.simsiam import SimSiam"),
+    ("trainables.methods.variational.vje", "from ..baselines.simsiam import SimSiam"),
+    ("trainables.methods.variational.vje", "from ...data import views"),
+    ("trainables.methods.variational.vje", "from trainables.training import train"),
     ("trainables.reports", "import torch"),
     ("trainables.config.trial_config", "from trainables.catalog import METHODS"),
     ("trainables.learners.stack", "from trainables.config.trial_config import TrialConfig"),
@@ -119,7 +119,7 @@ FORBIDDEN = [
     ("trainables.tasks.images.task", "from trainables.training import train"),
     ("trainables.tasks.images.task", "from trainables.catalog import METHODS"),
     ("trainables.tasks.images.task", "from trainables.config.trial import resolve"),
-    ("trainables.methods.vje", "from trainables.tasks.task import Stream"),
+    ("trainables.methods.variational.vje", "from trainables.tasks.task import Stream"),
     ("trainables.losses.kernels", "from torch import distributed"),
     ("trainables.losses.kernels", "import torch.distributed as dist"),
     ("trainables.losses.kernels", "import torch\ndef f(x): return torch.distributed.all_reduce(x)"),
@@ -132,7 +132,7 @@ FORBIDDEN = [
     ),
     ("sweeper.storage.io.files", "from sweeper.storage.schema import Columns"),
     ("sweeper.new_module", "import numpy"),
-    ("sweeper.report.heatmap", "from sweeper.report.studies import tables"),
+    ("sweeper.report.heatmaps.heatmap", "from sweeper.report.studies import tables"),
 ]
 
 
@@ -165,7 +165,10 @@ def test_the_message_names_file_line_and_rule() -> None:
         ),
         ("sweeper.execution.executor", "import ray\nfrom ray import tune\nfrom trainables.worker import ray_train"),
         ("trainables.worker.ray_train", "from ray.train.torch import TorchTrainer"),
-        ("trainables.methods.vje", "import torch.nn.functional as F\nfrom trainables.losses.densities import unit"),
+        (
+            "trainables.methods.variational.vje",
+            "import torch.nn.functional as F\nfrom trainables.losses.densities import unit",
+        ),
         ("trainables.losses.densities", "import torch\nfrom torch import Tensor\ntorch.linalg.vector_norm"),
         ("trainables.data.splits", "from trainables.data.datasets.dataset import Dataset"),
         ("trainables.tasks.images.task", "from trainables.config.trial_config import TrialConfig"),
@@ -179,7 +182,7 @@ def test_an_allowed_import_passes(module: str, source: str) -> None:
 def test_prefixes_end_at_dots() -> None:
     """`raytracer` is not `ray`, and a row for `sweeper.storage.store` does not open `sweeper.storehouse`."""
     assert "never" not in offences("import raytracer", "trainables.learners.stack", "file.py")[0]
-    assert offences("import sweeper.storehouse", "sweeper.report.heatmap", "file.py")
+    assert offences("import sweeper.storehouse", "sweeper.report.heatmaps.heatmap", "file.py")
 
 
 def test_no_module_imports_indirectly_what_it_must_never_import() -> None:

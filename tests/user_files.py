@@ -11,7 +11,8 @@ from sweeper.spec import user_code
 from trainables import catalog
 from trainables.config import trial
 from trainables.method_loading import installed_methods
-from trainables.training import metric_names, stacking
+from trainables.training import metric_names
+from trainables.training.checks import stacking
 
 CACHES = (trial.sections, trial.defaults, installed_methods, metric_names._methods_by_metric, stacking._tried)
 """What is kept of methods by their names."""

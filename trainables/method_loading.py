@@ -1,5 +1,5 @@
 """Methods of the user: imported by `package.module:Class` or by an entry point, and refused if their class breaks the
-contract. What they compute is checked by `trainables.training.method_check`."""
+contract. What they compute is checked by `trainables.training.checks.method_check`."""
 
 import dataclasses
 import functools

@@ -21,7 +21,7 @@ from trainables.config import trial as config
 from trainables.config.trial import stream_key
 from trainables.config.trial_config import TrialConfig
 from trainables.data.errors import DataError
-from trainables.training import preflight
+from trainables.training.checks import preflight
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest
 

@@ -2,10 +2,13 @@
 
 import pandas as pd
 
-from sweeper.report import densities, heatmap, latent_maps, sheets, summary, trajectory
 from sweeper.report import paper_table as tables
-from sweeper.report.heatmap_cells import selection_metric
+from sweeper.report import summary
+from sweeper.report.heatmaps import heatmap
+from sweeper.report.heatmaps.heatmap_cells import selection_metric
 from sweeper.report.selections import labelled
+from sweeper.report.sheets import densities, latent_maps, pictures
+from sweeper.report.trajectories import trajectory
 from sweeper.spec import Sweep
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import SUFFIX
@@ -51,7 +54,7 @@ def write(
         history = _history(files, name)
         for view in sweep.trajectories:
             trajectory.write(files, folder, history, labelled(rows, view.selections), view, about=about)
-    sheets.write(files, name, folder, rows)
+    pictures.write(files, name, folder, rows)
     models = sweep.tables[0] if sweep.tables else None
     densities.write(
         files,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.report.formatting import format_metric, format_value, text_table
-from sweeper.report.heatmap_cells import best, pivot, selection_metric
+from sweeper.report.heatmaps.heatmap_cells import best, pivot, selection_metric
 from sweeper.spec.metric import VALIDATION, Direction, Metric
 
 

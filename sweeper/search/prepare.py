@@ -19,7 +19,7 @@ from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 from trainables.config import trial as config
 from trainables.data.errors import DataError
-from trainables.training import preflight
+from trainables.training.checks import preflight
 
 FACTS: Mapping[str, type] = {"study": str, "study_id": str, "number": int, "wave": int, "schedule": str}
 """Columns that a search's rows have in addition to the hyperparameters."""

@@ -8,7 +8,7 @@ from sweeper.spec.search import SECONDS, Search, Study, bounds
 from trainables.config import trial as config
 from trainables.config.training import Training
 from trainables.config.trial_config import TrialConfig
-from trainables.training.preflight import PreflightResult
+from trainables.training.checks.preflight import PreflightResult
 
 UNSEARCHABLE_KEYS = frozenset(
     {"workers", "method", "dataset", "image_digest", "image_size", "image_channels", "normal_class", "held_out"}

@@ -17,8 +17,8 @@ from tests.trainables.small import image_trial
 from trainables.catalog import METHODS
 from trainables.config.trial import fusible_keys, resolve
 from trainables.tasks.images.config import ImageTrial
+from trainables.training.checks.preflight import check_trials
 from trainables.training.metric_names import metric_names
-from trainables.training.preflight import check_trials
 
 SIZES = {
     ("j_budget", "paper"): (1, 64),

@@ -16,8 +16,8 @@ from trainables.config.trial_config import TrialConfig
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluation_sections import Evaluation
+from trainables.training.checks.preflight import check_trials
 from trainables.training.metric_names import metric_names
-from trainables.training.preflight import check_trials
 
 COUNTS = {
     ("anomaly_grid", "paper"): 560,

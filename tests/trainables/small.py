@@ -13,7 +13,7 @@ from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import ImageMethod
 from trainables.reports import Report
 from trainables.tasks.images.config import ImageTrial
-from trainables.training.checkpoint import DIGEST_SIZE
+from trainables.training.checkpoints.checkpoint import DIGEST_SIZE
 
 HERE = Path()
 """The digits need no folder."""

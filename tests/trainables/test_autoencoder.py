@@ -20,7 +20,7 @@ from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Batch
 from trainables.learners.noise import draw_noise
 from trainables.learners.stack import Stack
-from trainables.methods.simvae import SimVAEConfig
+from trainables.methods.variational.simvae import SimVAEConfig
 from trainables.training.models import build_models
 
 AUTOENCODERS = [name for name, method in METHODS.items() if issubclass(method, VariationalAutoencoder)]

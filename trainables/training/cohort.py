@@ -22,9 +22,9 @@ from trainables.learners.noise import draw_noise
 from trainables.learners.optimisers import SCHEDULES, StackedAdam, StackedSGD
 from trainables.learners.stack import MakeOptimiser, Stack
 from trainables.reports import CheckpointError, Move
+from trainables.training.checks.stacking import stack_width
 from trainables.training.model_file import TrainedModel
 from trainables.training.models import build_models
-from trainables.training.stacking import stack_width
 
 
 class Cohort:

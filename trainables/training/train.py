@@ -17,8 +17,8 @@ from trainables.config.trial_config import TrialConfig
 from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.reports import CheckpointError, Heartbeat, Judge, Member, Report, Stopped, Verdict
-from trainables.training.checkpoint import pack, unpack
-from trainables.training.checkpointing import Checkpointer
+from trainables.training.checkpoints.checkpoint import pack, unpack
+from trainables.training.checkpoints.checkpointing import Checkpointer
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import may_be_undefined
 from trainables.training.model_file import TrainedModel

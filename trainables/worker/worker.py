@@ -16,8 +16,8 @@ import torch
 from trainables.catalog import task_of
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.reports import CheckpointError, Heartbeat, Judge, ModelError, Report, Stopped, Verdict
-from trainables.training.checkpoint import unpack
-from trainables.training.checkpoint_slicing import slice_checkpoint
+from trainables.training.checkpoints.checkpoint import unpack
+from trainables.training.checkpoints.checkpoint_slicing import slice_checkpoint
 from trainables.training.model_file import TrainedModel, pack_model
 from trainables.training.train import train
 from trainables.worker.environment import environment_of

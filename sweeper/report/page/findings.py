@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from sweeper.report import paper_table, trajectory
+from sweeper.report import paper_table
 from sweeper.report.page.columns import json_values
+from sweeper.report.trajectories import trajectory
 from sweeper.spec import Grid, Grids, Metric, Search, Searches, Sweep
 from sweeper.storage.io.files import Files
 

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report import publish, trajectory
+from sweeper.report import publish
 from sweeper.report.selections import labelled
+from sweeper.report.trajectories import trajectory
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.storage.io.files import Files
 

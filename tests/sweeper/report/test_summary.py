@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.heatmap_cells import selection_metric
+from sweeper.report.heatmaps.heatmap_cells import selection_metric
 from sweeper.report.summary import breakdown, correlations, on_test_images, text
 from sweeper.spec.metric import Metric
 

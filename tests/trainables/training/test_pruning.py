@@ -11,7 +11,7 @@ import torch
 from tests.trainables.small import HERE, at_ends, content_of, metrics_of
 from tests.trainables.training.judged import float64, pruning, six, smooth, tensors_of, without_seconds
 from trainables.contract import Batch, Losses
-from trainables.methods.vje import VJE
+from trainables.methods.variational.vje import VJE
 from trainables.reports import Report, Verdict
 from trainables.training.cohort import Cohort
 from trainables.training.train import train
@@ -229,5 +229,5 @@ def test_waiting_for_a_judge_does_not_count_as_training(monkeypatch: pytest.Monk
         now += 1000.0
         return Verdict()
 
-    monkeypatch.setattr("trainables.training.checkpointing.time.perf_counter", tick)
+    monkeypatch.setattr("trainables.training.checkpoints.checkpointing.time.perf_counter", tick)
     assert [report.seconds for report in train([smooth()], HERE, judge=slow)][-1] < 1000.0

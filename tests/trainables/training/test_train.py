@@ -12,7 +12,7 @@ from tests.trainables.small import HERE, at_ends, config_of, content_of, metrics
 from tests.trainables.training.judged import assert_near, without_seconds
 from trainables.config.trial_config import TrialConfig
 from trainables.contract import Losses
-from trainables.methods.vje import VJE
+from trainables.methods.variational.vje import VJE
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import metric_names
 from trainables.training.train import train

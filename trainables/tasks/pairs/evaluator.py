@@ -101,7 +101,8 @@ class _KnownDensity:
 
     def figure_data(self, density: ConditionalDensity, training: Pairs) -> bytes:
         """What a figure shows of a density, as a file of NumPy: `x`, `[G]`; `weights`, `means` and `sigmas`, `[G, M]`;
-        `branches`, `[G, F]`, and `pair_x` and `pair_y`, the first training pairs."""
+        `branches`, `[G, F]`, and `noise`, the standard deviation around them; `pair_x` and `pair_y`, the first training
+        pairs."""
         _, on_grid = (ConditionalDensity(*parts) for parts in zip(*map(self._parts, density), strict=True))
         tensors = {
             "x": self._grid_G,
@@ -109,6 +110,7 @@ class _KnownDensity:
             "means": on_grid.means_BM,
             "sigmas": on_grid.sigmas_BM,
             "branches": self._branches_GF,
+            "noise": torch.tensor(NOISE),
             "pair_x": training.x_N[:SHOWN],
             "pair_y": training.y_N[:SHOWN],
         }

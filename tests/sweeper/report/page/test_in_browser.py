@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from sweeper.report.heatmap_cells import pivot
+from sweeper.report.heatmaps.heatmap_cells import pivot
 from sweeper.report.page import publish
 from sweeper.storage.load import load
 from sweeper.storage.store import Store

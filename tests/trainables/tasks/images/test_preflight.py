@@ -13,9 +13,9 @@ from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.errors import DataError
 from trainables.tasks.images import loading
+from trainables.training.checks.preflight import check_trials
 from trainables.training.cohort import Cohort
 from trainables.training.metric_names import metric_names
-from trainables.training.preflight import check_trials
 
 CPU = torch.device("cpu")
 

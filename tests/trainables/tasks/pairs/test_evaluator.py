@@ -108,7 +108,7 @@ def test_figures_get_the_density_on_the_grid_with_branches_and_pairs() -> None:
     assert truth["means"] == pytest.approx(truth["branches"], abs=1e-6) and truth["branches"].shape == (GRID, 3)
     assert truth["x"][[0, -1]].tolist() == [-1, 1] and truth["pair_x"].shape == truth["pair_y"].shape == (SHOWN,)
     assert (other["sigmas"] == pytest.approx(2 * NOISE)) and other["weights"].sum(1) == pytest.approx(1.0)
-    assert HELD_OUT == 10_000
+    assert truth["noise"] == pytest.approx(NOISE) and HELD_OUT == 10_000
 
 
 def test_trials_that_ask_for_no_sheets_have_none() -> None:

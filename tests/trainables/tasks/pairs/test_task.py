@@ -14,7 +14,7 @@ from trainables.learners.data_parallel import SINGLE_PROCESS
 from trainables.tasks.pairs.config import PairsTrial
 from trainables.tasks.pairs.stream import PairsStream, training_pairs
 from trainables.tasks.pairs.task import SyntheticPairs
-from trainables.training.preflight import check_trials
+from trainables.training.checks.preflight import check_trials
 
 pytestmark = pytest.mark.usefixtures("pairs")
 

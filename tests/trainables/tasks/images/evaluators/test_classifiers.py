@@ -10,7 +10,7 @@ from tests.trainables.small import HERE
 from tests.trainables.tasks.images.evaluated import eval_config, last_metrics, prepared, untrained
 from trainables.data.datasets.catalog import load
 from trainables.evaluation import probes
-from trainables.methods.vje import VJE
+from trainables.methods.variational.vje import VJE
 from trainables.training.metric_names import metric_names
 from trainables.training.train import train
 

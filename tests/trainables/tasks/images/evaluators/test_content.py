@@ -20,7 +20,7 @@ from trainables.config.trial_config import Value
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.splits import hold_out_validation
 from trainables.evaluation import adam_probes, clustering
-from trainables.methods.vae import VAE
+from trainables.methods.variational.vae import VAE
 from trainables.tasks.images.config import ImageTrial
 
 pytestmark = pytest.mark.usefixtures("tiny_datasets")

@@ -22,7 +22,7 @@ from trainables.evaluation.generation.digits_classifier import digits_classifier
 from trainables.evaluation.generation.digits_metrics import frechet_digits
 from trainables.evaluation.generation.latent_mixtures import Mixture, sample, to_sphere
 from trainables.learners.noise import draw_noise
-from trainables.methods.gmje_parametric import ParametricGMJE
+from trainables.methods.gaussian.gmje_parametric import ParametricGMJE
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators import densities, generation
 from trainables.training.cohort import Cohort

@@ -20,8 +20,8 @@ from trainables.contract import ImageMethod, Noise
 from trainables.data.splits import hold_out_validation
 from trainables.evaluation.generation.digits_classifier import digits_classifier
 from trainables.learners.noise import draw_noise
-from trainables.methods.simclr import SimCLR
-from trainables.methods.vae import VAE
+from trainables.methods.baselines.simclr import SimCLR
+from trainables.methods.variational.vae import VAE
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators import generation
 from trainables.training.cohort import Cohort

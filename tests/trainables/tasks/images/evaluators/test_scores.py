@@ -8,7 +8,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from tests.trainables.small import HERE
 from tests.trainables.tasks.images.evaluated import eval_config, last_metrics, scores_of, untrained
 from trainables.data.datasets.catalog import load
-from trainables.methods.vje import VJE
+from trainables.methods.variational.vje import VJE
 
 
 @torch.no_grad()

@@ -1,0 +1,108 @@
+"""VICReg compared with a literal implementation of SimVAE's Eq. 10, in float64."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainables.methods.plain import (
+    BATCH,
+    NO_NOISE,
+    Array,
+    Constant,
+    batch_of,
+    built,
+    gradient_of_rows,
+    loss_of,
+    rows_of,
+    through,
+)
+from trainables.methods.baselines.vicreg import VICReg
+from trainables.methods.baselines.vicreg import VICRegConfig as Config
+
+WEIGHTS = {"invariance_weight": "invariance", "variance_weight": "variance", "covariance_weight": "covariance"}
+P = 6
+
+
+def _variance(z: Array) -> float:
+    return sum(max(0.0, 1 - math.sqrt(np.var(z[:, d], ddof=1) + 1e-4)) for d in range(z.shape[1])) / z.shape[1]
+
+
+def _covariance(z: Array) -> float:
+    covariance = np.cov(z.T)
+    return (np.square(covariance).sum() - np.square(np.diag(covariance)).sum()) / len(covariance)
+
+
+def _parts(model: VICReg) -> dict[str, float]:
+    first, second = (through(model.projector, view) for view in rows_of(model))
+    return {
+        "invariance": float(((first - second) ** 2).mean()),
+        "variance": _variance(first) + _variance(second),
+        "covariance": _covariance(first) + _covariance(second),
+    }
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("weights", [(25.0, 25.0, 1.0), (1.0, 0.0, 0.0), (0.0, 2.0, 0.0), (0.0, 0.0, 3.0)])
+def test_loss_is_the_weighted_sum_of_its_three_parts(layers: int, weights: tuple[float, float, float]) -> None:
+    """A weight of 0 turns its part off."""
+    model = built(VICReg, Config(*weights, projector_layers=layers, projector_width=P))
+    total, parts = model.losses(BATCH, NO_NOISE)
+    expected = _parts(model)
+    assert {name: part.item() for name, part in parts.items()} == pytest.approx(expected, rel=1e-4)
+    assert min(expected.values()) > 1e-3
+    weighted = [weight * expected[name] for weight, name in zip(weights, WEIGHTS.values(), strict=True)]
+    assert total.item() == pytest.approx(sum(weighted), rel=1e-4)
+
+
+def test_without_a_projector_the_loss_is_of_the_representations() -> None:
+    model = built(VICReg, Config(projector_width=0))
+    with torch.no_grad():
+        model.encoder.get_parameter("rows").mul_(0.3)  # so that no dimension varies enough
+    _, parts = model.losses(BATCH, NO_NOISE)
+    expected = _parts(model)
+    assert {name: part.item() for name, part in parts.items()} == pytest.approx(expected, rel=1e-4)
+    assert min(expected.values()) > 1e-3
+
+
+@pytest.mark.parametrize(("field", "part"), WEIGHTS.items())
+def test_gradient_of_one_weight_is_that_of_its_part(field: str, part: str) -> None:
+    weights: dict[str, Any] = {**dict.fromkeys(WEIGHTS, 0.0), field: 2.0}
+    model = built(VICReg, Config(**weights, projector_width=P))
+    total, parts = model.losses(BATCH, NO_NOISE)
+    actual = gradient_of_rows(model, total)
+    torch.testing.assert_close(actual, 2 * gradient_of_rows(model, parts[part]))
+    assert (actual.abs().amax((1, 2)) > 1e-4).all()
+
+
+def test_views_are_alike_and_equal_views_agree() -> None:
+    model = built(VICReg, Config(projector_width=P))
+    assert loss_of(model, 1, 0).item() == pytest.approx(loss_of(model, 0, 1).item(), rel=1e-5)
+    assert model.losses(batch_of(0, 0), NO_NOISE).parts["invariance"].item() == 0
+
+
+def test_a_collapsed_encoder_pays_the_whole_hinge() -> None:
+    """Nothing else: constants agree and do not covary. The gradient is finite there."""
+    model = built(VICReg, Config(projector_width=P), encoder=Constant)
+    total, parts = model.losses(BATCH, NO_NOISE)
+    assert parts["variance"].item() == pytest.approx(2 * (1 - math.sqrt(1e-4)), rel=1e-6)
+    assert parts["invariance"].item() == 0 and parts["covariance"].item() == pytest.approx(0, abs=1e-10)
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(total, list(model.parameters())))
+
+
+def test_no_bias_that_the_loss_does_not_see() -> None:
+    """Differences and covariances do not: as in the authors' network, the last layer has none."""
+    model = built(VICReg, Config(projector_layers=3, projector_width=P))
+    assert isinstance(model.projector, torch.nn.Sequential)
+    assert [type(layer).__name__ for layer in model.projector] == ["Linear", "BatchNorm1d", "ReLU"] * 2 + ["Linear"]
+    assert all(layer.bias is None for layer in model.projector if isinstance(layer, torch.nn.Linear))
+
+
+@pytest.mark.parametrize("field", WEIGHTS)
+def test_config_states_the_law_and_the_offender(field: str) -> None:
+    negative: dict[str, Any] = {field: -1.0}
+    with pytest.raises(ValueError) as error:
+        Config(**negative)
+    assert str(error.value) == f"`{field} >= 0` must hold, but got {field}=-1.0"

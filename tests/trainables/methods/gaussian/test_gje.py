@@ -1,0 +1,212 @@
+"""GJE compared with its formulas in numpy, float64, and the balance of alignment and entropy in a short training.
+
+Shapes: B images, P dimensions of the projection.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from tests.trainables.methods.plain import (
+    BATCH,
+    NO_NOISE,
+    Array,
+    B,
+    Constant,
+    D,
+    batch_of,
+    built,
+    gradient_of_rows,
+    loss_of,
+    rows_of,
+    through,
+    unit,
+)
+from trainables.methods.gaussian.gje import GJE
+from trainables.methods.gaussian.gje import GJEConfig as Config
+
+P = 3
+LOG_2PI = np.log(2 * np.pi)
+
+
+def _config(**changes: Any) -> Config:
+    return Config(**{"projector_width": 8, "projection": P, **changes})
+
+
+def _embeddings(model: GJE) -> Array:
+    """Unit vectors of both views, `[2, B, P]`."""
+    return np.stack([unit(through(model.projector, view)) for view in rows_of(model)])
+
+
+def _entropy(moment: Array, epsilon: float) -> float:
+    return float(np.log(np.linalg.eigvalsh(moment) + epsilon).sum() / 2)
+
+
+def _groups(entropy: str, z: Array) -> list[Array]:
+    """What has an entropy each."""
+    return [np.concatenate(list(z), axis=1)] if entropy == "joint" else list(z)
+
+
+@pytest.mark.parametrize("entropy", ["joint", "marginal"])
+@pytest.mark.parametrize("element_mean", [False, True])
+@pytest.mark.parametrize("weight", [0.0, 1.0, 3.0])
+def test_loss_is_alignment_minus_weighted_entropy(entropy: str, element_mean: bool, weight: float) -> None:
+    model = built(GJE, _config(entropy=entropy, element_mean=element_mean, entropy_weight=weight, epsilon=0.01))
+    z = _embeddings(model)
+    total, parts = model.losses(BATCH, NO_NOISE)
+    distance = ((z[0] - z[1]) ** 2).sum(-1).mean() / (P if element_mean else 1)
+    entropies = sum(_entropy(group.T @ group / B, 0.01) for group in _groups(entropy, z))
+    assert parts["alignment"].item() == pytest.approx(distance, rel=1e-5)
+    assert parts["entropy"].item() == pytest.approx(entropies, rel=1e-4)
+    assert total.item() == pytest.approx(distance - weight / (2 * P) * entropies, rel=1e-4)
+
+
+@pytest.mark.parametrize("entropy", ["joint", "marginal"])
+@pytest.mark.parametrize("decoupled", [False, True])
+@pytest.mark.parametrize(("ema", "unit_length"), [(0.0, True), (0.9, False)])
+def test_the_exact_likelihood_is_that_of_scipy(entropy: str, decoupled: bool, ema: float, unit_length: bool) -> None:
+    """Under the moments with the batch's share, without `log(2 pi)`."""
+    options = {"objective": "nll", "decoupled": decoupled, "ema": ema, "unit_length": unit_length, "epsilon": 0.01}
+    model = built(GJE, _config(entropy=entropy, **options))
+    z = np.stack([through(model.projector, view) for view in rows_of(model)])
+    expected = 0.0
+    for group in _groups(entropy, _embeddings(model) if unit_length else z):
+        size = group.shape[1]
+        moment = ema * np.eye(size) / P + (1 - ema) * group.T @ group / B + 0.01 * np.eye(size)
+        expected -= stats.multivariate_normal(np.zeros(size), moment).logpdf(group).mean() + size / 2 * LOG_2PI
+    assert model.losses(BATCH, NO_NOISE).total.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_decoupled_moments_have_no_gradient() -> None:
+    """The entropy then has none, and that of the likelihood is `Z S^-1 / B`."""
+    model = built(GJE, Config(projector_width=0, decoupled=True, ema=0.5))
+    weightless = built(GJE, Config(projector_width=0, entropy_weight=0.0))
+    assert torch.equal(gradient_of_rows(model, loss_of(model)), gradient_of_rows(weightless, loss_of(weightless)))
+    model = built(GJE, Config(projector_width=0, objective="nll", decoupled=True, unit_length=False, epsilon=0.1))
+    joint = np.concatenate(list(rows_of(model)), axis=1)
+    expected = joint @ np.linalg.inv(joint.T @ joint / B + 0.1 * np.eye(2 * D)) / B
+    slope = gradient_of_rows(model, loss_of(model))
+    np.testing.assert_allclose(np.concatenate(list(slope.numpy()), axis=1), expected, rtol=1e-3, atol=1e-5)
+
+
+def test_without_a_projector_the_loss_is_of_the_representations() -> None:
+    model = built(GJE, Config(projector_width=0, entropy="marginal", epsilon=0.01))
+    first, second = (unit(view) for view in rows_of(model))
+    entropies = sum(_entropy(z.T @ z / B, 0.01) for z in (first, second))
+    expected = ((first - second) ** 2).sum(-1).mean() - entropies / (2 * D)
+    assert loss_of(model).item() == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("entropy", ["joint", "marginal"])
+@pytest.mark.parametrize("ema", [0.0, 0.9])
+def test_moments_are_averaged_from_those_of_the_uniform_sphere(entropy: str, ema: float) -> None:
+    model = built(GJE, _config(entropy=entropy, ema=ema, epsilon=0.01))
+    groups = _groups(entropy, _embeddings(model))
+    moments = [np.eye(groups[0].shape[1]) / P for _ in groups]
+    for _ in range(3):
+        total, parts = model.losses(BATCH, NO_NOISE)
+        moments = [
+            ema * moment + (1 - ema) * group.T @ group / B for moment, group in zip(moments, groups, strict=True)
+        ]
+        entropies = sum(_entropy(moment, 0.01) for moment in moments)
+        torch.testing.assert_close(model.moments_GEE.double(), torch.tensor(np.stack(moments)), rtol=1e-5, atol=1e-6)
+        expected = parts["alignment"].item() - entropies / (2 * P * (1 - ema))
+        assert total.item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_an_average_does_not_weaken_the_entropys_gradient() -> None:
+    """At a stationary moment, the gradient is the one without an average."""
+    gradients = []
+    for ema in (0.0, 0.99):
+        model = built(GJE, _config(ema=ema, epsilon=0.1))
+        joint = np.concatenate(list(_embeddings(model)), axis=1)
+        model.moments_GEE.copy_(torch.tensor(joint.T @ joint / B))
+        gradients.append(gradient_of_rows(model, loss_of(model)))
+    assert gradients[0].abs().max() > 1e-3
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-3, atol=1e-5)
+
+
+def test_views_are_alike_and_equal_views_align() -> None:
+    model = built(GJE, _config(epsilon=0.01))
+    assert loss_of(model, 1, 0).item() == pytest.approx(loss_of(model, 0, 1).item(), rel=1e-4)
+    assert model.losses(batch_of(0, 0), NO_NOISE).parts["alignment"].item() == 0
+
+
+def test_both_views_have_gradients() -> None:
+    model = built(GJE, _config(epsilon=0.01))
+    assert (gradient_of_rows(model, loss_of(model)).abs().amax(-1) > 1e-5).all()
+
+
+def test_a_collapsed_encoder_has_the_least_entropy_and_a_finite_gradient() -> None:
+    model = built(GJE, Config(projector_width=0, epsilon=1e-4), encoder=Constant)
+    total, parts = model.losses(BATCH, NO_NOISE)
+    eigenvalues = np.array([2.0] + [0.0] * (2 * D - 1)) + 1e-4
+    assert parts["alignment"].item() == 0
+    assert parts["entropy"].item() == pytest.approx(np.log(eigenvalues).sum() / 2, rel=1e-3)
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(total, list(model.parameters())))
+
+
+def _length(**changes: Any) -> float:
+    """Length of the longest embedding after a training, over that at the start."""
+    model = built(GJE, Config(projector_width=0, unit_length=False, epsilon=0.01, **changes))
+    rows = model.encoder.get_parameter("rows")
+    start, optimiser = rows.detach().norm(dim=-1).max(), torch.optim.Adam([rows], lr=0.05)
+    for _ in range(150):
+        optimiser.zero_grad()
+        loss_of(model).backward()
+        optimiser.step()
+    return (rows.detach().norm(dim=-1).max() / start).item()
+
+
+def test_the_exact_likelihood_shrinks_the_embeddings_and_the_entropy_does_not() -> None:
+    """Under the batch's own moments (the trace trap) and under moments without a gradient (the cheat)."""
+    assert _length(objective="nll") < 0.1 and _length(objective="nll", decoupled=True, ema=0.5) < 0.1
+    assert _length() > 1
+
+
+def _agreement(**changes: Any) -> tuple[float, float]:
+    """Mean cosine between the views after a training of the embeddings themselves, and between different images."""
+    model = built(GJE, Config(projector_width=0, **changes))
+    rows = model.encoder.get_parameter("rows")
+    optimiser = torch.optim.Adam([rows], lr=0.1)
+    for _ in range(100):
+        optimiser.zero_grad()
+        loss_of(model).backward()
+        optimiser.step()
+    z: Tensor = torch.nn.functional.normalize(rows.detach(), dim=-1).view(2, B, D)
+    cosines = z[0] @ z[1].T
+    return cosines.diagonal().mean().item(), (cosines.sum() - cosines.diagonal().sum()).item() / (B * (B - 1))
+
+
+def test_entropy_keeps_images_apart_and_alignment_views_together() -> None:
+    """Without the entropy nothing keeps images apart. The marginal entropy does not oppose alignment; the joint one
+    does, and wins where the squared distance is a mean over dimensions."""
+    marginal, apart = _agreement(entropy="marginal", epsilon=0.01)
+    aligned, _ = _agreement(entropy_weight=0.0)
+    joint, _ = _agreement(entropy="joint", epsilon=0.01)
+    mean, _ = _agreement(entropy="joint", epsilon=0.01, element_mean=True)
+    assert min(marginal, aligned) > 0.999 and apart < 0.1
+    assert mean + 0.05 < joint < marginal - 0.01
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("objective", "nnl", "no objective 'nnl' (did you mean 'nll'?); there are: alignment, nll"),
+        ("decoupled", 1, "decoupled must be true or false, but got decoupled=1"),
+        ("unit_length", 0, "unit_length must be true or false, but got unit_length=0"),
+        ("entropy_weight", -1.0, "`entropy_weight >= 0` must hold, but got entropy_weight=-1.0"),
+        ("entropy", "jointly", "no entropy 'jointly' (did you mean 'joint'?); there are: joint, marginal"),
+        ("element_mean", 1, "element_mean must be true or false, but got element_mean=1"),
+        ("ema", 1.0, "`0 <= ema < 1` must hold, but got ema=1.0"),
+        ("epsilon", 0.0, "`epsilon > 0` must hold, but got epsilon=0.0"),
+    ],
+)
+def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Config(**{field: value})
+    assert str(error.value) == message

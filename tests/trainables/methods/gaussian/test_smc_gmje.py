@@ -1,0 +1,178 @@
+"""The particle bank, and its loss and weights word for word, in float64.
+
+Shapes: B images, M particles of the bank, P dimensions of the projection, S = M + B particles of the pool.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.trainables.methods.plain import (
+    BATCH,
+    NO_NOISE,
+    Array,
+    B,
+    batch_of,
+    built,
+    gradient_of_rows,
+    rows_of,
+    through,
+    unit,
+)
+from trainables.losses.similarity import info_nce
+from trainables.methods.gaussian.smc_gmje import SMCGMJE
+from trainables.methods.gaussian.smc_gmje import SMCGMJEConfig as Config
+
+M, P = 7, 3
+
+
+def _config(**changes: Any) -> Config:
+    return Config(**{"bank": M, "projector_width": 8, "projection": P, **changes})
+
+
+def _scattered(config: Config) -> SMCGMJE:
+    """A model whose key encoder differs from the query encoder."""
+    model = built(SMCGMJE, config)
+    with torch.no_grad():
+        for buffer in model.keys.buffers():
+            if buffer.is_floating_point():
+                buffer.add_(0.3 * torch.randn(buffer.shape, generator=torch.Generator().manual_seed(1)))
+    return model
+
+
+def _uniforms(model: SMCGMJE, seed: int = 0) -> dict[str, Tensor]:
+    (declared,) = model.noise(B).values()
+    assert declared.kind == "uniform" and declared.batch_dim is None
+    return {"resampling": torch.rand(declared.shape, generator=torch.Generator().manual_seed(seed))}
+
+
+def _queries_and_pool(model: SMCGMJE) -> tuple[Array, Array]:
+    """Unit vectors: queries of the first view `[B, P]`, and the bank before the keys of the second view `[S, P]`."""
+    keys = model.keys.network
+    assert isinstance(keys, nn.Sequential)
+    key_rows = keys[0].get_buffer("rows").view(2, B, -1)[1].double().numpy()
+    query = unit(through(model.projector, rows_of(model)[0]))
+    return query, np.concatenate([model.bank_MP.double().numpy(), unit(through(keys[1], key_rows))])
+
+
+def _weights(query: Array, pool: Array, tau: float) -> Array:
+    """Normalised weights of the pool, Eqs. 32 and 33."""
+    weights = np.array([sum(math.exp(q @ z / tau) for q in query) for z in pool])
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize("tau", [0.07, 0.2, 1.0])
+@pytest.mark.parametrize("width", [8, 0])
+def test_loss_is_info_nce_against_keys_and_bank(tau: float, width: int) -> None:
+    """Queries are of the first view, keys of the second and by the key encoder; negatives the bank as it was."""
+    model = _scattered(_config(tau=tau, projector_width=width))
+    query, pool = _queries_and_pool(model)
+    total = 0.0
+    for i in range(B):
+        own = math.exp(query[i] @ pool[M + i] / tau)
+        total -= math.log(own / (own + sum(math.exp(query[i] @ z / tau) for z in pool[:M])))
+    assert model.losses(BATCH, _uniforms(model)).total.item() == pytest.approx(total / B, rel=1e-5)
+
+
+def test_loss_is_mocos() -> None:
+    model = _scattered(_config(tau=0.3))
+    query, pool = _queries_and_pool(model)
+    expected = info_nce(torch.tensor(query), torch.tensor(pool[M:]), torch.tensor(pool[:M]), 0.3).mean()
+    assert model.losses(BATCH, _uniforms(model)).total.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("tau", [0.05, 0.5, 100.0])
+def test_ess_is_that_of_the_pools_weights(tau: float) -> None:
+    """From few, where queries resemble few particles, to all M + B of them."""
+    model = _scattered(_config(tau=tau))
+    weights = _weights(*_queries_and_pool(model), tau)
+    actual = model.losses(BATCH, _uniforms(model)).parts["ess"].item()
+    assert actual == pytest.approx(1 / (weights**2).sum(), rel=1e-4) and 1 <= actual <= (M + B) * (1 + 1e-5)
+    assert tau != 100.0 or actual == pytest.approx(M + B, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_next_bank_is_drawn_from_the_pool_by_weight(seed: int) -> None:
+    """Multinomial: each uniform takes the particle at which the cumulative weights exceed it. Systematic: the M steps
+    of one uniform do."""
+    for resampling in ("multinomial", "systematic"):
+        model = _scattered(_config(tau=0.5, resampling=resampling))
+        query, pool = _queries_and_pool(model)
+        noise = _uniforms(model, seed)
+        uniforms = noise["resampling"].double().numpy()
+        if resampling == "systematic":
+            uniforms = (np.arange(M) + uniforms[0]) / M
+        cumulative = np.cumsum(_weights(query, pool, 0.5))
+        expected = [pool[next(s for s in range(M + B) if cumulative[s] > u)] for u in uniforms]
+        model.losses(BATCH, noise)
+        torch.testing.assert_close(model.bank_MP.double(), torch.tensor(np.array(expected)), rtol=1e-5, atol=1e-6)
+        assert len(uniforms) == M
+
+
+def test_particles_that_queries_resemble_stay() -> None:
+    """With a small temperature, those opposite to all queries die out."""
+    model = _scattered(_config(tau=0.02))
+    query, _ = _queries_and_pool(model)
+    model.bank_MP.copy_(torch.tensor(-unit(query.mean(0, keepdims=True))).expand(M, P))
+    with torch.no_grad():  # keys become the queries themselves
+        model.keys.update(nn.Sequential(model.encoder, model.projector), torch.tensor(0.0))
+    opposite = model.bank_MP[0].clone()
+    model.losses(batch_of(0, 0), _uniforms(model))
+    assert (model.bank_MP @ opposite).max() < 0.99
+
+
+def test_gradients_reach_queries_alone() -> None:
+    model = _scattered(_config())
+    loss = model.losses(BATCH, _uniforms(model)).total
+    first, second = gradient_of_rows(model, loss)
+    assert first.abs().max() > 1e-5 and torch.equal(second, torch.zeros_like(second))
+    assert all(
+        gradient.abs().max() > 1e-4 for gradient in torch.autograd.grad(loss, list(model.projector.parameters()))
+    )
+    assert not any(buffer.requires_grad for buffer in model.buffers())
+    assert {name.split(".")[0] for name, _ in model.named_parameters()} == {"encoder", "projector"}
+
+
+@pytest.mark.parametrize("resampling", ["multinomial", "systematic"])
+@pytest.mark.parametrize("bank", [1, B, 4 * B])
+def test_particles_have_unit_length_from_the_start(resampling: str, bank: int) -> None:
+    model = built(SMCGMJE, _config(bank=bank, resampling=resampling))
+    for _ in range(3):
+        assert model.bank_MP.shape == (bank, P)
+        torch.testing.assert_close(model.bank_MP.norm(dim=-1), torch.ones(bank))
+        model.losses(BATCH, _uniforms(model))
+
+
+@pytest.mark.parametrize("ema", [0.0, 0.5, 1.0])
+def test_key_encoder_follows_the_query_encoder(ema: float) -> None:
+    model = _scattered(_config(ema=ema))
+    before = {name: buffer.clone() for name, buffer in model.keys.network.named_buffers()}
+    bank = model.bank_MP.clone()
+    model.after_step(NO_NOISE)
+    after = dict(model.keys.network.named_buffers())
+    for name, weight in nn.Sequential(model.encoder, model.projector).named_parameters():
+        assert torch.equal(after[name], ema * before[name] + (1 - ema) * weight.detach()), name
+    assert torch.equal(model.bank_MP, bank)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("tau", 0.0, "`tau > 0` must hold, but got tau=0.0"),
+        ("ema", 1.1, "`0 <= ema <= 1` must hold, but got ema=1.1"),
+        ("bank", 0, "`bank >= 1` must hold, but got bank=0"),
+        (
+            "resampling",
+            "system",
+            "no resampling 'system' (did you mean 'systematic'?); there are: multinomial, systematic",
+        ),
+    ],
+)
+def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        Config(**{field: value})
+    assert str(error.value) == message

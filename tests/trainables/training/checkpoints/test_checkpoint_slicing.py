@@ -1,0 +1,101 @@
+"""A part of a cohort resumes from the checkpoint of the whole cohort and continues as it would have within it."""
+
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+import torch
+
+from tests.trainables.small import HERE, content_of
+from tests.trainables.training.judged import assert_near, pruning, six, tensors_of, without_seconds
+from trainables.reports import Report
+from trainables.training.checkpoints.checkpoint import unpack
+from trainables.training.checkpoints.checkpoint_slicing import slice_checkpoint
+from trainables.training.train import train
+
+PRUNED = pruning({1: {0: "low"}, 2: {4: "lower"}})
+"""Of six, after these epochs."""
+
+
+@cache
+def _whole(width: int | None) -> tuple[list[Report], list[bytes]]:
+    """Reports and all checkpoints of six members over four epochs, two of which are pruned."""
+    saved: list[bytes] = []
+    return list(train(six(), HERE, width=width, judge=PRUNED, save=saved.append, save_every=0.0)), saved
+
+
+def _restricted(report: Report, members: Sequence[int]) -> Report:
+    return Report(report.epoch, tuple(report.members[index] for index in members), report.seconds, report.done)
+
+
+@pytest.mark.parametrize(
+    ("width", "new_width", "members"), [(None, None, (0, 1, 2)), (4, 2, (3, 4, 5)), (2, None, range(6))]
+)
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_cut_checkpoint_continues_like_the_whole_cohort(
+    width: int | None, new_width: int | None, members: Sequence[int], step: int
+) -> None:
+    """Equal up to rounding, from the end of an epoch and from within one, after members have ended."""
+    reports, saved = _whole(width)
+    standings = [content_of(checkpoint)["standing"] for checkpoint in saved]
+    checkpoint_index = next(
+        i for i, standing in enumerate(standings) if standing["epoch"] >= 1 and bool(standing["step"]) == bool(step)
+    )
+    configs = [six()[index] for index in members]
+    cut = slice_checkpoint(saved[checkpoint_index], six(), width, configs, new_width)
+    assert cut
+    judge = pruning({2: {members.index(4): "lower"}} if 4 in members else {})
+    resumed = list(train(configs, HERE, width=new_width, judge=judge, resume=cut))
+    assert [report.epoch for report in resumed] == [report.epoch for report in reports]
+    for index, member in enumerate(members):
+        assert_near(resumed, reports, index, member)
+        assert [report.members[index].status for report in resumed] == [
+            report.members[member].status for report in reports
+        ]
+
+
+def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:
+    reports, saved = _whole(1)
+    members = (1, 0, 5)  # in an order of their own
+    configs = [six()[index] for index in members]
+    judge = pruning({1: {1: "low"}})
+    for data in saved:
+        cut = slice_checkpoint(data, six(), 1, configs, 1)
+        assert cut
+        actual = list(train(configs, HERE, width=1, judge=judge, resume=cut))
+        assert without_seconds(actual) == without_seconds([_restricted(report, members) for report in reports])
+
+
+def test_a_cut_checkpoint_holds_the_state_of_its_own_members() -> None:
+    """Weights, buffers, momenta, rates, sums, and seconds."""
+    _, saved = _whole(4)
+    standing, state = unpack(saved[-1], six(), 4) or pytest.fail("no checkpoint")
+    assert standing.running == (1, 2, 3, 5) and standing.step
+    cut = slice_checkpoint(saved[-1], six(), 4, six()[2:], 2)
+    now, parted = unpack(cut or b"", six()[2:], 2) or pytest.fail("no checkpoint")
+    assert now.running == (0, 1, 3) and [len(stack["rates"]["lr"]) for stack in parted] == [2, 1]
+    before, after = tensors_of(state, standing.running), tensors_of(parted, (2, 3, 5))
+    for index in (2, 3, 5):
+        assert all(torch.equal(before[index][name], tensor) for name, tensor in after[index].items())
+    assert now.sums["loss"].tolist() == standing.sums["loss"][1:].tolist()
+    assert now.shares == standing.shares[2:] and sum(now.shares) == now.seconds < standing.seconds
+    assert (now.epoch, now.step, now.ended) == (standing.epoch, standing.step, standing.ended[2:])
+
+
+def test_members_that_have_all_ended_get_a_last_report() -> None:
+    _, saved = _whole(None)
+    configs = [six()[4], six()[0]]
+    cut = slice_checkpoint(saved[-1], six(), None, configs, None)
+    reports = list(train(configs, HERE, resume=cut))
+    assert [(report.epoch, report.done) for report in reports] == [(1, False), (2, True)]
+    assert [member.status for member in reports[-1].members] == ["pruned", "pruned"]
+    assert [member.epochs_run for member in reports[-1].members] == [2, 1]
+
+
+def test_a_checkpoint_that_lacks_a_member_cannot_be_cut() -> None:
+    _, saved = _whole(None)
+    stranger = six(features=9)[:1]
+    assert slice_checkpoint(saved[0], six(), None, [*six()[:2], *stranger], None) is None
+    assert slice_checkpoint(saved[0], six(), 3, six()[:2], None) is None
+    assert slice_checkpoint(saved[0][:-1], six(), None, six()[:2], None) is None
+    assert slice_checkpoint(saved[0], six()[:5], None, six()[:2], None) is None

@@ -1,0 +1,114 @@
+"""A method of the user that breaks the contract is refused on a tiny batch; whether it can be stacked is told."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from sweeper.spec.user_code import search_folder
+from tests.trainables.methods.method_configs import config_of
+from tests.user_files import DENOISE, TWICE, user_folder
+from trainables.config.trial import resolve
+from trainables.config.trial_config import Value
+from trainables.method_loading import ContractError
+from trainables.training.checks.method_check import check_method
+
+__all__ = ["user_folder"]
+
+KEYS: dict[str, Value] = {"encoder": "mlp", "width": 8, "features": 4, "decoder": "relu_mlp", "decoder_hidden": "8"}
+
+
+def _check(folder: Path, text: str, name: str = "X") -> str:
+    search_folder(folder)
+    (folder / "checked_of_mine.py").write_text(f"{DENOISE}{TWICE}\n\n{text}\n")
+    return check_method(resolve({"method": f"checked_of_mine:{name}", **KEYS}))
+
+
+@pytest.mark.parametrize("method", ["vje", "moco_v2", "vae", "gmje_mdn", "byol", "random"])
+def test_methods_that_ship_pass(method: str) -> None:
+    """They have scores, a queue, a decoder, noise, averaged weights, and nothing that trains."""
+    state = torch.get_rng_state()
+    assert check_method(config_of(method, normal_class=None)) == ""
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_method_that_looks_at_values_cannot_be_stacked(user_folder: Path) -> None:
+    why = _check(user_folder, "", "Twice")
+    assert why.startswith("checked_of_mine.py, line ") and ".item()" in why and "\n" not in why
+    assert _check(user_folder, "", "Denoise") == ""
+
+
+COUNTED = """
+class X(Denoise):
+    count = 0
+    def losses(self, batch, noise):
+        X.count += torch.is_grad_enabled() and not torch._C._functorch.is_batchedtensor(self.sigma)
+        losses = super().losses(batch, noise)
+        return Losses(losses.total * (2 if torch._C._functorch.is_batchedtensor(self.sigma) else 1), {})
+"""
+
+
+def test_a_method_that_learns_otherwise_when_stacked_is_not_stacked(user_folder: Path) -> None:
+    assert _check(user_folder, COUNTED) == "stacked members have other losses than members alone"
+
+
+BROKEN = {
+    "draws": (
+        "    def losses(self, batch, noise):\n        losses = super().losses(batch, noise)\n"
+        "        return Losses(losses.total * torch.rand(()), {})",
+        "losses must draw no random numbers (declare them in noise(batch) and take them as an argument)",
+    ),
+    "returns": (
+        "    def losses(self, batch, noise):\n        return super().losses(batch, noise).total",
+        "losses must return trainables.contract.Losses(total, parts), but got a tensor of shape []",
+    ),
+    "vector": (
+        "    def losses(self, batch, noise):\n        return Losses(batch['views'][0].mean((1, 2, 3)), {})",
+        "losses must return scalar tensors, but got total is a tensor of shape [8]",
+    ),
+    "infinite": (
+        "    def losses(self, batch, noise):\n        return Losses(super().losses(batch, noise).total / 0, {})",
+        "the loss of random images must be finite, but got total=inf",
+    ),
+    "parts": (
+        "    def losses(self, batch, noise):\n        losses = super().losses(batch, noise)\n"
+        "        return Losses(losses.total, {'b': losses.total})",
+        "loss_parts must name all parts of losses, but got () and the parts b",
+    ),
+    "raises": (
+        "    def losses(self, batch, noise):\n        a, b, c = batch['views']",
+        "losses must work on a batch of 8 random examples, but got checked_of_mine.py, line 42: ValueError: not enough",
+    ),
+    "unused": (
+        "    def __init__(self, *a):\n        super().__init__(*a)\n        self.more = nn.Linear(2, 2)",
+        "every parameter must take part in the loss (averaged weights and the like are buffers), but got more.weight, "
+        "more.bias without a gradient",
+    ),
+    "embeds": (
+        "    def embed(self, images):\n        return {'z': self(images).mean(1)}",
+        "embed must return a dict with 'z' of shape [8, D], but got a tensor of shape [8]",
+    ),
+    "represents": (
+        "    representations = ('z', 'mu')",
+        "embed must return a dict with 'mu' of shape [8, D], but got none",
+    ),
+    "scores": (
+        "    capabilities = frozenset({'embed', 'score'})\n    scores = ('a',)\n"
+        "    def score(self, images, noise):\n        return {'b': images.mean((1, 2, 3))}",
+        "score must return a, each of shape [8], but got 'b' is a tensor of shape [8]",
+    ),
+    "decodes": (
+        "    capabilities = frozenset({'embed', 'decode'})\n    def decode(self, z):\n        return z",
+        "decode must return images of shape [8, 1, 8, 8], but got a tensor of shape [8, 4]",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_promise_is_refused_with_law_and_offender(user_folder: Path, name: str) -> None:
+    text, law = BROKEN[name]
+    with pytest.raises(ContractError) as refused:
+        _check(user_folder, f"class X(Denoise):\n{text}")
+    message = str(refused.value)
+    assert message.startswith(f"the method checked_of_mine:X breaks the contract of methods: {law}"), message
+    assert "\n" not in message

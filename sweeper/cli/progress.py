@@ -19,6 +19,8 @@ MIN_INTERVAL, MAX_INTERVAL = 5.0, 60.0
 """Shortest and longest time between two plain lines, in seconds."""
 INTERVAL_SHARE = 0.05
 """Time between two plain lines as a share of the elapsed time, within the limits above."""
+MOST_SECONDS_LEFT = 1e9
+"""No time is estimated from this on, in seconds: what has been trained is then as good as nothing."""
 DONE = ("finished", "diverged", "pruned")
 """Statuses of trials that have a result."""
 
@@ -239,11 +241,12 @@ class ProgressBar(rich.progress.Progress):
 
     @property
     def time_left(self) -> timedelta | None:
-        """Estimated time to the end, in whole seconds; None while nothing has been trained."""
+        """Estimated time to the end, in whole seconds; None while next to nothing has been trained."""
         elapsed, remaining = self._clock() - self._counted_since, self.tasks[0].remaining
         if remaining is None or self._trained <= 0 or elapsed <= 0:
             return None
-        return timedelta(seconds=int(remaining / self._trained * elapsed))
+        seconds = remaining / self._trained * elapsed
+        return timedelta(seconds=int(seconds)) if seconds < MOST_SECONDS_LEFT else None
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from self._lines(self.make_tasks_table(self.tasks))

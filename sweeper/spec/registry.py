@@ -44,7 +44,7 @@ def find(reference: str) -> Sweep:
     if "." in path or ":" in reference:
         return _named(_of_module(path, reference), reference, attribute, path.rpartition(".")[2])
     if reference not in names():
-        own = f"; to run the file {reference}.py, write {reference}.py" if Path(f"{reference}.py").is_file() else ""
+        own = f"; to run the file {reference}.py, write {reference}.py" if os.path.isfile(f"{reference}.py") else ""
         raise SpecError(f"{unknown('sweep', reference, names())}{own}")
     module = _imported(lambda: importlib.import_module(f"search_spaces.{reference}"), reference, _folders())
     return replace(_sweep(module, reference, f"search_spaces/{reference}.py", ATTRIBUTE), name=reference)
@@ -52,8 +52,8 @@ def find(reference: str) -> Sweep:
 
 def _of_file(file: Path, reference: str) -> ModuleType:
     """Execute a file as the module of its name, as it is now."""
-    if not file.is_file():
-        what = "is a folder" if file.is_dir() else "does not exist"
+    if not os.path.isfile(file):  # unlike `Path.is_file`, it raises no error for a name that is too long
+        what = "is a folder" if os.path.isdir(file) else "does not exist"
         raise SpecError(f"sweep '{reference}' cannot be read: {file} {what}; a sweep of your own is a Python file")
     if file.suffix != ".py":
         raise SpecError(f"sweep '{reference}' cannot be read: the name of a Python file must end with .py")

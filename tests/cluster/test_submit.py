@@ -5,11 +5,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Never
 
 import pytest
 
-from cluster import submit
+from cluster import jobs, submit
 from cluster.jobs import entrypoint
 from sweeper.cli import arguments as run_arguments
 from sweeper.spec import SpecError
@@ -20,7 +21,8 @@ AT = "http://127.0.0.1:8265"
 
 
 class Keys:
-    """Replaces `time.sleep`. The calls with the numbers `at_sleeps`, from 1, raise KeyboardInterrupt."""
+    """Replaces `time.sleep` of the submission, but not that of subprocesses. The calls with the numbers `at_sleeps`, from
+    1, raise KeyboardInterrupt."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at_sleeps: set[int]) -> None:
         self.slept: list[float] = []
@@ -30,7 +32,8 @@ class Keys:
             if len(self.slept) in at_sleeps:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(time, "sleep", sleep)
+        for module in (submit, jobs):
+            monkeypatch.setattr(module, "time", SimpleNamespace(**{**vars(time), "sleep": sleep}))
 
 
 def test_a_sweep_is_sent_as_typed_and_followed_to_its_end(

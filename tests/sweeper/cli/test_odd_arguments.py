@@ -61,6 +61,12 @@ def test_an_error_is_one_line_whatever_the_arguments(command_line: CommandLine) 
     assert error.startswith("no sweep 'a\\nb\\u202e\\udcff") and "... (50" in error and error.isprintable()
 
 
+@pytest.mark.parametrize("name", ["x" * 5000 + ".py", "/x" * 5000])
+def test_a_path_that_is_too_long_does_not_exist(command_line: CommandLine, name: str) -> None:
+    error = command_line.refuse(name=name).error
+    assert "does not exist" in error and error.isprintable()
+
+
 @pytest.mark.parametrize("loop", [False, True])
 def test_a_store_in_a_folder_that_cannot_be_read(command_line: CommandLine, loop: bool) -> None:
     (command_line.folder / "file").write_text("no folder")

@@ -194,6 +194,15 @@ def test_time_left_counts_the_epochs_of_trials_without_a_result() -> None:
     assert bar.time_left == timedelta(seconds=120)
 
 
+def test_no_time_is_estimated_from_what_rounding_leaves() -> None:
+    """Positions are sums of shares: the same position summed in another order can be larger by a bit."""
+    bar, clock = begun(total=10, done=0)
+    bar.move(0.3, done=0, trained_before=True)
+    clock.now += 30
+    bar.move(0.1 + 0.2, done=0)
+    assert bar.time_left is None
+
+
 def test_epochs_of_a_checkpoint_do_not_count_as_speed() -> None:
     bar, clock = begun(total=4, done=0)
     bar.move(2, done=0, trained_before=True)

@@ -13,6 +13,7 @@ OTHER: dict[str, dict[str, Value]] = {
     **{"layers": {"hidden": "7"}, "pixel_views": {"binarise": True}, "batches": {"batch_unit": "views"}},
     **{"content": {"content_knn": 2}, "generation": {"adhoc_epochs": 3}, "optimiser": {"lr_schedule": "constant"}},
     **{"embeddings": {"few_labels": 5}, "folder": {"dataset": "folder", "image_size": 16}},
+    **{"latent_density": {"density_steps": 3}},
 }
 """Optional section -> a key of it with a value that is not the default, and what that needs."""
 

@@ -21,7 +21,7 @@ AT = "http://127.0.0.1:8265"
 
 
 class Keys:
-    """Replaces `time.sleep` of the submission, but not that of subprocesses. The calls with the numbers `at_sleeps`, from
+    """Replaces `time.sleep` of the submission, not that of subprocesses. The calls with the numbers `at_sleeps`, from
     1, raise KeyboardInterrupt."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, at_sleeps: set[int]) -> None:

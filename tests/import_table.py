@@ -58,7 +58,8 @@ TABLE: Mapping[str, Rule] = {
         never=LAUNCHERS,
         alone=True,
     ),
-    "trainables.evaluation.metrics": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.evaluation.metric_families": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.evaluation.metrics": Rule(may=("trainables.evaluation.metric_families",), never=("torch", *LAUNCHERS)),
     "trainables.evaluation": Rule(
         may=("torch", "numpy", "scipy", "sklearn", "trainables.validation", "trainables.contract"), never=LAUNCHERS
     ),
@@ -113,7 +114,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.spec": Rule(
         may=(
             *("optuna.distributions", "search_spaces", "sweeper.errors"),
-            *("trainables.evaluation.metrics", "trainables.validation"),
+            *("trainables.evaluation.metric_families", "trainables.evaluation.metrics", "trainables.validation"),
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
     ),

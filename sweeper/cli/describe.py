@@ -16,7 +16,8 @@ from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.datasets.folder import FOLDER, load_folder
 from trainables.data.pairs import BRANCHES, NOISE
-from trainables.evaluation.metrics import FAMILIES, VALIDATION, MetricFamily, family_of
+from trainables.evaluation.metric_families.family import MetricFamily
+from trainables.evaluation.metrics import FAMILIES, VALIDATION, family_of
 from trainables.method_loading import installed_methods
 from trainables.training.metric_names import methods_by_metric
 from trainables.validation import nearest

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from sweeper.errors import SpecError
-from trainables.evaluation.metrics import SHARE, family_of
+from trainables.evaluation.metric_families.family import SHARE
+from trainables.evaluation.metrics import VALIDATION as VALIDATION
+from trainables.evaluation.metrics import family_of
 
 Direction = Literal["maximize", "minimize"]
 BETTER = {"maximize": "higher", "minimize": "lower"}
 """Direction -> which values are better."""
-
-VALIDATION = "val_"
-"""Prefix of a metric on validation images: `val_auroc_joint` is `auroc_joint` on validation instead of test images."""
 
 
 @dataclass(frozen=True)

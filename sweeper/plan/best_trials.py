@@ -85,14 +85,14 @@ def rankings_of(plan: Plan) -> list[Ranking]:
 
 
 def _of_views(sweep: Sweep) -> list[Ranking]:
-    """A ranking for each set of axes that heatmaps and tables have, by the metric of the first view with these axes:
+    """A ranking for each set of hyperparameters that place trials in cells, by the metric of the first view with these:
     several heatmaps over the same axes would keep a trial each of every cell."""
     by_axes: dict[tuple[str, ...], Metric] = {}
     for heatmap in sweep.heatmaps:
-        by_axes.setdefault(heatmap.axes, heatmap.metric)
+        by_axes.setdefault(heatmap.hyperparameters, heatmap.metric)
     for table in sweep.tables:
         if table.metrics[0].direction:
-            by_axes.setdefault(table.axes, table.metrics[0])
+            by_axes.setdefault(table.hyperparameters, table.metrics[0])
     return [Ranking(metric, axes) for axes, metric in by_axes.items()]
 
 

@@ -9,8 +9,10 @@ import pandas as pd
 
 from sweeper.report import paper_table
 from sweeper.report.page.columns import json_values
+from sweeper.report.selections import labelled
 from sweeper.report.trajectories import trajectory
 from sweeper.spec import Grid, Grids, Metric, Search, Searches, Sweep
+from sweeper.spec.views import Selection
 from sweeper.storage.io.files import Files
 
 MAX_STUDIES = 50
@@ -31,6 +33,7 @@ def views(sweep: Sweep, preset: str) -> dict[str, Any]:
             ],
         }
         for view in shown.heatmaps
+        if not view.selections  # the axes of others are labels, which no row has
     ]
     found: dict[str, Any] = {"heatmaps": heatmaps, "over": sweep.over, "headline": sweep.headline(preset).name}
     if isinstance(space, Search | Searches):
@@ -47,13 +50,13 @@ def tables(sweep: Sweep, preset: str, rows: pd.DataFrame) -> list[dict[str, Any]
     """Return the tables of a preset: keys of the rows, and for each row, column and metric the measured figures."""
     found = []
     for table in sweep.for_preset(preset).tables:
-        ordered = in_order(sweep, preset, rows, table.axes)
-        cells = paper_table.average(ordered, table, preset)
+        shown = _shown(sweep, preset, rows, table.axes, table.selections)
+        cells = paper_table.average(shown, table, preset)
         columns = {str(name): json_values(cells[name]) for name in cells}
         found.append(
             {
                 "name": table.name,
-                "caption": paper_table.caption(cells),
+                "caption": paper_table.caption(cells, table.note),
                 "rows": list(table.rows),
                 "columns": table.columns,
                 "metrics": _metrics(table.metrics),
@@ -67,10 +70,18 @@ def trajectories(sweep: Sweep, preset: str, rows: pd.DataFrame, history: pd.Data
     """Return the trajectories of a sweep: mean, standard deviation and number of trials over the epochs."""
     found = []
     for view in sweep.trajectories:
-        points = trajectory.average(history, in_order(sweep, preset, rows, view.by), view)
+        shown = _shown(sweep, preset, rows, view.by, view.selections)
+        points = trajectory.average(history, shown, view)
         columns = {str(name): json_values(points[name]) for name in points}
         found.append({"name": view.name, "key": view.key, "metrics": _metrics(view.metrics), "points": columns})
     return found
+
+
+def _shown(
+    sweep: Sweep, preset: str, rows: pd.DataFrame, axes: Sequence[str], selections: Sequence[Selection]
+) -> pd.DataFrame:
+    """The rows that a view shows: those of its selections under their labels, else all in the order of the axes."""
+    return labelled(rows, selections) if selections else in_order(sweep, preset, rows, axes)
 
 
 def importances(files: Files, name: str) -> list[dict[str, Any]]:

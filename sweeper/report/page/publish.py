@@ -58,9 +58,10 @@ def sweep_names(files: Files) -> list[str]:
 
 
 def definition(name: str) -> Sweep | None:
-    """Return the definition of a sweep; None if there is none of this name, or if it cannot be read."""
+    """Return the definition of a sweep that ships; None if none has this name, or if it cannot be read. What is in a
+    store decides on no code that is executed, so files and modules of this name are not looked for."""
     try:
-        return registry.find(name)
+        return registry.find(name) if name in registry.names() else None
     except SpecError:
         return None
 

@@ -6,6 +6,7 @@ Shapes: G points of x, M components, F branches, N pairs.
 import io
 import math
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -214,6 +215,6 @@ def _read(files: Files, path: str) -> Density | None:
     try:
         with np.load(io.BytesIO(data)) as arrays:
             return Density(*(arrays[name].astype(np.float64) for name in Density._fields))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         files.log(f"store {files.display_uri}: '{path}' cannot be shown: {error}")
         return None

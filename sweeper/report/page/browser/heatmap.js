@@ -65,6 +65,7 @@ class Heatmap {
     this.rows = wanted[0] ?? (others.length + Boolean(wanted[1]) > 1 ? others.shift() : "method");
     const fullest = [...others].sort((left, right) => this.filled(right) - this.filled(left));
     this.columns = wanted[1] ?? fullest[0];
+    if (this.columns === undefined) [this.rows, this.columns] = ["method", this.rows]; // a single axis
   }
 
   /* Share of the cells with trials if `name` were on the horizontal axis. */

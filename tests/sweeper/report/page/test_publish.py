@@ -40,3 +40,9 @@ def test_the_same_rows_make_the_same_page(tmp_path: Path) -> None:
     first = (tmp_path / "reports/grid.html").read_bytes()
     publish.write(store.files, NAME, SWEEP)
     assert (tmp_path / "reports/grid.html").read_bytes() == first
+
+
+def test_no_code_is_executed_for_the_name_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "foreign.py").write_text("raise SystemExit('executed')")
+    monkeypatch.chdir(tmp_path)
+    assert publish.definition("foreign.py") is None and publish.definition("anomaly_grid")

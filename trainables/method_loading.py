@@ -4,6 +4,7 @@ contract. What they compute is checked by `trainables.training.checks.method_che
 import dataclasses
 import functools
 import importlib
+import importlib.util
 import inspect
 import traceback
 import typing

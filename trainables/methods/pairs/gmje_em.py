@@ -56,15 +56,15 @@ class EM(JointMixture):
 
         pairs_BE = joined(data)
         losses = Losses(self.nll(pairs_BE), {})
-        mixture = GaussianMixture(
-            self.config.components,
-            max_iter=self.config.iterations,
-            tol=self.config.tolerance,
-            reg_covar=self.jitter.item(),
-            random_state=0,
-            **(self._current() if self.started else {}),
-        )
         try:
+            mixture = GaussianMixture(
+                self.config.components,
+                max_iter=self.config.iterations,
+                tol=self.config.tolerance,
+                reg_covar=self.jitter.item(),
+                random_state=0,
+                **(self._current() if self.started else {}),
+            )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # an epoch may end before EM does
                 mixture.fit(pairs_BE.double().cpu().numpy())

@@ -38,13 +38,19 @@ class Sweep:
     contours: tuple[tuple[str, str], ...] = ()
     """Pairs of searched hyperparameters. A contour plot shows the objective of a search over each pair."""
     name: str = ""
-    """Its name in the store: letters, digits, `_`, `-`, `+` and `.`. By default that of the file that defines it."""
+    """Its name in the store: letters, digits, `_`, `-`, `+` and `.`, but not `index`. By default that of the file that
+    defines it."""
 
     def __post_init__(self) -> None:
         if self.name and not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", self.name, re.ASCII):
             raise SpecError(
                 "the name of a sweep must consist of letters, digits, '_', '-', '+' and '.' and begin with a letter or "
                 f"a digit, but got {self.name!r}"
+            )
+        if self.name.lower() == "index":
+            raise SpecError(
+                "the name of a sweep must not be 'index', whose page is the list of all sweeps, but got "
+                f"{self.name!r}; write Sweep(name=...) or rename the file"
             )
         for name, space in self.presets.items():
             if not isinstance(space, Space):

@@ -7,6 +7,8 @@ SUFFIX = ".parquet"
 MODEL_SUFFIX = ".safetensors"
 ARCHIVES = "_replaced"
 """Folder of the store below which results that `--fresh` replaces get a folder of their own, named by the time."""
+INDEX = "reports/index.html"
+"""The path of the list of all sweeps, so no sweep is named `index`."""
 
 
 def check_name(name: str) -> str:
@@ -54,9 +56,9 @@ def sheet_path(sweep: str, trial: str, name: str) -> str:
     return f"{sheets_folder(sweep)}/{check_name(trial)}/{check_name(name)}"
 
 
-def report_path(name: str) -> str:
-    """The path of the page of a sweep; `index` is that of all sweeps."""
-    return f"reports/{check_name(name)}.html"
+def report_path(sweep: str) -> str:
+    """The path of the page of a sweep."""
+    return f"reports/{check_name(sweep)}.html"
 
 
 def trial_names_path(sweep: str) -> str:

@@ -9,7 +9,6 @@ import pandas as pd
 from sweeper.spec import Metric, Search, Searches, Sweep, Table, Trajectory
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.schema import Columns
-from sweeper.storage.snapshot import Snapshot
 from trainables.evaluation.metrics import family_of
 
 
@@ -53,12 +52,6 @@ def declared_metrics(sweep: Sweep | None) -> Mapping[str, Metric]:
     for metric in (metric for view in views for metric in view.metrics):
         metrics.setdefault(metric.name, metric)
     return metrics
-
-
-def labels(snapshot: Snapshot) -> pd.DataFrame:
-    """Return the distinct pairs of `preset` and `changes` of the rows, with the number of trials, most first."""
-    pairs = snapshot.rows[["preset", "changes"]].fillna("")
-    return pairs.value_counts(sort=True).rename("trials").reset_index()
 
 
 def _other_images(declared: Mapping[str, Metric], name: str) -> Metric | None:

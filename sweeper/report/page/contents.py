@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from sweeper.report.page import curves, findings, pictures
-from sweeper.report.page.columns import declared_metrics, encode, labels
+from sweeper.report.page.columns import declared_metrics, encode
 from sweeper.report.page.reruns import reruns
 from sweeper.spec import Sweep
 from sweeper.spec.metric import VALIDATION
@@ -66,7 +66,7 @@ def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
 
 def _requests(snapshot: Snapshot, sweep: Sweep | None) -> list[dict[str, Any]]:
     """Return each preset, with each of its changes, that has rows. A preset with several has one for all of them."""
-    pairs = labels(snapshot)
+    pairs = _pairs(snapshot.rows)
     rows, found = snapshot.rows, []
     for preset in pairs["preset"].drop_duplicates():
         changes = list(pairs["changes"][pairs["preset"] == preset])
@@ -75,12 +75,18 @@ def _requests(snapshot: Snapshot, sweep: Sweep | None) -> list[dict[str, Any]]:
             chosen = rows["preset"].fillna("") == preset
             chosen = chosen if change is None else chosen & (rows["changes"].fillna("") == change)
             label = ", ".join(filter(None, (preset or "no preset", change if change is not None else "all changes")))
-            shown = findings_of(sweep, preset, rows[chosen & (rows["status"] != "pruned")], snapshot.history)
+            shown = _findings_of(sweep, preset, rows[chosen & (rows["status"] != "pruned")], snapshot.history)
             found.append({"label": label, "preset": preset, "changes": change, **shown})
     return found
 
 
-def findings_of(sweep: Sweep | None, preset: str, rows: pd.DataFrame, history: pd.DataFrame) -> dict[str, Any]:
+def _pairs(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the distinct pairs of `preset` and `changes` of the rows, with the number of trials, most first."""
+    pairs = rows[["preset", "changes"]].fillna("")
+    return pairs.value_counts(sort=True).rename("trials").reset_index()
+
+
+def _findings_of(sweep: Sweep | None, preset: str, rows: pd.DataFrame, history: pd.DataFrame) -> dict[str, Any]:
     """Return the tables and trajectories of one request, without those of pruned trials."""
     if sweep is None or preset not in sweep.presets:
         return {"tables": [], "trajectories": []}

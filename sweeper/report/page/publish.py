@@ -9,7 +9,7 @@ from sweeper.report.page.contents import collect
 from sweeper.report.page.document import document, static_document
 from sweeper.spec import SpecError, Sweep, registry
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import is_name, report_path
+from sweeper.storage.layout import INDEX, is_name, report_path
 from sweeper.storage.schema import STATUSES
 from sweeper.storage.store_reader import StoreReader
 
@@ -30,7 +30,7 @@ def write(files: Files, name: str, sweep: Sweep | None) -> str:
     """Write the page of a sweep, and the index. Returns the path of the page in the store."""
     path = report_path(name)
     files.write(path, document(collect(files, name, sweep)))
-    files.write(report_path("index"), index(files, files.list("reports")))
+    files.write(INDEX, index(files, files.list("reports")))
     return path
 
 

@@ -47,6 +47,14 @@ def test_a_name_of_its_own_counts(user_folder: Path) -> None:
     assert registry.find(str(user_folder / "my_sweep.py")).name == "chosen"
 
 
+def test_no_sweep_is_named_as_the_list_of_all_sweeps(user_folder: Path) -> None:
+    (user_folder / "index.py").write_text(SWEEP)
+    with pytest.raises(SpecError, match=r"must not be 'index', .* rename the file"):
+        registry.find("index.py")
+    (user_folder / "index.py").write_text(NAMED)
+    assert registry.find("index.py").name == "chosen"
+
+
 def test_another_attribute_of_a_file_is_another_sweep(user_folder: Path) -> None:
     (user_folder / "my_sweep.py").write_text(SWEEP + "\nLONG = SWEEP")
     assert registry.find("my_sweep.py:LONG").name == "my_sweep.LONG"

@@ -50,7 +50,7 @@ class Page {
     this.heatmap.set(report, request);
     this.search.set(report, request);
     this.findings.set(report, request);
-    this.rows.set(report, request, report.name);
+    this.rows.set(report, request);
     const group = this.details.group;
     if (group && this.keep) this.details.set(report, this.keep());
     else if (!this.heatmap.chosen) this.details.set(report, null);

@@ -48,9 +48,8 @@ class Rows {
     return this.section.element;
   }
 
-  set(report, request, name) {
+  set(report, request) {
     this.report = report;
-    this.name = name;
     this.trials = report.trialsOf(request);
     const vary = varying(report, this.trials).filter((column) => column.name !== "schedule");
     const run = ["error", "epochs_run", "seconds", "device"].map((key) => report.columns.get(key)).filter(Boolean);
@@ -168,7 +167,7 @@ class Rows {
 
   save() {
     const address = URL.createObjectURL(new Blob([this.csv()], { type: "text/csv" }));
-    el("a", { href: address, download: `${this.name}.csv` }).click();
+    el("a", { href: address, download: `${this.report.name}.csv` }).click();
     setTimeout(() => URL.revokeObjectURL(address), 10000);
   }
 }

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.contract import Batch, ConditionalDensity, Method, PairStatistics, Shapes
+from trainables.contract import Batch, ConditionalDensity, PairsMethod, PairStatistics, Shapes
 from trainables.losses.linear_algebra import cholesky
 from trainables.losses.mixtures import component_exponents, conditional, prototype_nll
 
@@ -17,12 +17,9 @@ LEAST_WEIGHT = 1e-30
 """Weight of a component that no pair is assigned to, so that its logarithm is finite."""
 
 
-class JointMixture(Method):
+class JointMixture(PairsMethod):
     """A mixture over pairs that is fitted without gradients. Where a covariance is not positive definite, the density
     is NaN, so that this member alone diverges. Before the first `fit` it is a standard normal density."""
-
-    task = "pairs"
-    capabilities = frozenset({"predict"})
 
     weights_M: Tensor
     means_ME: Tensor

@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from trainables.contract import Capability, ImageMethod, Method
+from trainables.contract import Capability, ImageMethod, Method, PairsMethod
 
 GROUP = "sweeper.methods"
 """Entry point group of installed methods."""
@@ -68,11 +68,11 @@ def check_class(name: str, cls: Any) -> None:
         if isinstance(fields[key], bool) or not isinstance(fields[key], int | float):
             raise ContractError(name, "a fusible hyperparameter must be a number", f"{key}={fields[key]!r}")
     known = typing.get_args(Capability)
-    base = ImageMethod if issubclass(cls, ImageMethod) else Method
     for capability in sorted(cls.capabilities):
         if capability not in known:
             raise ContractError(name, "a capability must be one of those that exist", repr(capability), known)
-        inherits = getattr(cls, capability, None) in (None, getattr(base, capability, None))
+        undefined = (None, *(getattr(base, capability, None) for base in (ImageMethod, PairsMethod)))
+        inherits = getattr(cls, capability, None) in undefined
         if inherits and capability != "embed":
             raise ContractError(name, f"a method with the capability {capability!r} must define it", "none")
     if issubclass(cls, ImageMethod) and bool(cls.scores) != ("score" in cls.capabilities):

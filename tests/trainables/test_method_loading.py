@@ -73,6 +73,9 @@ BROKEN = {
     ),
     "class x(Denoise):\n    capabilities = frozenset({'score'})": "capability 'score' must define it, but got none",
     "class x(Denoise):\n    capabilities = frozenset({'fly'})": "but got 'fly'; there are: embed, score, ",
+    "from trainables.contract import PairsMethod\nclass x(PairsMethod):\n    Config = Denoise.Config": (
+        "capability 'predict' must define it, but got none"
+    ),
     "class x(Denoise):\n    scores = ('joint',)": "scores must name what score() returns, and be empty without",
     "class x(Denoise):\n    task = 'sound'": "no task 'sound'; there are: images",
     "1 / 0": "cannot be imported: method_of_mine.py, line 34: ZeroDivisionError: division by zero",

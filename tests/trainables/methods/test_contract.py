@@ -27,7 +27,7 @@ from tests.trainables.methods.method_configs import (
 from trainables.catalog import METHODS
 from trainables.config.trial import fusible_keys, keys, resolve, sections
 from trainables.config.trial_config import Value
-from trainables.contract import Capability, ImageMethod, Method, Noises
+from trainables.contract import Capability, ImageMethod, Noises, PairsMethod
 
 pytestmark = pytest.mark.usefixtures("pairs")
 every_method = pytest.mark.parametrize("name", ALL)
@@ -106,8 +106,8 @@ CAPABILITIES: tuple[Capability, ...] = ("embed", "score", "decode", "density", "
 def test_a_method_has_the_capabilities_that_it_declares(name: str, capability: Capability) -> None:
     """It defines the function of that name, and only those can be called."""
     method, model = ALL[name], model_of(name)
-    base = ImageMethod if issubclass(method, ImageMethod) else Method
-    defines = getattr(method, capability, None) is not getattr(base, capability, None)
+    undefined = (None, *(getattr(base, capability, None) for base in (ImageMethod, PairsMethod)))
+    defines = getattr(method, capability, None) not in undefined
     assert (capability in method.capabilities) == (defines or (capability == "embed" and name in IMAGE_METHODS))
     if isinstance(model, ImageMethod):
         assert bool(model.scores) == ("score" in model.capabilities)

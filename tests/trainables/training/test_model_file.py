@@ -15,7 +15,7 @@ from tests.trainables.small import HERE
 from tests.trainables.tasks.pairs.registered import registered
 from trainables.config.trial import keys
 from trainables.config.trial_config import TrialConfig, Value
-from trainables.contract import ConditionalDensity, ImageMethod, Method
+from trainables.contract import ConditionalDensity, ImageMethod, PairsMethod
 from trainables.data.datasets.catalog import load
 from trainables.data.pairs import BRANCHES, NOISE, draw_pairs
 from trainables.evaluation import anomaly, knn
@@ -64,7 +64,7 @@ def recomputed(model: nn.Module, config: TrialConfig) -> Mapping[str, float]:
         name = str(config.flat()["dataset"])
         pairs = draw_pairs(name, HELD_OUT, seeded_generator("held-out pairs", name))
         with torch.no_grad():
-            predicted = cast(Method, model).predict(as_input(pairs.x_N[:, None], torch.device("cpu")))
+            predicted = cast(PairsMethod, model).predict(as_input(pairs.x_N[:, None], torch.device("cpu")))
         density = ConditionalDensity(*(parameter.double() for parameter in predicted))
         true = equal_mixture(BRANCHES[name].at(pairs.x_N), NOISE)
         excess_N = log_likelihood(pairs.y_N, true) - log_likelihood(pairs.y_N, density)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.contract import Batch, ConditionalDensity, Losses, Method, PairStatistics, Shapes
+from trainables.contract import Batch, ConditionalDensity, Losses, PairsMethod, PairStatistics, Shapes
 from trainables.losses.kernels import gaussian_process_posterior
 from trainables.validation import positive
 
@@ -28,13 +28,11 @@ class GaussianProcessConfig:
         positive("noise_variance", self.noise_variance)
 
 
-class GaussianProcess(Method):
+class GaussianProcess(PairsMethod):
     """Fusible: `length`, `noise_variance`. Its first epoch is all it takes: it keeps the training pairs and the factor
     of their covariance, `N^2` numbers. Where that is not positive definite, it predicts NaN."""
 
     Config = GaussianProcessConfig
-    task = "pairs"
-    capabilities = frozenset({"predict"})
     fusible = frozenset({"length", "noise_variance"})
 
     length: Tensor

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from trainables.contract import Batch, ConditionalDensity, Losses, Method, PairStatistics, Shapes
+from trainables.contract import Batch, ConditionalDensity, Losses, PairsMethod, PairStatistics, Shapes
 from trainables.losses.mixture_density import floored_softplus, mixture_density_nll
 from trainables.networks.heads import mlp
 from trainables.validation import positive, whole
@@ -40,13 +40,11 @@ class MDNPairsConfig:
         whole("width", self.width, 1)
 
 
-class MDNPairs(Method):
+class MDNPairs(PairsMethod):
     """Fusible: `sigma_floor`, `initial_floor`. One network of two layers with ReLU has three heads: weights, means and
     standard deviations."""
 
     Config = MDNPairsConfig
-    task = "pairs"
-    capabilities = frozenset({"predict"})
     fusible = frozenset({"sigma_floor", "initial_floor"})
     per_example = True
 

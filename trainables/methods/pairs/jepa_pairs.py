@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.contract import Batch, ConditionalDensity, Losses, Method, PairStatistics, Shapes
+from trainables.contract import Batch, ConditionalDensity, Losses, PairsMethod, PairStatistics, Shapes
 from trainables.losses.joint_gaussian import alignment
 from trainables.networks.heads import mlp
 from trainables.validation import between, whole
@@ -29,13 +29,11 @@ class JEPAPairsConfig:
         between("ema", self.ema, 0, 1, below=True)
 
 
-class JEPAPairs(Method):
+class JEPAPairs(PairsMethod):
     """Fusible: nothing of its own. Its density is a Gaussian, whose variance is the moving average of the training
     error."""
 
     Config = JEPAPairsConfig
-    task = "pairs"
-    capabilities = frozenset({"predict"})
 
     variance: Tensor
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from trainables.contract import Batch, ConditionalDensity, Losses, Method, Noise, Noises, PairStatistics, Shapes
+from trainables.contract import Batch, ConditionalDensity, Losses, Noise, Noises, PairsMethod, PairStatistics, Shapes
 from trainables.validation import positive, whole
 
 
@@ -31,12 +31,10 @@ class GaussianMLPConfig:
         positive("jitter", self.jitter, zero=True)
 
 
-class GaussianMLP(Method):
+class GaussianMLP(PairsMethod):
     """Fusible: `jitter`. A network predicts mean and log-variance of y."""
 
     Config = GaussianMLPConfig
-    task = "pairs"
-    capabilities = frozenset({"predict"})
     fusible = frozenset({"jitter"})
     per_example = True
     loss_parts = ("error", "spread")
@@ -79,13 +77,11 @@ class BayesianRegressionConfig:
         positive("length_scale", self.length_scale)
 
 
-class BayesianRegression(Method):
+class BayesianRegression(PairsMethod):
     """Fusible: `length_scale`. Linear regression on random Fourier features, whose weights have a Gaussian prior. An
     epoch is a step of EM for the precisions of this prior and of the noise (Bishop 2006, section 9.3.4)."""
 
     Config = BayesianRegressionConfig
-    task = "pairs"
-    capabilities = frozenset({"predict"})
     fusible = frozenset({"length_scale"})
     loss_parts = ("error",)
 

@@ -18,7 +18,7 @@ import pytest
 from sweeper import view
 from sweeper.report.page import document
 from sweeper.storage.store import Store
-from tests.sweeper.report.page.browsers import browser, tab
+from tests.sweeper.report.page.browsers import Watched, browser, tab
 from tests.sweeper.report.page.stored import NAME, fill
 
 
@@ -114,8 +114,9 @@ def test_ctrl_c_ends_it(store: Store) -> None:
     assert process.returncode == 130 and errors == ""
 
 
-@pytest.mark.slow
-def test_a_browser_shows_newer_data_and_keeps_what_was_chosen(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def live(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    """The page of the sweep in a browser, from a server."""
     monkeypatch.undo()  # the real library of charts
     monkeypatch.setattr(view, "FRESH_SECONDS", 0.0)
     with view._server(view.Site(store.files), 0) as server, browser() as chromium, tab(chromium, offline=False) as page:
@@ -124,16 +125,51 @@ def test_a_browser_shows_newer_data_and_keeps_what_was_chosen(store: Store, monk
         page.tab.goto(address)
         page.tab.get_by_role("link", name=NAME).click()
         page.tab.wait_for_selector("#heatmap path[role=button]")
-        page.tab.get_by_label("filter").fill("status=finished")
-        page.tab.locator("#heatmap path[role=button]").nth(4).click()
-        chosen = page.tab.inner_text("#heatmap [role=status]")
-        assert "Last epoch 3." in page.tab.inner_text("#training p")
-        store.write_history(NAME, "c1", [("training", 9, "loss", 0.01)])
-        page.tab.wait_for_function("() => document.querySelector('#training p').textContent.includes('Last epoch 9.')")
-        page.tab.wait_for_function(
-            "(text) => document.querySelector('#heatmap [role=status]').textContent === text", arg=chosen
-        )
-        assert page.tab.locator("#trials tbody tr[data-trial]").count() == 2
-        assert page.tab.inner_text("#rows [role=status]").startswith("17 of 18 trials")
+        yield page
         assert page.complaints == [] and all(url.startswith((address, "data:")) for url in page.requests)
         server.shutdown()
+
+
+def report_epoch(page: Watched, store: Store, epoch: int) -> None:
+    """Report one epoch more of a trial, and wait until the page shows it."""
+    store.write_history(NAME, "c1", [("training", epoch, "loss", 0.01)])
+    shown = f"() => document.querySelector('#training p').textContent.includes('Last epoch {epoch}.')"
+    page.tab.wait_for_function(shown)
+
+
+@pytest.mark.slow
+def test_newer_data_keep_what_was_chosen(live: Watched, store: Store) -> None:
+    page = live
+    page.tab.get_by_label("filter").fill("status=finished")
+    page.tab.locator("#heatmap path[role=button]").nth(4).click()
+    chosen = page.tab.inner_text("#heatmap [role=status]")
+    assert "Last epoch 3." in page.tab.inner_text("#training p")
+    report_epoch(page, store, 9)
+    page.tab.wait_for_function(
+        "(text) => document.querySelector('#heatmap [role=status]').textContent === text", arg=chosen
+    )
+    assert page.tab.locator("#trials tbody tr[data-trial]").count() == 2
+    assert page.tab.inner_text("#rows [role=status]").startswith("17 of 18 trials")
+
+
+@pytest.mark.slow
+def test_newer_data_and_another_metric_leave_a_trial_open_until_a_cell_is_picked(live: Watched, store: Store) -> None:
+    page = live
+
+    def shown() -> str:
+        page.tab.wait_for_timeout(300)  # drawn
+        return page.tab.inner_text("#trials p >> nth=0")
+
+    page.tab.locator("#heatmap path[role=button]").nth(4).click()
+    page.tab.locator("#rows tbody button", has_text="trial00003").click()
+    assert shown() == "Trial trial00003: 1 trial."
+    report_epoch(page, store, 9)
+    assert shown() == "Trial trial00003: 1 trial."
+    page.tab.get_by_label("metric", exact=True).select_option("loss")
+    assert shown() == "Trial trial00003: 1 trial."
+    page.tab.locator("#heatmap path[role=button]").nth(0).click()
+    assert shown() == "beta=0, nu=0.5: 2 trials."
+    report_epoch(page, store, 10)
+    assert shown() == "beta=0, nu=0.5: 2 trials."
+    page.tab.get_by_label("metric", exact=True).select_option("auroc_joint")
+    page.tab.wait_for_selector("#trials", state="hidden")

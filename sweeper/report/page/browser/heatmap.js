@@ -17,8 +17,10 @@ const measured = (report, trials) =>
   report.named("metric").filter((column) => trials.some((trial) => typeof column.at(trial) === "number"));
 
 class Heatmap {
-  constructor(onCell) {
-    this.onCell = onCell;
+  /* `pick` gets the trials of a cell that the user picks, `draw` those of the chosen cell at every drawing, or null. */
+  constructor({ pick, draw }) {
+    this.onPick = pick;
+    this.onDraw = draw;
     this.chosen = null; // {row, column} as texts, which outlive new rows
     this.section = new Section("heatmap", "Heatmap", (body) => this.render(body));
     this.options = el("div", { class: "controls" });
@@ -90,7 +92,6 @@ class Heatmap {
       if (key === "columns" && value === this.rows) this.rows = this.columns;
       this[key] = value;
       this.chosen = null;
-      this.onCell(null);
       this.draw();
     };
     const names = this.axes.map((axis) => axis.name);
@@ -128,7 +129,6 @@ class Heatmap {
     return choice(axis.name, options, this.fixed[axis.name] ?? "", (value) => {
       if (value === "") delete this.fixed[axis.name];
       else this.fixed[axis.name] = value;
-      this.onCell(null);
       this.draw();
     });
   }
@@ -140,6 +140,7 @@ class Heatmap {
   }
 
   async plot() {
+    const turn = (this.turn = (this.turn ?? 0) + 1);
     const metric = this.column(this.metric);
     const trials = this.selected();
     const grid = pivot(trials, metric, this.column(this.rows), this.column(this.columns));
@@ -152,7 +153,7 @@ class Heatmap {
     const range = colourRange(grid.cells, metric.bounds);
     this.caption(metric, grid, winner, byValidation, range);
     await this.chart(metric, grid, winner, range);
-    this.show(grid, metric);
+    if (turn === this.turn) this.onDraw(this.group(grid, metric));
   }
 
   published(cell) {
@@ -267,7 +268,7 @@ class Heatmap {
       const cell = grid.cells[index];
       this.chosen = { row: String(cell.row), column: String(cell.column) };
       view.signal("chosen", index).runAsync();
-      this.show(grid, metric);
+      this.onPick(this.group(grid, metric));
     };
     view.addEventListener("click", (event, item) => item?.datum?.index !== undefined && pick(item.datum.index));
     const paths = [...this.box.querySelectorAll("g.mark-rect.cells_marks path, g.mark-rect.layer_0_marks path")];
@@ -297,9 +298,10 @@ class Heatmap {
     return grid.cells.findIndex((cell) => String(cell.row) === this.chosen.row && String(cell.column) === this.chosen.column);
   }
 
-  show(grid, metric) {
+  /* The trials of the chosen cell, which is named below the chart; null if there is none. */
+  group(grid, metric) {
     const cell = grid.cells[this.index(grid)];
     this.cellTitle.textContent = cell ? this.words(cell, metric).join("; ") : "";
-    this.onCell(cell ? { title: this.words(cell, metric)[0], trials: cell.trials, metric: metric.name } : null);
+    return cell ? { title: this.words(cell, metric)[0], trials: cell.trials, metric: metric.name } : null;
   }
 }

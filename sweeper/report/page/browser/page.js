@@ -7,7 +7,11 @@ class Page {
     this.report = report;
     this.details = new TrialDetails();
     const open = (trial) => this.openTrial(trial);
-    this.heatmap = new Heatmap((group) => this.details.set(this.report, group));
+    this.opened = null; // the id of a trial that was opened from a table, which newer rows and other metrics leave open
+    this.heatmap = new Heatmap({
+      pick: (group) => this.openCell(group),
+      draw: (group) => this.opened === null && this.details.set(this.report, group),
+    });
     this.search = new Search(open);
     this.rows = new Rows(open);
     this.findings = new Findings();
@@ -51,9 +55,8 @@ class Page {
     this.search.set(report, request);
     this.findings.set(report, request);
     this.rows.set(report, request);
-    const group = this.details.group;
-    if (group && this.keep) this.details.set(report, this.keep());
-    else if (!this.heatmap.chosen) this.details.set(report, null);
+    if (this.opened !== null) this.details.set(report, this.openedGroup());
+    else if (this.heatmap.element.hidden) this.details.set(report, null);
     this.redraw();
     this.rows.element.hidden = report.count === 0;
     const links = this.sections.filter((section) => !section.element.hidden).map((section) => el("a", { href: `#${section.id}` }, section.title));
@@ -77,7 +80,7 @@ class Page {
       parts.push(el("div", { class: "controls" }, choice("preset and changes", options, request.label, (label) => {
         this.request = report.requests.find((known) => known.label === label);
         this.heatmap.chosen = null;
-        this.keep = null;
+        this.opened = null;
         this.details.set(report, null);
         this.update();
       })));
@@ -88,16 +91,23 @@ class Page {
     document.getElementById("header").replaceChildren(...parts.filter(Boolean));
   }
 
-  /* One trial from a table, in the section of the trials. */
+  openCell(group) {
+    this.opened = null;
+    this.details.set(this.report, group);
+  }
+
   openTrial(trial) {
-    const id = this.report.value("trial_id", trial);
-    const metric = this.report.views[this.request.preset]?.headline ?? [...this.report.series.keys()][0];
-    this.keep = () => {
-      const position = this.rows.trials.find((known) => this.report.value("trial_id", known) === id);
-      return position === undefined ? null : { title: `Trial ${id}`, trials: [position], metric };
-    };
-    this.details.set(this.report, this.keep());
+    this.opened = this.report.value("trial_id", trial);
+    this.details.set(this.report, this.openedGroup());
     this.details.element.scrollIntoView();
+  }
+
+  /* The trial that was opened from a table, in the section of the trials. */
+  openedGroup() {
+    const { report, opened } = this;
+    const position = report.trialsOf(this.request).find((trial) => report.value("trial_id", trial) === opened);
+    const metric = report.views[this.request.preset]?.headline ?? [...report.series.keys()][0];
+    return position === undefined ? null : { title: `Trial ${opened}`, trials: [position], metric };
   }
 
   /* Ask the server for newer data, which keep what was chosen. */

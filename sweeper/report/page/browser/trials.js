@@ -28,7 +28,8 @@ class TrialDetails {
     this.group = group;
     this.element.hidden = !group;
     if (!group) return;
-    if (!same || !group.trials.includes(this.trial)) this.trial = group.trials[0];
+    const before = same ? group.trials.find((trial) => report.value("trial_id", trial) === this.id) : undefined;
+    this.select(before ?? group.trials[0]);
     if (!same) this.metric = report.series.has(group.metric) ? group.metric : [...report.series.keys()][0];
     this.section.seen = true;
     this.section.draw();
@@ -72,8 +73,13 @@ class TrialDetails {
     return plainTable(`Trials${cut}`, ["trial", "status", ...shown.map((column) => column.label)], rows);
   }
 
+  select(trial) {
+    this.trial = trial; // its number, which newer rows change
+    this.id = this.report.value("trial_id", trial);
+  }
+
   choose(trial, columns) {
-    this.trial = trial;
+    this.select(trial);
     for (const row of this.rows) row.setAttribute("aria-current", String(row.dataset.trial === this.report.value("trial_id", trial)));
     this.curves(columns);
     this.detail(columns);

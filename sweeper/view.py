@@ -19,10 +19,11 @@ from sweeper.cli.option_values import whole
 from sweeper.errors import SpecError, StoreError
 from sweeper.execution.driver.stop_signal import StopSignal, ignore_signals
 from sweeper.report.page import publish
-from sweeper.report.page.contents import Contents, collect
-from sweeper.report.page.document import data, document
+from sweeper.report.page.contents import collect
+from sweeper.report.page.document import PageData, document, page_data
 from sweeper.storage.io.files import Files
 
+HTML = "text/html; charset=utf-8"
 LOOPBACK = "127.0.0.1"
 PORT = 8642
 """The default port."""
@@ -53,10 +54,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @dataclass(frozen=True)
+class Answer:
+    media_type: str
+    content: bytes
+    version: str = ""
+    """Equal for equal data of a sweep; empty if the answer is no data."""
+
+
+@dataclass(frozen=True)
 class Reading:
     """What was read of a sweep."""
 
-    contents: Contents
+    data: PageData
+    answer: Answer
+    """The data for a page that is open."""
     until: float
     """Time on the monotonic clock until which it is served, in seconds."""
 
@@ -67,29 +78,36 @@ class Site:
     def __init__(self, files: Files) -> None:
         self.files = files
         self._readings: dict[str, Reading] = {}
-        self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}
 
-    def answer(self, path: str) -> tuple[str, bytes] | None:
-        """Return the media type and the content at `path`; None if there is none. Raises StoreError."""
+    def answer(self, path: str) -> Answer | None:
+        """Return what is at `path`; None if there is nothing. Raises StoreError."""
         if path in ("/", "/index.html"):
-            return "text/html; charset=utf-8", publish.index(self.files)
+            return Answer(HTML, publish.index(self.files))
         name, _, kind = path.removeprefix("/").rpartition(".")
-        if kind not in ("html", "json") or name not in publish.sweep_names(self.files):
+        reading = self._read(name) if kind in ("html", "json") else None
+        if reading is None:
             return None
-        contents = self._read(name)
-        if kind == "html":
-            return "text/html; charset=utf-8", document(contents, live=True)
-        return "application/json", json.dumps(data(contents)).encode()
+        return reading.answer if kind == "json" else Answer(HTML, document(reading.data, live=True))
 
-    def _read(self, name: str) -> Contents:
-        with self._lock:  # several tabs wait for one reading
+    def _read(self, name: str) -> Reading | None:
+        """Return a recent reading of a sweep; None if there is none of this name."""
+        known = self._readings.get(name)
+        if known and time.monotonic() < known.until:
+            return known
+        if name not in publish.sweep_names(self.files):
+            return None
+        with self._locks.setdefault(name, threading.Lock()):  # several tabs wait for one reading of their sweep
             known, begun = self._readings.get(name), time.monotonic()
             if known and begun < known.until:
-                return known.contents
+                return known
             contents = collect(self.files, name, publish.definition(name))
+            data = page_data(contents, known.data if known else None)
+            answer = known.answer if known and data is known.data else _answer(data)
             ended = time.monotonic()
-            self._readings[name] = Reading(contents, ended + max(FRESH_SECONDS, FRESH_SHARE * (ended - begun)))
-            return contents
+            until = ended + max(FRESH_SECONDS, FRESH_SHARE * (ended - begun))
+            self._readings[name] = Reading(data, answer, until)
+            return self._readings[name]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -111,15 +129,20 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", f"{error}\n".encode())
         if answer is None:
             return self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is no such page\n")
-        self._send(HTTPStatus.OK, *answer)
+        if answer.version and self.headers.get("If-None-Match") == f'"{answer.version}"':
+            return self._send(HTTPStatus.NOT_MODIFIED)
+        self._send(HTTPStatus.OK, answer.media_type, answer.content, answer.version)
 
     do_HEAD = do_GET
 
-    def _send(self, status: HTTPStatus, media_type: str, content: bytes) -> None:
+    def _send(self, status: HTTPStatus, media_type: str = "", content: bytes = b"", version: str = "") -> None:
         with contextlib.suppress(ConnectionError):  # the browser has gone
             self.send_response(status)
-            self.send_header("Content-Type", media_type)
-            self.send_header("Content-Length", str(len(content)))
+            if media_type:
+                self.send_header("Content-Type", media_type)
+                self.send_header("Content-Length", str(len(content)))
+            if version:
+                self.send_header("ETag", f'"{version}"')
             self.send_header("Cache-Control", "no-store")
             self.send_header("X-Content-Type-Options", "nosniff")
             self.send_header("Cross-Origin-Resource-Policy", "same-origin")
@@ -129,6 +152,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Print nothing: a page asks every few seconds."""
+
+
+def _answer(data: PageData) -> Answer:
+    """The data of a sweep for a page that is open."""
+    fields = {"report": data.report, "curves": data.curves, "version": data.version}
+    return Answer("application/json", json.dumps(fields).encode(), data.version)
 
 
 def _existing(store: str) -> Files:

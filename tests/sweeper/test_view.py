@@ -12,11 +12,15 @@ import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from sweeper import view
 from sweeper.report.page import document
+from sweeper.report.page.contents import Contents
+from sweeper.storage.io.files import Files
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
 from tests.sweeper.report.page.stored import NAME, fill
@@ -44,11 +48,14 @@ def server(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingH
         thread.join()
 
 
-def get(server: ThreadingHTTPServer, path: str, host: str = "127.0.0.1") -> tuple[int, bytes]:
+def get(
+    server: ThreadingHTTPServer, path: str, host: str = "127.0.0.1", version: str | None = None
+) -> tuple[int, bytes]:
     with contextlib.closing(
         http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
     ) as connection:
-        connection.request("GET", path, headers={"Host": host})
+        known = {} if version is None else {"If-None-Match": f'"{version}"'}
+        connection.request("GET", path, headers={"Host": host, **known})
         answer = connection.getresponse()
         return answer.status, answer.read()
 
@@ -61,6 +68,41 @@ def test_pages_and_newer_data(server: ThreadingHTTPServer, store: Store) -> None
     store.write_history(NAME, "c1", [("training", 9, "loss", 0.01)])
     after = json.loads(get(server, "/grid.json")[1])
     assert after["version"] != before["version"] and not store.files.list("reports")
+
+
+def test_data_that_a_page_has_are_not_sent_again(
+    server: ThreadingHTTPServer, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compressed = Mock(wraps=document._compressed)
+    monkeypatch.setattr(document, "_compressed", compressed)
+    version = json.loads(get(server, "/grid.json")[1])["version"]
+    assert get(server, "/grid.json", version=version) == (304, b"")
+    assert get(server, "/grid.json")[0] == get(server, "/grid.json", version="other")[0] == 200
+    assert compressed.call_count == 2, "the same data are compressed once"
+    store.write_history(NAME, "c1", [("training", 9, "loss", 0.01)])
+    status, newer = get(server, "/grid.json", version=version)
+    assert status == 200 and json.loads(newer)["version"] != version
+
+
+def test_a_sweep_that_is_slow_to_read_does_not_keep_others_waiting(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "store", name="slow")
+    site, begun, other_read = view.Site(store.files), threading.Event(), threading.Event()
+    read = view.collect
+
+    def collect(files: Files, name: str, *rest: Any) -> Contents:
+        if name == "slow":
+            begun.set()
+            assert other_read.wait(20), "the other sweep waits"
+        return read(files, name, *rest)
+
+    monkeypatch.setattr(view, "collect", collect)
+    thread = threading.Thread(target=site.answer, args=("/slow.json",))
+    thread.start()
+    assert begun.wait(20) and site.answer("/grid.json")
+    other_read.set()
+    thread.join()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import html
 import json
+from dataclasses import dataclass
 from importlib import resources
 from string import Template
 from typing import Any
@@ -24,30 +25,47 @@ SCRIPTS = (
 """In the order in which they are joined to one script."""
 
 
-def document(contents: Contents, *, live: bool = False) -> bytes:
+@dataclass(frozen=True)
+class PageData:
+    """The data of a page, as it has them."""
+
+    name: str
+    """The sweep's."""
+    report: str
+    """The values of `Contents.report` as JSON, compressed, in base64."""
+    curves: str
+    """The values of `Contents.curves`, compressed, in base64."""
+    version: str
+    """Equal for equal data."""
+
+
+def page_data(contents: Contents, known: PageData | None = None) -> PageData:
+    """Return the data of a page; `known`, which were returned earlier, if they are the same."""
+    report = json.dumps(contents.report, separators=(",", ":"), allow_nan=False).encode()
+    version = hashlib.sha256(report + contents.curves).hexdigest()[:16]
+    if known and known.version == version:
+        return known
+    return PageData(str(contents.report["name"]), _compressed(report), _compressed(contents.curves), version)
+
+
+def document(data: PageData, *, live: bool = False) -> bytes:
     """Return the HTML file. With `live` it asks the server that it comes from for newer data, and no other."""
     library, script, style = compressed_library(), _joined(SCRIPTS), _asset("page.css")
     hashes = " ".join(_hash(text) for text in (script.encode(), gzip.decompress(library)))
     policy = f"default-src 'none'; script-src {hashes}; style-src {_hash(style.encode())}; img-src data:"
     policy += f"; connect-src {chr(39)}{'self' if live else 'none'}{chr(39)}; base-uri 'none'; form-action 'none'"
-    name = str(contents.report["name"])
     page = Template(_asset("page.html")).substitute(
-        title=html.escape(name),
+        title=html.escape(data.name),
         policy=html.escape(policy),
         style=style,
         script=script,
         library=base64.b64encode(library).decode(),
         live="live" if live else "",
-        **data(contents),
+        report=data.report,
+        curves=data.curves,
+        version=data.version,
     )
     return page.encode()
-
-
-def data(contents: Contents) -> dict[str, str]:
-    """Return the data as a page has them: `report` (JSON) and `curves`, compressed, in base64; and their `version`."""
-    report = json.dumps(contents.report, separators=(",", ":"), allow_nan=False).encode()
-    version = hashlib.sha256(report + contents.curves).hexdigest()[:16]
-    return {"report": _compressed(report), "curves": _compressed(contents.curves), "version": version}
 
 
 def static_document(template: str, **texts: Any) -> bytes:

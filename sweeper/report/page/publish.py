@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sweeper.errors import StoreError
 from sweeper.report.page.contents import collect
-from sweeper.report.page.document import document, static_document
+from sweeper.report.page.document import document, page_data, static_document
 from sweeper.spec import SpecError, Sweep, registry
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import INDEX, is_name, report_path
@@ -29,7 +29,7 @@ class StoredSweep:
 def write(files: Files, name: str, sweep: Sweep | None) -> str:
     """Write the page of a sweep, and the index. Returns the path of the page in the store."""
     path = report_path(name)
-    files.write(path, document(collect(files, name, sweep)))
+    files.write(path, document(page_data(collect(files, name, sweep))))
     files.write(INDEX, index(files, files.list("reports")))
     return path
 

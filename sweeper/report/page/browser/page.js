@@ -110,23 +110,32 @@ class Page {
     return position === undefined ? null : { title: `Trial ${opened}`, trials: [position], metric };
   }
 
-  /* Ask the server for newer data, which keep what was chosen. */
+  /* Ask the server for newer data again and again. They keep what was chosen. */
   async follow(version) {
     try {
-      const answer = await fetch(`${encodeURIComponent(this.report.name)}.json`, { cache: "no-store" });
-      const newer = answer.ok ? await answer.json() : null;
-      if (newer && newer.version !== version) {
+      const newer = await newerData(this.report.name, version);
+      if (newer) {
         const wanted = this.request.label;
         this.report = await Report.read(newer.report, newer.curves);
         this.request = this.report.requests.find((known) => known.label === wanted) ?? this.defaultRequest();
-        this.update();
         version = newer.version;
+        this.update();
       }
-    } catch (error) {
-      if (!(error instanceof TypeError)) throw error; // the server has ended; it may come back
+    } finally {
+      setTimeout(() => this.follow(version), 1000 * POLL_SECONDS);
     }
-    setTimeout(() => this.follow(version), 1000 * POLL_SECONDS);
   }
+}
+
+/* What the server has if it is another version; null if it is not, or if the server cannot be asked. */
+async function newerData(name, version) {
+  let answer;
+  try {
+    answer = await fetch(`${encodeURIComponent(name)}.json`, { cache: "no-store", headers: { "If-None-Match": `"${version}"` } });
+  } catch {
+    return null; // the server has ended; it may come back
+  }
+  return answer.ok ? answer.json() : null; // not if nothing is newer: 304
 }
 
 async function begin() {

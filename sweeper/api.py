@@ -5,7 +5,6 @@ Where the command line prints an error and exits, these functions raise an excep
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,14 +18,11 @@ from sweeper.execution.driver.connection import session_address
 from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.models import config_of, load_model
 from sweeper.plan.changes import format_value
-from sweeper.plan.plan import Plan
-from sweeper.run import address_of, begin
+from sweeper.run import plan_request
 from sweeper.spec import Sweep
 from sweeper.spec.grid import Value
 from sweeper.spec.request import Request
 from sweeper.storage.load import load, load_history, load_trials
-from sweeper.storage.store import Store
-from sweeper.trackers.catalog import connections
 
 __all__ = ["config_of", "load", "load_history", "load_model", "plan", "run"]
 OTHER_MODES = ("describe", "help", "json", "list", "plan", "restore")
@@ -66,17 +62,11 @@ def run(
     request = _request(sweep, name, preset, set, axis, store, data, options)
     if threading.current_thread() is not threading.main_thread():
         raise SpecError("a sweep must run in the main thread, which gets the signals, but this is another thread")
-    from sweeper.cli.prepare import prepare  # here: it imports torch
-
     stopping = StopSignal(exits=False)
     with stopping.on_signals():
-        opened = Store(request.store)
-        planned, columns = prepare(request, opened)
-        trackers = connections(request.track, planned.name, opened)
-        _print_notes(planned)
-        started = begin(request, planned, opened, columns, stopping, trackers)
+        started = plan_request(request).begin(stopping)
         started.run()
-        return load_trials(started.store.files, planned.name, planned.ids)
+        return load_trials(started.store.files, started.plan.name, started.plan.ids)
 
 
 def plan(
@@ -96,16 +86,9 @@ def plan(
     With `probe=True` it measures now. Raises the same errors as `run`.
     """
     request = _request(sweep, name, preset, set, axis, store, data, options, "--plan", "--json")
-    from sweeper.cli import preview  # here: they import torch
-    from sweeper.cli.fresh import preview_archive
-    from sweeper.cli.prepare import prepare
-
-    opened = Store(request.store)
-    planned, columns = prepare(request, opened)
-    _print_notes(planned)
-    archived = preview_archive(planned, opened, columns) if request.fresh else None
-    outline: dict[str, Any] = json.loads(preview.show(request, planned, opened, address_of(request), archived))
-    preview.print_damaged(opened)
+    planned = plan_request(request)
+    outline: dict[str, Any] = json.loads(planned.preview())
+    planned.print_damaged()
     return outline
 
 
@@ -135,18 +118,7 @@ def _request(
             flag = f"--{option.replace('_', '-')}"
             words.append(flag if value is True else f"{flag}={format_value(value)}")
     request = parse([*words, "--", definition.name if definition else str(sweep)])
-    return replace(
-        request,
-        sweep=definition,
-        address=request.address or session_address(),
-        data=os.path.abspath(request.data),  # workers have other working directories
-    )
-
-
-def _print_notes(planned: Plan) -> None:
-    """Print what the user should know of a plan that can run."""
-    for note in planned.notes:
-        print(f"note: {note}", file=sys.stderr)
+    return replace(request, sweep=definition, address=request.address or session_address())
 
 
 def _named(sweep: object, name: str | None) -> Sweep:

@@ -60,21 +60,12 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
 
             print(describe(request.describe))
             return EXIT_OK
-        from sweeper.cli import preview  # imported here because torch takes seconds to import
-        from sweeper.cli.prepare import prepare
-
-        request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
-        store = Store(request.store)
-        plan, columns = prepare(request, store)
-        trackers = connections(request.track, plan.name, store)
-        for note in plan.notes:
-            print(f"note: {note}", file=sys.stderr)
+        planned = plan_request(request)
         if request.plan:
-            archived = preview_archive(plan, store, columns) if request.fresh else None
-            print(preview.show(request, plan, store, address_of(request), archived))
-            preview.print_damaged(store)
+            print(planned.preview())
+            planned.print_damaged()
             return EXIT_OK
-        return begin(request, plan, store, columns, stopping, trackers).execute()
+        return planned.begin(stopping).execute()
     except (SpecError, ClusterError, StoreError) as error:
         print(error_line(error), file=sys.stderr)
         return EXIT_WRONG
@@ -86,17 +77,53 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
         return EXIT_FAILED
 
 
-def begin(
-    request: Request, plan: Plan, store: Store, columns: Columns, stopping: StopSignal, trackers: Connections
-) -> "_Run":
-    """Check what a run of the plan depends on, and prepare the store. Raises an error if it cannot run."""
-    check_address(address_of(request))
-    check_free_space(store.files)
-    damaged, store = store.damaged, Store(store.files.with_retries(store_retries(), _print_line))
-    store.quarantine(damaged)
-    name = str(request.name)
-    path = archive(plan, store, columns, name) if request.fresh else partial(checkpoint_path, plan.name)
-    return _Run(request, plan, store, store.prepare(plan.name, columns), stopping, path, trackers)
+def plan_request(request: Request) -> "PlannedRequest":
+    """Plan a request and check all that needs no Ray, for the command line and for Python alike. Prints what the user
+    should know of a plan that can run. Raises SpecError or StoreError."""
+    from sweeper.cli.prepare import prepare  # imported here because torch takes seconds to import
+
+    request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
+    store = Store(request.store)
+    plan, columns = prepare(request, store)
+    trackers = connections(request.track, plan.name, store)
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return PlannedRequest(request, plan, columns, store, trackers)
+
+
+@dataclass(frozen=True)
+class PlannedRequest:
+    """A request that can run, and its plan."""
+
+    request: Request
+    plan: Plan
+    columns: Columns
+    store: Store
+    trackers: Connections
+
+    def preview(self) -> str:
+        """What would run, as text or with `--json` as JSON. Writes nothing."""
+        from sweeper.cli import preview  # imported here because torch takes seconds to import
+
+        archived = preview_archive(self.plan, self.store, self.columns) if self.request.fresh else None
+        return preview.show(self.request, self.plan, self.store, address_of(self.request), archived)
+
+    def print_damaged(self) -> None:
+        """Print which files of the store a run would move away."""
+        from sweeper.cli import preview
+
+        preview.print_damaged(self.store)
+
+    def begin(self, stopping: StopSignal) -> "_Run":
+        """Check what a run depends on, and prepare the store. Raises an error if the plan cannot run."""
+        request, plan, columns = self.request, self.plan, self.columns
+        check_address(address_of(request))
+        check_free_space(self.store.files)
+        damaged, store = self.store.damaged, Store(self.store.files.with_retries(store_retries(), _print_line))
+        store.quarantine(damaged)
+        name = str(request.name)
+        path = archive(plan, store, columns, name) if request.fresh else partial(checkpoint_path, plan.name)
+        return _Run(request, plan, store, store.prepare(plan.name, columns), stopping, path, self.trackers)
 
 
 @dataclass(frozen=True)

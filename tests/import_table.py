@@ -61,12 +61,16 @@ TABLE: Mapping[str, Rule] = {
     "trainables.evaluation.metric_families": Rule(never=("torch", *LAUNCHERS)),
     "trainables.evaluation.metrics": Rule(may=("trainables.evaluation.metric_families",), never=("torch", *LAUNCHERS)),
     "trainables.evaluation": Rule(
-        may=("torch", "numpy", "scipy", "sklearn", "trainables.validation", "trainables.contract"), never=LAUNCHERS
+        may=(
+            *("torch", "numpy", "scipy", "sklearn", "trainables.validation", "trainables.contract"),
+            "trainables.losses",
+        ),
+        never=LAUNCHERS,
     ),
     "trainables.evaluation.generation": Rule(
         may=(
-            *("torch", "numpy", "PIL", "sklearn", "torchmetrics", "trainables.validation", "trainables.data"),
-            "trainables.evaluation",
+            *("torch", "numpy", "PIL", "sklearn", "torchmetrics", "trainables.validation", "trainables.losses"),
+            *("trainables.data", "trainables.evaluation"),
         ),
         never=LAUNCHERS,
     ),

@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trainables.losses.linear_algebra import cholesky, log_det
+from trainables.losses.particles import multinomial_indices
 from trainables.validation import whole
 
 REGULARISATION = 1e-6
@@ -70,12 +72,12 @@ def _fitted(z_ND: Tensor, components: int, steps: int, random_state: int) -> Mix
 def sample(mixture: Mixture, uniform_S: Tensor, normal_SD: Tensor) -> Tensor:
     """Samples `[S, D]`: `z = mu_k + L_k eps`, where k is the first component up to which the weights sum to more than
     the uniform number, and L the Cholesky factor of its covariance (GMJE, 4.8)."""
-    cumulated_M = mixture.logits_M.double().softmax(-1).cumsum(-1)
-    last = len(cumulated_M) - 1
-    component_S = torch.searchsorted(cumulated_M, uniform_S.double(), right=True).clamp_max(last)
-    noise_SD1 = normal_SD.double()[..., None]
-    shift_SD = (_factors(mixture)[component_S] @ noise_SD1).squeeze(-1)
-    return mixture.means_MD.double()[component_S] + shift_SD
+    component_S = multinomial_indices(mixture.logits_M.double(), uniform_S.double())
+    samples_SD = mixture.means_MD.double()[component_S]
+    for component, factor_DD in enumerate(cholesky(mixture.covariances_MDD.double())):
+        own_S = component_S == component
+        samples_SD[own_S] += normal_SD[own_S].double() @ factor_DD.mT
+    return samples_SD
 
 
 def to_sphere(z_ND: Tensor) -> Tensor:
@@ -86,7 +88,7 @@ def to_sphere(z_ND: Tensor) -> Tensor:
 def mean_volume(mixture: Mixture) -> float:
     """`logdet S_k`, the mean over components. Of latents of unit length it is at most `-D log D`: the trace of their
     covariance is at most 1."""
-    return 2 * _factors(mixture).diagonal(dim1=-2, dim2=-1).log().sum(-1).mean().item()
+    return log_det(cholesky(mixture.covariances_MDD.double())).mean().item()
 
 
 def mean_trace(mixture: Mixture) -> float:
@@ -99,12 +101,6 @@ def spread(mixture: Mixture) -> float:
     most `sqrt(2 M / (M - 1))`, the distance of the corners of a regular simplex."""
     count = len(mixture.means_MD)
     return torch.pdist(mixture.means_MD.double().cpu()).mean().item() if count > 1 else math.nan
-
-
-def _factors(mixture: Mixture) -> Tensor:
-    """Cholesky factors `[M, D, D]`, NaN for a covariance that is not positive definite."""
-    factor_MDD, failed_M = torch.linalg.cholesky_ex(mixture.covariances_MDD.double())
-    return torch.where(failed_M[:, None, None] == 0, factor_MDD, torch.nan)
 
 
 def _identity(z_ND: Tensor) -> Tensor:

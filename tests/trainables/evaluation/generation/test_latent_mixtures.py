@@ -4,6 +4,7 @@ Shapes: N latents, S samples, M components, D dimensions.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import torch
 from scipy import stats
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from trainables.evaluation.generation.latent_mixtures import (
     REGULARISATION,
@@ -73,6 +76,26 @@ def test_noise_is_coloured_by_the_factor_of_its_own_component() -> None:
     for own, noise, component in zip(got, normal_SD.numpy(), (2, 0, 1), strict=True):
         factor = np.linalg.cholesky(mixture.covariances_MDD[component].numpy())
         np.testing.assert_allclose(own, mixture.means_MD[component].numpy() + factor @ noise, rtol=1e-6)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Keeps the number of elements of the largest tensor that is made."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.elements = max([self.elements, *(t.numel() for t in tree_leaves(result) if isinstance(t, Tensor))])
+        return result
+
+
+def test_samples_need_no_matrix_of_their_own() -> None:
+    """`[S, D, D]` is 3.4 GB for 1,600 samples of 512 dimensions."""
+    count, size = 200, 8
+    mixture = Mixture(torch.zeros(2), torch.zeros(2, size), torch.eye(size).expand(2, size, size))
+    with LargestTensor() as largest:
+        sample(mixture, torch.linspace(0, 0.99, count), torch.randn(count, size))
+    assert largest.elements == count * size
 
 
 def test_a_component_that_is_not_positive_definite_gives_nan_in_its_own_samples_and_in_the_volume() -> None:

@@ -22,7 +22,7 @@ def build_models(configs: Sequence[TrialConfig], shapes: Shapes) -> list[Method]
         key = stream_key(config)
         if key not in templates:
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seeded_generator("weights", key).initial_seed())
+                torch.default_generator.manual_seed(seeded_generator("weights", key).initial_seed())
                 networks = task_of(config.method).networks(config)
                 templates[key] = method_of(config.method)(config.options, networks, shapes)
         model = copy.deepcopy(templates[key])

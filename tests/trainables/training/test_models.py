@@ -1,5 +1,6 @@
 """The initial models of a cohort: equal weights for equal data and seeds."""
 
+import pytest
 import torch
 
 from trainables.config.trial import resolve
@@ -35,3 +36,10 @@ def test_weights_do_not_depend_on_the_cohort_or_on_torchs_own_generator() -> Non
     torch.manual_seed(2)
     (alone,) = build_models([_config()], SHAPES)
     assert all(torch.equal(a, b) for a, b in zip(together.parameters(), alone.parameters(), strict=True))
+
+
+def test_the_generators_of_accelerators_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    build_models([_config()], SHAPES)
+    assert not seeded

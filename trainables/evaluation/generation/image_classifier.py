@@ -25,12 +25,12 @@ def train_image_classifier(
     raise_if_stopped: Callable[[], None] = lambda: None,
 ) -> nn.Module:
     """A small convolutional network from images with pixels in [0, 1] to logits `[B, L]`, in evaluation mode. Images
-    with a label below 0 are left out. Weights and order of the images are drawn by `generator`, on the CPU; the state
-    of torch's global generator is unchanged."""
+    with a label below 0 are left out. Weights and order of the images are drawn by `generator`, on the CPU; the states
+    of torch's global generators are unchanged."""
     labelled_N = labels_N >= 0
     images_NCHW, labels_N = images_NCHW[labelled_N], labels_N[labelled_N]
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(generator.initial_seed())
+        torch.default_generator.manual_seed(generator.initial_seed())  # torch.manual_seed would seed accelerators too
         classifier = _network(tuple(images_NCHW.shape[1:]), classes).to(images_NCHW.device)
     optimiser = torch.optim.Adam(classifier.parameters(), lr=LR)
     steps = EPOCHS * max(1, len(labels_N) // BATCH)

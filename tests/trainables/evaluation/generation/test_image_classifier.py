@@ -1,5 +1,6 @@
 """The classifier of real images: what it learns, and what it leaves alone. Shapes: N images, C channels, H by W."""
 
+import pytest
 import torch
 
 from trainables.evaluation.generation.image_classifier import train_image_classifier
@@ -27,3 +28,13 @@ def test_it_tells_the_classes_of_its_training_images_and_leaves_torchs_generator
     assert logits_NL.shape == (N, CLASSES) and torch.equal(logits_NL, train[1](images_NCHW))
     known_N = labels_N >= 0
     assert (logits_NL.argmax(-1) == labels_N)[known_N].float().mean() > 0.9
+
+
+def test_it_leaves_the_generators_of_accelerators_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.manual_seed` seeds them too, and no fork of the CPU's generator restores them."""
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    torch.manual_seed(0)
+    assert seeded == [0]
+    train_image_classifier(*_images(), CLASSES, torch.Generator().manual_seed(3))
+    assert seeded == [0]

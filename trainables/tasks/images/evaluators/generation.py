@@ -51,8 +51,9 @@ def train_decoder(images: EvaluationImages, bank_ND: Tensor) -> Callable[[Tensor
     """A decoder of one member's frozen representations of the bank."""
     config = images.config
     pixels_NCHW = torch.cat([pixels for pixels, _ in images.pixels(images.bank_images)])
+    seed = seeded_generator("adhoc decoder weights", config.data.dataset).initial_seed()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seeded_generator("adhoc decoder weights", config.data.dataset).initial_seed())
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the accelerators as well
         decoder = config.networks.build_decoder(bank_ND.shape[-1], tuple(pixels_NCHW.shape[1:]))
     return train_adhoc_decoder(
         decoder.to(images.device),

@@ -12,7 +12,7 @@ from trainables.tasks.images.evaluators.content import (
     MixtureClusters,
     StyleProbes,
 )
-from trainables.tasks.images.evaluators.densities import DensityEvaluator
+from trainables.tasks.images.evaluators.densities import LatentDensityEvaluator
 from trainables.tasks.images.evaluators.embeddings import EmbeddingGeometry, FewLabelProbes
 from trainables.tasks.images.evaluators.evaluator import ImageEvaluator, RepresentationEvaluator, ScoreEvaluator
 from trainables.tasks.images.evaluators.generation import GenerationEvaluator
@@ -29,7 +29,7 @@ REPRESENTATION_EVALUATORS: Sequence[type[RepresentationEvaluator]] = (
     GenerationEvaluator,
     FewLabelProbes,
     EmbeddingGeometry,
-    DensityEvaluator,
+    LatentDensityEvaluator,
 )
 SCORE_EVALUATORS: Sequence[type[ScoreEvaluator]] = (AnomalyDetection, OutlierDetection)
 EVALUATORS: Sequence[type[ImageEvaluator]] = (*REPRESENTATION_EVALUATORS, *SCORE_EVALUATORS)

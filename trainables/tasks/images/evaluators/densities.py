@@ -10,41 +10,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.contract import Capability, ImageMethod, Noise
+from trainables.contract import Capability, ImageMethod
 from trainables.evaluation.anomaly import Floats
 from trainables.evaluation.generation.confidence import confident_coverage, confident_share
 from trainables.evaluation.generation.digits_classifier import digits_classifier
 from trainables.evaluation.generation.digits_metrics import frechet_digits
 from trainables.evaluation.generation.image_classifier import train_image_classifier
 from trainables.evaluation.generation.latent_map import latent_map
-from trainables.evaluation.generation.latent_mixtures import (
-    Mixture,
-    fit_gaussian,
-    fit_gmm,
-    mean_trace,
-    mean_volume,
-    sample,
-    spread,
-    to_sphere,
-)
+from trainables.evaluation.generation.latent_mixtures import mean_trace, mean_volume, spread
 from trainables.evaluation.generation.sheets import sample_sheet
-from trainables.learners.noise import draw_noise, seeded_generator
+from trainables.learners.noise import seeded_generator
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.evaluation_images import BATCH, EvaluationImages, EvaluationSet
 from trainables.tasks.images.evaluators.evaluator import RepresentationEvaluator, Representations
-from trainables.tasks.images.evaluators.generation import CLASSIFIED, train_decoder
+from trainables.tasks.images.evaluators.generation import CLASSIFIED
+from trainables.tasks.images.evaluators.latents import FIRST_SEED, Latents
 from trainables.tasks.images.latent_density import GRID, OWN
 
-FIRST_SEED = 1000
-"""Seed of the first sixteen samples; each further sixteen have the next. They are the same for all trials."""
-MIXTURE_SEED = 0
-GRIDS = 10
-"""Rows of sixteen on a sheet."""
+SHOWN = 10 * GRID
+"""Images on a sheet: ten rows of sixteen."""
 MOST_MAPPED, MAPPED_SHARE = 2000, 4
 """Most test images on a map, and how many of them there are for each sample."""
 
 
-class DensityEvaluator(RepresentationEvaluator):
+class LatentDensityEvaluator(RepresentationEvaluator):
     """Volume, trace and spread of a density of unit representations, and quality of its decoded samples."""
 
     def __init__(self, images: EvaluationImages) -> None:
@@ -86,7 +75,7 @@ class DensityEvaluator(RepresentationEvaluator):
         if not asked.density_pictures:
             return ()
         by_member = []
-        shown_KSCHW = self._judged(vectors, tested)[:, : GRIDS * GRID]
+        shown_KSCHW = self._judged(vectors, tested, SHOWN)
         shown_KSCHW = shown_KSCHW[:, : shown_KSCHW.shape[1] // GRID * GRID]
         labels = [str(FIRST_SEED + row) if asked.sampled else "" for row in range(shown_KSCHW.shape[1] // GRID)]
         for member, images_SCHW in enumerate(shown_KSCHW):
@@ -97,25 +86,26 @@ class DensityEvaluator(RepresentationEvaluator):
             by_member.append(files)
         return by_member
 
-    def _map(self, latents: "Latents", member: int, tested: EvaluationSet) -> dict[str, bytes]:
+    def _map(self, latents: Latents, member: int, tested: EvaluationSet) -> dict[str, bytes]:
         """The file of a member's map; none if its representations or samples are not finite."""
-        test_TD = latents.of_images(tested)[member][:MOST_MAPPED]
-        samples_SD = latents.samples()[member][: len(test_TD) // MAPPED_SHARE]
+        test_TD = latents.of_images(tested, MOST_MAPPED)[member]
+        samples_SD = latents.samples[member][: len(test_TD) // MAPPED_SHARE]
         if not (test_TD.isfinite().all() and samples_SD.isfinite().all()):
             return {}
         components = len(latents.mixtures[member].means_MD)
         return {"tsne.npz": latent_map(samples_SD, test_TD, tested.labels[: len(test_TD)], components)}
 
-    def _judged(self, vectors: Representations, tested: EvaluationSet) -> Tensor:
-        """The images `[K, S, C, H, W]` that are judged: decoded samples, or what is judged in their place."""
+    def _judged(self, vectors: Representations, tested: EvaluationSet, most: int | None = None) -> Tensor:
+        """The images `[K, S, C, H, W]` that are judged, or the first of them: decoded samples, or what is judged in
+        their place."""
         asked = self.config.latent_density
         if not asked.decoded:
-            pixels_TCHW = torch.cat([pixels for pixels, _ in self.images.pixels(tested.images)])
+            pixels_TCHW = torch.cat([pixels for pixels, _ in self.images.pixels(tested.images)])[:most]
             return pixels_TCHW.expand(vectors.stack.size, *pixels_TCHW.shape)
         latents = self._latents_of(vectors)
-        return latents.decode(latents.samples() if asked.sampled else latents.of_images(tested))
+        return latents.decoded_samples[:, :most] if asked.sampled else latents.decode(latents.of_images(tested, most))
 
-    def _latents_of(self, vectors: Representations) -> "Latents":
+    def _latents_of(self, vectors: Representations) -> Latents:
         """The latents of one stack's members, whose decoders are trained once."""
         if self._latents is None or self._latents[0] is not vectors:
             self._latents = vectors, Latents(vectors, self.images)
@@ -138,50 +128,3 @@ class DensityEvaluator(RepresentationEvaluator):
         return train_image_classifier(
             pixels_NCHW, images.bank_labels, images.classes, generator, images.raise_if_stopped
         )
-
-
-class Latents:
-    """The unit representations of one stack's members, their densities and their decoders."""
-
-    def __init__(self, vectors: Representations, images: EvaluationImages) -> None:
-        self._vectors, self._asked = vectors, images.config.latent_density
-        bank_KND = to_sphere(vectors.bank()["z"])
-        self._decoders = [train_decoder(images, bank_ND) for bank_ND in bank_KND]
-        generator = seeded_generator("images of densities", images.config.data.dataset)
-        chosen_N = torch.randperm(bank_KND.shape[1], generator=generator)[: self._asked.density_images]
-        self.mixtures = self._mixtures(bank_KND[:, chosen_N.sort().values.to(bank_KND.device)])
-
-    @torch.no_grad()
-    def decode(self, z_KSD: Tensor) -> Tensor:
-        """Images `[K, S, C, H, W]`."""
-        decoded = [
-            torch.cat([decoder(z_BD) for z_BD in z_SD.split(BATCH)])
-            for decoder, z_SD in zip(self._decoders, z_KSD, strict=True)
-        ]
-        return torch.stack(decoded)
-
-    def of_images(self, tested: EvaluationSet) -> Tensor:
-        """The latents `[K, T, D]` of the evaluated images."""
-        return to_sphere(self._vectors.test(tested)["z"])
-
-    def samples(self) -> Tensor:
-        """Samples `[K, S, D]` of the members' densities, on the sphere."""
-        bank_KND, seeds = self._vectors.bank()["z"], range(self._asked.density_samples // GRID)
-        noises = {"uniform": Noise((GRID,), kind="uniform"), "normal": Noise((GRID, bank_KND.shape[-1]))}
-        drawn = [draw_noise(noises, "density", FIRST_SEED + seed, device=bank_KND.device) for seed in seeds]
-        uniform_S, normal_SD = (torch.cat([noise[name] for noise in drawn]) for name in noises)
-        samples_KSD = torch.stack([sample(mixture, uniform_S, normal_SD) for mixture in self.mixtures])
-        return to_sphere(samples_KSD).to(bank_KND.dtype)
-
-    def _mixtures(self, z_KND: Tensor) -> list[Mixture]:
-        """The density of each member; none if the trial asks for no samples."""
-        asked = self._asked
-        if not asked.sampled:
-            return []
-        if asked.density == "gaussian":
-            return [fit_gaussian(z_ND) for z_ND in z_KND]
-        if asked.density == "gmm":
-            return [fit_gmm(z_ND, asked.density_components, asked.density_steps, MIXTURE_SEED) for z_ND in z_KND]
-        own = self._vectors.stack.evaluate("density")
-        logits_KM = own["logits"] if asked.density == "own_weighted" else torch.zeros_like(own["logits"])
-        return [*map(Mixture, logits_KM, own["means"], own["covariances"])]

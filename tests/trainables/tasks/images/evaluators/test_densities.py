@@ -24,7 +24,7 @@ from trainables.evaluation.generation.latent_mixtures import Mixture, sample, to
 from trainables.learners.noise import draw_noise
 from trainables.methods.gaussian.gmje_parametric import ParametricGMJE
 from trainables.tasks.images.config import ImageTrial
-from trainables.tasks.images.evaluators import densities, generation
+from trainables.tasks.images.evaluators import densities, generation, latents
 from trainables.training.cohort import Cohort
 
 pytestmark = pytest.mark.usefixtures("tiny_datasets")
@@ -169,3 +169,26 @@ def test_nothing_is_drawn_or_fitted_before_the_end() -> None:
     config = _trial("simclr", "gmm", density_pictures=True)
     cohort = Cohort([config], HERE, CPU, None)
     assert not any("density" in name for name in cohort.evaluate(False)) and not cohort.pictures
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_samples_are_drawn_and_decoded_once_for_all_metrics_and_pictures(
+    members: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of test images, of validation images, and the members' sheets and maps."""
+    drawn, decoded, real = list[int](), list[tuple[int, ...]](), latents.Latents.decode
+
+    def draw(mixture: Mixture, *noise: Tensor) -> Tensor:
+        drawn.append(1)
+        return sample(mixture, *noise)
+
+    def decode(self: latents.Latents, z_KSD: Tensor) -> Tensor:
+        decoded.append(tuple(z_KSD.shape))
+        return real(self, z_KSD)
+
+    monkeypatch.setattr(latents, "sample", draw)
+    monkeypatch.setattr(latents.Latents, "decode", decode)
+    taus = (0.1, 0.2, 0.3)[:members]
+    configs = [_trial("simclr", "gaussian", density_pictures=True, validation=0.25, tau=tau) for tau in taus]
+    evaluated(*configs)
+    assert len(drawn) == members and decoded == [(members, S, D)]

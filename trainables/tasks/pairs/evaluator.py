@@ -39,7 +39,7 @@ DURING_TRAINING = ("nll_excess",)
 AT_END = (*DURING_TRAINING, "energy_distance", "energy_distance_point", "branches", "sigma_mean", "pi_error")
 
 
-class DensityEvaluator(Evaluator):
+class ConditionalDensityEvaluator(Evaluator):
     """Compares the members' densities with the true one, on held-out pairs of each member's data set and on a grid."""
 
     def __init__(self, configs: Sequence[PairsTrial], device: torch.device) -> None:

@@ -10,7 +10,7 @@ from trainables.contract import Method
 from trainables.data.pairs import BRANCHES
 from trainables.learners.data_parallel import Peers
 from trainables.tasks.pairs.config import PairsTrial
-from trainables.tasks.pairs.evaluator import AT_END, DURING_TRAINING, DensityEvaluator
+from trainables.tasks.pairs.evaluator import AT_END, DURING_TRAINING, ConditionalDensityEvaluator
 from trainables.tasks.pairs.stream import PairsStream, TrainingStatistics, stream_key
 from trainables.tasks.task import LoadedTask, Methods, Task, TrialSize
 
@@ -53,7 +53,7 @@ class SyntheticPairs(Task):
         raise_if_stopped: Callable[[], None],
     ) -> LoadedTask:
         streams = {stream_key(config): PairsStream(config, device, peers) for config in configs}
-        return LoadedTask(streams, DensityEvaluator(configs, device), {"x": (1,), "y": ()})
+        return LoadedTask(streams, ConditionalDensityEvaluator(configs, device), {"x": (1,), "y": ()})
 
     def preflight(self, configs: Sequence[PairsTrial], data: Path | None) -> list[TrialSize]:
         return [TrialSize(config.steps, classes=0) for config in configs]

@@ -18,7 +18,7 @@ from trainables.data.pairs import BRANCHES, NOISE
 from trainables.evaluation.conditional_density import equal_mixture
 from trainables.learners.members import StackedMembers
 from trainables.tasks.pairs.config import PairsTrial
-from trainables.tasks.pairs.evaluator import AT_END, DURING_TRAINING, GRID, HELD_OUT, SHOWN, DensityEvaluator
+from trainables.tasks.pairs.evaluator import AT_END, DURING_TRAINING, GRID, HELD_OUT, SHOWN, ConditionalDensityEvaluator
 
 pytestmark = pytest.mark.usefixtures("pairs")
 CPU = torch.device("cpu")
@@ -58,7 +58,7 @@ def _trial(dataset: str, **changes: bool) -> PairsTrial:
 
 
 def _metrics(
-    evaluator: DensityEvaluator, *stacks: Predictions, members: tuple[int, ...], last: bool = True
+    evaluator: ConditionalDensityEvaluator, *stacks: Predictions, members: tuple[int, ...], last: bool = True
 ) -> dict[str, Any]:
     return evaluator.metrics([cast(StackedMembers, stack) for stack in stacks], members, last)
 
@@ -66,7 +66,7 @@ def _metrics(
 def test_the_truth_is_perfect_and_each_member_is_compared_with_its_own_data_set() -> None:
     configs = [_trial("synthetic_a"), _trial("synthetic_b"), _trial("synthetic_b")]
     stacks = (Predictions(_truth("synthetic_a")), Predictions(_truth("synthetic_b")))
-    metrics = _metrics(DensityEvaluator(configs, CPU), *stacks, members=(0, 2))
+    metrics = _metrics(ConditionalDensityEvaluator(configs, CPU), *stacks, members=(0, 2))
     assert tuple(metrics) == AT_END
     expected = {"nll_excess": 0.0, "energy_distance": 0.0, "branches": 1.0, "sigma_mean": NOISE, "pi_error": 0.0}
     for name, value in expected.items():
@@ -75,7 +75,7 @@ def test_the_truth_is_perfect_and_each_member_is_compared_with_its_own_data_set(
 
 
 def test_a_model_of_one_branch_is_worse_in_all_metrics() -> None:
-    evaluator = DensityEvaluator([_trial("synthetic_b")], CPU)
+    evaluator = ConditionalDensityEvaluator([_trial("synthetic_b")], CPU)
     metrics = _metrics(evaluator, Predictions(_one_branch), members=(0,))
     assert metrics["nll_excess"] > 5 and metrics["energy_distance"] > 0.1
     assert 1 / 3 < metrics["branches"] < 0.45  # near the origin it has the others, too
@@ -84,25 +84,25 @@ def test_a_model_of_one_branch_is_worse_in_all_metrics() -> None:
 
 
 def test_a_member_whose_prediction_is_not_a_number_has_no_metric_and_the_other_keeps_its_own() -> None:
-    evaluator = DensityEvaluator([_trial("synthetic_b")] * 2, CPU)
+    evaluator = ConditionalDensityEvaluator([_trial("synthetic_b")] * 2, CPU)
     metrics = _metrics(evaluator, Predictions(_not_a_number, _one_branch), members=(0, 1))
     assert all(np.isnan(values[0]) and np.isfinite(values[1]) for values in metrics.values())
 
 
 def test_weights_are_compared_for_three_components_only() -> None:
-    evaluator = DensityEvaluator([_trial("synthetic_a")], CPU)
+    evaluator = ConditionalDensityEvaluator([_trial("synthetic_a")], CPU)
     one = Predictions(lambda x_N: equal_mixture(0 * x_N[:, None], 1.0))
     assert np.isnan(_metrics(evaluator, one, members=(0,))["pi_error"])
 
 
 def test_reports_before_the_last_have_the_cheap_metric_alone() -> None:
-    evaluator = DensityEvaluator([_trial("synthetic_a", sheets=True)], CPU)
+    evaluator = ConditionalDensityEvaluator([_trial("synthetic_a", sheets=True)], CPU)
     metrics = _metrics(evaluator, Predictions(_one_branch), members=(0,), last=False)
     assert tuple(metrics) == DURING_TRAINING and not evaluator.pictures
 
 
 def test_figures_get_the_density_on_the_grid_with_branches_and_pairs() -> None:
-    evaluator = DensityEvaluator([_trial("synthetic_b", sheets=True)] * 2, CPU)
+    evaluator = ConditionalDensityEvaluator([_trial("synthetic_b", sheets=True)] * 2, CPU)
     _metrics(evaluator, Predictions(_truth("synthetic_b"), _one_branch), members=(0, 1))
     truth, other = (np.load(io.BytesIO(files["density.npz"])) for files in evaluator.pictures)
     assert truth["means"] == pytest.approx(truth["branches"], abs=1e-6) and truth["branches"].shape == (GRID, 3)
@@ -112,6 +112,6 @@ def test_figures_get_the_density_on_the_grid_with_branches_and_pairs() -> None:
 
 
 def test_trials_that_ask_for_no_sheets_have_none() -> None:
-    evaluator = DensityEvaluator([_trial("synthetic_b")], CPU)
+    evaluator = ConditionalDensityEvaluator([_trial("synthetic_b")], CPU)
     _metrics(evaluator, Predictions(_one_branch), members=(0,))
     assert not evaluator.pictures

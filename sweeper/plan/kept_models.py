@@ -6,6 +6,9 @@ cohort's best have displaced. So nothing that is wanted is ever missing, wheneve
 
 - before the rows are written, the cohort is trained again from its checkpoint, and its models are written again;
 - before the displaced models are deleted, the next run deletes them at its end (`remove_displaced`).
+
+The best trials of another request of the sweep, for example with other seeds, are left alone. Every request lists its
+own in the store: before it writes rows with a new best trial, and exactly at its end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,14 +17,15 @@ from typing import Any
 from sweeper.plan.best_trials import BestTrials, rankings_of
 from sweeper.plan.plan import Plan
 from sweeper.storage.io.files import Files
-from sweeper.storage.models import delete_displaced, delete_models, trials_with_models
+from sweeper.storage.models import best_of_others, delete_displaced, delete_models, trials_with_models, write_best
 
 
 class KeptModels:
     """The models of a plan's best trials, in a run with `--keep best`."""
 
     def __init__(self, files: Files, plan: Plan) -> None:
-        self._files, self._sweep, self._best = files, plan.name, BestTrials(rankings_of(plan))
+        self._files, self._plan, self._best = files, plan, BestTrials(rankings_of(plan))
+        self._listed: frozenset[str] = frozenset()
         self._displaced: frozenset[str] = frozenset()
 
     def begin(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -34,12 +38,19 @@ class KeptModels:
         self._best.add(rows)
         best = self._best.ids
         self._displaced = before - best
-        delete_models(self._files, self._sweep, [trial for row in rows if (trial := row["trial_id"]) not in best])
+        if (listed := before | best) != self._listed:
+            write_best(self._files, self._plan.views, listed)
+            self._listed = listed
+        worse = {str(row["trial_id"]) for row in rows} - best
+        if worse:
+            delete_models(self._files, self._plan.name, sorted(worse - best_of_others(self._files, self._plan.views)))
 
     def delete_displaced(self) -> None:
         """Called after the rows of a cohort are written: delete the models that were best before."""
-        delete_displaced(self._files, self._sweep, self._displaced)
-        self._displaced = frozenset()
+        if self._displaced:
+            stale = self._displaced - best_of_others(self._files, self._plan.views)
+            delete_displaced(self._files, self._plan.name, sorted(stale))
+            self._displaced = frozenset()
 
 
 def remove_displaced(files: Files, plan: Plan, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -47,8 +58,10 @@ def remove_displaced(files: Files, plan: Plan, rows: Sequence[Mapping[str, Any]]
     them: a driver that was killed may have left some. `rows` are those of the plan."""
     best = BestTrials(rankings_of(plan))
     best.add(rows)
+    write_best(files, plan.views, best.ids)
     stale = {row["trial_id"] for row in rows}.intersection(trials_with_models(files, plan.name)) - best.ids
-    delete_displaced(files, plan.name, sorted(stale))
+    if stale:
+        delete_displaced(files, plan.name, sorted(stale - best_of_others(files, plan.views)))
 
 
 def ranked_columns(plan: Plan) -> tuple[str, ...]:

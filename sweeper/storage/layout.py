@@ -76,6 +76,12 @@ def model_path(sweep: str, trial: str) -> str:
     return f"{models_folder(sweep)}/{check_name(trial)}{MODEL_SUFFIX}"
 
 
+def best_models_path(views: str) -> str:
+    """The path of the list of the best trials of a request, whose models it keeps. `views`: `SWEEP/REQUEST`, as the
+    path of its views."""
+    return f"models/best/{views}.json"
+
+
 def whole_folders(sweep: str) -> tuple[str, ...]:
     """The folders of the sweep whose files and subfolders each belong to one request or trial, unlike rows and history.
 

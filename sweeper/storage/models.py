@@ -1,15 +1,18 @@
 """Trained models in a store: found by trial, and deleted where others are better.
 
 Workers write them before their rows, to `models/sweep=NAME/TRIAL.safetensors`. Every file says under which `--keep` it
-was written, so a run with `--keep best` deletes no model of a run with `--keep all`.
+was written, so a run with `--keep best` deletes no model of a run with `--keep all`. Each request with `--keep best`
+lists the trials that are its best in `models/best/SWEEP/REQUEST.json`, so that no other request deletes their models.
 """
 
 import json
 from collections.abc import Collection
+from pathlib import PurePosixPath
 
 from sweeper.storage.io.files import Files
+from sweeper.storage.io.json_records import read_record, text
 from sweeper.storage.io.retry import NO_RETRIES
-from sweeper.storage.layout import MODEL_SUFFIX, model_path, models_folder
+from sweeper.storage.layout import MODEL_SUFFIX, best_models_path, model_path, models_folder
 from sweeper.storage.parquet_folder import map_parallel
 
 LENGTH_BYTES = 8
@@ -22,6 +25,26 @@ def trials_with_models(files: Files, sweep: str) -> list[str]:
     """The ids of the sweep's trials whose models are in the store, sorted."""
     names = files.list(models_folder(sweep))
     return [name.removesuffix(MODEL_SUFFIX) for name in names if name.endswith(MODEL_SUFFIX)]
+
+
+def write_best(files: Files, views: str, trials: Collection[str]) -> None:
+    """List the best trials of a request. `views`: `SWEEP/REQUEST`."""
+    path, data = best_models_path(views), json.dumps(sorted(trials)).encode()
+    if files.read(path) != data:
+        files.write(path, data)
+
+
+def best_of_others(files: Files, views: str) -> frozenset[str]:
+    """The best trials of all requests of a sweep but this one. `views`: `SWEEP/REQUEST`."""
+    path, once = PurePosixPath(best_models_path(views)), files.with_retries(NO_RETRIES)
+    folder = str(path.parent)
+
+    def read(name: str) -> list[str] | None:
+        return read_record(once, f"{folder}/{name}", lambda trials: list(map(text, trials)))
+
+    others = [name for name in files.list(folder) if name != path.name]
+    lists = files.retry("read", folder, lambda: map_parallel(read, others))
+    return frozenset(trial for trials in lists for trial in trials or ())
 
 
 def delete_models(files: Files, sweep: str, trials: Collection[str]) -> None:

@@ -108,7 +108,7 @@ def test_a_model_that_cannot_be_written_costs_no_result(
     write = Files.write
 
     def refuse(files: Files, path: str, data: bytes) -> None:
-        if path.startswith("models/"):
+        if path.startswith("models/sweep="):
             raise StoreError("store full: cannot write a model")
         write(files, path, data)
 

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sweeper.plan.changes import Change, Changes
 from sweeper.plan.kept_models import KeptModels, remove_displaced
 from sweeper.plan.plan import GridPlan
 from sweeper.storage.io.files import Files
@@ -67,6 +69,23 @@ def test_what_a_killed_driver_has_left_goes_at_the_end_but_not_what_was_kept_on_
     write(files, "b", "new")  # `new` has no row yet: another driver is about to write it
     remove_displaced(files, PLAN, [row("a", 0.5, 0.7), row("b", 0.5, 0.8)])
     assert models(files) == left
+
+
+def test_the_best_of_another_request_stay_whichever_comes_first(files: Files) -> None:
+    more_seeds = replace(PLAN, changes=Changes("digits", {"seed": Change((0, 1), (0,))}))
+    first, later = KeptModels(files, PLAN), KeptModels(files, more_seeds)
+    write(files, "a")
+    first.delete_worse([row("a", 0.5, 0.7)])
+    later.begin([row("a", 0.5, 0.7)])
+    write(files, "b")
+    later.delete_worse([row("b", 0.5, 0.8)])
+    later.delete_displaced()
+    remove_displaced(files, more_seeds, [row("a", 0.5, 0.7), row("b", 0.5, 0.8)])
+    assert models(files) == ["a", "b"]
+    write(files, "c")
+    first.delete_worse([row("c", 0.5, 0.75)])
+    first.delete_displaced()
+    assert models(files) == ["b", "c"], "a is the best of neither any more"
 
 
 @pytest.mark.parametrize("damage", [b"", b"\xff" * 20, b"\2\0\0\0\0\0\0\0{}", b"\2\0\0\0\0\0\0\0[]"])

@@ -15,7 +15,7 @@ from sweeper.cli.option_values import store_retries
 from sweeper.cli.page_writer import PageWriter
 from sweeper.cli.progress import Progress
 from sweeper.errors import ClusterError, NodeLost, StoreError
-from sweeper.execution.driver.connection import check_address, connected
+from sweeper.execution.driver.connection import check_address, connected, starts_cluster
 from sweeper.execution.driver.node_health import NodeHealth
 from sweeper.execution.driver.node_watchdog import NodeWatchdog
 from sweeper.execution.driver.stop_signal import StopSignal, ignore_signals
@@ -166,6 +166,7 @@ class _Run:
         _print_line(
             f"{plan.trials_left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray"
         )
+        own_cluster = starts_cluster(address)
         with (
             NodeWatchdog(NodeHealth(), partial(print_how_to_continue, plan, store)) as watchdog,
             connected(address) as scratch,
@@ -218,6 +219,7 @@ class _Run:
                         comparison=stage.comparison,
                         judge_factory=stage.judge_factory,
                         models=storage,
+                        cluster_ends=own_cluster and stage is plan_stages[-1],
                     )
 
 

@@ -21,7 +21,7 @@ from sweeper.execution.listener import CohortListener
 from sweeper.execution.placement_groups import patched_placement_groups
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
-from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback, cohort_trainable
+from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback, cohort_trainable, without_telemetry
 from sweeper.packing.slots import Slots
 from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
@@ -87,14 +87,15 @@ def dispatch(
     comparison: Callable[[Cohort], Comparison] = lambda cohort: Comparison(),
     judge_factory: JudgeFactory | None = None,
     models: ModelStorage | None = None,
+    cluster_ends: bool = False,
 ) -> None:
     """Run all cohorts of a source until each has finished or failed for good.
 
     `checkpoint_path` maps the id of a cohort to the path of its checkpoint in `checkpoints`. `data` is the folder of
     the data sets, `scratch` a folder for Tune's files. All cohorts take as many workers as `slots` says. `comparison`
     says how the members of a cohort are compared, and `judge_factory` makes the judges of those that are compared at
-    rungs. `models` takes the trained models; None keeps none. Raises KeyboardInterrupt when `stopping` was asked to
-    stop, and any exception that `listener` raised.
+    rungs. `models` takes the trained models; None keeps none. `cluster_ends` says that Ray is shut down next. Raises
+    KeyboardInterrupt when `stopping` was asked to stop, and any exception that `listener` raised.
     """
     run = uuid.uuid4().hex
     shared = None if slots.local or slots.workers == 1 else checkpoint_path(f"ray-{run}")
@@ -114,7 +115,7 @@ def dispatch(
     try:
         while not queue.ended:
             searcher = CohortSearcher(slot_assigner, make_task, resources, COHORTS_A_TUNER)
-            with patched_placement_groups():
+            with patched_placement_groups(lambda: cluster_ends and queue.ended), without_telemetry():
                 _tuner(trainable, searcher, callback, at_once, scratch).fit()
             shutil.rmtree(Path(scratch, "tune"), ignore_errors=True)
             stopping.check()

@@ -7,7 +7,7 @@ requested for the next trial; a moment later that trial takes a cached actor, an
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
@@ -17,6 +17,8 @@ import ray.tune.tune
 from ray.air.execution.resources.placement_group import PlacementGroupAcquiredResources, PlacementGroupResourceManager
 from ray.air.execution.resources.request import AcquiredResources, ResourceRequest
 from ray.util.placement_group import remove_placement_group
+
+from sweeper.execution.driver.replaced_attribute import replaced
 
 SPARE_SECONDS = 5.0
 """Seconds for which a spare group is kept. Not longer, because a pending group makes an autoscaler start nodes."""
@@ -32,8 +34,10 @@ class PlacementGroupPool(PlacementGroupResourceManager):
     joins, or another program frees a core, in those very milliseconds.
     """
 
-    def __init__(self, update_interval_s: float = 0.1) -> None:
+    def __init__(self, update_interval_s: float = 0.1, cluster_ends: Callable[[], bool] = lambda: False) -> None:
+        """`cluster_ends` says whether Ray is shut down next, so that no core can stay reserved."""
         super().__init__(update_interval_s)
+        self._cluster_ends = cluster_ends
         self._spare: dict[ResourceRequest, list[float]] = defaultdict(list)
         """Request -> when each of its spare groups was cancelled, ascending. Equal groups are not told apart."""
         self._freed = float("-inf")
@@ -63,8 +67,9 @@ class PlacementGroupPool(PlacementGroupResourceManager):
         return super().get_resource_futures()
 
     def clear(self) -> None:
-        """Remove all groups. First wait for pending ones, which may be getting the resources of the last actors."""
-        if self._staging_future_to_pg and ray.is_initialized():
+        """Remove all groups. First wait for pending ones, which may be getting the resources of the last actors, unless
+        the cluster ends with them."""
+        if self._staging_future_to_pg and ray.is_initialized() and not self._cluster_ends():
             pending = list(self._staging_future_to_pg)
             ray.wait(pending, num_returns=len(pending), timeout=SETTLING_SECONDS)
         super().clear()
@@ -83,12 +88,9 @@ class PlacementGroupPool(PlacementGroupResourceManager):
 
 
 @contextmanager
-def patched_placement_groups() -> Iterator[None]:
+def patched_placement_groups(cluster_ends: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Context in which Tune uses a `PlacementGroupPool`."""
     module: Any = ray.tune.tune
-    original = module.TuneController
-    module.TuneController = partial(original, resource_manager_factory=PlacementGroupPool)
-    try:
+    pool = partial(PlacementGroupPool, cluster_ends=cluster_ends)
+    with replaced(module, "TuneController", partial(module.TuneController, resource_manager_factory=pool)):
         yield
-    finally:
-        module.TuneController = original

@@ -8,7 +8,7 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,27 @@ def measure(
     device = torch.device(device)
     measured: list[Measurement] = []
     begun = time.perf_counter()
-    for width in stack_widths(len(configs)):
-        if measured and time.perf_counter() - begun + 6 * measured[-1].seconds * width > seconds:
-            break
-        try:
-            measured.append(_measure(configs[:width], data, device, measured[0].held if measured else None))
-        except torch.OutOfMemoryError:
-            break
+    with _frozen_objects():
+        for width in stack_widths(len(configs)):
+            if measured and time.perf_counter() - begun + 6 * measured[-1].seconds * width > seconds:
+                break
+            try:
+                measured.append(_measure(configs[:width], data, device, measured[0].held if measured else None))
+            except torch.OutOfMemoryError:
+                break
     return measured
+
+
+@contextlib.contextmanager
+def _frozen_objects() -> Iterator[None]:
+    """Context in which the garbage collector passes over the objects that exist: millions, where Ray is imported, and
+    it runs once before each width."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def device_memory(device: torch.device | str) -> DeviceMemory:

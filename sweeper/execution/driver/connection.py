@@ -72,6 +72,11 @@ def session_address() -> str | None:
     return address
 
 
+def starts_cluster(address: str | None) -> bool:
+    """Whether `connected` starts a cluster, which ends with it: the address is no cluster's, nor is this a session."""
+    return is_local(address) and session_address() is None
+
+
 @contextlib.contextmanager
 def connected(address: str | None) -> Iterator[str]:
     """Connect to the cluster at `address`, or start a local one if that is None or `local`.
@@ -111,10 +116,12 @@ def _start_or_join(address: str | None, scratch: str) -> None:
     """Start a local cluster, or join the one at `address`. Raises ClusterError if that fails."""
     import ray
 
+    from sweeper.execution.driver.local_node import lean_start  # here: it imports Ray
+
     if is_local(address):
         make_token(Path.home(), os.environ)
     try:
-        with _own_signal_handlers():
+        with _own_signal_handlers(), lean_start() if is_local(address) else contextlib.nullcontext():
             ray.init(log_to_driver=False, configure_logging=False, **_init_arguments(address, scratch))
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         what = "start Ray here" if is_local(address) else f"join the Ray cluster at {address}"

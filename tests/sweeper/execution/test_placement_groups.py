@@ -132,6 +132,18 @@ def test_a_cancelled_group_is_used_by_the_next_equal_request_or_removed_in_time(
     assert free("CPU", cores) == cores
 
 
+def test_the_end_of_a_cluster_waits_for_no_group(scratch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, everything = Mock(), ResourceRequest([{"CPU": ray.cluster_resources()["CPU"] + 1}])
+    monkeypatch.setattr(ray, "wait", waits)
+    ends, goes_on = PlacementGroupPool(cluster_ends=lambda: True), PlacementGroupPool(cluster_ends=lambda: False)
+    ends.request_resources(everything)
+    ends.clear()
+    assert not waits.called
+    goes_on.request_resources(everything)
+    goes_on.clear()
+    assert waits.called
+
+
 def report_at_once(task: CohortTask, *, dispatch: object) -> None:
     """What trains a cohort, without the training."""
     origin = Origin("cpu", "here", os.getpid(), datetime.now(UTC))

@@ -1,5 +1,6 @@
 """Step time and memory of a cohort, measured with a few real steps."""
 
+import gc
 import itertools
 import os
 import sys
@@ -138,3 +139,8 @@ def test_measuring_does_not_change_the_global_generator() -> None:
     before = torch.get_rng_state()
     measure(_configs(2), Path(), "cpu", seconds=60)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_objects_that_were_frozen_are_collected_again_afterwards() -> None:
+    measure(_configs(1), Path(), "cpu")
+    assert gc.get_freeze_count() == 0

@@ -101,7 +101,7 @@ class Site:
             known, begun = self._readings.get(name), time.monotonic()
             if known and begun < known.until:
                 return known
-            contents = collect(self.files, name, publish.definition(name))
+            contents = collect(self.files, name)
             data = page_data(contents, known.data if known else None)
             answer = known.answer if known and data is known.data else _answer(data)
             ended = time.monotonic()

@@ -10,6 +10,7 @@ from typing import Self
 
 from sweeper.cli.arguments import error_line
 from sweeper.plan.plan import Plan
+from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.layout import trial_names_path
@@ -43,11 +44,12 @@ class PageWriter:
             self._thread.join(LAST_WAIT)
 
     def cohort_started(self) -> None:
-        """Write what the plan's trials are, if there are new ones: those that train have no rows that say it."""
+        """Write what is to be shown, and what the plan's trials are, if there are new ones: those that train have no
+        rows that say it."""
         trials = self._plan.trials
         if len(trials) != self._named and not self._failed:
-            self._named = len(trials)
-            self._failed = not write_trial_names(self._plan, self._files, self._print_line)
+            is_first, self._named = self._named == 0, len(trials)
+            self._failed = not write_names(self._plan, self._files, self._print_line, views=is_first)
 
     def rows_written(self) -> None:
         """Start to write the page, unless it is being written, was written just before, or could not be written."""
@@ -67,20 +69,29 @@ def write_page(plan: Plan, files: Files, print_line: Callable[[str], None]) -> s
     try:
         from sweeper.report.page import publish  # here: it imports pandas and Matplotlib
 
-        return publish.write(files.with_retries(NO_RETRIES), plan.name, plan.sweep)
+        files = files.with_retries(NO_RETRIES)
+        write_views(files, plan.name, views_of(plan.sweep, plan.preset))
+        return publish.write(files, plan.name)
     except Exception as error:  # whatever a chart library or a disk may raise: the rows are safe
-        print_line(f"the page of {plan.name} is not written: {error_line(error).removeprefix('error: ')}")
+        _print_failure(plan, error, print_line)
         return None
 
 
-def write_trial_names(plan: Plan, files: Files, print_line: Callable[[str], None]) -> bool:
-    """Write the hyperparameters that identify each trial to a reader. Prints why if that is not possible."""
+def write_names(plan: Plan, files: Files, print_line: Callable[[str], None], *, views: bool) -> bool:
+    """Write the hyperparameters that identify each trial to a reader, and the plan's `views`. Prints why if that is not
+    possible."""
     names = tuple(dict.fromkeys(plan.identifying_columns))
     configs = {trial.id: {name: trial.config[name] for name in names if name in trial.config} for trial in plan.trials}
+    files = files.with_retries(NO_RETRIES)
     try:
-        data = json.dumps(configs, separators=(",", ":")).encode()
-        files.with_retries(NO_RETRIES).write(trial_names_path(plan.name), data)
+        if views:
+            write_views(files, plan.name, views_of(plan.sweep, plan.preset))
+        files.write(trial_names_path(plan.name), json.dumps(configs, separators=(",", ":")).encode())
     except Exception as error:
-        print_line(f"the page of {plan.name} is not written: {error_line(error).removeprefix('error: ')}")
+        _print_failure(plan, error, print_line)
         return False
     return True
+
+
+def _print_failure(plan: Plan, error: Exception, print_line: Callable[[str], None]) -> None:
+    print_line(f"the page of {plan.name} is not written: {error_line(error).removeprefix('error: ')}")

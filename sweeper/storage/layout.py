@@ -66,6 +66,11 @@ def trial_names_path(sweep: str) -> str:
     return f"reports/{check_name(sweep)}.trials.json"
 
 
+def page_views_folder(sweep: str) -> str:
+    """The folder of what a page shows of each preset of the sweep."""
+    return f"reports/{check_name(sweep)}.views"
+
+
 def models_folder(sweep: str) -> str:
     """The folder of the sweep's trained models."""
     return f"models/sweep={check_name(sweep)}"

@@ -18,6 +18,7 @@ import numpy as np
 
 from sweeper.report.page import publish
 from sweeper.report.page.library import compressed_library
+from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.spec import registry
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
@@ -50,6 +51,7 @@ def fill(folder: Path, trials: int) -> Store:
     """Write a store with so many rows, and five reports of each metric of each trial."""
     store, rng = Store(folder), np.random.default_rng(0)
     store.prepare(NAME, COLUMNS)
+    write_views(store.files, NAME, views_of(registry.find(NAME), "digits"))
     values = rng.random((trials, len(EPOCHS), len(METRICS)))
     now = datetime.now(UTC)
     run = {"status": "finished", "cohort": "c", "cohort_size": 280, "epochs_run": 50, "device": "cpu", "host": "here"}
@@ -133,7 +135,7 @@ def main(sizes: list[int]) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 store = fill(Path(folder), trials)
                 begun = time.process_time()
-                path = publish.write(store.files, NAME, registry.find(NAME))
+                path = publish.write(store.files, NAME)
                 seconds = time.process_time() - begun
                 size = (Path(folder) / path).stat().st_size
                 print(f"{trials} trials: {size / 1e6:.2f} MB, written in {seconds:.2f} s of a core")

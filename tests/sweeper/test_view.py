@@ -1,5 +1,6 @@
 """The server of pages, on the loopback."""
 
+import base64
 import contextlib
 import gzip
 import http.client
@@ -12,7 +13,6 @@ import threading
 from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -20,10 +20,11 @@ import pytest
 from sweeper import view
 from sweeper.report.page import document
 from sweeper.report.page.contents import Contents
+from sweeper.spec import registry
 from sweeper.storage.io.files import Files
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
-from tests.sweeper.report.page.stored import NAME, fill
+from tests.sweeper.report.page.stored import NAME, SWEEP, fill
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +68,7 @@ def test_pages_and_newer_data(server: ThreadingHTTPServer, store: Store) -> None
     assert json.loads(get(server, "/grid.json")[1]) == before
     store.write_history(NAME, "c1", [("training", 9, "loss", 0.01)])
     after = json.loads(get(server, "/grid.json")[1])
-    assert after["version"] != before["version"] and not store.files.list("reports")
+    assert after["version"] != before["version"] and store.files.list("reports") == ["grid.views"]
 
 
 def test_data_that_a_page_has_are_not_sent_again(
@@ -91,11 +92,11 @@ def test_a_sweep_that_is_slow_to_read_does_not_keep_others_waiting(
     site, begun, other_read = view.Site(store.files), threading.Event(), threading.Event()
     read = view.collect
 
-    def collect(files: Files, name: str, *rest: Any) -> Contents:
+    def collect(files: Files, name: str) -> Contents:
         if name == "slow":
             begun.set()
             assert other_read.wait(20), "the other sweep waits"
-        return read(files, name, *rest)
+        return read(files, name)
 
     monkeypatch.setattr(view, "collect", collect)
     thread = threading.Thread(target=site.answer, args=("/slow.json",))
@@ -103,6 +104,12 @@ def test_a_sweep_that_is_slow_to_read_does_not_keep_others_waiting(
     assert begun.wait(20) and site.answer("/grid.json")
     other_read.set()
     thread.join()
+
+
+def test_a_sweep_that_does_not_ship_has_its_views(server: ThreadingHTTPServer) -> None:
+    assert NAME not in registry.names()
+    report = json.loads(gzip.decompress(base64.b64decode(json.loads(get(server, "/grid.json")[1])["report"])))
+    assert report["about"] == SWEEP.about and report["views"]["paper"]["heatmaps"] and report["requests"][0]["tables"]
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,25 @@
 """The rows of a sweep as columns of JSON, from which a browser reads exactly the numbers of the Parquet files."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pandas as pd
 
-from sweeper.spec import Metric, Search, Searches, Sweep, Table, Trajectory
+from sweeper.report.page.preset_views import PresetViews
+from sweeper.spec import Metric
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.schema import Columns
 from trainables.evaluation.metrics import family_of
 
 
-def encode(rows: pd.DataFrame, columns: Columns, sweep: Sweep | None) -> list[dict[str, Any]]:
+def encode(rows: pd.DataFrame, columns: Columns, shown: Collection[PresetViews]) -> list[dict[str, Any]]:
     """Return every column: `name`, `kind`, and `values`, or `constant` where all trials have the same value.
 
     The `kind` is `hyperparameter`, `metric` or `run` (how the trial ran). Metrics have a `direction`, `percent` and
-    `bounds`, as the sweep's views or else the metrics' own definitions say.
+    `bounds`, as the views of the presets or else the metrics' own definitions say.
     """
-    declared = declared_metrics(sweep)
+    declared = declared_metrics(shown)
     encoded = []
     for name in map(str, rows.columns):
         values = json_values(rows[name], columns.hyperparameters.get(name))
@@ -42,14 +43,14 @@ def json_values(values: pd.Series, kind: type | None = None) -> list[Any]:
     return [_json_value(value, kind) for value in values.tolist()]
 
 
-def declared_metrics(sweep: Sweep | None) -> Mapping[str, Metric]:
-    """Return the objectives of a sweep and the metrics of its views, by name. The first that has a name decides."""
-    searches = [space for space in sweep.presets.values() if isinstance(space, Search | Searches)] if sweep else []
-    metrics = {metric.name: metric for space in reversed(searches) for metric in space.objectives}
-    for heatmap in sweep.heatmaps if sweep else ():
-        metrics.setdefault(heatmap.metric.name, heatmap.metric)
-    views: tuple[Table | Trajectory, ...] = (*sweep.tables, *sweep.trajectories) if sweep else ()
-    for metric in (metric for view in views for metric in view.metrics):
+def declared_metrics(shown: Collection[PresetViews]) -> Mapping[str, Metric]:
+    """Return the objectives of searches and the metrics of views, by name. The first that has a name decides."""
+    objectives = [metric for preset in shown for metric in preset.objectives]
+    heatmaps = [heatmap.metric for preset in shown for heatmap in preset.heatmaps]
+    of_tables = [metric for preset in shown for table in preset.tables for metric in table.metrics]
+    of_trajectories = [metric for preset in shown for view in preset.trajectories for metric in view.metrics]
+    metrics: dict[str, Metric] = {}
+    for metric in (*objectives, *heatmaps, *of_tables, *of_trajectories):
         metrics.setdefault(metric.name, metric)
     return metrics
 

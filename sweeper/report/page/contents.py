@@ -9,8 +9,8 @@ import pandas as pd
 
 from sweeper.report.page import curves, findings, pictures
 from sweeper.report.page.columns import declared_metrics, encode
+from sweeper.report.page.preset_views import PresetViews, read_views
 from sweeper.report.page.reruns import reruns
-from sweeper.spec import Sweep
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import trial_names_path
@@ -28,29 +28,29 @@ class Contents:
     """Little-endian float64 values, to which `report["curves"]` refers."""
 
 
-def collect(files: Files, name: str, sweep: Sweep | None) -> Contents:
-    """Read a sweep from the store. `sweep` is its definition; None if there is none any more."""
+def collect(files: Files, name: str) -> Contents:
+    """Read a sweep from the store: its rows and history, and what it says to show of them."""
     snapshot = take_snapshot(files, name)
+    shown, problems = read_views(files, name)
     rows, history = snapshot.rows, snapshot.history
     recorded = list(rows["trial_id"])
     unfinished = sorted(set(history["trial_id"]).difference(recorded))
     names = _trial_names(files, name) if unfinished else {}
-    packed = curves.pack(history, [*recorded, *unfinished], _first_metrics(sweep, rows))
+    packed = curves.pack(history, [*recorded, *unfinished], _first_metrics(shown))
     sheets = pictures.collect(files, name, recorded)
-    presets = [preset for preset in sweep.presets if preset in set(rows["preset"])] if sweep else []
     report = {
         "name": name,
-        "about": sweep.about if sweep else "",
+        "about": next((preset.about for preset in shown.values()), ""),
         "count": len(rows),
-        "columns": encode(rows, snapshot.columns, sweep),
-        "requests": _requests(snapshot, sweep),
-        "views": {preset: findings.views(sweep, preset) for preset in presets} if sweep else {},
+        "columns": encode(rows, snapshot.columns, shown.values()),
+        "requests": _requests(snapshot, shown),
+        "views": {name: findings.views(preset) for name, preset in shown.items()},
         "importances": findings.importances(files, name),
         "reruns": reruns(files, name),
         "pictures": [asdict(picture) for picture in sheets.pictures],
         "unfinished": [{"trial_id": trial, "config": names.get(trial, {})} for trial in unfinished],
         "curves": list(packed.series),
-        "notes": _notes(files, name, snapshot, packed.note, sheets.left_out),
+        "notes": [*problems, *_notes(files, name, snapshot, packed.note, sheets.left_out)],
     }
     return Contents(report, packed.values.astype("<f8").tobytes())
 
@@ -64,7 +64,7 @@ def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
         return {}
 
 
-def _requests(snapshot: Snapshot, sweep: Sweep | None) -> list[dict[str, Any]]:
+def _requests(snapshot: Snapshot, shown: Mapping[str, PresetViews]) -> list[dict[str, Any]]:
     """Return each preset, with each of its changes, that has rows. A preset with several has one for all of them."""
     pairs = _pairs(snapshot.rows)
     rows, found = snapshot.rows, []
@@ -75,8 +75,11 @@ def _requests(snapshot: Snapshot, sweep: Sweep | None) -> list[dict[str, Any]]:
             chosen = rows["preset"].fillna("") == preset
             chosen = chosen if change is None else chosen & (rows["changes"].fillna("") == change)
             label = ", ".join(filter(None, (preset or "no preset", change if change is not None else "all changes")))
-            shown = _findings_of(sweep, preset, rows[chosen & (rows["status"] != "pruned")], snapshot.history)
-            found.append({"label": label, "preset": preset, "changes": change, **shown})
+            comparable = rows[
+                chosen & (rows["status"] != "pruned")
+            ]  # metrics of pruned trials are from an earlier epoch
+            views = _findings_of(shown.get(preset), comparable, snapshot.history)
+            found.append({"label": label, "preset": preset, "changes": change, **views})
     return found
 
 
@@ -86,22 +89,16 @@ def _pairs(rows: pd.DataFrame) -> pd.DataFrame:
     return pairs.value_counts(sort=True).rename("trials").reset_index()
 
 
-def _findings_of(sweep: Sweep | None, preset: str, rows: pd.DataFrame, history: pd.DataFrame) -> dict[str, Any]:
-    """Return the tables and trajectories of one request, without those of pruned trials."""
-    if sweep is None or preset not in sweep.presets:
+def _findings_of(shown: PresetViews | None, rows: pd.DataFrame, history: pd.DataFrame) -> dict[str, Any]:
+    """Return the tables and trajectories of one request."""
+    if shown is None:
         return {"tables": [], "trajectories": []}
-    return {
-        "tables": findings.tables(sweep, preset, rows),
-        "trajectories": findings.trajectories(sweep, preset, rows, history),
-    }
+    return {"tables": findings.tables(shown, rows), "trajectories": findings.trajectories(shown, rows, history)}
 
 
-def _first_metrics(sweep: Sweep | None, rows: pd.DataFrame) -> Sequence[str]:
+def _first_metrics(shown: Mapping[str, PresetViews]) -> Sequence[str]:
     """Return the metrics whose curves matter most."""
-    headlines = (
-        [sweep.headline(preset).name for preset in sweep.presets if preset in set(rows["preset"])] if sweep else []
-    )
-    names = [*headlines, "loss", *declared_metrics(sweep)]
+    names = [*(preset.headline.name for preset in shown.values()), "loss", *declared_metrics(shown.values())]
     return list(dict.fromkeys(name for metric in names for name in (metric, f"{VALIDATION}{metric}")))
 
 

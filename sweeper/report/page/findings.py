@@ -1,4 +1,4 @@
-"""What a sweep's definition says to show: each request's tables and trajectories, each preset's heatmaps and search."""
+"""What the views of a preset say to show: each request's tables and trajectories, each preset's heatmaps and search."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,9 +9,10 @@ import pandas as pd
 
 from sweeper.report import paper_table
 from sweeper.report.page.columns import json_values
+from sweeper.report.page.preset_views import PresetViews
 from sweeper.report.selections import labelled
 from sweeper.report.trajectories import trajectory
-from sweeper.spec import Grid, Grids, Metric, Search, Searches, Sweep
+from sweeper.spec import Grid, Metric
 from sweeper.spec.views import Selection
 from sweeper.storage.io.files import Files
 
@@ -19,39 +20,33 @@ MAX_STUDIES = 50
 """Most studies whose importances a page shows."""
 
 
-def views(sweep: Sweep, preset: str) -> dict[str, Any]:
+def views(shown: PresetViews) -> dict[str, Any]:
     """Return the heatmaps of a preset, and its objectives and searched hyperparameters if it is a search."""
-    space, shown = sweep.presets[preset], sweep.for_preset(preset)
     heatmaps = [
         {
             "metric": view.metric.name,
             "rows": view.rows,
             "columns": view.columns,
             "published": [
-                [*json_values(pd.Series(list(cell), dtype=object)), figure / (100 if view.metric.percent else 1)]
-                for cell, figure in view.published.get(preset, {}).items()
+                [*_json(cell), figure / (100 if view.metric.percent else 1)]
+                for cell, figure in view.published.get(shown.preset, {}).items()
             ],
         }
         for view in shown.heatmaps
         if not view.selections  # the axes of others are labels, which no row has
     ]
-    found: dict[str, Any] = {"heatmaps": heatmaps, "over": sweep.over, "headline": sweep.headline(preset).name}
-    if isinstance(space, Search | Searches):
-        spaces = [search.space for search in (space.searches if isinstance(space, Searches) else (space,))]
-        parameters = {key: distribution for one in spaces for key, distribution in one.items()}
-        found["objectives"] = [asdict(metric) for metric in space.objectives]
-        found["parameters"] = [
-            {"name": key, "log": bool(getattr(distribution, "log", False))} for key, distribution in parameters.items()
-        ]
+    found: dict[str, Any] = {"heatmaps": heatmaps, "over": shown.over, "headline": shown.headline.name}
+    if shown.objectives:
+        found["objectives"] = [asdict(metric) for metric in shown.objectives]
+        found["parameters"] = [asdict(parameter) for parameter in shown.parameters]
     return found
 
 
-def tables(sweep: Sweep, preset: str, rows: pd.DataFrame) -> list[dict[str, Any]]:
+def tables(shown: PresetViews, rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the tables of a preset: keys of the rows, and for each row, column and metric the measured figures."""
     found = []
-    for table in sweep.for_preset(preset).tables:
-        shown = _shown(sweep, preset, rows, table.axes, table.selections)
-        cells = paper_table.average(shown, table, preset)
+    for table in shown.tables:
+        cells = paper_table.average(_rows(shown, rows, table.axes, table.selections), table, shown.preset)
         columns = {str(name): json_values(cells[name]) for name in cells}
         found.append(
             {
@@ -66,22 +61,19 @@ def tables(sweep: Sweep, preset: str, rows: pd.DataFrame) -> list[dict[str, Any]
     return found
 
 
-def trajectories(sweep: Sweep, preset: str, rows: pd.DataFrame, history: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the trajectories of a sweep: mean, standard deviation and number of trials over the epochs."""
+def trajectories(shown: PresetViews, rows: pd.DataFrame, history: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the trajectories of a preset: mean, standard deviation and number of trials over the epochs."""
     found = []
-    for view in sweep.trajectories:
-        shown = _shown(sweep, preset, rows, view.by, view.selections)
-        points = trajectory.average(history, shown, view)
+    for view in shown.trajectories:
+        points = trajectory.average(history, _rows(shown, rows, view.by, view.selections), view)
         columns = {str(name): json_values(points[name]) for name in points}
         found.append({"name": view.name, "key": view.key, "metrics": _metrics(view.metrics), "points": columns})
     return found
 
 
-def _shown(
-    sweep: Sweep, preset: str, rows: pd.DataFrame, axes: Sequence[str], selections: Sequence[Selection]
-) -> pd.DataFrame:
+def _rows(shown: PresetViews, rows: pd.DataFrame, axes: Sequence[str], selections: Sequence[Selection]) -> pd.DataFrame:
     """The rows that a view shows: those of its selections under their labels, else all in the order of the axes."""
-    return labelled(rows, selections) if selections else in_order(sweep, preset, rows, axes)
+    return labelled(rows, selections) if selections else in_order(shown.grids, rows, axes)
 
 
 def importances(files: Files, name: str) -> list[dict[str, Any]]:
@@ -98,10 +90,8 @@ def importances(files: Files, name: str) -> list[dict[str, Any]]:
     return found[:MAX_STUDIES]
 
 
-def in_order(sweep: Sweep, preset: str, rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Return the rows in the order in which the preset's grids have the values of these hyperparameters."""
-    space = sweep.presets[preset]
-    grids = space.grids if isinstance(space, Grids) else (space,) if isinstance(space, Grid) else ()
+def in_order(grids: Sequence[Grid], rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Return the rows in the order in which the grids have the values of these hyperparameters."""
     mentioned = [key for key in keys if key in rows and any(grid.values(key) for grid in grids)]
     if not mentioned:
         return rows
@@ -112,6 +102,10 @@ def in_order(sweep: Sweep, preset: str, rows: pd.DataFrame, keys: Sequence[str])
     values = zip(*(rows[key].where(rows[key].notna(), None) for key in mentioned), strict=True)
     order = pd.Series([position.get(tuple(key), len(position)) for key in values], dtype="int64")
     return rows.iloc[order.argsort(kind="stable")]
+
+
+def _json(values: Sequence[Any]) -> list[Any]:
+    return json_values(pd.Series(list(values), dtype=object))
 
 
 def _metrics(metrics: Sequence[Metric]) -> list[Mapping[str, Any]]:

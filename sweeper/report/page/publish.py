@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sweeper.errors import StoreError
 from sweeper.report.page.contents import collect
 from sweeper.report.page.document import document, page_data, static_document
-from sweeper.spec import SpecError, Sweep, registry
+from sweeper.report.page.preset_views import read_views
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import INDEX, is_name, report_path
 from sweeper.storage.schema import STATUSES
@@ -26,10 +26,10 @@ class StoredSweep:
     """Why its rows cannot be read; empty if they can."""
 
 
-def write(files: Files, name: str, sweep: Sweep | None) -> str:
+def write(files: Files, name: str) -> str:
     """Write the page of a sweep, and the index. Returns the path of the page in the store."""
     path = report_path(name)
-    files.write(path, document(page_data(collect(files, name, sweep))))
+    files.write(path, document(page_data(collect(files, name))))
     files.write(INDEX, index(files, files.list("reports")))
     return path
 
@@ -57,24 +57,15 @@ def sweep_names(files: Files) -> list[str]:
     return [name for name in names if is_name(name)]
 
 
-def definition(name: str) -> Sweep | None:
-    """Return the definition of a sweep that ships; None if none has this name, or if it cannot be read. What is in a
-    store decides on no code that is executed, so files and modules of this name are not looked for."""
-    try:
-        return registry.find(name) if name in registry.names() else None
-    except SpecError:
-        return None
-
-
 def _stored_sweep(files: Files, name: str) -> StoredSweep:
-    known = definition(name)
+    views, _ = read_views(files, name)
     counts, problem = dict.fromkeys(STATUSES, 0), ""
     try:
         for status in StoreReader(files).statuses(name, check_history=False).values():
             counts[status] += 1
     except StoreError as error:
         problem = str(error)
-    return StoredSweep(name, known.about if known else "", counts, problem)
+    return StoredSweep(name, next((preset.about for preset in views.values()), ""), counts, problem)
 
 
 def _index_row(sweep: StoredSweep, link: str | None) -> str:

@@ -5,9 +5,10 @@ import pytest
 
 from sweeper.cli.page_writer import REST, SECONDS_BETWEEN, PageWriter, write_page
 from sweeper.report.page import publish
+from sweeper.report.page.preset_views import read_views, views_of
 from sweeper.storage.layout import trial_names_path
 from sweeper.storage.store import Store
-from tests.sweeper.plan.test_plan import make
+from tests.sweeper.plan.test_plan import SWEEP, make
 
 
 class Publisher:
@@ -68,6 +69,12 @@ def test_names_of_trials_are_written_when_there_are_new_ones(tmp_path: Path) -> 
     store.files.delete(trial_names_path("grid"))
     writer.cohort_started()
     assert store.files.read(trial_names_path("grid")) is None
+
+
+def test_views_are_written_before_there_is_a_row(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    PageWriter(make(), store.files, print).cohort_started()
+    assert read_views(store.files, "grid") == ({"paper": views_of(SWEEP, "paper")}, [])
 
 
 def test_names_that_cannot_be_written_are_one_line(tmp_path: Path) -> None:

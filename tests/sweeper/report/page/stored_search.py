@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
+from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.spec import Metric, Search, Sweep
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
@@ -27,6 +28,7 @@ COLUMNS = Columns(
 def fill(folder: Path) -> Store:
     """Write two studies of 30 trials each, and the importances of the first."""
     store, rng = Store(folder), np.random.default_rng(0)
+    write_views(store.files, NAME, views_of(SWEEP, "paper"))
     store.prepare(NAME, COLUMNS)
     rows = []
     for study in (0, 1):

@@ -3,9 +3,11 @@ import math
 import pandas as pd
 
 from sweeper.report.page.columns import declared_metrics, encode, json_values
+from sweeper.report.page.preset_views import views_of
 from sweeper.storage.schema import Columns
 from tests.sweeper.report.page.stored import SWEEP
 
+VIEWS = [views_of(SWEEP, "paper")]
 COLUMNS = Columns({"width": int, "nu": float, "flip": bool}, ("knn_z", "loss"))
 
 
@@ -21,15 +23,15 @@ def test_values_keep_every_digit_and_their_type() -> None:
 
 def test_equal_values_are_stored_once() -> None:
     rows = pd.DataFrame({"width": [64, 64], "nu": [1.0, 2.0]})
-    width, nu = encode(rows, COLUMNS, None)
+    width, nu = encode(rows, COLUMNS, ())
     assert width == {"name": "width", "kind": "hyperparameter", "constant": 64}
     assert nu["values"] == [1.0, 2.0]
-    assert encode(rows[:0], COLUMNS, None)[0]["values"] == []
+    assert encode(rows[:0], COLUMNS, ())[0]["values"] == []
 
 
 def test_metrics_have_direction_unit_and_bounds() -> None:
     rows = pd.DataFrame({"knn_z": [0.5], "loss": [1.0], "status": ["finished"]})
-    knn, loss, status = encode(rows, COLUMNS, SWEEP)
+    knn, loss, status = encode(rows, COLUMNS, VIEWS)
     assert (knn["direction"], knn["percent"], knn["bounds"]) == ("maximize", True, [0.0, 1.0])
     assert (loss["direction"], loss["percent"], loss["bounds"]) == ("minimize", False, None)
     assert status["kind"] == "run"
@@ -37,10 +39,10 @@ def test_metrics_have_direction_unit_and_bounds() -> None:
 
 def test_a_metric_is_shown_alike_on_validation_and_on_test_images() -> None:
     rows = pd.DataFrame({"val_knn_z": [0.5]})
-    (column,) = encode(rows, Columns({}, ("val_knn_z",)), SWEEP)
+    (column,) = encode(rows, Columns({}, ("val_knn_z",)), VIEWS)
     assert column["percent"] and column["direction"] == "maximize"
 
 
 def test_the_first_view_of_a_metric_decides() -> None:
-    assert set(declared_metrics(SWEEP)) == {"auroc_joint", "knn_z", "loss"}
-    assert declared_metrics(None) == {}
+    assert set(declared_metrics(VIEWS)) == {"auroc_joint", "knn_z", "loss"}
+    assert declared_metrics(()) == {}

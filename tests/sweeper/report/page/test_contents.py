@@ -6,9 +6,9 @@ import pytest
 
 from sweeper.report.page.contents import Contents, collect
 from sweeper.report.page.findings import in_order
-from sweeper.spec import Grid, Grids, Sweep
-from sweeper.storage.layout import trial_names_path
-from tests.sweeper.report.page.stored import ERROR, NAME, SWEEP, add_sheets, fill
+from sweeper.spec import Grid
+from sweeper.storage.layout import page_views_folder, trial_names_path
+from tests.sweeper.report.page.stored import ERROR, NAME, add_sheets, fill
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def contents(tmp_path_factory: pytest.TempPathFactory) -> Contents:
     store = fill(tmp_path_factory.mktemp("store"))
     add_sheets(store)
     store.files.write(trial_names_path(NAME), b'{"training": {"beta": 2.0}}')
-    return collect(store.files, NAME, SWEEP)
+    return collect(store.files, NAME)
 
 
 def column(contents: Contents, name: str) -> dict[str, Any]:
@@ -56,15 +56,27 @@ def test_sheets(contents: Contents) -> None:
     assert (own["title"], own["trial"]) == ("samples", "trial00000")
 
 
-def test_a_sweep_that_is_not_defined_any_more_has_its_rows(tmp_path: Path) -> None:
-    report = collect(fill(tmp_path).files, NAME, None).report
+def test_a_sweep_without_views_has_its_rows(tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    store.files.delete_folder(page_views_folder(NAME))
+    report = collect(store.files, NAME).report
     assert report["views"] == {} and report["requests"][0]["tables"] == [] and report["count"] == 18
+
+
+def test_views_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    store.files.write(f"{page_views_folder(NAME)}/other.json", b'{"preset": "other"}')
+    report = collect(store.files, NAME).report
+    assert list(report["views"]) == ["paper"]
+    assert report["notes"] == [
+        "The views in reports/grid.views/other.json cannot be read and are left out: KeyError: 'about'."
+    ]
 
 
 def test_damaged_files_are_left_out_and_named(tmp_path: Path) -> None:
     store = fill(tmp_path)
     (tmp_path / f"trials/sweep={NAME}/c0.parquet").write_bytes(b"PAR1 damaged PAR1")
-    report = collect(store.files, NAME, SWEEP).report
+    report = collect(store.files, NAME).report
     assert report["count"] == 0 and len(report["unfinished"]) == 18
     assert report["notes"][0].startswith(f"Damaged and left out: trials/sweep={NAME}/c0.parquet")
     assert (tmp_path / f"trials/sweep={NAME}/c0.parquet").exists(), "a reader moves nothing"
@@ -73,7 +85,7 @@ def test_damaged_files_are_left_out_and_named(tmp_path: Path) -> None:
 def test_damaged_names_are_left_out(tmp_path: Path) -> None:
     store = fill(tmp_path)
     store.files.write(trial_names_path(NAME), b"[1, 2")
-    assert collect(store.files, NAME, SWEEP).report["unfinished"] == [{"trial_id": "training", "config": {}}]
+    assert collect(store.files, NAME).report["unfinished"] == [{"trial_id": "training", "config": {}}]
 
 
 def test_each_change_is_a_request_and_all_together_are_one(tmp_path: Path) -> None:
@@ -86,15 +98,14 @@ def test_each_change_is_a_request_and_all_together_are_one(tmp_path: Path) -> No
     from tests.sweeper.report.page.stored import COLUMNS
 
     store.write(NAME, "c2", changed, COLUMNS)
-    labels = [request["label"] for request in collect(store.files, NAME, SWEEP).report["requests"]]
+    labels = [request["label"] for request in collect(store.files, NAME).report["requests"]]
     assert labels == ["paper, all changes", "paper", "paper, epochs=5"]
 
 
 def test_rows_come_in_the_order_of_the_preset() -> None:
-    grids = Grids((Grid({"method": "b"}, {"k": (3, 1)}), Grid({"method": "a"}, {"k": (2,)})))
+    grids = (Grid({"method": "b"}, {"k": (3, 1)}), Grid({"method": "a"}, {"k": (2,)}))
     rows = pd.DataFrame({"method": ["a", "x", "b", "b"], "k": [2, 9, 1, 3]})
-    sweep = Sweep(about="", presets={"paper": grids}, tables=SWEEP.tables)
-    assert in_order(sweep, "paper", rows, ("method", "k"))["k"].tolist() == [3, 1, 2, 9]
+    assert in_order(grids, rows, ("method", "k"))["k"].tolist() == [3, 1, 2, 9]
 
 
 def _plain(row: dict[Any, Any]) -> dict[str, Any]:

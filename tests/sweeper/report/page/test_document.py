@@ -11,7 +11,7 @@ import pytest
 from sweeper.report.page import document as pages
 from sweeper.report.page.contents import collect
 from sweeper.report.page.document import document, page_data, static_document
-from tests.sweeper.report.page.stored import NAME, SWEEP, fill
+from tests.sweeper.report.page.stored import NAME, fill
 
 LIBRARY = b'(() => {"use strict";window.vegaEmbed = null;})();'
 
@@ -32,7 +32,7 @@ def digest(content: bytes) -> str:
 
 
 def test_only_what_is_in_the_page_may_run(tmp_path: Path) -> None:
-    page = document(page_data(collect(fill(tmp_path).files, NAME, SWEEP))).decode()
+    page = document(page_data(collect(fill(tmp_path).files, NAME))).decode()
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
     allowed = policy(page)
@@ -42,12 +42,12 @@ def test_only_what_is_in_the_page_may_run(tmp_path: Path) -> None:
 
 
 def test_a_served_page_may_ask_its_server_alone(tmp_path: Path) -> None:
-    page = document(page_data(collect(fill(tmp_path).files, NAME, SWEEP)), live=True).decode()
+    page = document(page_data(collect(fill(tmp_path).files, NAME)), live=True).decode()
     assert "connect-src 'self'" in policy(page) and 'data-live="live"' in page
 
 
 def test_rows_are_data_and_their_text_is_never_html(tmp_path: Path) -> None:
-    page = document(page_data(collect(fill(tmp_path).files, NAME, SWEEP))).decode()
+    page = document(page_data(collect(fill(tmp_path).files, NAME))).decode()
     assert "attacked" not in page and "<b>three</b>" not in page
     encoded = re.search(r'<script id="report" type="text/plain">(.*?)</script>', page)
     assert encoded and json.loads(gzip.decompress(base64.b64decode(encoded[1])))["count"] == 18
@@ -55,10 +55,10 @@ def test_rows_are_data_and_their_text_is_never_html(tmp_path: Path) -> None:
 
 def test_equal_data_have_an_equal_version_and_are_not_made_twice(tmp_path: Path) -> None:
     store = fill(tmp_path)
-    data = page_data(collect(store.files, NAME, SWEEP))
-    assert page_data(collect(store.files, NAME, SWEEP), data) is data
+    data = page_data(collect(store.files, NAME))
+    assert page_data(collect(store.files, NAME), data) is data
     store.write_history(NAME, "c1", [("training", 9, "loss", 0.01)])
-    newer = page_data(collect(store.files, NAME, SWEEP), data)
+    newer = page_data(collect(store.files, NAME), data)
     assert newer.version != data.version and newer.report != data.report
 
 

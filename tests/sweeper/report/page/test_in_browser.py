@@ -29,7 +29,7 @@ def chromium() -> Iterator[Any]:
 def store(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = fill(tmp_path_factory.mktemp("store"), repeat=4)
     add_sheets(store)
-    publish.write(store.files, NAME, SWEEP)
+    publish.write(store.files, NAME)
     return store
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from sweeper.report.page import document, publish
-from tests.sweeper.report.page.stored import NAME, SWEEP, fill
+from tests.sweeper.report.page.stored import NAME, fill
 
 
 @pytest.fixture(autouse=True)
@@ -17,10 +17,12 @@ def small_library(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_page_for_the_sweep_and_a_list_of_all_sweeps(tmp_path: Path) -> None:
     store = fill(tmp_path)
     fill(tmp_path, name="other")
-    assert publish.write(store.files, NAME, SWEEP) == "reports/grid.html"
+    assert publish.write(store.files, NAME) == "reports/grid.html"
     index = (tmp_path / "reports/index.html").read_text()
     assert '<a href="grid.html">grid</a>' in index and "other.html" not in index
-    assert '<th scope="row">other</th><td></td><td class="number">17</td>' in index
+    assert (
+        '<th scope="row">other</th><td>a grid of &lt;b&gt;three&lt;/b&gt; axes</td><td class="number">17</td>' in index
+    )
     assert '<a href="other.html">' in publish.index(store.files).decode()
 
 
@@ -36,13 +38,7 @@ def test_what_is_no_sweep_of_ours_does_not_hide_the_others(tmp_path: Path) -> No
 
 def test_the_same_rows_make_the_same_page(tmp_path: Path) -> None:
     store = fill(tmp_path)
-    publish.write(store.files, NAME, SWEEP)
+    publish.write(store.files, NAME)
     first = (tmp_path / "reports/grid.html").read_bytes()
-    publish.write(store.files, NAME, SWEEP)
+    publish.write(store.files, NAME)
     assert (tmp_path / "reports/grid.html").read_bytes() == first
-
-
-def test_no_code_is_executed_for_the_name_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "foreign.py").write_text("raise SystemExit('executed')")
-    monkeypatch.chdir(tmp_path)
-    assert publish.definition("foreign.py") is None and publish.definition("anomaly_grid")

@@ -10,7 +10,7 @@ from sweeper.report.page import publish
 from sweeper.storage.load import load
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
-from tests.sweeper.report.page.stored_search import NAME, SWEEP, fill
+from tests.sweeper.report.page.stored_search import NAME, fill
 
 pytestmark = pytest.mark.slow  # a browser starts, and the library of charts is bundled
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow  # a browser starts, and the library of charts is 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     store = fill(tmp_path_factory.mktemp("store"))
-    publish.write(store.files, NAME, SWEEP)
+    publish.write(store.files, NAME)
     return store
 
 

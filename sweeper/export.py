@@ -1,5 +1,6 @@
 """Write a trained model of a sweep to a file: `python -m sweeper.export NAME --best METRIC`."""
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -13,10 +14,11 @@ from sweeper.errors import SpecError, StoreError
 from sweeper.models import find_model
 from sweeper.plan.best_trials import find_best
 from sweeper.plan.changes import format_value
+from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.local_disk import replace
-from sweeper.storage.layout import MODEL_SUFFIX
+from sweeper.storage.layout import MODEL_SUFFIX, is_name
 from sweeper.storage.load import load
 from sweeper.storage.schema import columns_of
 from sweeper.storage.store_reader import StoreReader
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit status."""
     parser = Parser(prog="python -m sweeper.export", description=ABOUT, epilog=EXITS, formatter_class=DefaultsFormatter)
     add = parser.add_argument
-    add("name", metavar="NAME", help="the sweep")
+    add("name", metavar="NAME", help="the sweep: its name in the store, or its file or module")
     which = parser.add_mutually_exclusive_group(required=True)
     best_help = "the trial with the best value of this metric, on validation images where the sweep held some out"
     which.add_argument("--best", metavar="METRIC", help=best_help)
@@ -46,25 +48,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--device", type=_device, default="cpu", metavar="cpu|cuda", help="where a trial is trained again")
     try:
         options = parser.parse_args(arguments)
-        files, rows = Files(options.store), load(options.name, options.store, changes=None)
-        metrics = _metrics(files, options.name)
+        name = _name(options.name)
+        files, rows = Files(options.store), load(name, options.store, changes=None)
+        metrics = _metrics(files, name)
         trial = _trial(rows, options.trial) if options.trial else _best(rows, metrics, options.best, options.preset)
-        out = Path(options.out or f"{options.name}-{trial['trial_id']}{MODEL_SUFFIX}")
-        if out.is_dir() or not out.parent.is_dir():
-            raise SpecError(f"--out must be a file in a folder that exists, but got '{out}'")
-        _, content = find_model(files, trial["trial_id"], data=options.data, device=options.device)
-        replace(out, content)
+        out = _checked(Path(options.out or f"{name}-{trial['trial_id']}{MODEL_SUFFIX}"))
+        _, content = find_model(files, trial["trial_id"], sweep=name, data=options.data, device=options.device)
+        _write(out, content)
         print(f"{_line(trial, options.best)}\nwritten: {out} ({len(content) / 2**20:.2f} MiB)")
         return EXIT_OK
-    except OSError as error:
-        print(f"error: cannot write '{out}': {error.strerror}", file=sys.stderr)
-        return EXIT_WRONG
     except (SpecError, StoreError) as error:
         print(error_line(error), file=sys.stderr)
         return EXIT_WRONG
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+
+
+def _name(reference: str) -> str:
+    """The name of a sweep in the store: what was typed, or the name of the sweep that a file or a module defines."""
+    if reference.endswith(".py") or os.sep in reference or ":" in reference:
+        return str(registry.find(reference).name)
+    if not is_name(reference):
+        raise SpecError(f"no sweep {reference!r}; a name consists of letters, digits, '_', '-', '+' and '.'")
+    return reference
+
+
+def _checked(out: Path) -> Path:
+    """The file to write. Raises SpecError if it is a folder or in none."""
+    if os.path.isdir(out) or not os.path.isdir(out.parent):  # unlike those of Path, they raise no error
+        raise SpecError(f"--out must be a file in a folder that exists, but got '{out}'")
+    return out
+
+
+def _write(out: Path, content: bytes) -> None:
+    try:
+        replace(out, content)
+    except OSError as error:
+        raise StoreError(f"cannot write '{out}': {error.strerror}") from error
 
 
 def _device(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SpecError, StoreError
 from sweeper.plan.trials import content_hash
+from sweeper.spec.grid import unknown
 from sweeper.storage.arrow_tables import rows_of
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX, model_path
@@ -30,6 +31,7 @@ def load_model(
     store: str | os.PathLike[str] | Files,
     trial_id: str | None = None,
     *,
+    sweep: str | None = None,
     data: str | os.PathLike[str] = "data",
     device: str | torch.device = "cpu",
     log: Callable[[str], None] | None = None,
@@ -39,10 +41,13 @@ def load_model(
     `store` is the store, or without `trial_id` a file that `python -m sweeper.export` wrote. A method of images has the
     class `trainables.tasks.images.model.ImageModel`, with `embed`, `score` and `reconstruct`.
 
+    `sweep` is the sweep of the trial. It matters where several sweeps of the store have trained the same trial: their
+    models can differ by rounding, or by the version of the code.
+
     A trial whose weights were not kept is trained again on `device`, alone, with the data sets in the folder `data`:
-    the model is then equal up to rounding. `log` is called with a line before that; by default it is printed.
-    Raises StoreError if there is no such trial, or if it has no final weights because it failed, diverged, was pruned,
-    or is of a population.
+    the model is then equal up to rounding. `log` is called with a line before that, and where sweeps have different
+    models of the trial; by default it is printed. Raises StoreError if there is no such trial, or if it has no final
+    weights because it failed, diverged, was pruned, or is of a population; SpecError for a device that is not there.
     """
     from trainables.reports import ModelError
     from trainables.training.model_file import unpack_model
@@ -51,7 +56,7 @@ def load_model(
         file, content = str(store), _exported(str(store))
     else:
         files = store if isinstance(store, Files) else Files(store)
-        file, content = find_model(files, trial_id, data=data, device=device, log=log)
+        file, content = find_model(files, trial_id, sweep=sweep, data=data, device=device, log=log)
     try:
         return unpack_model(content).build().to(device)
     except ModelError as error:
@@ -63,19 +68,34 @@ def find_model(
     files: Files,
     trial_id: str,
     *,
+    sweep: str | None = None,
     data: str | os.PathLike[str] = "data",
     device: str | torch.device = "cpu",
     log: Callable[[str], None] | None = None,
 ) -> tuple[str, bytes]:
     """Return where a trial's model is, and its safetensors file. See `load_model`."""
+    if str(device) != "cpu":
+        from trainables.training.retrain import check_device
+
+        try:
+            check_device(device)
+        except ValueError as error:
+            raise SpecError(str(error)) from error
+    log = log or _print
     try:
-        for sweep in _sweeps(files):
-            path = model_path(sweep, trial_id)
-            if (content := files.read(path)) is not None:
-                return files.display_uri_of(path), content
+        paths = {name: model_path(name, trial_id) for name in _sweeps(files, sweep)}
     except ValueError as error:
         raise SpecError(f"no trial {trial_id!r}: {error}") from error
-    return f"trial {trial_id}, trained again", _trained_again(files, trial_id, data, device, log or _print)
+    kept = {name: content for name, path in paths.items() if (content := files.read(path)) is not None}
+    if not kept:
+        return f"trial {trial_id}, trained again", _trained_again(files, trial_id, sweep, data, device, log)
+    chosen = next(iter(kept))
+    if len(set(map(_weights, kept.values()))) > 1:
+        log(
+            f"the sweeps {', '.join(kept)} have different models of trial {trial_id}; this is that of {chosen}, and "
+            "sweep=NAME chooses another"
+        )
+    return files.display_uri_of(paths[chosen]), kept[chosen]
 
 
 def config_of(row: Mapping[str, Any] | pd.Series) -> TrialConfig:
@@ -98,20 +118,23 @@ def config_of(row: Mapping[str, Any] | pd.Series) -> TrialConfig:
         raise SpecError(f"no trial can have this row: {error}") from error
 
 
-def row_of(files: Files, trial_id: str) -> dict[str, Any]:
-    """Return the row of a trial of any sweep. Raises StoreError if there is none."""
-    reader = StoreReader(files)
-    for sweep in _sweeps(files):
-        rows = reader.rows(sweep)
-        found = rows_of(rows, [trial_id]).to_pylist() if rows is not None else []
-        if found:
-            return dict(found[0])
-    raise StoreError(f"store {files.display_uri}: no trial {trial_id!r} in any of its sweeps")
+def row_of(files: Files, trial_id: str, sweep: str | None = None) -> dict[str, Any]:
+    """Return the row of a trial of a sweep, by default of any; where several sweeps have one, the first that has
+    finished. Raises StoreError if there is none."""
+    reader, rows = StoreReader(files), list[dict[str, Any]]()
+    for name in _sweeps(files, sweep):
+        table = reader.rows(name)
+        rows += rows_of(table, [trial_id]).to_pylist() if table is not None else []
+    if not rows:
+        where = "any of its sweeps" if sweep is None else f"sweep '{sweep}'"
+        raise StoreError(f"store {files.display_uri}: no trial {trial_id!r} in {where}")
+    return next((row for row in rows if row["status"] == "finished"), rows[0])
 
 
 def _trained_again(
     files: Files,
     trial_id: str,
+    sweep: str | None,
     data: str | os.PathLike[str],
     device: str | torch.device,
     log: Callable[[str], None],
@@ -122,7 +145,7 @@ def _trained_again(
     from trainables.training.model_file import pack_model
     from trainables.training.retrain import retrain
 
-    row = row_of(files, trial_id)
+    row = row_of(files, trial_id, sweep)
     if row["status"] != "finished":
         raise StoreError(f"trial {trial_id} has no final weights, because it is {row['status']}: {row['error']}")
     if row.get("schedule") is not None:
@@ -137,10 +160,23 @@ def _trained_again(
         raise StoreError(f"trial {trial_id} cannot be trained again: {error}") from error
 
 
-def _sweeps(files: Files) -> list[str]:
-    """The sweeps in the store."""
+def _sweeps(files: Files, sweep: str | None = None) -> list[str]:
+    """The sweeps in the store, or the one that was asked for."""
     names = [name.removeprefix("sweep=") for kind in KINDS for name in files.list(kind) if name.startswith("sweep=")]
-    return list(dict.fromkeys(names))
+    if sweep is not None and sweep not in names:
+        raise SpecError(unknown("sweep", sweep, sorted(set(names))))
+    return list(dict.fromkeys(names)) if sweep is None else [sweep]
+
+
+def _weights(content: bytes) -> object:
+    """What is equal for models with equal weights: the digest that a model's file has, or all of a damaged file."""
+    from trainables.reports import ModelError
+    from trainables.training.model_file import read_metadata
+
+    try:
+        return read_metadata(content)["digest"]
+    except (ModelError, KeyError):
+        return content
 
 
 def _exported(file: str) -> bytes:

@@ -225,8 +225,8 @@ TABLE: Mapping[str, Rule] = {
     ),
     "sweeper.models": Rule(
         may=(
-            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.reports", "trainables.data.errors"),
-            *("trainables.config", "trainables.training"),
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
+            *("trainables.data.errors", "trainables.config", "trainables.training"),
         ),
         never=("ray", "optuna"),
     ),

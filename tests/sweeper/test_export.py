@@ -10,6 +10,9 @@ from sweeper.errors import SpecError, StoreError
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 from tests.sweeper.tiny_sweep import TINY
+from tests.user_files import user_folder
+
+__all__ = ["user_folder"]
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,10 @@ def test_a_trial_without_a_model_is_trained_again(store: Path, capsys: pytest.Ca
         (["tiny", "--best", "auroc_joint", "--preset", "paper"], "no rows of preset 'paper'; there are: digits"),
         (["tiny", "--trial", "abc"], "no trial 'abc' among 4 trials"),
         (["tiny", "--best", "auroc_joint", "--out", "no/such/file"], "--out must be a file in a folder that exists"),
+        (["no/such.py", "--best", "auroc_joint"], "sweep 'no/such.py' cannot be read: no/such.py does not exist"),
+        (["a b", "--best", "auroc_joint"], "no sweep 'a b'; a name consists of letters"),
+        (["tiny", "--best", "auroc_joint", "--out", "x" * 300], "cannot write 'xxx"),
+        (["tiny", "--best", "auroc_joint", "--device", "cuda:99"], "the device must be one that torch finds here"),
         (["tiny"], "one of the arguments --best --trial is required"),
         (["tiny", "--best", "auroc_joint", "--trial", "abc"], "not allowed with argument"),
         (["tiny", "--best", "auroc_joint", "--device", "tpu9"], "--device"),
@@ -75,6 +82,23 @@ def test_a_wrong_request_is_one_line(
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("error: ") and message in err and err.count("\n") == 1
     assert not list(folder.iterdir())
+
+
+def test_a_sweep_is_named_by_its_file(store: Path, user_folder: Path) -> None:
+    (user_folder / "tiny.py").write_text("from tests.sweeper.tiny_sweep import TINY as SWEEP")
+    assert export.main(["tiny.py", "--best", "auroc_joint", "--store", str(store), "--out", "tiny.safetensors"]) == 0
+    assert (user_folder / "tiny.safetensors").exists()
+
+
+def test_only_a_file_that_cannot_be_written_is_said_to_be_one(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(export, "load", fail)
+    with pytest.raises(PermissionError):
+        export.main(["tiny", "--best", "auroc_joint", "--store", str(store)])
 
 
 def test_trials_that_have_no_final_weights_are_refused(store: Path, tmp_path: Path) -> None:

@@ -23,3 +23,13 @@ def retrain(config: TrialConfig, data: Path, device: torch.device | str = "cpu")
     if not models:
         raise ModelError(f"it has no final weights: {last.members[0].error}")
     return models[0]
+
+
+def check_device(device: torch.device | str) -> None:
+    """Raise ValueError, with one line, if this machine has no such device."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # the latter from a torch without CUDA
+        gpus = torch.cuda.device_count()
+        has = f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "no GPU"
+        raise ValueError(f"the device must be one that torch finds here, with {has}, but got '{device}'") from error

@@ -16,6 +16,8 @@ from sweeper.storage.arrow_tables import rows_of
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX, model_path
 from sweeper.storage.store_reader import StoreReader
+from trainables.reports import ModelError
+from trainables.training.model_metadata import read_metadata
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +51,6 @@ def load_model(
     models of the trial; by default it is printed. Raises StoreError if there is no such trial, or if it has no final
     weights because it failed, diverged, was pruned, or is of a population; SpecError for a device that is not there.
     """
-    from trainables.reports import ModelError
     from trainables.training.model_file import unpack_model
 
     if trial_id is None:
@@ -141,7 +142,6 @@ def _trained_again(
 ) -> bytes:
     """The safetensors file of a trial whose weights were not kept."""
     from trainables.data.errors import DataError
-    from trainables.reports import ModelError
     from trainables.training.model_file import pack_model
     from trainables.training.retrain import retrain
 
@@ -170,9 +170,6 @@ def _sweeps(files: Files, sweep: str | None = None) -> list[str]:
 
 def _weights(content: bytes) -> object:
     """What is equal for models with equal weights: the digest that a model's file has, or all of a damaged file."""
-    from trainables.reports import ModelError
-    from trainables.training.model_file import read_metadata
-
     try:
         return read_metadata(content)["digest"]
     except (ModelError, KeyError):

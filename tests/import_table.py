@@ -95,10 +95,11 @@ TABLE: Mapping[str, Rule] = {
         never=LAUNCHERS,
     ),
     "trainables.config": Rule(may=("trainables.validation", "trainables.catalog"), never=LAUNCHERS),
+    "trainables.training.model_metadata": Rule(may=("trainables.reports",), never=("torch", *LAUNCHERS)),
     "trainables.training.model_file": Rule(
         may=(
             *("torch", "safetensors", "trainables.contract", "trainables.reports", "trainables.catalog"),
-            "trainables.config",
+            *("trainables.config", "trainables.training.model_metadata"),
         ),
         never=LAUNCHERS,
     ),
@@ -125,7 +126,11 @@ TABLE: Mapping[str, Rule] = {
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
     "sweeper.storage.io": Rule(may=("pyarrow", "tenacity", "sweeper.errors"), never=("torch", "ray", "optuna")),
     "sweeper.storage": Rule(
-        may=("pyarrow", "pandas", "sweeper.errors", "trainables.validation"), never=("torch", "ray", "optuna")
+        may=(
+            *("pyarrow", "pandas", "sweeper.errors", "trainables.validation", "trainables.reports"),
+            "trainables.training.model_metadata",
+        ),
+        never=("torch", "ray", "optuna"),
     ),
     "sweeper.plan": Rule(
         may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),

@@ -14,11 +14,8 @@ from sweeper.storage.io.json_records import read_record, text
 from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.layout import MODEL_SUFFIX, best_models_path, model_path, models_folder
 from sweeper.storage.parquet_folder import map_parallel
-
-LENGTH_BYTES = 8
-"""Bytes at the beginning of a safetensors file that give the length of its header, little-endian."""
-LONGEST_HEADER = 100 << 20
-"""Largest header, in bytes, that safetensors reads."""
+from trainables.reports import ModelError
+from trainables.training.model_metadata import LENGTH_BYTES, metadata_bytes, read_metadata
 
 
 def trials_with_models(files: Files, sweep: str) -> list[str]:
@@ -67,10 +64,9 @@ def delete_displaced(files: Files, sweep: str, trials: Collection[str]) -> None:
 
 def _kept(files: Files, path: str) -> str | None:
     """Under which `--keep` a model was written; None if there is no such file, or it is damaged."""
-    length = int.from_bytes(files.read_start(path, LENGTH_BYTES) or b"", "little")
-    header = files.read_start(path, LENGTH_BYTES + min(length, LONGEST_HEADER)) or b""
+    header = files.read_start(path, metadata_bytes(files.read_start(path, LENGTH_BYTES) or b"")) or b""
     try:
-        kept = json.loads(json.loads(header[LENGTH_BYTES:])["__metadata__"]["sweeper"])["kept"]
-    except (ValueError, KeyError, TypeError):
+        kept = read_metadata(header).get("kept")
+    except ModelError:
         return None
     return kept if isinstance(kept, str) else None

@@ -1,7 +1,6 @@
 """A trained model as bytes: a safetensors file with the weights, and all that the model is rebuilt from beside them.
 
-The file holds no code. Its metadata has one entry, `sweeper`, a JSON object; safetensors would write several in random
-order, and equal models must have equal files.
+The file holds no code. Its metadata are those of `model_metadata`.
 """
 
 import hashlib
@@ -20,13 +19,7 @@ from trainables.config.trial import defaults, resolve
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Shapes
 from trainables.reports import ModelError
-
-FORMAT = 1
-"""Version of the metadata; a file of another version is not read."""
-ENTRY = "sweeper"
-"""Name of the entry of the metadata."""
-LENGTH_BYTES = 8
-"""Bytes at the beginning of a safetensors file that give the length of its header, little-endian."""
+from trainables.training.model_metadata import ENTRY, FORMAT, read_metadata
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,20 +80,6 @@ def unpack_model(data: bytes) -> TrainedModel:
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ModelError(f"it cannot be used: {reason}") from error
-
-
-def read_metadata(data: bytes) -> dict[str, Any]:
-    """The metadata of a model's file. Raises ModelError if it is damaged or of another format."""
-    length = int.from_bytes(data[:LENGTH_BYTES], "little")
-    try:
-        content = json.loads(json.loads(data[LENGTH_BYTES : LENGTH_BYTES + length])["__metadata__"][ENTRY])
-        version = content["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"it is no model of a sweep, or damaged ({type(error).__name__})") from error
-    if version != FORMAT:
-        raise ModelError(f"it must have format {FORMAT}, but has {version!r:.40}")
-    assert isinstance(content, dict)
-    return content
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

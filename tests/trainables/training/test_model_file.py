@@ -26,7 +26,8 @@ from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.model import ImageModel
 from trainables.tasks.pairs.evaluator import HELD_OUT
 from trainables.tasks.pairs.stream import as_input
-from trainables.training.model_file import TrainedModel, pack_model, read_metadata, unpack_model
+from trainables.training.model_file import TrainedModel, pack_model, unpack_model
+from trainables.training.model_metadata import read_metadata
 from trainables.training.train import train
 
 EPOCHS = 1

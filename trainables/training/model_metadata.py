@@ -1,0 +1,38 @@
+"""The metadata of a model's file, read without its weights and without PyTorch.
+
+They have one entry, `ENTRY`, a JSON object; safetensors would write several in random order, and equal models must have
+equal files.
+"""
+
+import json
+from typing import Any
+
+from trainables.reports import ModelError
+
+FORMAT = 1
+"""Version of the metadata; a file of another version is not read."""
+ENTRY = "sweeper"
+"""Name of the entry."""
+LENGTH_BYTES = 8
+"""Bytes at the beginning of a safetensors file that give the length of its header, little-endian."""
+LONGEST_HEADER = 100 << 20
+"""Largest header, in bytes, that safetensors reads."""
+
+
+def metadata_bytes(start: bytes) -> int:
+    """How many bytes of a file hold its metadata. `start`: its first `LENGTH_BYTES` bytes, or more."""
+    return LENGTH_BYTES + min(int.from_bytes(start[:LENGTH_BYTES], "little"), LONGEST_HEADER)
+
+
+def read_metadata(data: bytes) -> dict[str, Any]:
+    """The metadata of a model's file, of which `data` are the first `metadata_bytes` bytes or more. Raises ModelError
+    if it is damaged or of another format."""
+    try:
+        content = json.loads(json.loads(data[LENGTH_BYTES : metadata_bytes(data)])["__metadata__"][ENTRY])
+        version = content["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"it is no model of a sweep, or damaged ({type(error).__name__})") from error
+    if version != FORMAT:
+        raise ModelError(f"it must have format {FORMAT}, but has {version!r:.40}")
+    assert isinstance(content, dict)
+    return content

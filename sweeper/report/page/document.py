@@ -19,8 +19,8 @@ from sweeper.report.page.contents import Contents
 from sweeper.report.page.library import compressed_library
 
 SCRIPTS = (
-    *("data.js", "formats.js", "elements.js", "charts.js", "cells.js", "heatmap.js", "trials.js", "rows.js"),
-    *("findings.js", "search.js", "page.js"),
+    *("data.js", "formats.js", "elements.js", "charts.js", "cells.js", "axes.js", "heatmap.js", "trials.js"),
+    *("rows.js", "findings.js", "search.js", "page.js"),
 )
 """In the order in which they are joined to one script."""
 

@@ -31,9 +31,15 @@ def views(shown: PresetViews) -> dict[str, Any]:
                 [*_json(cell), figure / (100 if view.metric.percent else 1)]
                 for cell, figure in view.published.get(shown.preset, {}).items()
             ],
+            "selections": [
+                {
+                    "labels": dict(selection.labels),
+                    "where": dict(zip(selection.where, _json(tuple(selection.where.values())), strict=True)),
+                }
+                for selection in view.selections
+            ],
         }
         for view in shown.heatmaps
-        if not view.selections  # the axes of others are labels, which no row has
     ]
     found: dict[str, Any] = {"heatmaps": heatmaps, "over": shown.over, "headline": shown.headline.name}
     if shown.objectives:

@@ -10,21 +10,21 @@ function summary(values) {
   return { mean, std: count > 1 ? Math.sqrt(squares / (count - 1)) : NaN, count, missing: values.length - count };
 }
 
-/* One cell for every pair of values of two columns. Null is a value, too. */
-function pivot(trials, metric, rows, columns) {
-  const rowValues = distinct(trials.map((trial) => rows.at(trial)));
-  const columnValues = distinct(trials.map((trial) => columns.at(trial)));
+/* One cell for every pair of values of two axes. Null is a value, too. */
+function pivot(entries, metric, rows, columns) {
+  const rowValues = rows.sorted(entries.map(rows.at));
+  const columnValues = columns.sorted(entries.map(columns.at));
   const members = new Map();
-  for (const trial of trials) {
-    const key = `${rows.at(trial)}\n${columns.at(trial)}`;
+  for (const entry of entries) {
+    const key = `${rows.at(entry)}\n${columns.at(entry)}`;
     if (!members.has(key)) members.set(key, []);
-    members.get(key).push(trial);
+    members.get(key).push(entry.trial);
   }
   const cells = [];
   for (const row of rowValues) {
     for (const column of columnValues) {
-      const inside = members.get(`${row}\n${column}`) ?? [];
-      cells.push({ row, column, trials: inside, ...summary(inside.map((trial) => metric.at(trial))) });
+      const trials = members.get(`${row}\n${column}`) ?? [];
+      cells.push({ row, column, trials, ...summary(trials.map((trial) => metric.at(trial))) });
     }
   }
   return { rowValues, columnValues, cells };

@@ -133,7 +133,7 @@ class Findings {
       select,
       box,
     );
-    return drawCurves(box, lines.slice(0, MOST_CURVES), report.columns.get(this.metric)?.label ?? this.metric);
+    return drawCurves(box, lines.slice(0, MOST_CURVES), report.columns.get(this.metric) ?? { label: this.metric });
   }
 
   renderRuns(body) {

@@ -1,17 +1,6 @@
-/* A metric over two hyperparameters; a cell, chosen by a click or by keyboard, shows its trials. */
-
-const MOST_VALUES = 60;
+/* A metric over two hyperparameters or labels; a cell, chosen by a click or by keyboard, shows its trials. */
 
 const rank = (name) => ({ method: -1, seed: 1 })[name] ?? 0;
-
-/* Hyperparameters that vary among the trials, with few enough values for an axis. */
-function axesOf(report, trials) {
-  return report.named("hyperparameter").filter((column) => {
-    if (column.isConstant || column.name === "schedule") return false;
-    const count = new Set(trials.map((trial) => column.at(trial))).size;
-    return count > 1 && count <= MOST_VALUES;
-  });
-}
 
 const measured = (report, trials) =>
   report.named("metric").filter((column) => trials.some((trial) => typeof column.at(trial) === "number"));
@@ -36,11 +25,11 @@ class Heatmap {
     this.trials = report.trialsOf(request).filter((trial) => report.value("status", trial) !== "pruned");
     this.axes = axesOf(report, this.trials);
     this.metrics = measured(report, this.trials);
-    this.views = report.views[request.preset]?.heatmaps ?? [];
-    const names = new Set(this.axes.map((axis) => axis.name));
+    const views = report.views[request.preset]?.heatmaps ?? [];
+    this.views = views.filter((view) => entriesOf(report, this.trials, view.selections).length);
     if (!this.metrics.some((metric) => metric.name === this.metric)) this.choose(this.views[0] ?? {});
-    for (const key of ["rows", "columns"]) if (!names.has(this[key])) this.defaultAxes();
-    this.fixed = Object.fromEntries(Object.entries(this.fixed ?? {}).filter(([name]) => names.has(name)));
+    if (!this.isAxis(this.rows) || !this.isAxis(this.columns)) this.defaultAxes();
+    this.fixed = Object.fromEntries(Object.entries(this.fixed ?? {}).filter(([name]) => this.axes.some((axis) => axis.name === name)));
     this.element.hidden = !this.exists;
   }
 
@@ -49,31 +38,71 @@ class Heatmap {
   }
 
   get exists() {
-    return this.metrics.length > 0 && this.axes.length > 0 && (this.views.length > 0 || !this.report.views[this.request.preset]?.parameters);
+    return this.metrics.length > 0 && this.names().length > 0 && (this.views.length > 0 || !this.report.views[this.request.preset]?.parameters);
   }
 
   choose({ metric, rows, columns }) {
     const known = (name) => this.metrics.some((column) => column.name === name);
     const headline = this.report.views[this.request.preset]?.headline;
     this.metric = [metric, headline, this.metrics[0]?.name].find(known);
-    Object.assign(this, { rows, columns });
+    Object.assign(this, { rows, columns, anchor: "rows" });
+  }
+
+  /* The view whose labels are on an axis; null if hyperparameters are on both. Of several, that of the metric, and of
+     the axis that was chosen last. */
+  labelling() {
+    const [first, second] = this.anchor === "columns" ? [this.columns, this.rows] : [this.rows, this.columns];
+    const ordered = [...this.views].sort((left, right) => (right.metric === this.metric) - (left.metric === this.metric));
+    const having = (name) => ordered.filter((view) => labelsOf(view).includes(name));
+    const candidates = having(first).length ? having(first) : having(second);
+    return candidates.find((view) => labelsOf(view).includes(second)) ?? candidates[0] ?? null;
+  }
+
+  /* One axis was chosen: if it has labels with which the other one does not go, choose another for that. */
+  fit(key) {
+    this.anchor = key;
+    const other = key === "rows" ? "columns" : "rows";
+    if (this[other] === "method" || this.isAxis(this[other])) return;
+    this[other] = this.names().find((name) => name !== this[key] && this.isAxis(name)) ?? "method";
+  }
+
+  /* All that can be on an axis. */
+  names() {
+    return [...new Set([...this.views.flatMap(labelsOf), ...this.axes.map((axis) => axis.name)])];
+  }
+
+  /* Whether this can be on an axis, given what is on the other one. */
+  isAxis(name) {
+    return labelsOf(this.labelling()).includes(name) || this.axes.some((axis) => axis.name === name);
+  }
+
+  axis(name) {
+    const view = this.labelling();
+    return labelsOf(view).includes(name) ? labelAxis(name, view.selections) : hyperparameterAxis(this.column(name));
+  }
+
+  entries(trials) {
+    return entriesOf(this.report, trials, this.labelling()?.selections ?? []);
   }
 
   defaultAxes() {
     const view = this.views.find((known) => known.metric === this.metric) ?? this.views[0];
-    const names = this.axes.map((axis) => axis.name);
-    const wanted = [view?.rows, view?.columns].map((name) => (names.includes(name) ? name : null));
-    const others = names.filter((name) => !wanted.includes(name)).sort((left, right) => rank(left) - rank(right));
+    Object.assign(this, { rows: view?.rows, columns: view?.columns, anchor: "rows" });
+    const wanted = [this.rows, this.columns].map((name) => (this.isAxis(name) ? name : null));
+    const others = this.names().filter((name) => this.isAxis(name) && !wanted.includes(name)).sort((left, right) => rank(left) - rank(right));
     this.rows = wanted[0] ?? (others.length + Boolean(wanted[1]) > 1 ? others.shift() : "method");
-    const fullest = [...others].sort((left, right) => this.filled(right) - this.filled(left));
-    this.columns = wanted[1] ?? fullest[0];
+    this.columns = wanted[1] ?? this.fullest(others);
     if (this.columns === undefined) [this.rows, this.columns] = ["method", this.rows]; // a single axis
   }
 
-  /* Share of the cells with trials if `name` were on the horizontal axis. */
-  filled(name) {
-    const { cells } = pivot(this.trials, this.column(this.metric), this.column(this.rows), this.column(name));
-    return cells.filter((cell) => cell.trials.length).length / cells.length;
+  /* The name that leaves the fewest cells without trials if it is on the horizontal axis. */
+  fullest(names) {
+    const entries = this.entries(this.trials);
+    const filled = (name) => {
+      const { cells } = pivot(entries, this.column(this.metric), this.axis(this.rows), this.axis(name));
+      return cells.filter((cell) => cell.trials.length).length / cells.length;
+    };
+    return [...names].sort((left, right) => filled(right) - filled(left))[0];
   }
 
   column(name) {
@@ -91,10 +120,11 @@ class Heatmap {
       if (key === "rows" && value === this.columns) this.columns = this.rows;
       if (key === "columns" && value === this.rows) this.rows = this.columns;
       this[key] = value;
+      if (key !== "metric") this.fit(key);
       this.chosen = null;
       this.draw();
     };
-    const names = this.axes.map((axis) => axis.name);
+    const names = this.names();
     const first = this.views.map((view) => view.metric).filter((name) => this.metrics.some((known) => known.name === name));
     const others = this.metrics.map((metric) => metric.name).filter((name) => !first.includes(name));
     const controls = [
@@ -111,12 +141,12 @@ class Heatmap {
 
   /* Hyperparameters that vary within a cell. */
   remaining() {
-    const place = (trial) => `${this.column(this.rows).at(trial)}\n${this.column(this.columns).at(trial)}`;
+    const [rows, columns, entries] = [this.axis(this.rows), this.axis(this.columns), this.entries(this.trials)];
     return this.axes.filter((axis) => {
       if (axis.name === this.rows || axis.name === this.columns) return false;
       const known = new Map();
-      return this.trials.some((trial) => {
-        const [key, value] = [place(trial), axis.at(trial)];
+      return entries.some((entry) => {
+        const [key, value] = [`${rows.at(entry)}\n${columns.at(entry)}`, axis.at(entry.trial)];
         if (!known.has(key)) known.set(key, value);
         return known.get(key) !== value;
       });
@@ -136,6 +166,7 @@ class Heatmap {
   /* The trials that the selects leave. */
   selected() {
     const filters = this.remaining().filter((axis) => axis.name in this.fixed);
+    this.isFiltered = filters.length > 0;
     return this.trials.filter((trial) => filters.every((axis) => String(axis.at(trial)) === this.fixed[axis.name]));
   }
 
@@ -143,7 +174,7 @@ class Heatmap {
     const turn = (this.turn = (this.turn ?? 0) + 1);
     const metric = this.column(this.metric);
     const trials = this.selected();
-    const grid = pivot(trials, metric, this.column(this.rows), this.column(this.columns));
+    const grid = pivot(this.entries(trials), metric, this.axis(this.rows), this.axis(this.columns));
     const validation = this.column(`val_${this.metric}`);
     const byValidation = validation && trials.some((trial) => typeof validation.at(trial) === "number");
     const criterion = byValidation
@@ -158,7 +189,7 @@ class Heatmap {
 
   published(cell) {
     const view = this.views.find((known) => known.metric === this.metric && known.rows === this.rows && known.columns === this.columns);
-    if (!view || this.remaining().some((axis) => axis.name in this.fixed)) return null;
+    if (!view || this.isFiltered) return null;
     const same = (left, right) => (NUMBERS[left] ?? left) === right;
     return view.published.find(([row, column]) => same(row, cell.row) && same(column, cell.column))?.[2] ?? null;
   }
@@ -179,7 +210,7 @@ class Heatmap {
     const counts = grid.cells.map((cell) => cell.count).filter(Boolean);
     const most = Math.max(0, ...counts);
     const over = this.report.views[this.request.preset]?.over ?? "trials";
-    if (most > 1) lines.push(`${metric.label}: mean of ${Math.min(...counts) < most ? "up to " : ""}${most} ${this.remaining().some((axis) => axis.name in this.fixed) ? "trials" : over} a cell.`);
+    if (most > 1) lines.push(`${metric.label}: mean of ${Math.min(...counts) < most ? "up to " : ""}${most} ${this.isFiltered || this.remaining().length > 1 ? "trials" : over} a cell.`);
     if (winner >= 0) {
       const cell = grid.cells[winner];
       const [place, value] = this.words(cell, metric);

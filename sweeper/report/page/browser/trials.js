@@ -90,7 +90,7 @@ class TrialDetails {
     const others = group.trials.filter((trial) => trial !== this.trial);
     const shown = [...others.slice(0, MOST_CURVES - 1), this.trial]; // the last one is drawn on top
     const lines = shown.map((trial) => ({ name: nameOf(report, trial, columns), main: trial === this.trial, points: report.curve(metric, trial) }));
-    return drawCurves(this.box, lines, report.columns.get(metric)?.label ?? metric);
+    return drawCurves(this.box, lines, report.columns.get(metric) ?? { label: metric });
   }
 
   detail(columns) {
@@ -132,8 +132,9 @@ function exact(column, value) {
 const figure = (picture) =>
   el("figure", {}, el("img", { src: picture.source, width: picture.width, height: picture.height, alt: picture.title, loading: "lazy" }), el("figcaption", {}, picture.title));
 
-/* `lines` have a name, points {epoch, value}, and `main` if they stand out. */
-function drawCurves(box, lines, label) {
+/* `lines` have a name, points {epoch, value}, and `main` if they stand out. A metric in percent is drawn so. */
+function drawCurves(box, lines, { label, percent = false }) {
+  const scale = percent ? 100 : 1;
   const data = lines.flatMap((line, index) => line.points.map((point) => ({ ...point, line: index, name: line.name, main: Boolean(line.main) })));
   if (!data.length) {
     box.vega?.finalize();
@@ -147,7 +148,7 @@ function drawCurves(box, lines, label) {
     description: `${label} over the epochs of ${plural(lines.length, "trial")}`,
     width: widthFor(box, 70, 640),
     height: 220,
-    data: { values: data.map((point) => ({ ...point, value: Number.isFinite(point.value) ? point.value : null })) },
+    data: { values: data.map((point) => ({ ...point, value: Number.isFinite(point.value) ? scale * point.value : null })) },
     mark: { type: "line", point: single || { size: 18 }, strokeCap: "round", aria: false },
     encoding: {
       x: { field: "epoch", type: "quantitative", title: "epoch", axis: { tickMinStep: 1, format: "d" } },

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from sweeper.report.page.preset_views import views_of, write_views
-from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table, Trajectory
+from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.storage.layout import sheet_path
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
@@ -17,10 +17,19 @@ from sweeper.storage.store import Store
 NAME = "grid"
 AXES = {"beta": (0.0, 0.5, 1.0), "nu": (0.5, 3.0, math.inf), "seed": (0, 1)}
 ERROR = '<script>window.attacked = true</script> & "quotes"'
+SELECTIONS = (
+    Selection({"setting": "no width"}, {"width": None}),
+    Selection({"setting": "all"}, {"flip": True}),
+    Selection({"setting": "beta 1, nu inf"}, {"beta": 1.0, "nu": math.inf}),
+    Selection({"setting": "none"}, {"method": "gje"}),
+)
 SWEEP = Sweep(
     about="a grid of <b>three</b> axes",
     presets={"paper": Grid({"method": "vje"}, AXES)},
-    heatmaps=(Heatmap(Metric("auroc_joint", "maximize"), "beta", "nu", published={"paper": {(1.0, 0.5): 0.75}}),),
+    heatmaps=(
+        Heatmap(Metric("auroc_joint", "maximize"), "beta", "nu", published={"paper": {(1.0, 0.5): 0.75}}),
+        Heatmap(Metric("loss", "minimize"), "setting", "nu", selections=SELECTIONS),
+    ),
     tables=(
         Table(
             "by_beta",
@@ -62,7 +71,7 @@ def fill(folder: Path, *, name: str = NAME, repeat: int = 1) -> Store:
         request = {"preset": "paper", "changes": "", "cohort": "c0", "cohort_size": 18, "epochs_run": 3}
         rows.append({"trial_id": trial, **combination, **fixed, **metrics, **run, **times, **request})
         history += [] if failed else [(trial, epoch, "loss", float(rng.random())) for epoch in EPOCHS]
-        history += [] if failed else [(trial, EPOCHS[-1], "loss", metrics["loss"])]
+        history += [] if failed else [(trial, EPOCHS[-1], name, metrics[name]) for name in ("loss", "knn_z")]
     store.write(name, "c0", rows, COLUMNS)
     store.write_history(name, "c0", history)
     store.write_history(name, "c1", [("training", epoch, "loss", 1 / epoch) for epoch in EPOCHS])

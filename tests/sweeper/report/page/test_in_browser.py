@@ -11,10 +11,11 @@ import pytest
 
 from sweeper.report.heatmaps.heatmap_cells import pivot
 from sweeper.report.page import publish
+from sweeper.report.selections import labelled
 from sweeper.storage.load import load
 from sweeper.storage.store import Store
 from tests.sweeper.report.page.browsers import Watched, browser, tab
-from tests.sweeper.report.page.stored import ERROR, NAME, SWEEP, add_sheets, fill
+from tests.sweeper.report.page.stored import ERROR, NAME, SELECTIONS, SWEEP, add_sheets, fill
 
 pytestmark = pytest.mark.slow  # a browser starts, and the library of charts is bundled
 
@@ -116,6 +117,32 @@ def test_metric_axes_and_filters_are_chosen(page: Watched, rows: pd.DataFrame) -
     assert means == pytest.approx(cells["mean"].tolist(), abs=1e-15)
     page.tab.get_by_label("rows", exact=True).select_option("nu")
     wait_for_cell(page, "nu=0.5, beta=0")
+
+
+def test_labels_of_selections_are_an_axis(page: Watched, rows: pd.DataFrame) -> None:
+    cell_paths(page)
+    page.tab.get_by_label("metric", exact=True).select_option("loss")
+    page.tab.get_by_label("rows", exact=True).select_option("setting")
+    wait_for_cell(page, "setting=no width")
+    cells = pivot(labelled(rows, SELECTIONS), "loss", ("setting", "nu"))
+    assert drawn(page, "heatmap", "y") == cells["setting"].tolist()
+    assert [math.nan if mean is None else mean for mean in drawn(page, "heatmap", "mean")] == pytest.approx(
+        cells["mean"].tolist(), abs=1e-15, nan_ok=True
+    )
+    cell_paths(page).nth(8).click()
+    page.tab.wait_for_selector("#trials svg")
+    assert page.tab.inner_text("#trials p >> nth=0") == "setting=beta 1, nu inf, nu=∞: 8 trials."
+    page.tab.get_by_label("columns", exact=True).select_option("setting")
+    wait_for_cell(page, "nu=0.5, setting=no width")
+
+
+def test_curves_of_a_metric_in_percent_are_in_percent(page: Watched, rows: pd.DataFrame) -> None:
+    cell_paths(page).nth(4).click()
+    page.tab.wait_for_selector("#trials svg")
+    page.tab.get_by_label("learning curve of").last.select_option("knn_z")
+    page.tab.wait_for_function("() => document.querySelector('#trials .chart svg')?.textContent.includes('knn_z (%)')")
+    inside = rows[(rows["beta"] == 0.5) & (rows["nu"] == 3.0)]
+    assert sorted(drawn(page, "trials", "value")) == pytest.approx(sorted(100 * inside["knn_z"]))
 
 
 def test_all_trials_sorted_and_filtered(page: Watched, rows: pd.DataFrame) -> None:

@@ -1,0 +1,42 @@
+/* What a heatmap can have on its axes: hyperparameters, and labels that a view gives to selections of trials.
+
+A heatmap is drawn of entries {trial, labels}. A trial that several selections have is several entries. */
+
+const MOST_VALUES = 60;
+
+/* Hyperparameters that vary among the trials, with few enough values for an axis. */
+function axesOf(report, trials) {
+  return report.named("hyperparameter").filter((column) => {
+    if (column.isConstant || column.name === "schedule") return false;
+    const count = new Set(trials.map((trial) => column.at(trial))).size;
+    return count > 1 && count <= MOST_VALUES;
+  });
+}
+
+const hyperparameterAxis = (column) => ({
+  name: column.name,
+  at: (entry) => column.at(entry.trial),
+  sorted: (values) => distinct(values),
+});
+
+/* Labels have the order of their selections. */
+const labelAxis = (name, selections) => ({
+  name,
+  at: (entry) => entry.labels[name],
+  sorted: (values) => [...new Set(selections.map((selection) => selection.labels[name]))].filter((label) => values.includes(label)),
+});
+
+const labelsOf = (view) => Object.keys(view?.selections[0]?.labels ?? {});
+
+/* The trials of each selection in turn. Without selections every trial is an entry without labels. */
+function entriesOf(report, trials, selections) {
+  if (!selections.length) return trials.map((trial) => ({ trial, labels: {} }));
+  return selections.flatMap(({ labels, where }) => {
+    const tests = Object.entries(where).map(([name, value]) => {
+      const column = report.columns.get(name);
+      const wanted = column ? column.decoded(value) : value;
+      return (trial) => (column ? column.at(trial) : null) === wanted;
+    });
+    return trials.filter((trial) => tests.every((test) => test(trial))).map((trial) => ({ trial, labels }));
+  });
+}

@@ -63,7 +63,7 @@ OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "gaussian_mlp": ADAM,
     "gje": {"entropy_weight": 0.5, "projector_width": 16, "projection": 8},
     "gmje_mdn": {"projector_width": 16, "projection": 8, "parameter_width": 16, "components": 3},
-    "gmje_em": {"iterations": 3, "jitter": 0.1},
+    "gmje_em": {"components": 6, "iterations": 3, "jitter": 0.1},
     "gmje_gng": {"nodes": 8, "steps": 200, "insert_every": 20, "jitter": 0.1},
     "gmje_mdn_pairs": {**ADAM, "initial_floor": 1.0, "sigma_floor": 0.2, "anneal_steps": 5, "width": 16},
     "gmje_parametric": {**GMJE, "prototypes": 12, "projector_width": 16, "projection": 8},

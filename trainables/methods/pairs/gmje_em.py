@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.contract import Batch, Losses, PairStatistics, Shapes
+from trainables.contract import Batch, Losses, Noise, Noises, PairStatistics, Shapes
 from trainables.joint_mixture import JointMixture, joined
 from trainables.validation import positive, whole
 
@@ -33,9 +33,13 @@ class EMConfig:
         positive("jitter", self.jitter, zero=True)
 
 
+SEEDS = 2**24
+"""Number of different starts of k-means: as many as there are uniform numbers in float32."""
+
+
 class EM(JointMixture):
-    """Fusible: `jitter`. The first epoch starts from the clusters of k-means, and each further one from the mixture of
-    the last."""
+    """Fusible: `jitter`. The first epoch starts from the clusters of k-means, which the noise starts, and each further
+    one from the mixture of the last."""
 
     Config = EMConfig
     fusible = frozenset({"jitter"})
@@ -47,6 +51,9 @@ class EM(JointMixture):
     def __init__(self, config: EMConfig, networks: PairStatistics, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes, config.components)
         self.register_buffer("started", torch.zeros(()))
+
+    def noise(self, batch: int) -> Noises:
+        return {"clusters": Noise((), kind="uniform")}
 
     def fit(self, data: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """The loss is the negative log density of a pair, which no epoch but the first increases. If EM fails, because
@@ -62,7 +69,7 @@ class EM(JointMixture):
                 max_iter=self.config.iterations,
                 tol=self.config.tolerance,
                 reg_covar=self.jitter.item(),
-                random_state=0,
+                random_state=int(noise["clusters"].item() * SEEDS),
                 **(self._current() if self.started else {}),
             )
             with warnings.catch_warnings():

@@ -38,6 +38,10 @@ def _points(batch: Mapping[str, Tensor]) -> np.ndarray:
     return torch.cat([batch["x"], batch["y"][:, None]], dim=1).double().numpy()
 
 
+START: Mapping[str, Tensor] = {"clusters": torch.tensor(0.0)}
+"""Noise of which k-means makes the random state 0."""
+
+
 def _model(**options: float) -> EM:
     return EM(EMConfig(**options), Known(), SHAPES)  # type: ignore[arg-type]
 
@@ -45,7 +49,7 @@ def _model(**options: float) -> EM:
 @pytest.mark.parametrize("components", [1, 3])
 def test_an_epoch_is_scikit_learns_fit(components: int) -> None:
     model, batch = _model(components=components), _batch()
-    model.fit(batch, {})
+    model.fit(batch, START)
     expected = GaussianMixture(components, max_iter=500, tol=1e-6, random_state=0).fit(_points(batch))
     for own, theirs in (
         (model.weights_M, expected.weights_),
@@ -58,10 +62,20 @@ def test_an_epoch_is_scikit_learns_fit(components: int) -> None:
     )
 
 
+def test_the_noise_alone_decides_where_k_means_starts() -> None:
+    def means(start: float) -> Tensor:
+        model = _model(components=6, iterations=1)
+        model.fit(_batch(), {"clusters": torch.tensor(start)})
+        return model.means_ME
+
+    first, again, other = means(0.25), means(0.25), means(0.75)
+    assert torch.equal(first, again) and not torch.allclose(first.sort(0).values, other.sort(0).values, atol=1e-3)
+
+
 def test_the_density_of_y_given_x_is_scipys() -> None:
     """The joint density over the marginal one."""
     model, batch = _model(), _batch()
-    model.fit(batch, {})
+    model.fit(batch, START)
     joint = [
         (weight, multivariate_normal(mean, covariance), multivariate_normal(mean[0], covariance[0, 0]))
         for weight, mean, covariance in zip(
@@ -83,7 +97,7 @@ def test_the_density_of_y_given_x_is_scipys() -> None:
 
 def test_short_epochs_continue_and_never_increase_the_loss() -> None:
     model, batch = _model(iterations=2, tolerance=0.0), _batch("synthetic_b")
-    losses = [model.fit(batch, {}).total.item() for _ in range(8)]
+    losses = [model.fit(batch, START).total.item() for _ in range(8)]
     assert all(later <= earlier + 1e-5 for earlier, later in itertools.pairwise(losses[1:]))
     assert losses[-1] < losses[1] - 0.01
 
@@ -92,7 +106,7 @@ def test_a_mixture_that_fails_is_not_a_number_and_the_others_are_fitted() -> Non
     """All pairs of the first stream are one point: without jitter its covariance is singular."""
     same = {name: values[:1].expand_as(values) for name, values in _batch().items()}
     members = FittedMembers([_model(jitter=0.0), _model(jitter=0.0)], streams=[0, 1])
-    members.step([same, _batch()], [{}, {}], [{}, {}], 1.0)
+    members.step([same, _batch()], [START, START], [{}, {}], 1.0)
     log_weights, means, sigmas = members.evaluate("predict", torch.zeros(4, 1))
     assert all(values[0].isnan().all() and values[1].isfinite().all() for values in (log_weights, means, sigmas))
-    assert members.step([same, _batch()], [{}, {}], [{}, {}], 1.0).total.isnan().tolist() == [True, False]
+    assert members.step([same, _batch()], [START, START], [{}, {}], 1.0).total.isnan().tolist() == [True, False]

@@ -40,6 +40,7 @@ ENERGY, POINT_ENERGY, PI_ERROR = (
     Metric(name, "minimize") for name in ("energy_distance", "energy_distance_point", "pi_error")
 )
 BRANCHES, SIGMA = Metric("branches", "maximize", percent=True), Metric("sigma_mean")
+VARIANCES = (Metric("variance_within"), Metric("variance_between"))
 
 SWEEP = Sweep(
     about="conditional densities of three branches by six models: log density, energy distance, branches found",
@@ -54,7 +55,7 @@ SWEEP = Sweep(
         Table(
             "densities",
             ("model",),
-            (NLL, ENERGY, POINT_ENERGY, BRANCHES, SIGMA, PI_ERROR),
+            (NLL, ENERGY, POINT_ENERGY, BRANCHES, SIGMA, PI_ERROR, *VARIANCES),
             columns="dataset",
             selections=tuple(Selection({"model": label}, where) for label, where in MODEL.items()),
         ),

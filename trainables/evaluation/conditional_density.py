@@ -23,6 +23,14 @@ def mean(density: ConditionalDensity) -> Tensor:
     return (density.log_weights_BM.exp() * density.means_BM).sum(-1)
 
 
+def variance_parts(density: ConditionalDensity) -> tuple[Tensor, Tensor]:
+    """The variance of y in two parts, `[B]` each: within the components, which is noise, and between their means, which
+    is how much they disagree. Their sum is the variance of y (GMJE Eq. 106)."""
+    weights_BM = density.log_weights_BM.exp()
+    deviations_BM = density.means_BM - mean(density)[..., None]
+    return (weights_BM * density.sigmas_BM.square()).sum(-1), (weights_BM * deviations_BM.square()).sum(-1)
+
+
 def log_likelihood(y_B: Tensor, density: ConditionalDensity) -> Tensor:
     """The log density at y, `[B]`."""
     standardised_BM = (y_B[..., None] - density.means_BM) / density.sigmas_BM

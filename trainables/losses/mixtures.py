@@ -23,16 +23,6 @@ class ConditionalMixture(NamedTuple):
     """Covariances, the same for every context."""
 
 
-class Moments(NamedTuple):
-    """Mean of a mixture, and its covariance in two parts whose sum it is."""
-
-    mean_BT: Tensor
-    local_BTT: Tensor
-    """Mean covariance of the components: noise."""
-    ambiguity_BTT: Tensor
-    """Covariance of the components' means: how much they disagree."""
-
-
 def isotropic_exponents(z_BD: Tensor, means_MD: Tensor, tau: float | Tensor) -> Tensor:
     """`-||z - mu||^2 / (2 tau)`, `[B, M]`, for `S = tau I` with tau as a temperature; left out is
     `D/2 log(2 pi tau)`. On unit vectors, cosines over tau up to a constant."""
@@ -54,13 +44,8 @@ def component_exponents(z_BD: Tensor, means_MD: Tensor, factor_MDD: Tensor) -> T
 
 def prototype_nll(exponents_BM: Tensor, logits: Tensor) -> Tensor:
     """`-log sum_m pi_m exp(exponent_m)`, `[B]`, for logits `[M]` or `[B, M]`. Its gradient by the exponents is minus
-    the responsibilities (GMJE Eq. 16)."""
+    the responsibilities, `softmax(logits + exponents)` (GMJE Eq. 16)."""
     return -(logits.log_softmax(-1) + exponents_BM).logsumexp(-1)
-
-
-def responsibilities(exponents_BM: Tensor, logits: Tensor) -> Tensor:
-    """Probabilities `[B, M]` of the components given the samples."""
-    return (logits + exponents_BM).softmax(-1)
 
 
 def data_as_mode_nll(
@@ -105,13 +90,3 @@ def conditional(context_BC: Tensor, logits_M: Tensor, means_ME: Tensor, covarian
         (mean_MT[:, None] + shift_MBT).transpose(0, 1),
         covariance_MTT - product(cross_MCT.mT, gain_MCT),
     )
-
-
-def moments(mixture: ConditionalMixture) -> Moments:
-    """Mean and covariance by the law of total variance (GMJE Eq. 106)."""
-    weights_BM = mixture.log_weights_BM.exp()
-    mean_BT = (weights_BM[..., None] * mixture.means_BMT).sum(-2)
-    deviation_BMT = mixture.means_BMT - mean_BT[:, None]
-    local_BTT = (weights_BM[..., None, None] * mixture.covariances_MTT).sum(-3)
-    ambiguity_BTT = product((weights_BM[..., None] * deviation_BMT).mT, deviation_BMT)
-    return Moments(mean_BT, local_BTT, ambiguity_BTT)

@@ -17,6 +17,7 @@ from trainables.evaluation.conditional_density import (
     equal_mixture,
     log_likelihood,
     mean,
+    variance_parts,
 )
 
 B = 4
@@ -75,6 +76,19 @@ def test_members_are_compared_at_once() -> None:
 def test_the_mean_is_weighted() -> None:
     mixture = ConditionalDensity(torch.tensor([[0.25, 0.75]]).log(), torch.tensor([[0.0, 4.0]]), torch.ones(1, 2))
     torch.testing.assert_close(mean(mixture), torch.tensor([3.0]))
+
+
+def test_both_parts_of_the_variance_are_integrals() -> None:
+    """Their sum is the integral of the squared distance from the mean; one component has no second part."""
+    mixture, y = _mixture(3, 0), np.linspace(-15, 15, 60_001)
+    within, between = variance_parts(mixture)
+    for point in range(B):
+        weights, means, sigmas = (values[point].numpy() for values in (mixture.log_weights_BM.exp(), *mixture[1:]))
+        centre, pdf = weights @ means, (weights * norm.pdf(y[:, None], means, sigmas)).sum(1)
+        assert (within + between)[point].item() == pytest.approx(np.trapezoid((y - centre) ** 2 * pdf, y), rel=1e-6)
+        assert within[point].item() == pytest.approx(weights @ sigmas**2)
+    one = _mixture(1, 0)
+    torch.testing.assert_close(variance_parts(one), (one.sigmas_BM[:, 0].square(), torch.zeros(B).double()))
 
 
 @pytest.mark.parametrize(

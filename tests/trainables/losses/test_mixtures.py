@@ -21,7 +21,6 @@ from trainables.losses.mixtures import (
     isotropic_exponents,
     matching_mode_nll,
     prototype_nll,
-    responsibilities,
     shared_exponents,
 )
 from trainables.losses.similarity import info_nce
@@ -50,7 +49,6 @@ def test_with_a_covariance_of_each_component_it_is_inside() -> None:
     exponents = component_exponents(Z, MEANS, cholesky(matrices))
     expected = _log_densities(matrices.numpy())
     close(prototype_nll(exponents, LOGITS) + D / 2 * LOG_2PI, -logsumexp(expected, axis=1))
-    close(responsibilities(exponents, LOGITS), np.exp(expected - logsumexp(expected, axis=1, keepdims=True)))
 
 
 def test_a_temperature_is_an_isotropic_covariance() -> None:
@@ -71,7 +69,7 @@ def test_responsibilities_are_minus_the_gradient_by_the_exponents() -> None:
     (slope,) = torch.autograd.grad(prototype_nll(exponents, LOGITS).sum(), exponents)
     weighted = np.exp(LOGITS.numpy()) * np.exp(exponents.detach().numpy())
     close(-slope, weighted / weighted.sum(1, keepdims=True))
-    close(responsibilities(exponents.detach(), LOGITS), -slope)
+    close((LOGITS + exponents.detach()).softmax(-1), -slope)
 
 
 def test_prototypes_move_to_samples_by_responsibility_and_weights_to_their_mean() -> None:
@@ -79,7 +77,7 @@ def test_prototypes_move_to_samples_by_responsibility_and_weights_to_their_mean(
     means, logits = MEANS.clone().requires_grad_(), LOGITS.clone().requires_grad_()
     exponents = isotropic_exponents(Z, means, 0.3)
     slopes = torch.autograd.grad(prototype_nll(exponents, logits).sum(), (means, logits))
-    r = responsibilities(exponents, logits).detach().numpy()
+    r = (logits + exponents).softmax(-1).detach().numpy()
     close(slopes[0], np.einsum("bm,bmd->md", r, MEANS.numpy() - Z.numpy()[:, None]) / 0.3)
     close(slopes[1], (np.exp(LOGITS.numpy()) / np.exp(LOGITS.numpy()).sum() - r).sum(0))
 
@@ -226,6 +224,6 @@ def test_extreme_temperatures_stay_finite_in_float32(tau: float) -> None:
 def test_inputs_are_left_as_they_were() -> None:
     inputs = normal(B, D), normal(M, D, seed=1), normal(M, seed=2)
     exponents = component_exponents(*inputs[:2], cholesky(covariance(M, D)))
-    prototype_nll(exponents, inputs[2]), responsibilities(exponents, inputs[2])
+    prototype_nll(exponents, inputs[2])
     data_as_mode_nll(inputs[0], inputs[0], inputs[1], inputs[1], 0.1)
     assert all(torch.equal(value, old) for value, old in zip(inputs, (Z, MEANS, LOGITS), strict=True))

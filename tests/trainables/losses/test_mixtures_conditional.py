@@ -1,4 +1,4 @@
-"""Marginals, conditionals and their moments against scipy's joint densities, integrals and samples; in float64.
+"""Marginals and conditionals against scipy's joint densities and integrals; in float64.
 
 Shapes: B samples, M components, C and T dimensions of context and target, E of both.
 """
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.trainables.losses.normals import covariance, normal
 from tests.trainables.losses.samples import close
-from trainables.losses.mixtures import ConditionalMixture, conditional, marginal, moments
+from trainables.losses.mixtures import ConditionalMixture, conditional, marginal
 
 B, M, C, T, K = 4, 3, 3, 2, 2
 E = C + T
@@ -79,57 +79,21 @@ def test_independent_dimensions_are_not_informed_by_the_context() -> None:
     close(mixture.covariances_MTT, blocks[:, C:, C:])
 
 
-def test_moments_are_integrals_of_the_density() -> None:
-    """Of a target of one dimension."""
-    mixture = conditional(normal(B, E - 1), LOGITS, MEANS, COVARIANCES)
-    got = moments(mixture)
-    for b in range(B):
-        weights, means = mixture.log_weights_BM[b].exp().numpy(), mixture.means_BMT[b].numpy()
-
-        def integral(power: int, centre: float, weights=weights, means=means) -> float:
-            def integrand(t: float) -> float:
-                return (t - centre) ** power * _density(np.array([t]), weights, means, mixture.covariances_MTT.numpy())
-
-            return float(integrate.quad(integrand, -15, 15, epsabs=1e-11, limit=200)[0])
-
-        mean = integral(1, 0.0)
-        assert got.mean_BT[b].item() == pytest.approx(mean, rel=1e-7)
-        assert (got.local_BTT + got.ambiguity_BTT)[b].item() == pytest.approx(integral(2, mean), rel=1e-7)
-
-
-def test_the_two_parts_are_those_of_the_total_variance() -> None:
-    mixture = conditional(CONTEXT, LOGITS, MEANS, COVARIANCES)
-    got = moments(mixture)
-    for b in range(B):
-        weights, means = mixture.log_weights_BM[b].exp().numpy(), mixture.means_BMT[b].numpy()
-        close(got.local_BTT[b], sum(w * matrix for w, matrix in zip(weights, mixture.covariances_MTT, strict=True)))
-        close(got.ambiguity_BTT[b], np.cov(means, rowvar=False, aweights=weights, ddof=0))
-
-
-def test_ambiguity_is_zero_where_components_agree_and_noise_where_each_is_sure() -> None:
-    log_weights, means = normal(B, M).log_softmax(-1), normal(B, M, T, seed=1)
-    agreeing = moments(ConditionalMixture(log_weights, means[:, :1].expand(B, M, T), covariance(M, T)))
-    assert agreeing.ambiguity_BTT.abs().max() < 1e-15 and (agreeing.local_BTT.diagonal(dim1=1, dim2=2) > 0.1).all()
-    sure = moments(ConditionalMixture(log_weights, means, torch.zeros(M, T, T).double()))
-    assert sure.local_BTT.abs().max() == 0 and (sure.ambiguity_BTT.diagonal(dim1=1, dim2=2) > 1e-3).all()
-
-
-def _variance(context: Tensor, logits: Tensor, means: Tensor, roots: Tensor) -> Tensor:
-    identity = 0.3 * torch.eye(E, dtype=roots.dtype)
-    mean, local, ambiguity = moments(conditional(context, logits, means, roots @ roots.mT + identity))
-    return torch.cat([mean.flatten(), local.flatten(), ambiguity.flatten()])
+def _conditional(context: Tensor, logits: Tensor, means: Tensor, roots: Tensor) -> Tensor:
+    covariances = roots @ roots.mT + 0.3 * torch.eye(E, dtype=roots.dtype)
+    return torch.cat([part.flatten() for part in conditional(context, logits, means, covariances)])
 
 
 def test_gradients_equal_finite_differences() -> None:
     inputs = [value.requires_grad_() for value in (normal(B, C), normal(M), normal(M, E), normal(M, E, E))]
-    assert torch.autograd.gradcheck(_variance, inputs)
+    assert torch.autograd.gradcheck(_conditional, inputs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_stacked_members_equal_each_alone(dtype: torch.dtype) -> None:
     inputs = [normal(K, *shape).to(dtype).requires_grad_() for shape in ((B, C), (M,), (M, E), (M, E, E))]
-    fused = torch.vmap(_variance)(*inputs)
-    alone = torch.stack([_variance(*(value[k] for value in inputs)) for k in range(K)])
+    fused = torch.vmap(_conditional)(*inputs)
+    alone = torch.stack([_conditional(*(value[k] for value in inputs)) for k in range(K)])
     tight = 1e-4 if dtype == torch.float32 else 1e-11
     torch.testing.assert_close(fused, alone, rtol=tight, atol=tight)
     got, expected = (torch.autograd.grad(value.sum(), inputs) for value in (fused, alone))

@@ -40,4 +40,16 @@ FAMILIES = {
         at_end=True,
         may_be_undefined=True,
     ),
+    "variance_within": MetricFamily(
+        "Variance of y within the components of its density, their weighted mean over a grid of x. That of the noise "
+        "is 0.0025.",
+        unit="a number above 0, in the square of the unit of y",
+        at_end=True,
+    ),
+    "variance_between": MetricFamily(
+        "Variance of the means of the components, weighted, the mean over a grid of x: how much they disagree. With "
+        "`variance_within` it adds up to the variance of y.",
+        unit="a number of at least 0, in the square of the unit of y",
+        at_end=True,
+    ),
 }

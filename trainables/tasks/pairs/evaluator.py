@@ -20,6 +20,7 @@ from trainables.evaluation.conditional_density import (
     equal_mixture,
     log_likelihood,
     mean,
+    variance_parts,
 )
 from trainables.learners.members import StackedMembers
 from trainables.learners.noise import seeded_generator
@@ -36,7 +37,10 @@ LEAST_WEIGHT = 0.05
 SHOWN = 600
 """Training pairs of a figure."""
 DURING_TRAINING = ("nll_excess",)
-AT_END = (*DURING_TRAINING, "energy_distance", "energy_distance_point", "branches", "sigma_mean", "pi_error")
+AT_END = (
+    *(*DURING_TRAINING, "energy_distance", "energy_distance_point", "branches", "sigma_mean", "pi_error"),
+    *("variance_within", "variance_between"),
+)
 
 
 class ConditionalDensityEvaluator(Evaluator):
@@ -88,6 +92,7 @@ class _KnownDensity:
         if last:
             point_mass = equal_mixture(mean(on_grid)[:, None], 0.0)
             weights_GM = on_grid.log_weights_BM.exp()
+            within_G, between_G = variance_parts(on_grid)
             metrics |= {
                 "energy_distance": energy_distance(on_grid, self._on_grid).mean(),
                 "energy_distance_point": energy_distance(point_mass, self._on_grid).mean(),
@@ -96,6 +101,8 @@ class _KnownDensity:
                 ),
                 "sigma_mean": (weights_GM * on_grid.sigmas_BM).sum(-1).mean(),
                 "pi_error": _pi_error(weights_GM, self._branches_GF.shape[1]),
+                "variance_within": within_G.mean(),
+                "variance_between": between_G.mean(),
             }
         return {name: value.item() for name, value in metrics.items()}
 

@@ -72,6 +72,9 @@ def test_the_truth_is_perfect_and_each_member_is_compared_with_its_own_data_set(
     for name, value in expected.items():
         assert metrics[name] == pytest.approx([value, value], abs=1e-6), name
     assert (metrics["energy_distance_point"] > 0.25).all()
+    assert metrics["variance_within"] == pytest.approx(NOISE**2, rel=1e-5)
+    branches = [BRANCHES[name].at(torch.linspace(-1, 1, GRID)) for name in ("synthetic_a", "synthetic_b")]
+    assert metrics["variance_between"] == pytest.approx([each.var(1, correction=0).mean().item() for each in branches])
 
 
 def test_a_model_of_one_branch_is_worse_in_all_metrics() -> None:

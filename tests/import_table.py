@@ -34,9 +34,15 @@ TABLE: Mapping[str, Rule] = {
     "trainables.losses": Rule(
         may=("torch", "trainables.losses.linear_algebra"), never=("torch.distributed", *LAUNCHERS), alone=True
     ),
-    "trainables.autoencoder": Rule(may=("torch", "trainables.contract", "trainables.losses"), never=LAUNCHERS),
-    "trainables.joint_mixture": Rule(may=("torch", "trainables.contract", "trainables.losses"), never=LAUNCHERS),
     "trainables.networks": Rule(may=("torch", "torchvision", "trainables.validation"), never=LAUNCHERS),
+    "trainables.families": Rule(
+        may=(
+            *("torch", "numpy", "trainables.validation", "trainables.contract", "trainables.losses"),
+            "trainables.networks",
+        ),
+        never=LAUNCHERS,
+        alone=True,
+    ),
     "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
     "trainables.data.augmentation": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
     "trainables.data.image_files": Rule(
@@ -53,7 +59,7 @@ TABLE: Mapping[str, Rule] = {
     "trainables.methods": Rule(
         may=(
             *("torch", "trainables.validation", "trainables.contract", "trainables.losses", "trainables.networks"),
-            *("numpy", "sklearn", "trainables.autoencoder", "trainables.joint_mixture"),
+            *("numpy", "sklearn", "trainables.families"),
         ),
         never=LAUNCHERS,
         alone=True,

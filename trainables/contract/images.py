@@ -61,6 +61,8 @@ class ImageMethod(Method):
         super().__init__(config, networks, shapes)
         self.image_shape = shapes["views"]
         self.encoder = networks.build(self.image_shape, self.outputs)
+        self.projector: nn.Module = nn.Identity()
+        """Between the representation and what the loss compares. A method that has one replaces it."""
 
     @classmethod
     def view_count(cls, config: Any) -> int:
@@ -86,11 +88,14 @@ class ImageMethod(Method):
         return {"z": self(images_BCHW)}
 
     def project(self, images_BCHW: Tensor) -> Tensor:
-        """What the loss compares, `[B, P]`, in float32: the output of `projector`, of a method that has one, else the
-        representation."""
-        z_BD = self(images_BCHW)
-        projector: nn.Module | None = getattr(self, "projector", None)
-        return z_BD if projector is None else projector(z_BD).float()
+        """What the loss compares, `[B, P]`, in float32: the projection of the representation, by `projector`."""
+        return self.projector(self(images_BCHW)).float()
+
+    @classmethod
+    def projects(cls, config: Any) -> bool:
+        """Whether there is a projector, so that the loss is not of the representations themselves. Its width is always
+        the hyperparameter `projector_width`, where 0 is none."""
+        return bool(getattr(config, "projector_width", 0))
 
     def score_noise(self, batch: int) -> Noises:
         """The noise that `score` takes for `batch` images."""
@@ -105,6 +110,7 @@ class ImageMethod(Method):
         raise NotImplementedError
 
     def density(self) -> Mapping[str, Tensor]:
-        """The method's own mixture of M Gaussians over representations of unit length: `logits` `[M]` of its weights,
-        `means` `[M, D]` and `covariances` `[M, D, D]`."""
+        """The method's own mixture of M Gaussians over what the loss compares (`project`), scaled to unit length:
+        `logits` `[M]` of its weights, `means` `[M, P]` and `covariances` `[M, P, P]`. Unless the method `projects`, it
+        is of the representations."""
         raise NotImplementedError

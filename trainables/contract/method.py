@@ -18,7 +18,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 Capability = Literal["embed", "score", "decode", "density", "predict"]
 """What an evaluator needs of a method: representations, anomaly scores, images of representations, a density of
-representations, or a conditional density."""
+what the loss compares, or a conditional density."""
 
 
 class Losses(NamedTuple):

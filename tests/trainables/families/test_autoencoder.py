@@ -13,11 +13,11 @@ from torch import Tensor
 
 from tests.trainables.awkward import STACKED
 from tests.trainables.training.judged import float64
-from trainables.autoencoder import VariationalAutoencoder, sample
 from trainables.catalog import METHODS
 from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Batch
+from trainables.families.autoencoder import VariationalAutoencoder, sample
 from trainables.learners.noise import draw_noise
 from trainables.learners.stack import Stack
 from trainables.methods.variational.simvae import SimVAEConfig

@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from tests.trainables.methods.method_configs import (
     ALL,
@@ -20,6 +21,7 @@ from tests.trainables.methods.method_configs import (
     UNTRAINED,
     B,
     config_of,
+    images_of_tests,
     learn,
     model_of,
     step_of,
@@ -28,6 +30,8 @@ from trainables.catalog import METHODS
 from trainables.config.trial import fusible_keys, keys, resolve, sections
 from trainables.config.trial_config import Value
 from trainables.contract import Capability, ImageMethod, Noises, PairsMethod
+from trainables.families.projected import ProjectedMethod
+from trainables.training.models import build_models
 
 pytestmark = pytest.mark.usefixtures("pairs")
 every_method = pytest.mark.parametrize("name", ALL)
@@ -96,6 +100,18 @@ def test_noise_has_the_batch_in_the_declared_dimension_and_in_no_other(name: str
                 assert expected[noise.batch_dim] == B
                 expected[noise.batch_dim] = B + 7
             assert larger_noises[key] == dataclasses.replace(noise, shape=tuple(expected)), key
+
+
+WITHOUT_PROJECTOR = [(name, 0) for name in IMAGE_METHODS if issubclass(ALL[name], ProjectedMethod)]
+
+
+@pytest.mark.parametrize(("name", "width"), [*((name, None) for name in IMAGE_METHODS), *WITHOUT_PROJECTOR])
+def test_the_loss_compares_representations_unless_the_method_projects(name: str, width: int | None) -> None:
+    config, images = config_of(name, **({} if width is None else {"projector_width": width})), images_of_tests()[:4]
+    model = build_models([config], {"views": (1, 8, 8)})[0].eval()
+    assert isinstance(model, ImageMethod)
+    compared, z = model.project(images), model(images)
+    assert model.projects(config.options) == (compared.shape != z.shape or not torch.equal(compared, z))
 
 
 CAPABILITIES: tuple[Capability, ...] = ("embed", "score", "decode", "density", "predict")

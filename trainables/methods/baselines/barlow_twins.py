@@ -6,7 +6,7 @@ Shapes: B images, D features, P dimensions of the projection.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.redundancy import cross_correlation, off_diagonal, on_diagonal
@@ -46,6 +46,7 @@ class BarlowTwins(ImageMethod):
 
     redundancy_weight: Tensor
     loss_scale: Tensor
+    projector: nn.Sequential
 
     def __init__(self, config: BarlowTwinsConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
@@ -55,7 +56,7 @@ class BarlowTwins(ImageMethod):
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Eq. 1: squared differences of the diagonal from one, and weighted squares of all other entries. The reported
         parts are neither weighted nor scaled."""
-        first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in batch["views"])
+        first_BP, second_BP = (self.project(view_BCHW) for view_BCHW in batch["views"])
         correlation_PP = cross_correlation(first_BP, second_BP)
         parts = {"invariance": on_diagonal(correlation_PP), "redundancy": off_diagonal(correlation_PP)}
         return Losses(self.loss_scale * (parts["invariance"] + self.redundancy_weight * parts["redundancy"]), parts)

@@ -42,6 +42,7 @@ class BYOL(ImageMethod):
     per_example = True
 
     ema: Tensor
+    projector: nn.Sequential
 
     def __init__(self, config: BYOLConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)

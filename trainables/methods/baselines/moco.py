@@ -10,35 +10,30 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
+from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.similarity import info_nce
 from trainables.networks.averaging import MovingAverage
-from trainables.networks.heads import projector
 from trainables.validation import between, positive, whole
 
 
 @dataclass(frozen=True)
-class MoCoConfig:
+class MoCoConfig(ProjectedConfig):
     tau: float = 0.2
     """Temperature, `tau > 0`."""
     ema: float = 0.99
     """Decay of the key encoder's moving average, in [0, 1]: the share of its value that a weight keeps per step."""
     queue: int = 4096
     """Number M of keys in the queue, those of the latest batches, at least 1."""
-    projector_width: int = 512
-    """Hidden units of the two-layer projector; 0 for no projector, so that the queue holds representations."""
-    projection: int = 128
-    """Dimensions of the projection."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("tau", self.tau)
         between("ema", self.ema, 0, 1)
         whole("queue", self.queue, 1)
-        whole("projector_width", self.projector_width, 0)
-        whole("projection", self.projection, 1)
 
 
-class MoCo(ImageMethod):
+class MoCo(ProjectedMethod):
     """Fusible: `tau`, `ema`. The length of the queue is a shape, so it is not fusible.
 
     Unlike in the paper, the defaults are for small images: an `ema` of 0.99 instead of 0.999, a queue of 4,096 keys
@@ -48,6 +43,7 @@ class MoCo(ImageMethod):
 
     Config = MoCoConfig
     fusible = frozenset({"tau", "ema"})
+    projector_norm = None
 
     tau: Tensor
     ema: Tensor
@@ -55,15 +51,13 @@ class MoCo(ImageMethod):
 
     def __init__(self, config: MoCoConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = projector(self.features, config.projector_width, config.projection, norm=None)
         self.keys = MovingAverage(nn.Sequential(self.encoder, self.projector))
-        size = config.projection if config.projector_width else self.features
-        self.register_buffer("queue_MP", F.normalize(torch.randn(config.queue, size), dim=-1))
+        self.register_buffer("queue_MP", F.normalize(torch.randn(config.queue, self.projection), dim=-1))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """InfoNCE of the queries against their own keys and the queue, to which these keys are then added."""
         query_images_BCHW, key_images_BCHW = batch["views"]
-        query_BP = self.projector(self(query_images_BCHW)).float()
+        query_BP = self.project(query_images_BCHW)
         key_BP = F.normalize(self.keys(key_images_BCHW).float(), dim=-1)
         loss = info_nce(query_BP, key_BP, self.queue_MP.clone(), self.tau).mean()
         self.queue_MP.copy_(torch.cat([key_BP, self.queue_MP])[: self.config.queue])

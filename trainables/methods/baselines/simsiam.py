@@ -6,7 +6,7 @@ Shapes: B images, D features, P dimensions of the projection.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.similarity import negative_cosine
@@ -35,6 +35,8 @@ class SimSiam(ImageMethod):
 
     Config = SimSiamConfig
     per_example = True
+
+    projector: nn.Sequential
 
     def __init__(self, config: SimSiamConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)

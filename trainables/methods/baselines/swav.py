@@ -57,7 +57,7 @@ class SwAV(ImageMethod):
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Cross-entropy between each view's prediction and the other's assignment, which is constant; mean of both."""
-        first_BM, second_BM = (self._scores(self.projector(self(view_BCHW)).float()) for view_BCHW in batch["views"])
+        first_BM, second_BM = (self._scores(self.project(view_BCHW)) for view_BCHW in batch["views"])
         loss_B = swapped_prediction(first_BM, self._assigned(second_BM), self.tau)
         loss_B = loss_B + swapped_prediction(second_BM, self._assigned(first_BM), self.tau)
         return Losses(loss_B.mean() / 2, {})

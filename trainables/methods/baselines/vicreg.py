@@ -6,7 +6,7 @@ Shapes: B images, D features, P dimensions of the projection.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
 from trainables.losses.redundancy import covariance_penalty, invariance, variance_hinge
@@ -53,13 +53,13 @@ class VICReg(ImageMethod):
 
     def __init__(self, config: VICRegConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        widths = [config.projector_width] * config.projector_layers
-        projects = config.projector_width > 0
-        self.projector = mlp(self.features, *widths, norm="batch", bias=False) if projects else nn.Identity()
+        if config.projector_width:
+            widths = [config.projector_width] * config.projector_layers
+            self.projector = mlp(self.features, *widths, norm="batch", bias=False)
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """The weighted sum of three terms. Variance and covariance terms are summed over both views."""
-        first_BP, second_BP = (self.projector(self(view_BCHW)).float() for view_BCHW in batch["views"])
+        first_BP, second_BP = (self.project(view_BCHW) for view_BCHW in batch["views"])
         parts = {
             "invariance": invariance(first_BP, second_BP),
             "variance": variance_hinge(first_BP, SMALLEST) + variance_hinge(second_BP, SMALLEST),

@@ -10,34 +10,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.contract import Batch, Losses
+from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.mixtures import data_as_mode_nll, matching_mode_nll
-from trainables.networks.heads import projector
-from trainables.validation import choices, positive, whole
+from trainables.validation import choices, positive
 
 NUMERATORS = ("matching", "all")
 
 
 @dataclass(frozen=True)
-class DaMGMJEConfig:
+class DaMGMJEConfig(ProjectedConfig):
     tau: float = 0.1
     """Temperature, `tau > 0`: the variance of a mode in every direction."""
     numerator: str = "matching"
     """Modes that may explain a target: the `matching` one of its own image, which makes the loss InfoNCE, or `all`, as
     in the exact density, which is largest where all images are one."""
-    projector_width: int = 512
-    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
-    projection: int = 128
-    """Dimensions P of the projection."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("tau", self.tau)
         choices("numerator", self.numerator, NUMERATORS)
-        whole("projector_width", self.projector_width, 0)
-        whole("projection", self.projection, 1)
 
 
-class DaMGMJE(ImageMethod):
+class DaMGMJE(ProjectedMethod):
     """Fusible: `tau`. Each view is the context of the other in turn. A mode has the target in both halves, and all have
     gradients. Embeddings have unit length."""
 
@@ -46,15 +41,9 @@ class DaMGMJE(ImageMethod):
 
     tau: Tensor
 
-    def __init__(self, config: DaMGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
-        super().__init__(config, networks, shapes)
-        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
-
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Negative log-likelihood of a view given the other, without the volume of a mode; a mean of both ways."""
-        first_BP, second_BP = (
-            F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]
-        )
+        first_BP, second_BP = (F.normalize(self.project(view_BCHW), dim=-1) for view_BCHW in batch["views"])
         nll_2B = torch.stack([self._nll(first_BP, second_BP), self._nll(second_BP, first_BP)])
         return Losses(nll_2B.mean(), {})
 

@@ -11,18 +11,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
+from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy, gaussian_nll
 from trainables.losses.linear_algebra import cholesky
-from trainables.networks.heads import projector
-from trainables.validation import between, choices, positive, truth, whole
+from trainables.validation import between, choices, positive, truth
 
 OBJECTIVES = ("alignment", "nll")
 ENTROPIES = ("joint", "marginal")
 
 
 @dataclass(frozen=True)
-class GJEConfig:
+class GJEConfig(ProjectedConfig):
     objective: str = "alignment"
     """`alignment`: the squared distance of the views minus the weighted entropy. `nll`: the exact likelihood under the
     moments, which falls without bound as embeddings shrink or lose dimensions. It shows why it must not be."""
@@ -44,12 +44,9 @@ class GJEConfig:
     """Whether embeddings are scaled to unit length."""
     epsilon: float = 1e-4
     """Added to the diagonal of the moments, above 0."""
-    projector_width: int = 512
-    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
-    projection: int = 128
-    """Dimensions P of the projection."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         choices("objective", self.objective, OBJECTIVES)
         positive("entropy_weight", self.entropy_weight, zero=True)
         choices("entropy", self.entropy, ENTROPIES)
@@ -58,11 +55,9 @@ class GJEConfig:
         truth("decoupled", self.decoupled)
         truth("unit_length", self.unit_length)
         positive("epsilon", self.epsilon)
-        whole("projector_width", self.projector_width, 0)
-        whole("projection", self.projection, 1)
 
 
-class GJE(ImageMethod):
+class GJE(ProjectedMethod):
     """Fusible: `entropy_weight`, `ema`, `epsilon`. Both views have gradients and one encoder.
 
     With `objective=nll`, under the moments of the batch itself (`ema=0`) the quadratic form is constant, and the
@@ -81,8 +76,6 @@ class GJE(ImageMethod):
 
     def __init__(self, config: GJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
-        self.projection = config.projection if config.projector_width else self.features
         gaussians, size = (1, 2 * self.projection) if config.entropy == "joint" else (2, self.projection)
         self.register_buffer("moments_GEE", torch.eye(size).repeat(gaussians, 1, 1) / self.projection)
 
@@ -106,5 +99,5 @@ class GJE(ImageMethod):
         return Losses(parts["alignment"] - weight * parts["entropy"], parts)
 
     def _embedded(self, images_BCHW: Tensor) -> Tensor:
-        z_BP = self.projector(self(images_BCHW)).float()
+        z_BP = self.project(images_BCHW)
         return F.normalize(z_BP, dim=-1) if self.config.unit_length else z_BP

@@ -10,18 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
+from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.joint_gaussian import averaged_moment, entropy, gaussian_nll, second_moment
 from trainables.losses.linear_algebra import cholesky
 from trainables.losses.mixture_density import floored_softplus, mixture_density_nll
-from trainables.networks.heads import mlp, projector
+from trainables.networks.heads import mlp
 from trainables.validation import between, choices, positive, truth, whole
 
 OBJECTIVES = ("entropy", "literal")
 
 
 @dataclass(frozen=True)
-class MDNGMJEConfig:
+class MDNGMJEConfig(ProjectedConfig):
     objective: str = "entropy"
     """`entropy`: the likelihood of the target over P, minus the weighted entropies of both views. `literal`: the joint
     likelihood as in the paper's Eq. 23, whose marginal term does not keep embeddings from collapsing."""
@@ -41,12 +42,9 @@ class MDNGMJEConfig:
     nothing is learned. It shows why it must not."""
     parameter_width: int = 512
     """Hidden units of the two-layer network that predicts the mixture."""
-    projector_width: int = 512
-    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
-    projection: int = 128
-    """Dimensions P of the projection."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         choices("objective", self.objective, OBJECTIVES)
         positive("entropy_weight", self.entropy_weight, zero=True)
         between("ema", self.ema, 0, 1, below=True)
@@ -55,11 +53,9 @@ class MDNGMJEConfig:
         positive("sigma_floor", self.sigma_floor)
         truth("leaky", self.leaky)
         whole("parameter_width", self.parameter_width, 1)
-        whole("projector_width", self.projector_width, 0)
-        whole("projection", self.projection, 1)
 
 
-class MDNGMJE(ImageMethod):
+class MDNGMJE(ProjectedMethod):
     """Fusible: `entropy_weight`, `epsilon`, `sigma_floor`. The context is the first view and the target the second,
     both of unit length and with gradients."""
 
@@ -74,8 +70,6 @@ class MDNGMJE(ImageMethod):
 
     def __init__(self, config: MDNGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
-        self.projection = config.projection if config.projector_width else self.features
         size = self.projection
         seen = 2 * size if config.leaky else size
         self.parameter_network = mlp(seen, config.parameter_width, config.components * (1 + 2 * size), norm=None)
@@ -84,9 +78,7 @@ class MDNGMJE(ImageMethod):
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """The objective, and `nll`, the mean negative log-likelihood of the target given the context."""
-        context_BP, target_BP = (
-            F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]
-        )
+        context_BP, target_BP = (F.normalize(self.project(view_BCHW), dim=-1) for view_BCHW in batch["views"])
         seen = torch.cat([context_BP, target_BP], dim=-1) if self.config.leaky else context_BP
         nll = mixture_density_nll(target_BP, *self.mixture(seen)).mean()
         if self.config.objective == "literal":

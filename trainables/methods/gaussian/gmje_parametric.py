@@ -11,18 +11,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
+from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy
 from trainables.losses.linear_algebra import positive_factor
 from trainables.losses.mixtures import component_exponents, isotropic_exponents, marginal, prototype_nll
-from trainables.networks.heads import projector
 from trainables.validation import between, choices, positive, truth, whole
 
 COVARIANCES = ("shared", "component")
 
 
 @dataclass(frozen=True)
-class ParametricGMJEConfig:
+class ParametricGMJEConfig(ProjectedConfig):
     tau: float = 0.1
     """Temperature, `tau > 0`: the variance of a component in every direction; with `covariance=component` that at the
     start."""
@@ -42,12 +42,9 @@ class ParametricGMJEConfig:
     covariance: str = "shared"
     """`shared`: tau times the identity. `component`: each component learns its own covariance, with `4 P^2` numbers
     each."""
-    projector_width: int = 512
-    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
-    projection: int = 128
-    """Dimensions P of the projection."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("tau", self.tau)
         positive("entropy_weight", self.entropy_weight, zero=True)
         positive("alignment_weight", self.alignment_weight, zero=True)
@@ -56,17 +53,15 @@ class ParametricGMJEConfig:
         whole("prototypes", self.prototypes, 2)
         truth("tied", self.tied)
         choices("covariance", self.covariance, COVARIANCES)
-        whole("projector_width", self.projector_width, 0)
-        whole("projection", self.projection, 1)
 
 
-class ParametricGMJE(ImageMethod):
+class ParametricGMJE(ProjectedMethod):
     """Fusible: `tau`, the weights, `ema`. Embeddings and both halves of a prototype have unit length. The
     covariances are parameters, never the batch's: under its own moment, a batch's distance from the mean is constant.
     """
 
     Config = ParametricGMJEConfig
-    capabilities = ImageMethod.capabilities | {"density"}
+    capabilities = ProjectedMethod.capabilities | {"density"}
     fusible = frozenset({"tau", "entropy_weight", "alignment_weight", "ema"})
     loss_parts = ("nll", "entropy", "alignment")
 
@@ -78,8 +73,6 @@ class ParametricGMJE(ImageMethod):
 
     def __init__(self, config: ParametricGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
-        self.projection = config.projection if config.projector_width else self.features
         count, size = config.prototypes, self.projection
         self.prototypes = nn.Parameter(torch.randn(count, 1 if config.tied else 2, size) / math.sqrt(size))
         self.logits_M = nn.Parameter(torch.zeros(count))
@@ -94,8 +87,7 @@ class ParametricGMJE(ImageMethod):
 
     def density(self) -> dict[str, Tensor]:
         """Of the first view: the marginal of the mixture whose components are at the prototypes, all with the averaged
-        moment of the embeddings as their covariance, as the paper samples it (section 5.3). It is of what the loss is
-        of: of projections, if there is a projector."""
+        moment of the embeddings as their covariance, as the paper samples it (section 5.3)."""
         moment_MJJ = self.moment_JJ.expand(self.config.prototypes, -1, -1)
         means_MP, covariances_MPP = marginal(self.means_MJ, moment_MJJ, slice(self.projection))
         return {"logits": self.logits_M, "means": means_MP, "covariances": covariances_MPP}
@@ -103,9 +95,7 @@ class ParametricGMJE(ImageMethod):
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Negative log-likelihood of the joint embeddings minus the weighted entropy, whose place in the likelihood the
         volume of the shared covariance would take."""
-        first_BP, second_BP = (
-            F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]
-        )
+        first_BP, second_BP = (F.normalize(self.project(view_BCHW), dim=-1) for view_BCHW in batch["views"])
         joint_BJ = torch.cat([first_BP, second_BP], dim=-1)
         moment_JJ = averaged_moment(self.moment_JJ.clone(), joint_BJ, self.ema)
         self.moment_JJ.copy_(moment_JJ.detach())

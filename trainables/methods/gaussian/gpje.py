@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.contract import Batch, Losses, NetworkBuilder, Shapes
+from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.kernels import (
     DualTerms,
     dual_terms,
@@ -21,7 +22,6 @@ from trainables.losses.kernels import (
     rbf_kernel,
 )
 from trainables.networks.averaging import MovingAverage
-from trainables.networks.heads import projector
 from trainables.validation import between, positive, truth, whole
 
 SMALLEST = 1e-5
@@ -29,7 +29,7 @@ SMALLEST = 1e-5
 
 
 @dataclass(frozen=True)
-class GPJEConfig:
+class GPJEConfig(ProjectedConfig):
     length: float = 0.7
     """Length scale of the kernel, above 0. Where it is longer than distances on the unit sphere, all contexts look
     alike, and nothing keeps them apart."""
@@ -49,12 +49,9 @@ class GPJEConfig:
     random_features: int = 0
     """Number R of random features that replace the kernel at a cost of `B R^2` instead of `B^3`; 0 for the kernel
     itself."""
-    projector_width: int = 512
-    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
-    projection: int = 128
-    """Dimensions P of the projection."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("length", self.length)
         positive("epsilon", self.epsilon)
         between("ema", self.ema, 0, 1)
@@ -62,11 +59,9 @@ class GPJEConfig:
         truth("unit_length", self.unit_length)
         truth("standardise", self.standardise)
         whole("random_features", self.random_features, 0)
-        whole("projector_width", self.projector_width, 0)
-        whole("projection", self.projection, 1)
 
 
-class GPJE(ImageMethod):
+class GPJE(ProjectedMethod):
     """Fusible: `length`, `epsilon`, `ema`. The context is the first view, the target the second. The target network has
     no gradient: otherwise the quadratic term makes targets vanish, and then the log-determinant makes all contexts one.
     """
@@ -83,8 +78,6 @@ class GPJE(ImageMethod):
 
     def __init__(self, config: GPJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
-        self.projection = config.projection if config.projector_width else self.features
         if not config.symmetric:
             self.target = MovingAverage(nn.Sequential(self.encoder, self.projector))
         if config.random_features:
@@ -95,9 +88,9 @@ class GPJE(ImageMethod):
         """Negative log-likelihood of the targets, and its two terms, all over B * P; no gradient reaches the target
         network."""
         context_images_BCHW, target_images_BCHW = batch["views"]
-        context_BP = self._scaled(self.projector(self(context_images_BCHW)))
+        context_BP = self._scaled(self.project(context_images_BCHW))
         if self.config.symmetric:
-            target_BP = self._scaled(self.projector(self(target_images_BCHW)))
+            target_BP = self._scaled(self.project(target_images_BCHW))
         else:
             target_BP = self.target(target_images_BCHW).float()
             target_BP = standardised(target_BP) if self.config.standardise else self._scaled(target_BP)

@@ -10,38 +10,33 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Shapes
+from trainables.contract import Batch, Losses
+from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.joint_gaussian import entropy, second_moment
 from trainables.losses.kernels import hsic, median_length, rbf_kernel
-from trainables.networks.heads import projector
-from trainables.validation import positive, whole
+from trainables.validation import positive
 
 SHORTEST = 1e-2
 """Least length scale: the median distance of a collapsed embedding is 0."""
 
 
 @dataclass(frozen=True)
-class HSICConfig:
+class HSICConfig(ProjectedConfig):
     length: float = 0.0
     """Length scale of the kernels, at least 0; 0 for the median distance of each view's embeddings."""
     entropy_weight: float = 1.0
     """Weight of the entropies of both views, times 2P, at least 0. At 0 the embeddings form two clusters."""
     epsilon: float = 1e-4
     """Added to the diagonal of the moments, above 0."""
-    projector_width: int = 512
-    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
-    projection: int = 128
-    """Dimensions P of the projection."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("length", self.length, zero=True)
         positive("entropy_weight", self.entropy_weight, zero=True)
         positive("epsilon", self.epsilon)
-        whole("projector_width", self.projector_width, 0)
-        whole("projection", self.projection, 1)
 
 
-class HSIC(ImageMethod):
+class HSIC(ProjectedMethod):
     """Fusible: `entropy_weight`, `epsilon`. Embeddings have unit length; both views have gradients, the median none."""
 
     Config = HSICConfig
@@ -51,14 +46,9 @@ class HSIC(ImageMethod):
     entropy_weight: Tensor
     epsilon: Tensor
 
-    def __init__(self, config: HSICConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
-        super().__init__(config, networks, shapes)
-        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
-        self.projection = config.projection if config.projector_width else self.features
-
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Minus the dependence of the views, minus their weighted entropies."""
-        embeddings = [F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]]
+        embeddings = [F.normalize(self.project(view_BCHW), dim=-1) for view_BCHW in batch["views"]]
         parts = {
             "hsic": hsic(*(self._kernel(z_BP) for z_BP in embeddings)),
             "entropy": entropy(second_moment(torch.stack(embeddings)), self.epsilon).sum(),

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
+from trainables.contract import Batch, Losses, NetworkBuilder, Noise, Noises, Shapes
+from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.particles import (
     RESAMPLERS,
     drawn_indices,
@@ -21,12 +22,11 @@ from trainables.losses.particles import (
     weighted_info_nce,
 )
 from trainables.networks.averaging import MovingAverage
-from trainables.networks.heads import projector
 from trainables.validation import between, choices, positive, whole
 
 
 @dataclass(frozen=True)
-class SMCGMJEConfig:
+class SMCGMJEConfig(ProjectedConfig):
     tau: float = 0.1
     """Temperature of the loss and of the particles' weights, `tau > 0`."""
     ema: float = 0.99
@@ -36,21 +36,16 @@ class SMCGMJEConfig:
     resampling: str = "multinomial"
     """How the next bank is drawn from the pool: `multinomial`, M independent draws, or `systematic`, M equal steps from
     one random offset, whose counts vary least."""
-    projector_width: int = 512
-    """Hidden units of the two-layer projector; 0 for no projector, so that the bank holds representations."""
-    projection: int = 128
-    """Dimensions of the projection."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("tau", self.tau)
         between("ema", self.ema, 0, 1)
         whole("bank", self.bank, 1)
         choices("resampling", self.resampling, RESAMPLERS)
-        whole("projector_width", self.projector_width, 0)
-        whole("projection", self.projection, 1)
 
 
-class SMCGMJE(ImageMethod):
+class SMCGMJE(ProjectedMethod):
     """Fusible: `tau`, `ema`. The size of the bank is a shape, so it is not fusible.
 
     Queries come from the first view, keys from the second. The bank is drawn again in every step, so that all its
@@ -59,6 +54,7 @@ class SMCGMJE(ImageMethod):
 
     Config = SMCGMJEConfig
     fusible = frozenset({"tau", "ema"})
+    projector_norm = None
     loss_parts = ("ess",)
     measures = frozenset({"ess"})
 
@@ -68,10 +64,8 @@ class SMCGMJE(ImageMethod):
 
     def __init__(self, config: SMCGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = projector(self.features, config.projector_width, config.projection, norm=None)
         self.keys = MovingAverage(nn.Sequential(self.encoder, self.projector))
-        size = config.projection if config.projector_width else self.features
-        self.register_buffer("bank_MP", F.normalize(torch.randn(config.bank, size), dim=-1))
+        self.register_buffer("bank_MP", F.normalize(torch.randn(config.bank, self.projection), dim=-1))
 
     def noise(self, batch: int) -> Noises:
         return {"resampling": Noise((uniforms_of(self.config.resampling, self.config.bank),), kind="uniform")}
@@ -80,7 +74,7 @@ class SMCGMJE(ImageMethod):
         """InfoNCE of the queries against their own keys and the bank, which is then drawn from the bank and the keys.
         The noise decides on the next bank alone."""
         query_images_BCHW, key_images_BCHW = batch["views"]
-        query_BP = self.projector(self(query_images_BCHW)).float()
+        query_BP = self.project(query_images_BCHW)
         key_BP = F.normalize(self.keys(key_images_BCHW).float(), dim=-1)
         pool_SP = torch.cat([self.bank_MP, key_BP])
         exponents_BS = similarities(query_BP, pool_SP, self.tau)

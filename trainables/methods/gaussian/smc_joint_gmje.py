@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
+from trainables.contract import Batch, Losses, NetworkBuilder, Noise, Noises, Shapes
+from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.joint_gaussian import alignment, averaged_moment, entropy
 from trainables.losses.linear_algebra import log_det, positive_factor
 from trainables.losses.mixtures import prototype_nll, shared_exponents
@@ -22,12 +23,11 @@ from trainables.losses.particles import (
     reweighted,
     uniforms_of,
 )
-from trainables.networks.heads import projector
 from trainables.validation import between, choices, positive, truth, whole
 
 
 @dataclass(frozen=True)
-class JointSMCGMJEConfig:
+class JointSMCGMJEConfig(ProjectedConfig):
     tau: float = 1.0
     """Temperature, `tau > 0`: the variance of a component in every direction, with `learned` that at the start."""
     learned: bool = True
@@ -47,12 +47,9 @@ class JointSMCGMJEConfig:
     resampling: str = "multinomial"
     """How the next bank is drawn from the pool: `multinomial`, M independent draws, or `systematic`, M equal steps from
     one random offset, whose counts vary least."""
-    projector_width: int = 512
-    """Hidden units of the two-layer projector; 0 for no projector, so that the bank holds representations."""
-    projection: int = 128
-    """Dimensions P of the projection."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         positive("tau", self.tau)
         truth("learned", self.learned)
         positive("entropy_weight", self.entropy_weight, zero=True)
@@ -61,11 +58,9 @@ class JointSMCGMJEConfig:
         positive("epsilon", self.epsilon)
         whole("bank", self.bank, 1)
         choices("resampling", self.resampling, RESAMPLERS)
-        whole("projector_width", self.projector_width, 0)
-        whole("projection", self.projection, 1)
 
 
-class JointSMCGMJE(ImageMethod):
+class JointSMCGMJE(ProjectedMethod):
     """Fusible: `tau`, the weights, `ema`. Both views have gradients, particles have none.
 
     Particles weigh as much as the batch holds them responsible, and the weights of the bank are those of the mixture.
@@ -86,8 +81,6 @@ class JointSMCGMJE(ImageMethod):
 
     def __init__(self, config: JointSMCGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        self.projector = projector(self.features, config.projector_width, config.projection, norm="batch")
-        self.projection = config.projection if config.projector_width else self.features
         if config.learned:
             self.raw_factor_JJ = nn.Parameter(torch.zeros(2 * self.projection, 2 * self.projection))
         halves = F.normalize(torch.randn(config.bank, 2, self.projection), dim=-1)
@@ -100,9 +93,7 @@ class JointSMCGMJE(ImageMethod):
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
         """Negative log-likelihood of the joint embeddings under the bank, minus the weighted entropy. The noise decides
         on the next bank alone."""
-        first_BP, second_BP = (
-            F.normalize(self.projector(self(view_BCHW)).float(), dim=-1) for view_BCHW in batch["views"]
-        )
+        first_BP, second_BP = (F.normalize(self.project(view_BCHW), dim=-1) for view_BCHW in batch["views"])
         joint_BJ = torch.cat([first_BP, second_BP], dim=-1)
         nll, log_weights_S = self._nll(joint_BJ)
         indices_M = drawn_indices(self.config.resampling, log_weights_S, noise["resampling"], self.config.bank)

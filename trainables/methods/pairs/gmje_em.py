@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises, PairStatistics, Shapes
-from trainables.joint_mixture import JointMixture, joined
+from trainables.families.joint_mixture import JointMixture, joined
 from trainables.validation import positive, whole
 
 

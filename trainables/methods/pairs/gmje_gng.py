@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises, PairStatistics, Shapes
-from trainables.joint_mixture import JointMixture, joined
+from trainables.families.joint_mixture import JointMixture, joined
 from trainables.validation import between, positive, whole
 
 Floats = NDArray[np.float64]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.autoencoder import LIKELIHOODS, VariationalAutoencoder
 from trainables.contract import Batch, Losses, Noise, Noises
+from trainables.families.autoencoder import LIKELIHOODS, VariationalAutoencoder
 from trainables.losses.densities import logvar_kl_between
 from trainables.validation import choices, positive
 

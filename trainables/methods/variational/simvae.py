@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
 from trainables.contract import Batch, Losses, Noise, Noises
+from trainables.families.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
 from trainables.losses.densities import logvar_entropy
 from trainables.losses.group_prior import expected_group_nll, group_nll, standard_centre_nll
 from trainables.validation import choices, positive, truth, whole

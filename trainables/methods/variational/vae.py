@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from trainables.autoencoder import LIKELIHOODS, VariationalAutoencoder
 from trainables.contract import Batch, Losses, Noise, Noises
+from trainables.families.autoencoder import LIKELIHOODS, VariationalAutoencoder
 from trainables.validation import choices, positive
 
 

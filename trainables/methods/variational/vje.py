@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainables.contract import Batch, ImageMethod, Losses, NetworkBuilder, Noise, Noises, Shapes
 from trainables.losses.densities import directional_nll, gaussian_entropy, gaussian_kl, radial_nll
@@ -68,7 +68,8 @@ class VJE(ImageMethod):
     def __init__(self, config: VJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         width = config.projector_width
-        self.projector = mlp(self.features, width, width, norm="layer", last=True) if width else nn.Identity()
+        if width:
+            self.projector = mlp(self.features, width, width, norm="layer", last=True)
         self.dimensions = width or self.features
         self.posterior = GaussianHead(self.dimensions, config.bottleneck)
         self.terms = frozenset(config.terms.split("+"))

@@ -40,7 +40,7 @@ def check_sections(config: ImageTrial, method: type[ImageMethod], methods: Metho
     _check_batches(config, method)
     _check_content(config, declared.attributes)
     _check_generation(config, method, declared)
-    _check_density(config, declared)
+    _check_density(config, method, declared)
 
 
 def _check_folder(config: ImageTrial) -> None:
@@ -145,7 +145,7 @@ def _check_generation(config: ImageTrial, method: type[ImageMethod], declared: D
         raise ValueError("samples_per_class needs training images of each class, but some are held out")
 
 
-def _check_density(config: ImageTrial, declared: Declaration) -> None:
+def _check_density(config: ImageTrial, method: type[ImageMethod], declared: Declaration) -> None:
     """Raise ValueError if samples of a density cannot be drawn, decoded or told from others."""
     asked, generation = config.latent_density, config.generation
     if not asked.evaluated:
@@ -161,9 +161,8 @@ def _check_density(config: ImageTrial, declared: Declaration) -> None:
             "samples are either of density or of each class, so samples_per_class must be 0, but got "
             f"samples_per_class={generation.samples_per_class} with density={asked.density}"
         )
-    width = getattr(config.options, "projector_width", 0)
-    if asked.density in OWN and width:
+    if asked.density in OWN and method.projects(config.options):
         raise ValueError(
             f"the density of {config.method} is of projections unless projector_width=0, but got "
-            f"projector_width={width} with density={asked.density}"
+            f"projector_width={config.options.projector_width} with density={asked.density}"
         )

@@ -1,0 +1,37 @@
+"""Methods whose loss compares projections of the representation, by a projector of two layers, or of none (SimCLR).
+
+Shapes: B images, C channels, H rows, W columns, P dimensions of the projection.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from trainables.contract import ImageMethod, NetworkBuilder, Shapes
+from trainables.networks.heads import projector
+from trainables.validation import whole
+
+
+@dataclass(frozen=True)
+class ProjectedConfig:
+    projector_width: int = 512
+    """Hidden units of the two-layer projector; 0 for no projector, so that the loss is of the representations."""
+    projection: int = 128
+    """Dimensions P of the projection."""
+
+    def __post_init__(self) -> None:
+        whole("projector_width", self.projector_width, 0)
+        whole("projection", self.projection, 1)
+
+
+class ProjectedMethod(ImageMethod):
+    """A method with the projector that its config asks for."""
+
+    projector_norm: ClassVar[Literal["batch"] | None] = "batch"
+    """Norm after the hidden layer of the projector."""
+
+    def __init__(self, config: ProjectedConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
+        super().__init__(config, networks, shapes)
+        width, norm = config.projector_width, self.projector_norm
+        self.projector = projector(self.features, width, config.projection, norm)
+        self.projection = config.projection if width else self.features
+        """Dimensions P of what the loss compares."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, error_line, list_sweeps, parse
-from sweeper.cli.conclusion import finish, print_how_to_continue
+from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.cli.fresh import CheckpointPath, archive, preview_archive, restore
 from sweeper.cli.option_values import store_retries
 from sweeper.cli.page_writer import PageWriter
@@ -159,6 +159,8 @@ class _Run:
             if isinstance(error, Exception):
                 report(error)
             print_how_to_continue(self.plan, self.store)
+            if not isinstance(error, StoreError):
+                write_page_so_far(self.plan, self.store)  # last: nothing is lost if this is cut off
             raise
 
     def _train(self, tracked_trials: TrackedTrials) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from sweeper.search.search_plan import SearchPlan
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.damaged_files import quarantining
 from sweeper.storage.io.retry import NO_RETRIES
-from sweeper.storage.layout import models_folder
+from sweeper.storage.layout import history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_trials
 from sweeper.storage.models import trials_with_models
 from sweeper.storage.schema import Columns
@@ -89,3 +90,13 @@ def print_how_to_continue(plan: Plan, store: Store) -> None:
         return
     done = sum(statuses.get(trial_id, "failed") != "failed" for trial_id in plan.ids)
     print(f"stopped: {done} of {plan.total} trials are in {store.files.display_uri}; the same command continues")
+
+
+def write_page_so_far(plan: Plan, store: Store) -> None:
+    """Write the page of an interrupted run, if it has any results, and print where it is."""
+    files = store.files.with_retries(NO_RETRIES)
+    with contextlib.suppress(StoreError):
+        if not (files.list(trials_folder(plan.name)) or files.list(history_folder(plan.name))):
+            return
+        if page := write_page(plan, files, print):
+            print(f"page: {files.display_uri_of(page)}")

@@ -20,7 +20,7 @@ SECONDS_BETWEEN = 10.0
 REST = 20.0
 """The same as a multiple of the time that the last writing took: writing takes at most 5 % of one core."""
 LAST_WAIT = 15.0
-"""Longest time, in seconds, that the end of a sweep waits for a page that is being written."""
+"""Longest time, in seconds, that the end of a sweep waits for a page that is being written; if interrupted, none."""
 
 
 class PageWriter:
@@ -39,8 +39,8 @@ class PageWriter:
         self._due_at = self._clock() + SECONDS_BETWEEN
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._thread is not None:
+    def __exit__(self, exception: type[BaseException] | None, *_: object) -> None:
+        if self._thread is not None and exception is None:
             self._thread.join(LAST_WAIT)
 
     def cohort_started(self) -> None:

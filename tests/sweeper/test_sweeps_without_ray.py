@@ -69,6 +69,7 @@ def test_a_sweep_that_was_interrupted_continues_to_the_same_rows(sweep: str, tmp
     with without_ray(tmp_path, interrupt):
         assert run.main(command(tmp_path / "store")) == 130
     assert 0 < len(rows(tmp_path / "store", name)) < len(rows(tmp_path / "whole", name))
+    assert (tmp_path / f"store/reports/{name}.html").exists(), "the page of what there is"
     with without_ray(tmp_path):
         assert run.main(command(tmp_path / "store")) == 0
     pd.testing.assert_frame_equal(rows(tmp_path / "store", name), rows(tmp_path / "whole", name))

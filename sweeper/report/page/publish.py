@@ -1,6 +1,8 @@
 """Writes `STORE/reports/NAME.html`, the page of a sweep, and `STORE/reports/index.html`, the list of all sweeps."""
 
 import html
+import itertools
+import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -12,6 +14,14 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.layout import INDEX, is_name, report_path
 from sweeper.storage.schema import STATUSES
 from sweeper.storage.store_reader import StoreReader
+
+LAST_WAIT = 15.0
+"""Longest time, in seconds, that a page waits for an earlier one of this process to be written."""
+
+_numbers = itertools.count(1)
+_written: dict[str, int] = {}
+"""Address of a page -> the number of the last one that this process has written there."""
+_writing = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -27,10 +37,23 @@ class StoredSweep:
 
 
 def write(files: Files, name: str) -> str:
-    """Write the page of a sweep, and the index. Returns the path of the page in the store."""
+    """Write the page of a sweep, and the index. Returns the path of the page in the store.
+
+    Several threads may write a page: the one that began to read last wins. A page with older rows that comes after it
+    is dropped.
+    """
     path = report_path(name)
-    files.write(path, document(page_data(collect(files, name))))
-    files.write(INDEX, index(files, files.list("reports")))
+    address, number = files.uri_of(path), next(_numbers)
+    page = document(page_data(collect(files, name)))
+    if not _writing.acquire(timeout=LAST_WAIT):
+        raise StoreError(f"store {files.display_uri}: an earlier '{path}' is still being written")
+    try:
+        if number > _written.get(address, 0):
+            files.write(path, page)
+            _written[address] = number
+            files.write(INDEX, index(files, files.list("reports")))
+    finally:
+        _writing.release()
     return path
 
 

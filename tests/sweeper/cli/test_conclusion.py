@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
-from sweeper.cli.conclusion import finish, print_how_to_continue
+from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.plan.plan import GridPlan
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.schema import Columns
@@ -62,3 +62,12 @@ def test_an_interrupted_run_prints_how_much_is_done(tmp_path: Path, capsys: pyte
     store = store_of(tmp_path, plan, {"t0": "finished", "t1": "diverged", "t2": "failed"})
     print_how_to_continue(plan, store)
     assert capsys.readouterr().out == f"stopped: 2 of 4 trials are in {tmp_path}; the same command continues\n"
+
+
+def test_an_interrupted_run_has_a_page_of_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = make(4)
+    write_page_so_far(plan, Store(tmp_path / "empty"))
+    assert not list(tmp_path.glob("empty/**/*"))
+    write_page_so_far(plan, store_of(tmp_path, plan, {"t0": "finished"}))
+    assert capsys.readouterr().out == f"page: {tmp_path}/reports/grid.html\n"
+    assert (tmp_path / "reports/grid.html").exists()

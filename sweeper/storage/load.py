@@ -61,6 +61,14 @@ def load_runs(name: str, store: str | os.PathLike[str] | Files = "results") -> p
     return frame.sort_values(["trial_id", "ended"], kind="stable", ignore_index=True)
 
 
+def load_replaced(files: Files, name: str, time: str) -> pd.DataFrame:
+    """Return the rows of a sweep that `--fresh` replaced at one time: the name of a folder below `_replaced/`."""
+    tables = read_tables(files, f"{ARCHIVES}/{time}/{trials_folder(name)}")
+    if not tables:
+        raise _absent(files, "trials", name)
+    return merged_rows([table for _, table in tables.values()]).to_pandas()
+
+
 def load_trials(files: Files, name: str, trials: Sequence[str]) -> pd.DataFrame:
     """Return the rows of these trials in their order. Trials without a row, and rows of other trials, are left out."""
     order = {trial: index for index, trial in enumerate(trials)}

@@ -17,7 +17,7 @@ from sweeper.storage.layout import trial_names_path
 from sweeper.storage.snapshot import Snapshot, take_snapshot
 
 MAX_REQUESTS = 24
-"""Most requests (a preset and its changes) that have tables and trajectories of their own."""
+"""Most requests (a preset and its changes) of a page, except that every preset has at least one."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +38,28 @@ def collect(files: Files, name: str) -> Contents:
     names = _trial_names(files, name) if unfinished else {}
     packed = curves.pack(history, [*recorded, *unfinished], _first_metrics(shown))
     sheets = pictures.collect(files, name, recorded)
+    requests, requests_note = _requests(files, name, snapshot, shown)
+    importances, importances_notes = findings.importances(files, name)
+    earlier = reruns(files, name, rows)
     report = {
         "name": name,
         "about": next((preset.about for preset in shown.values()), ""),
         "count": len(rows),
         "columns": encode(rows, snapshot.columns, shown.values()),
-        "requests": _requests(snapshot, shown),
+        "requests": requests,
         "views": {name: findings.views(preset) for name, preset in shown.items()},
-        "importances": findings.importances(files, name),
-        "reruns": reruns(files, name),
+        "importances": importances,
+        "reruns": earlier.runs,
         "pictures": [asdict(picture) for picture in sheets.pictures],
         "unfinished": [{"trial_id": trial, "config": names.get(trial, {})} for trial in unfinished],
         "curves": list(packed.series),
-        "notes": [*problems, *_notes(files, name, snapshot, packed.note, sheets.left_out)],
+        "notes": [
+            *problems,
+            *_notes(files, name, snapshot, packed.note, sheets.left_out),
+            *requests_note,
+            *importances_notes,
+            *earlier.notes,
+        ],
     }
     return Contents(report, packed.values.astype("<f8").tobytes())
 
@@ -64,14 +73,24 @@ def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
         return {}
 
 
-def _requests(snapshot: Snapshot, shown: Mapping[str, PresetViews]) -> list[dict[str, Any]]:
-    """Return each preset, with each of its changes, that has rows. A preset with several has one for all of them."""
-    pairs = _pairs(snapshot.rows)
+def _requests(
+    files: Files, name: str, snapshot: Snapshot, shown: Mapping[str, PresetViews]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return each preset, with each of its changes, that has rows, and a sentence about those that are left out.
+
+    A preset with several changes has a request for all of them, so no trial is left out. The changes with the fewest
+    trials have none of their own.
+    """
     rows, found = snapshot.rows, []
-    for preset in pairs["preset"].drop_duplicates():
-        changes = list(pairs["changes"][pairs["preset"] == preset])
-        selections = [None, *changes] if len(changes) > 1 else changes
-        for change in selections[:MAX_REQUESTS]:
+    pairs = list(_pairs(rows)[["preset", "changes"]].itertuples(index=False, name=None))
+    changes: dict[str, list[str]] = {}
+    for preset, change in pairs:
+        changes.setdefault(preset, []).append(change)
+    several = [(preset, change) for preset, change in pairs if len(changes[preset]) > 1]
+    left_out = set(several[max(0, MAX_REQUESTS - len(changes)) :])
+    for preset, own in changes.items():
+        kept = [change for change in own if (preset, change) not in left_out]
+        for change in [None, *kept] if len(own) > 1 else own:
             chosen = rows["preset"].fillna("") == preset
             chosen = chosen if change is None else chosen & (rows["changes"].fillna("") == change)
             label = ", ".join(filter(None, (preset or "no preset", change if change is not None else "all changes")))
@@ -80,7 +99,11 @@ def _requests(snapshot: Snapshot, shown: Mapping[str, PresetViews]) -> list[dict
             ]  # metrics of pruned trials are from an earlier epoch
             views = _findings_of(shown.get(preset), comparable, snapshot.history)
             found.append({"label": label, "preset": preset, "changes": change, **views})
-    return found
+    if not left_out:
+        return found, []
+    lacks = f"{len(left_out)} of {len(several)} changes of presets, those with the fewest trials, cannot be chosen"
+    place = f"their trials are among 'all changes', and their tables in {files.display_uri_of(f'tables/{name}')}"
+    return found, [f"To keep this page small, {lacks}; {place}."]
 
 
 def _pairs(rows: pd.DataFrame) -> pd.DataFrame:

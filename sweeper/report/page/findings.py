@@ -1,7 +1,7 @@
 """What the views of a preset say to show: each request's tables and trajectories, each preset's heatmaps and search."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +18,8 @@ from sweeper.storage.io.files import Files
 
 MAX_STUDIES = 50
 """Most studies whose importances a page shows."""
+JOURNAL = ".log"
+"""Suffix of the files that Optuna's dashboard reads."""
 
 
 def views(shown: PresetViews) -> dict[str, Any]:
@@ -82,10 +84,11 @@ def _rows(shown: PresetViews, rows: pd.DataFrame, axes: Sequence[str], selection
     return labelled(rows, selections) if selections else in_order(shown.grids, rows, axes)
 
 
-def importances(files: Files, name: str) -> list[dict[str, Any]]:
-    """Return the importances that the last run of each search wrote, with the number of complete trials behind them."""
-    found = []
-    for folder, study in _studies(files, name):
+def importances(files: Files, name: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the importances that the last run of each search wrote, with the number of complete trials behind them,
+    and sentences about what is left out."""
+    found, studies = [], _studies(files, name)
+    for folder, study in studies[:MAX_STUDIES]:
         path = f"studies/{name}/{folder}/{study}"
         shares, trials = (_frame(files, f"{path}/{table}.parquet") for table in ("importance", "trials"))
         if shares is not None and trials is not None and len(shares):
@@ -93,7 +96,11 @@ def importances(files: Files, name: str) -> list[dict[str, Any]]:
             shares = shares.rename(columns={"importance": "share"})
             records = {str(column): json_values(shares[column]) for column in shares}
             found.append({"request": folder, "study": study, "complete": complete, **records})
-    return found[:MAX_STUDIES]
+    if not studies[MAX_STUDIES:]:
+        return found, []
+    place = files.display_uri_of(f"studies/{name}")
+    lacks = f"it lacks the importances of {len(studies) - MAX_STUDIES} of {len(studies)} studies, which are in {place}"
+    return found, [f"To keep this page small, {lacks}."]
 
 
 def in_order(grids: Sequence[Grid], rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
@@ -118,12 +125,11 @@ def _metrics(metrics: Sequence[Metric]) -> list[Mapping[str, Any]]:
     return [{"name": metric.name, "percent": metric.percent, "direction": metric.direction} for metric in metrics]
 
 
-def _studies(files: Files, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the folder of each request of a search, and the name of each of its studies."""
-    for folder in files.list(f"studies/{name}"):
-        for study in files.list(f"studies/{name}/{folder}"):
-            if files.list(f"studies/{name}/{folder}/{study}"):  # the journal beside them is a file
-                yield folder, study
+def _studies(files: Files, name: str) -> list[tuple[str, str]]:
+    """Return the folder of each request of a search with the name of each of its studies; journals lie beside them."""
+    folders = files.list(f"studies/{name}")
+    entries = [(folder, entry) for folder in folders for entry in files.list(f"studies/{name}/{folder}")]
+    return [(folder, entry) for folder, entry in entries if not entry.endswith(JOURNAL)]
 
 
 def _frame(files: Files, path: str) -> pd.DataFrame | None:

@@ -1,39 +1,58 @@
 """Trials that `--fresh` trained again: in which columns their earlier runs differ from the present row."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from sweeper.errors import DamagedFiles
 from sweeper.report.page.columns import json_values
 from sweeper.report.run_differences import run_differences
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import ARCHIVES
-from sweeper.storage.load import load_runs
+from sweeper.storage.layout import ARCHIVES, trials_folder
+from sweeper.storage.load import load_replaced
 
 MAX_RUNS = 500
 """Most earlier runs that a page shows."""
 
 
-def reruns(files: Files, name: str) -> list[dict[str, Any]]:
-    """Return the earlier runs of trials: `trial_id`, `replaced` (when), and lists of `columns`, `then` and `now`."""
-    if not any(files.list(f"{ARCHIVES}/{time}/trials/sweep={name}") for time in files.list(ARCHIVES)):
-        return []
-    found = []
-    for trial, runs in load_runs(name, files).groupby("trial_id", sort=False):
-        present = runs[runs["replaced"] == ""]
-        earlier = runs[runs["replaced"] != ""]
-        if present.empty or earlier.empty:
+@dataclass(frozen=True)
+class Reruns:
+    runs: list[dict[str, Any]]
+    """Of each earlier run `trial_id`, `replaced` (when), and lists of `columns`, `then` and `now`; latest first."""
+    notes: list[str]
+    """Sentences about what is left out."""
+
+
+def reruns(files: Files, name: str, rows: pd.DataFrame) -> Reruns:
+    """Return the earlier runs of the trials in `rows`. Archives are read from the latest on, while needed."""
+    found, notes = list[dict[str, Any]](), list[str]()
+    times = [time for time in files.list(ARCHIVES) if files.list(f"{ARCHIVES}/{time}/{trials_folder(name)}")]
+    present = {row["trial_id"]: row for row in rows.to_dict("records")} if times else {}
+    for time in reversed(times):
+        if len(found) > MAX_RUNS:
+            break
+        try:
+            archived = load_replaced(files, name, time)
+        except DamagedFiles as error:
+            notes.append(f"Damaged and left out: earlier runs: {error}.")
             continue
-        now = present.iloc[-1].to_dict()
-        for run in earlier.to_dict("records"):
-            differences = [difference for difference in run_differences(run, now) if difference.column != "replaced"]
-            found.append(
-                {
-                    "trial_id": trial,
-                    "replaced": run["replaced"],
-                    "columns": [difference.column for difference in differences],
-                    "then": json_values(pd.Series([difference.first for difference in differences], dtype=object)),
-                    "now": json_values(pd.Series([difference.second for difference in differences], dtype=object)),
-                }
-            )
-    return found[:MAX_RUNS]
+        known = archived[archived["trial_id"].isin(present)]
+        found += [_rerun(run, present[run["trial_id"]], time) for run in known.to_dict("records")]
+    if len(found) > MAX_RUNS:
+        place = files.display_uri_of(ARCHIVES)
+        shown = f"it shows the {MAX_RUNS} latest of the earlier runs of trials"
+        notes.append(f"To keep this page small, {shown}; all are in {place}.")
+    return Reruns(found[:MAX_RUNS], notes)
+
+
+def _rerun(run: Mapping[Any, Any], now: Mapping[Any, Any], time: str) -> dict[str, Any]:
+    differences = run_differences(run, now)
+    return {
+        "trial_id": run["trial_id"],
+        "replaced": time,
+        "columns": [difference.column for difference in differences],
+        "then": json_values(pd.Series([difference.first for difference in differences], dtype=object)),
+        "now": json_values(pd.Series([difference.second for difference in differences], dtype=object)),
+    }

@@ -4,11 +4,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from sweeper.report.page import contents as contents_module
+from sweeper.report.page import findings
 from sweeper.report.page.contents import Contents, collect
 from sweeper.report.page.findings import in_order
 from sweeper.spec import Grid
 from sweeper.storage.layout import page_views_folder, trial_names_path
-from tests.sweeper.report.page.stored import ERROR, NAME, add_sheets, fill
+from sweeper.storage.store import Store
+from tests.sweeper.report.page import stored_search
+from tests.sweeper.report.page.stored import COLUMNS, ERROR, NAME, add_sheets, fill
 
 
 @pytest.fixture(scope="module")
@@ -88,18 +92,47 @@ def test_damaged_names_are_left_out(tmp_path: Path) -> None:
     assert collect(store.files, NAME).report["unfinished"] == [{"trial_id": "training", "config": {}}]
 
 
+def change(store: Store, folder: Path, changes: str, count: int = 18) -> None:
+    """Add rows of a request that changes the preset."""
+    rows = pd.read_parquet(folder / f"trials/sweep={NAME}/c0.parquet").to_dict("records")[:count]
+    changed = [{**_plain(row), "trial_id": f"{row['trial_id']}{changes}", "changes": changes} for row in rows]
+    store.write(NAME, changes.replace("=", "-"), changed, COLUMNS)
+
+
 def test_each_change_is_a_request_and_all_together_are_one(tmp_path: Path) -> None:
     store = fill(tmp_path)
-    rows = pd.read_parquet(tmp_path / f"trials/sweep={NAME}")
-    assert len(rows) == 18
-    changed = [
-        {**_plain(row), "trial_id": f"{row['trial_id']}b", "changes": "epochs=5"} for row in rows.to_dict("records")
-    ]
-    from tests.sweeper.report.page.stored import COLUMNS
+    change(store, tmp_path, "epochs=5")
+    report = collect(store.files, NAME).report
+    assert [request["label"] for request in report["requests"]] == ["paper, all changes", "paper", "paper, epochs=5"]
+    assert report["notes"] == []
 
-    store.write(NAME, "c2", changed, COLUMNS)
-    labels = [request["label"] for request in collect(store.files, NAME).report["requests"]]
-    assert labels == ["paper, all changes", "paper", "paper, epochs=5"]
+
+def test_changes_that_are_left_out_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents_module, "MAX_REQUESTS", 3)
+    store = fill(tmp_path)
+    change(store, tmp_path, "epochs=5", count=2)
+    change(store, tmp_path, "epochs=6", count=5)
+    report = collect(store.files, NAME).report
+    assert [request["label"] for request in report["requests"]] == ["paper, all changes", "paper", "paper, epochs=6"]
+    assert report["notes"] == [
+        "To keep this page small, 1 of 3 changes of presets, those with the fewest trials, cannot be chosen; their "
+        f"trials are among 'all changes', and their tables in {tmp_path}/tables/grid."
+    ]
+
+
+def test_studies_that_are_left_out_are_said_and_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = stored_search.fill(tmp_path)
+    source = f"studies/{stored_search.NAME}/paper/normal_class=0"
+    for table in ("importance", "trials"):
+        store.files.write(f"{source[:-1]}1/{table}.parquet", store.files.read(f"{source}/{table}.parquet") or b"")
+    assert [len(part) for part in findings.importances(store.files, stored_search.NAME)] == [2, 0]
+    monkeypatch.setattr(findings, "MAX_STUDIES", 1)
+    store.files.write(f"{source[:-1]}1/trials.parquet", b"not read")
+    found, notes = findings.importances(store.files, stored_search.NAME)
+    assert [study["study"] for study in found] == ["normal_class=0"]
+    assert notes == [
+        f"To keep this page small, it lacks the importances of 1 of 2 studies, which are in {tmp_path}/studies/search."
+    ]
 
 
 def test_rows_come_in_the_order_of_the_preset() -> None:

@@ -8,9 +8,8 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from sweeper.spec import SpecError
+from sweeper.spec import SpecError, user_code
 
-PACKAGES = ("cluster", "search_spaces", "sweeper", "trainables")
 LIMIT = 100 << 20
 """Largest working directory, in bytes, that Ray's job server takes."""
 MARKER_FILES = ("pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
@@ -43,7 +42,7 @@ def contents(folder: Path, excluded: Collection[Path] = ()) -> dict[str, int]:
 def installed_code() -> tuple[Path, dict[str, int]]:
     """The folder of the packages that are imported, and their files: path relative to it -> size in bytes."""
     folder = Path(__file__).resolve().parents[1]
-    files = {f"{name}/{path}": size for name in PACKAGES for path, size in contents(folder / name).items()}
+    files = {f"{name}/{path}": size for name in user_code.PACKAGES for path, size in contents(folder / name).items()}
     return folder, files
 
 
@@ -56,8 +55,10 @@ def user_files(modules: Iterable[str]) -> dict[str, Path]:
     return files
 
 
-def check_size(folder: Path, files: Mapping[str, int]) -> None:
-    """Raise SpecError, naming the largest folders, if the files are larger than `LIMIT` together."""
+def check_size(folder: Path, files: Mapping[str, int], others: Mapping[str, Path] = MappingProxyType({})) -> None:
+    """Raise SpecError, naming the largest folders, if the files, of these sizes, and the `others` are larger than
+    `LIMIT` together."""
+    files = {**files, **{path: source.stat().st_size for path, source in others.items()}}
     total = sum(files.values())
     if total <= LIMIT:
         return
@@ -103,17 +104,19 @@ def _is_source(folder: Path) -> bool:
 
 
 def _ignored(folder: Path, paths: Iterable[str]) -> set[str]:
-    """Those of `paths` that git ignores; empty without git or outside a repository."""
+    """Those of `paths` that git ignores; empty without git, outside a repository, or if the folder itself is ignored,
+    as an environment in a repository is."""
     try:
         result = subprocess.run(
             ["git", "check-ignore", "-z", "--stdin"],
             cwd=folder,
-            input="\0".join(paths).encode(errors="surrogateescape"),
+            input="\0".join([*paths, "."]).encode(errors="surrogateescape"),
             capture_output=True,
         )
     except OSError:
         return set()
-    return set(result.stdout.decode(errors="surrogateescape").split("\0"))
+    ignored = set(result.stdout.decode(errors="surrogateescape").split("\0"))
+    return set() if "." in ignored else ignored
 
 
 def _mib(size: int) -> str:

@@ -107,7 +107,7 @@ def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str,
     if taken := sorted(own_files.keys() & files.keys()):
         raise SpecError(f"modules of your own must not be named as the code's, but got {', '.join(taken)}; rename them")
     run_words = [_reference(word, modules) if word == request.name else word for word in run_words]
-    package.check_size(folder, files)
+    package.check_size(folder, files, own_files)
     if access.is_unencrypted(address) and access.token_enabled(os.environ):
         notes.append(f"the token goes to {address} unencrypted; better forward its port to this machine, or use https")
     for note in notes:

@@ -5,8 +5,10 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-OWN_PACKAGES = ("sweeper", "trainables", "search_spaces", "cluster", "tests")
-"""This project's packages, which are never the user's."""
+WORKER_PACKAGES = ("sweeper", "trainables", "search_spaces")
+"""This project's packages that a process of a sweep imports."""
+PACKAGES = (*WORKER_PACKAGES, "cluster")
+"""All packages of this project."""
 
 _folders: list[str] = []
 
@@ -33,7 +35,7 @@ def modules() -> tuple[str, ...]:
 
     Each is a whole package or a single file at the top level of a folder, so that a package is never sent in part.
     """
-    names = (name for name in sys.modules if "." not in name and name not in OWN_PACKAGES and name != "__main__")
+    names = (name for name in sys.modules if "." not in name and name not in (*PACKAGES, "tests", "__main__"))
     origins = filter(None, (_origin(sys.modules[name]) for name in names))
     return tuple(sorted({str(origin) for origin in origins if str(origin.parent) in _folders}))
 

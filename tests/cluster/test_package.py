@@ -44,6 +44,14 @@ def test_what_git_ignores_is_not_sent(tmp_path: Path) -> None:
     assert set(contents(folder)) == {"a.py", "kept/b.log", "ünï code.py"}
 
 
+def test_a_folder_that_git_ignores_is_sent_on_request(tmp_path: Path) -> None:
+    """The installed code is often in an environment that the repository around it ignores."""
+    folder = tree(tmp_path, ["env/lib/sweeper/run.py", "env/lib/sweeper/storage/store.py"])
+    (folder / ".gitignore").write_text("/env/\n")
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    assert set(contents(folder / "env/lib/sweeper")) == {"run.py", "storage/store.py"} and not contents(folder)
+
+
 def test_only_files_are_sent(tmp_path: Path) -> None:
     folder = tree(tmp_path, ["a.py", "there/b.py"])
     (folder / "broken").symlink_to("nowhere")

@@ -59,3 +59,14 @@ def test_a_module_that_would_replace_the_codes_is_refused(
     assert submit.main([str(sweep), "--store", str(tmp_path / "store"), "--working-dir", str(code)]) == 2
     law = "error: modules of your own must not be named as the code's, but got conftest_of_mine.py; rename them\n"
     assert capsys.readouterr().err == law and not client.submissions
+
+
+def test_the_users_files_count_towards_the_size(
+    client: FakeClient, sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (sweep.parent / "sent_of_mine/weights.bin").open("wb") as file:
+        file.truncate(101 << 20)  # sparse
+    assert submit.main([str(sweep), "--store", str(tmp_path / "store")]) == 2
+    err = capsys.readouterr().err
+    assert "must not exceed 100.0 MiB" in err and "most of it in sent_of_mine/ (101.0 MiB)" in err
+    assert not client.submissions

@@ -25,6 +25,7 @@ from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback, cohort_
 from sweeper.packing.slots import Slots
 from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
+from sweeper.spec import user_code
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import model_path
 from trainables.reports import CheckpointError, ModelError
@@ -101,9 +102,8 @@ def dispatch(
     shared = None if slots.local or slots.workers == 1 else checkpoint_path(f"ray-{run}")
     settings = WorkerSettings(run, data, _Checkpoints(checkpoints), limits.save_every, limits.step_timeout, models)
     storage = checkpoints.uri_of(shared) if shared else scratch
-    trainable = cohort_trainable(
-        partial(run_cohort, dispatch=Dispatch(settings, slots.resources, storage, judge_factory))
-    )
+    shipped = Dispatch(settings, slots.resources, storage, judge_factory, user_code.folders())
+    trainable = cohort_trainable(partial(run_cohort, dispatch=shipped))
     queue = RetryQueue(source, limits.retries)
     callback = TuneCallback(
         queue, listener, lambda cohort: read_exit_file(checkpoints, checkpoint_path(cohort), run), stopping

@@ -11,8 +11,9 @@ import ray
 from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.packing.cluster import Cluster, ProbeRequest, is_local
 from sweeper.packing.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
+from sweeper.spec import user_code
 from trainables.profiling.measurement import Probe
-from trainables.worker.ray_train import measure_configs
+from trainables.worker.ray_train import import_from, measure_configs
 
 MEASUREMENT_TIMEOUT = 300.0
 """Seconds after which a worker that measures ends itself. What hangs there would hang in training, too."""
@@ -56,7 +57,10 @@ def _on_workers(
     requests: Sequence[ProbeRequest], data: str, among: Sequence[DeviceKind], stopping: StopSignal
 ) -> list[Probe | None]:
     """Make each measurement on a worker that has a whole device for itself; None for one that fails."""
-    tasks = [ray.remote(**_options(request, among))(_measure_in_time).remote(request, data) for request in requests]
+    folders = user_code.folders()
+    tasks = [
+        ray.remote(**_options(request, among))(_measure_in_time).remote(request, data, folders) for request in requests
+    ]
     pending = tasks
     while pending:
         _, pending = ray.wait(pending, num_returns=len(pending), timeout=1.0)
@@ -76,8 +80,10 @@ def _options(request: ProbeRequest, among: Sequence[DeviceKind]) -> dict[str, An
     }
 
 
-def _measure_in_time(request: ProbeRequest, data: str) -> Probe:
-    """Measure on this worker, which exits if it takes longer than `MEASUREMENT_TIMEOUT` seconds."""
+def _measure_in_time(request: ProbeRequest, data: str, folders: Sequence[str]) -> Probe:
+    """Measure on this worker, which exits if it takes longer than `MEASUREMENT_TIMEOUT` seconds. `folders` are those of
+    the user's modules."""
+    import_from(folders)
     timer = threading.Timer(MEASUREMENT_TIMEOUT, os._exit, [1])
     timer.start()
     try:

@@ -6,11 +6,29 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 
 import ray
 
 import sweeper
 from tests.sweeper.tiny_sweep import TINY
+from tests.user_files import DENOISE
+
+SWEEP = """
+from sweeper.spec import Grid, Metric, Sweep, Table
+
+KEYS = {"method": "denoise:Denoise", "dataset": "digits", "epochs": 1, "knn": 5}
+TABLE = Table("knn", ("sigma",), (Metric("knn_z", "maximize"),))
+SWEEP = Sweep("mine", {"tiny": Grid(KEYS, {"sigma": (0.1, 0.2)})}, tables=(TABLE,), name="own")
+"""
+
+
+def own_sweep() -> str:
+    """A file with a sweep, in a folder with its method."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "denoise.py").write_text(DENOISE)
+    (folder / "own_sweep.py").write_text(SWEEP)
+    return str(folder / "own_sweep.py")
 
 
 def main(store: str) -> None:
@@ -18,6 +36,8 @@ def main(store: str) -> None:
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _temp_dir=tempfile.mkdtemp(prefix="j"))
     rows = sweeper.run(TINY, name="joined", store=store, cohort=2)
     assert set(rows["status"]) == {"finished"} and ray.is_initialized() and os.getcwd() == folder
+    rows = sweeper.run(own_sweep(), store=store, cohort=2)
+    assert set(rows["status"]) == {"finished"}, "modules that came after Ray had started"
     ray.shutdown()
 
     def interrupt() -> None:

@@ -8,6 +8,7 @@ tenths of a second where a worker group needs tens of seconds; there the loop re
 import contextlib
 import functools
 import os
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +53,8 @@ class Dispatch:
     """Folder or URI for Ray Train's own scratch files, reachable from all nodes that train one cohort."""
     judge_factory: JudgeFactory | None = None
     """Needed if tasks are compared at rungs."""
+    module_folders: Sequence[str] = ()
+    """Folders from which the user's modules are imported, besides those of the process that started Ray."""
 
 
 def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
@@ -60,6 +63,7 @@ def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
     Raises OutOfMemory if the cohort needs more memory. A process that is asked to end, or that hangs, exits and leaves
     the reason in a file (`trainables.worker.exit_file`).
     """
+    import_from(dispatch.module_folders)
     configs = task.spec.configs()
     workers, judge = configs[0].training.processes, _judge(task, configs, dispatch.judge_factory)
     if workers == 1:
@@ -74,6 +78,7 @@ def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
         return
 
     def together(_: dict[str, Any]) -> None:
+        import_from(dispatch.module_folders)
         _use_cores(dispatch.resources.get("CPU", 1.0))
         context = ray.train.get_context()
         peers = Peers(context.get_world_rank(), context.get_world_size())
@@ -100,6 +105,11 @@ def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
         except TrainingFailedError as error:
             lines = [line for line in str(error).splitlines() if OutOfMemory.__name__ in line]
             raise OutOfMemory(lines[-1].partition(": ")[2]) if lines else error from None
+
+
+def import_from(folders: Sequence[str]) -> None:
+    """Import modules in this process from these folders, too, before all others."""
+    sys.path[:0] = [folder for folder in folders if folder not in sys.path]
 
 
 def _report_to_tune(message: Message) -> None:

@@ -84,6 +84,9 @@ def connected(address: str | None) -> Iterator[str]:
     Yields a folder of this machine for Ray's scratch files. It is the working directory meanwhile, because that of a
     Ray job is unpacked again when a node that shares it joins. Ray is shut down at the end, unless this process was
     connected before, and the signal handlers stay the caller's. Raises ClusterError if Ray cannot be started or joined.
+
+    Where this process was connected before, workers on this machine import the user's modules from their folders; a
+    cluster must have got them by the `runtime_env` of `ray.init`.
     """
     local, session = is_local(address), session_address()
     if session and address not in (session, "auto"):
@@ -235,7 +238,7 @@ def _init_arguments(address: str | None, scratch: str) -> dict[str, Any]:
     if address == os.environ.get("RAY_ADDRESS"):
         modules = [module for module in modules if Path(module).parent != Path.cwd()]
     else:
-        modules += [str(Path(__file__).parents[3] / name) for name in ("sweeper", "trainables", "search_spaces")]
+        modules += [str(Path(__file__).parents[3] / name) for name in user_code.WORKER_PACKAGES]
     return {"address": address, "runtime_env": {"py_modules": modules}} if modules else {"address": address}
 
 

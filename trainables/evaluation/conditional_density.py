@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from trainables.contract import ConditionalDensity
+from trainables.losses.mixture_density import log_mixture_density
 
 
 def equal_mixture(means_BM: Tensor, sigma: float) -> ConditionalDensity:
@@ -33,9 +34,8 @@ def variance_parts(density: ConditionalDensity) -> tuple[Tensor, Tensor]:
 
 def log_likelihood(y_B: Tensor, density: ConditionalDensity) -> Tensor:
     """The log density at y, `[B]`."""
-    standardised_BM = (y_B[..., None] - density.means_BM) / density.sigmas_BM
-    log_densities_BM = -standardised_BM.square() / 2 - density.sigmas_BM.log() - math.log(2 * math.pi) / 2
-    return (density.log_weights_BM + log_densities_BM).logsumexp(-1)
+    means_BM1, sigmas_BM1 = density.means_BM[..., None], density.sigmas_BM[..., None]
+    return log_mixture_density(y_B[..., None], density.log_weights_BM, means_BM1, sigmas_BM1)
 
 
 def energy_distance(first: ConditionalDensity, second: ConditionalDensity) -> Tensor:

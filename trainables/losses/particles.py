@@ -1,33 +1,14 @@
-"""Banks of weighted particles: InfoNCE against them, new weights, and resampling (SMC-GMJE).
+"""Banks of weighted particles: new weights, and resampling (SMC-GMJE).
 
-Shapes: B images, D dimensions, M particles of a bank, P = M + B particles of a pool, which is the bank and then the
-batch's targets. Similarities of queries with a pool, `[B, P]`, serve both the loss and the weights: those with the
-first M particles are negatives, and the diagonal of the last B columns is the positives.
+Shapes: B images, M particles of a bank, P = M + B particles of a pool, which is the bank and then the batch's targets.
 Weights are `softmax(log_weights)`, so logarithms of weights may lack a constant, and zeros are uniform weights. Random
 numbers are arguments, uniform in [0, 1).
 """
 
-import math
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.losses.linear_algebra import product
-
 RESAMPLERS = ("multinomial", "systematic")
-
-
-def similarities(x_BD: Tensor, y_MD: Tensor, tau: float | Tensor) -> Tensor:
-    """Cosines over `tau > 0`, `[B, M]`, with norms floored at 1e-6."""
-    return product(F.normalize(x_BD, dim=-1, eps=1e-6) / tau, F.normalize(y_MD, dim=-1, eps=1e-6).mT)
-
-
-def weighted_info_nce(positive_B: Tensor, negative_BM: Tensor, log_weights_M: Tensor) -> Tensor:
-    """InfoNCE, `[B]`, of similarities over tau, where negative m counts `M w_m` times: uniform weights make it
-    MoCo's."""
-    multiplicity_M = log_weights_M.log_softmax(-1) + math.log(log_weights_M.shape[-1])
-    return torch.cat([positive_B[:, None], negative_BM + multiplicity_M], -1).logsumexp(-1) - positive_B
 
 
 def reweighted(log_weights_P: Tensor, exponents_BP: Tensor) -> Tensor:

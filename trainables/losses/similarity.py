@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trainables.losses.linear_algebra import product
+
 
 def negative_cosine(prediction_BD: Tensor, target_BD: Tensor) -> Tensor:
     """`-cos(p, t)`, from -1 (one direction) to 1 (SimSiam Eq. 1)."""
@@ -28,22 +30,25 @@ def nt_xent(first_BD: Tensor, second_BD: Tensor, tau: float | Tensor) -> Tensor:
     both = torch.cat([first_BD, second_BD])
     itself = torch.eye(len(both), dtype=torch.bool, device=both.device)
     other_view = torch.arange(len(both), device=both.device).roll(len(first_BD))
-    logits = _similarities(both, both, tau).masked_fill(itself, -math.inf)
+    logits = similarities(both, both, tau).masked_fill(itself, -math.inf)
     return F.cross_entropy(logits, other_view, reduction="none")
 
 
 def info_nce(query_BD: Tensor, key_BD: Tensor, queue_MD: Tensor, tau: float | Tensor) -> Tensor:
     """MoCo (SimVAE Eq. 9), `[B]`: the positive of a query is its key, its negatives are the whole queue."""
     positive_B = (_unit(query_BD) * _unit(key_BD)).sum(-1) / tau
-    negative_BM = _similarities(query_BD, queue_MD, tau)
+    return info_nce_of(positive_B, similarities(query_BD, queue_MD, tau))
+
+
+def info_nce_of(positive_B: Tensor, negative_BM: Tensor) -> Tensor:
+    """InfoNCE, `[B]`, of similarities over tau with the positive and with the negatives of each query."""
     return torch.cat([positive_B[:, None], negative_BM], -1).logsumexp(-1) - positive_B
+
+
+def similarities(x_BD: Tensor, y_MD: Tensor, tau: float | Tensor) -> Tensor:
+    """Cosines over `tau`, `[B, M]`, in the inputs' own precision: with a small `tau`, bfloat16 is off by half a nat."""
+    return product(_unit(x_BD) / tau, _unit(y_MD).mT)
 
 
 def _unit(x_BD: Tensor) -> Tensor:
     return F.normalize(x_BD, dim=-1, eps=1e-6)
-
-
-def _similarities(x_BD: Tensor, y_MD: Tensor, tau: float | Tensor) -> Tensor:
-    """Cosines over `tau`, `[B, M]`, in the inputs' own precision: with a small `tau`, bfloat16 is off by half a nat."""
-    with torch.autocast(x_BD.device.type, enabled=False):
-        return (_unit(x_BD) / tau) @ _unit(y_MD).mT

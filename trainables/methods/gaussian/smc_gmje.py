@@ -17,10 +17,9 @@ from trainables.losses.particles import (
     drawn_indices,
     effective_sample_size,
     reweighted,
-    similarities,
     uniforms_of,
-    weighted_info_nce,
 )
+from trainables.losses.similarity import info_nce_of, similarities
 from trainables.networks.averaging import MovingAverage
 from trainables.validation import between, choices, positive, whole
 
@@ -76,12 +75,11 @@ class SMCGMJE(ProjectedMethod):
         query_images_BCHW, key_images_BCHW = batch["views"]
         query_BP = self.project(query_images_BCHW)
         key_BP = F.normalize(self.keys(key_images_BCHW).float(), dim=-1)
-        pool_SP = torch.cat([self.bank_MP, key_BP])
+        pool_SP = torch.cat([self.bank_MP, key_BP])  # one matrix of similarities serves both the loss and the weights
         exponents_BS = similarities(query_BP, pool_SP, self.tau)
         negative_BM, key_BB = exponents_BS.split((self.config.bank, len(key_BP)), dim=-1)
-        uniform_S = torch.zeros_like(pool_SP[:, 0])
-        loss_B = weighted_info_nce(key_BB.diagonal(), negative_BM, uniform_S[: self.config.bank])
-        log_weights_S = reweighted(uniform_S, exponents_BS.detach())
+        loss_B = info_nce_of(key_BB.diagonal(), negative_BM)
+        log_weights_S = reweighted(torch.zeros_like(pool_SP[:, 0]), exponents_BS.detach())
         indices_M = drawn_indices(self.config.resampling, log_weights_S, noise["resampling"], self.config.bank)
         self.bank_MP.copy_(pool_SP[indices_M])
         return Losses(loss_B.mean(), {"ess": effective_sample_size(log_weights_S)})

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trainables.contract import Batch, ConditionalDensity, Losses, PairsMethod, PairStatistics, Shapes
 from trainables.losses.kernels import gaussian_process_posterior
+from trainables.losses.mixture_density import log_mixture_density
 from trainables.validation import positive
 
 
@@ -74,6 +75,5 @@ class GaussianProcess(PairsMethod):
         return ConditionalDensity(torch.zeros_like(mean_B)[:, None], mean_B[:, None], sigma_B[:, None])
 
     def _nll(self, data: Batch) -> Tensor:
-        _, mean_B1, sigma_B1 = self.predict(data["x"])
-        standardised_B1 = (data["y"][:, None] - mean_B1) / sigma_B1
-        return (standardised_B1.square() / 2 + sigma_B1.log()).mean() + math.log(2 * math.pi) / 2
+        log_weights_B1, mean_B1, sigma_B1 = self.predict(data["x"])
+        return -log_mixture_density(data["y"][:, None], log_weights_B1, mean_B1[..., None], sigma_B1[..., None]).mean()

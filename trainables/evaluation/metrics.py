@@ -25,17 +25,15 @@ FAMILIES: Mapping[str, MetricFamily] = MappingProxyType(
 """Name of a family -> the family."""
 
 
+PATTERNS = ((r"loss_.*", "loss_part"), (r"knn_\d+(_.*)?", "knn_k"), (r"probe_\d+", "probe_few"))
+"""Pattern of whole names -> the family of metrics that are named otherwise than it: `loss_kl`, `knn_3_z`, `probe_5`."""
+
+
 def family_of(metric: str) -> MetricFamily | None:
-    """The family of a metric: that with the longest name that the metric begins with, `loss_part` for `loss_kl` and the
-    like, `knn_k` for `knn_3_z` and the like, or `probe_few` for `probe_5` and the like. A metric of validation images
-    (`val_knn_z`) has the family of its name without `val_`. None if there is no family, for example for a metric of a
-    new method."""
+    """The family of a metric: by PATTERNS, or else that with the longest name that the metric begins with. A metric of
+    validation images (`val_knn_z`) has the family of its name without `val_`. None if there is no family, for example
+    for a metric of a new method."""
     metric = metric.removeprefix(VALIDATION)
-    if metric.startswith("loss_"):
-        return FAMILIES["loss_part"]
-    if re.match(r"knn_\d+(_|$)", metric):
-        return FAMILIES["knn_k"]
-    if re.match(r"probe_\d+$", metric):
-        return FAMILIES["probe_few"]
-    names = [name for name in FAMILIES if metric == name or metric.startswith(f"{name}_")]
+    names = [family for pattern, family in PATTERNS if re.fullmatch(pattern, metric)]
+    names = names or [name for name in FAMILIES if metric == name or metric.startswith(f"{name}_")]
     return FAMILIES[max(names, key=len)] if names else None

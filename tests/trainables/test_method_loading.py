@@ -47,6 +47,13 @@ def test_a_method_is_known_from_its_first_use() -> None:
     assert [*known_methods()] == [*METHODS, MINE] and methods_by_metric()["knn_z"][-1] == MINE
 
 
+def test_a_key_that_may_be_none_can_be_none_on_the_command_line(mine: Path) -> None:
+    own = "@dataclass(frozen=True)\nclass C:\n    depth: int | None = 3\n"
+    mine.write_text(f"{DENOISE}\n\n{own}\nclass x(Denoise):\n    Config, fusible = C, frozenset()\n")
+    method_of("method_of_mine:x")
+    assert parse("depth", "none") is None and parse("depth", "2") == 2
+
+
 def test_an_installed_method_has_the_name_of_its_entry_point(mine: Path) -> None:
     metadata = mine.parent / "mine-1.0.dist-info"
     metadata.mkdir()

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trainables.catalog import METHODS, known_methods, method_of, task_of
+from trainables.catalog import METHODS, TASKS, known_methods, method_of, task_of
 from trainables.config.training import GradientTraining, Training
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.validation import nearest
@@ -98,17 +98,18 @@ def stream_key(config: TrialConfig) -> tuple[object, ...]:
 
 def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
     """Convert text from the command line to a value of the key's type. Raises ValueError for an unknown key or for text
-    that is no such value. `normal_class` can be one of the names in `classes`, and then is its index."""
-    known: dict[str, type] = {}
+    that is no such value. A key of `Task.class_keys` can be one of the names in `classes`, and then is its index."""
+    known, optional = dict[str, type](), set[str]()
     for method in known_methods():
         known |= keys(method)
+        optional.update(*map(_optional, sections(method).values()))
     if key not in known:
         raise ValueError(f"no key '{key}'{nearest(key, known)}; there are: {', '.join(sorted(known))}")
     kind = known[key]
-    if text.lower() in ("none", "null") and key == "normal_class":
+    if text.lower() in ("none", "null") and key in optional:
         return None
-    if key == "normal_class" and classes:
-        return _class_index(text, classes)
+    if classes and any(key in task.class_keys for task in TASKS.values()):
+        return _class_index(key, text, classes)
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise ValueError(f"{key} must be true or false, but got {key}={text}")
@@ -120,13 +121,13 @@ def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
         raise ValueError(f"{key} must be {noun}, but got {key}={text}") from None
 
 
-def _class_index(text: str, classes: Sequence[str]) -> int:
+def _class_index(key: str, text: str, classes: Sequence[str]) -> int:
     """The index of the class that is named so; an index itself only if no name could be taken for one."""
     if text in classes:
         return classes.index(text)
     if text.isdecimal() and not any(map(str.isdecimal, classes)):
         return int(text)
-    raise ValueError(f"no normal_class '{text}'{nearest(text, classes)}; there are: {', '.join(classes)}")
+    raise ValueError(f"no {key} '{text}'{nearest(text, classes)}; there are: {', '.join(classes)}")
 
 
 @functools.cache
@@ -134,6 +135,13 @@ def _fields(section: type) -> Mapping[str, type]:
     """A section's keys and their types."""
     hints = typing.get_type_hints(section)
     return {field_.name: _plain_type(hints[field_.name]) for field_ in dataclasses.fields(section)}
+
+
+@functools.cache
+def _optional(section: type) -> frozenset[str]:
+    """A section's keys that may be None."""
+    hints = typing.get_type_hints(section)
+    return frozenset(key for key, hint in hints.items() if type(None) in typing.get_args(hint))
 
 
 @functools.lru_cache(maxsize=4096, typed=True)

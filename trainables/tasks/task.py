@@ -94,6 +94,9 @@ class Task(ABC):
     """Keys of its sections in which the members of one cohort may differ. They choose the data that a member reads, so
     a population cannot adapt them."""
 
+    class_keys: ClassVar[frozenset[str]] = frozenset()
+    """Keys of its sections whose values are indices of classes. On the command line they can be names of classes."""
+
     @abstractmethod
     def check(self, config: Any, methods: Methods) -> None:
         """Raise ValueError, with a one-line message, if sections do not suit each other or the method."""

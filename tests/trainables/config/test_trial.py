@@ -152,6 +152,12 @@ def test_parse_refuses_text_that_is_no_value_of_the_type(key: str, text: str, me
     assert str(error.value) == message
 
 
+def test_indices_of_classes_alone_can_be_their_names() -> None:
+    assert parse("normal_class", "cat", ("dog", "cat")) == 1 and parse("seed", "1", ("dog", "cat")) == 1
+    with pytest.raises(ValueError, match=r"no normal_class 'cot' \(did you mean 'cat'\?\); there are: dog, cat"):
+        parse("normal_class", "cot", ("dog", "cat"))
+
+
 def test_parse_refuses_an_unknown_key() -> None:
     with pytest.raises(ValueError, match=r"^no key 'bata' \(did you mean 'beta'\?\); there are: adam_epsilon, "):
         parse("bata", "1")

@@ -29,6 +29,7 @@ class Images(Task):
 
     Trial = ImageTrial
     fusible = frozenset({"normal_class"})
+    class_keys = frozenset({"normal_class"})
 
     def check(self, config: ImageTrial, methods: Methods) -> None:
         check_sections(config, image_method(methods[config.method]), methods)

@@ -16,6 +16,7 @@ from sweeper.cli.page_writer import PageWriter
 from sweeper.cli.progress import Progress
 from sweeper.errors import ClusterError, NodeLost, StoreError
 from sweeper.execution.driver.connection import check_address, connected, starts_cluster
+from sweeper.execution.driver.early_imports import imported_meanwhile
 from sweeper.execution.driver.node_health import NodeHealth
 from sweeper.execution.driver.node_watchdog import NodeWatchdog
 from sweeper.execution.driver.stop_signal import StopSignal, ignore_signals
@@ -36,6 +37,10 @@ from sweeper.version import code_version
 
 Connections = Mapping[str, Callable[[], Tracker]]
 """Name of a tracker -> a function that connects to it."""
+TRAINING_MODULES = ("sweeper.execution.executor", "sweeper.execution.stages", "sweeper.cli.recorder")
+"""Imported while Ray starts."""
+REPORT_MODULES = ("sweeper.report.publish", "sweeper.report.page.publish")
+"""Imported while the first workers start."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -171,7 +176,7 @@ class _Run:
         own_cluster = starts_cluster(address)
         with (
             NodeWatchdog(NodeHealth(), partial(print_how_to_continue, plan, store)) as watchdog,
-            connected(address) as scratch,
+            connected(address, meanwhile=TRAINING_MODULES) as scratch,
             contextlib.closing(watchdog),
         ):
             # Imported here because `connected` sets Ray's environment.
@@ -188,6 +193,7 @@ class _Run:
             with (
                 Progress(plan, total_cohorts if isinstance(plan, GridPlan) else None) as progress,
                 PageWriter(plan, store.files, progress.print_line) as page,
+                imported_meanwhile(REPORT_MODULES),
             ):
                 if plan.trials_left < plan.total:
                     rows = load_trials(store.files, plan.name, plan.ids)

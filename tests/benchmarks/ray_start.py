@@ -2,15 +2,15 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sweeper.execution.driver import connection as cluster
 
 
 @contextlib.contextmanager
-def timed(address: str | None, started: list[float]) -> Iterator[str]:
+def timed(address: str | None, started: list[float], meanwhile: Sequence[str] = ()) -> Iterator[str]:
     """`cluster.connected`, adding the seconds of its start to `started`."""
     begun = time.perf_counter()
-    with cluster.connected(address) as scratch:
+    with cluster.connected(address, meanwhile) as scratch:
         started.append(time.perf_counter() - begun)
         yield scratch

@@ -9,11 +9,12 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweeper.errors import ClusterError
+from sweeper.execution.driver.early_imports import imported_meanwhile
 from sweeper.execution.driver.scratch import ScratchError, scratch_folder
 from sweeper.packing.cluster import is_local
 from sweeper.spec import user_code
@@ -78,8 +79,9 @@ def starts_cluster(address: str | None) -> bool:
 
 
 @contextlib.contextmanager
-def connected(address: str | None) -> Iterator[str]:
-    """Connect to the cluster at `address`, or start a local one if that is None or `local`.
+def connected(address: str | None, meanwhile: Sequence[str] = ()) -> Iterator[str]:
+    """Connect to the cluster at `address`, or start a local one if that is None or `local`. The modules `meanwhile` are
+    imported while Ray starts.
 
     Yields a folder of this machine for Ray's scratch files. It is the working directory meanwhile, because that of a
     Ray job is unpacked again when a node that shares it joins. Ray is shut down at the end, unless this process was
@@ -110,7 +112,8 @@ def connected(address: str | None) -> Iterator[str]:
             stack.callback(_shut_down)
             if local:
                 stack.enter_context(_module_folders())
-            _start_or_join(address, scratch)
+            with imported_meanwhile(meanwhile):
+                _start_or_join(address, scratch)
         stack.enter_context(contextlib.chdir(scratch))
         yield scratch
 

@@ -41,7 +41,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 def command_line_of(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """Create a `CommandLine` on which starting Ray fails the test."""
 
-    def start(*_: object) -> Never:
+    def start(*_: object, **__: object) -> Never:
         raise AssertionError("Ray must not be started for a request that is wrong")
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)

@@ -1,11 +1,7 @@
 """Protocols of the sweeps over collapses of joint embeddings (gmje.md 1, 2 and 4)."""
 
-from search_spaces._gmje_protocols import CIFAR10, Keys
-from search_spaces._protocols import CLASSIFIED_DIGITS
-from sweeper.spec import Metric
-
-RANK, COSINE = Metric("effective_rank", "maximize"), Metric("cosine", "maximize")
-TRACE, NORM, VOLUME = Metric("trace"), Metric("norm"), Metric("volume", "maximize")
+from search_spaces._gmje_protocols import CIFAR10
+from search_spaces._protocols import CLASSIFIED_DIGITS, Keys
 
 MEASURED: Keys = {"few_labels": 5, "geometry": "projection"}
 """Evaluation of what the loss compares, and of the representation by five labels of each class."""

@@ -1,16 +1,6 @@
 """Protocols that experiments of the GMJE paper share (gmje.md 3.2, 3.3 and section 4)."""
 
-from collections.abc import Mapping
-
-from search_spaces._protocols import CLASSIFIED, CLASSIFIED_DIGITS, MOCO_V2_VIEWS
-from sweeper.spec import Metric, Value
-
-Keys = Mapping[str, Value]
-
-SEEDS = (0, 1, 2)
-PROBE, PROBE_5 = Metric("probe_z", "maximize", percent=True), Metric("probe_5", "maximize", percent=True)
-KNN = Metric("knn_z", "maximize", percent=True)
-GEOMETRY = (Metric("effective_rank"), Metric("cosine"), Metric("volume"), Metric("trace"), Metric("norm"))
+from search_spaces._protocols import CLASSIFIED, CLASSIFIED_DIGITS, MOCO_V2_VIEWS, Keys
 
 CIFAR10: Keys = {
     "dataset": "cifar10",

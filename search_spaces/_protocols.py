@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeper.spec import Grid, Grids, Metric, Value
+from sweeper.spec import Grid, Grids, Value
+
+Keys = Mapping[str, Value]
+"""Hyperparameter -> its value."""
 
 SEEDS = (0, 1, 2)
-KNN, PROBE = Metric("knn_z", "maximize", percent=True), Metric("probe_z", "maximize", percent=True)
-KNN_MU, PROBE_MU = Metric("knn_mu", "maximize", percent=True), Metric("probe_mu", "maximize", percent=True)
 
-MOCO_V2_VIEWS: Mapping[str, Value] = {
+MOCO_V2_VIEWS: Keys = {
     "crop_scale": 0.2,
     "flip": 0.5,
     "brightness": 0.4,
@@ -21,10 +22,10 @@ MOCO_V2_VIEWS: Mapping[str, Value] = {
 }
 """MoCo v2's augmentations without blur, for images of 32 x 32 pixels."""
 
-CLASSIFIED: Mapping[str, Value] = {"knn": 30, "probe_epochs": 100, "probe_lr": 0.1, "probe_batch_size": 256}
+CLASSIFIED: Keys = {"knn": 30, "probe_epochs": 100, "probe_lr": 0.1, "probe_batch_size": 256}
 """Evaluation of representations by k-NN and by a linear probe."""
 
-CLASSIFIED_DIGITS: Mapping[str, Value] = {
+CLASSIFIED_DIGITS: Keys = {
     **CLASSIFIED,
     "probe_standardize": True,
     "probe_lr": 0.5,
@@ -37,7 +38,7 @@ settings were chosen by agreement with scikit-learn's LogisticRegression (C=1) o
 of the training images no representation differs by more than 0.95 points (2.2 points with lr 0.2).
 `python -m tests.benchmarks.bench_probe` prints the agreement."""
 
-SMALL_IMAGES: Mapping[str, Value] = {
+SMALL_IMAGES: Keys = {
     "encoder": "resnet18",
     "small_stem": True,
     "batch_size": 256,
@@ -50,10 +51,10 @@ SMALL_IMAGES: Mapping[str, Value] = {
 }
 """Protocol for CIFAR-10 and CIFAR-100. Each experiment sets its own data set and epochs."""
 
-STL10: Mapping[str, Value] = {**SMALL_IMAGES, "dataset": "stl10", "small_stem": False, "blur": 0.5}
+STL10: Keys = {**SMALL_IMAGES, "dataset": "stl10", "small_stem": False, "blur": 0.5}
 """Protocol for STL-10: images of 96 x 96 pixels, with the standard stem and with blur."""
 
-DIGITS: Mapping[str, Value] = {
+DIGITS: Keys = {
     "dataset": "digits",
     "encoder": "convnet",
     "width": 16,
@@ -70,7 +71,7 @@ DIGITS: Mapping[str, Value] = {
 }
 """Protocol for scikit-learn's digits, which takes minutes on two cores."""
 
-METHODS: Mapping[str, Mapping[str, Value]] = {
+METHODS: Mapping[str, Keys] = {
     "vje": {"beta": 1.0, "nu": 3.0, "bottleneck": 128},
     "simsiam": {"projector_layers": 2, "projector_width": 2048},
     "vicreg": {"projector_layers": 3, "projector_width": 4096},
@@ -82,7 +83,7 @@ METHODS: Mapping[str, Mapping[str, Value]] = {
     "barlow_twins": {"redundancy_weight": 5e-3, "loss_scale": 0.024},
 }
 """Method -> its own hyperparameters on CIFAR-10."""
-METHODS_DIGITS: Mapping[str, Mapping[str, Value]] = {
+METHODS_DIGITS: Mapping[str, Keys] = {
     "vje": {"beta": 1.0, "nu": 3.0, "bottleneck": 64},
     "simsiam": {"projector_width": 128, "predictor_width": 32},
     "vicreg": {"projector_width": 128},
@@ -95,10 +96,10 @@ METHODS_DIGITS: Mapping[str, Mapping[str, Value]] = {
 }
 """Method -> its own hyperparameters on the digits."""
 
-VJE_DIGITS: Mapping[str, Value] = {**DIGITS, "method": "vje", "bottleneck": 64}
+VJE_DIGITS: Keys = {**DIGITS, "method": "vje", "bottleneck": 64}
 """VJE on the digits."""
 
-ONE_CLASS: Mapping[str, Value] = {
+ONE_CLASS: Keys = {
     "method": "vje",
     "dataset": "cifar10",
     "encoder": "resnet18",
@@ -114,7 +115,7 @@ ONE_CLASS: Mapping[str, Value] = {
 }
 """VJE trained on one class of CIFAR-10 and evaluated by its anomaly scores."""
 
-ONE_CLASS_DIGITS: Mapping[str, Value] = {
+ONE_CLASS_DIGITS: Keys = {
     "method": "vje",
     "dataset": "digits",
     "validation": 0.2,
@@ -136,7 +137,7 @@ ONE_CLASS_DIGITS: Mapping[str, Value] = {
 A fifth of its training images is held out for validation; the remaining 98 to 102 images make two steps per epoch.
 Rotation and shift are the best of four settings (5 or 10 degrees, 0 or 0.25 pixels) by AUROC on validation images."""
 
-ONE_CLASS_DIGITS_LONG: Mapping[str, Value] = {
+ONE_CLASS_DIGITS_LONG: Keys = {
     **ONE_CLASS_DIGITS,
     "width": 256,
     "features": 128,
@@ -149,14 +150,14 @@ SETS = ("cifar10", "cifar100", "stl10")
 """The data sets of the ablations, in the order of the paper's tables."""
 
 
-def not_searched(values: Mapping[str, Value], space: Mapping[str, object]) -> dict[str, Value]:
+def not_searched(values: Keys, space: Mapping[str, object]) -> dict[str, Value]:
     """Return the values of the keys that are not in the space of a search."""
     return {key: value for key, value in values.items() if key not in space}
 
 
-def ablation(vje: Mapping[str, Value], key: str, values: tuple[Value, ...]) -> Grids:
+def ablation(vje: Keys, key: str, values: tuple[Value, ...]) -> Grids:
     """Return VJE over the values of a key on each of `SETS`, for 200 epochs."""
-    fixed: Mapping[str, Value] = {"method": "vje", "bottleneck": 128, **vje, "epochs": 200}
+    fixed: Keys = {"method": "vje", "bottleneck": 128, **vje, "epochs": 200}
     axes = {key: values, "seed": SEEDS}
     return Grids(
         (Grid({**SMALL_IMAGES, **fixed}, {"dataset": ("cifar10", "cifar100"), **axes}), Grid({**STL10, **fixed}, axes))

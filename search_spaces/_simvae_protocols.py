@@ -4,11 +4,9 @@ to 8, and 13 for the digits)."""
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from search_spaces._protocols import SEEDS, Keys
 from sweeper.spec import Grid, Grids, Metric, Value
 
-Keys = Mapping[str, Value]
-
-SEEDS = (0, 1, 2)
 PROBE_MLP, KNN, PROBE_LINEAR, GMM, ARI, NMI = (
     Metric(name, "maximize", percent=True)
     for name in ("probe_mlp", "knn_best", "probe_linear", "gmm_accuracy", "ari", "nmi")

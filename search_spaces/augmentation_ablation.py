@@ -5,7 +5,8 @@ the digits have smaller crops only. The smallest area of a crop, `crop_scale`, n
 """
 
 from search_spaces import _simvae_protocols as protocols
-from search_spaces._simvae_protocols import KNN, METHODS, OWN, OWN_DIGITS, PROBE_MLP, Keys, method_grids
+from search_spaces._protocols import Keys
+from search_spaces._simvae_protocols import KNN, METHODS, OWN, OWN_DIGITS, PROBE_MLP, method_grids
 from sweeper.spec import Heatmap, Sweep
 
 TRAINED = METHODS[1:]

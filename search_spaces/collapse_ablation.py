@@ -6,8 +6,8 @@ differ, they become one point, a few dimensions or two clusters. `trace` is 0 wh
 """
 
 from search_spaces import _collapse_protocols as protocols
-from search_spaces._collapse_protocols import COSINE, NORM, RANK, TRACE, VOLUME
-from search_spaces._gmje_protocols import PROBE, PROBE_5, SEEDS, Keys
+from search_spaces._metrics import COSINE, NORM, PROBE, PROBE_5, RANK, TRACE, VOLUME
+from search_spaces._protocols import SEEDS, Keys
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 
 NLL: Keys = {"method": "gje", "objective": "nll", "unit_length": False}

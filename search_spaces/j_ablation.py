@@ -7,7 +7,8 @@ but an epoch is a pass over all images, so that more views mean more steps.
 """
 
 from search_spaces import _simvae_protocols as protocols
-from search_spaces._simvae_protocols import GMM, KNN, OWN, OWN_DIGITS, PROBE_LINEAR, PROBE_MLP, SEEDS
+from search_spaces._protocols import SEEDS
+from search_spaces._simvae_protocols import GMM, KNN, OWN, OWN_DIGITS, PROBE_LINEAR, PROBE_MLP
 from sweeper.spec import Grid, Grids, Heatmap, Sweep, Value
 
 J = (2, 4, 6, 8, 10)

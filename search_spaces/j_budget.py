@@ -14,8 +14,8 @@ need every J, so the sampler is quasi-Monte Carlo: TPE proposed 10 views in 43 o
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 
 from search_spaces import _simvae_protocols as protocols
-from search_spaces._protocols import not_searched
-from search_spaces._simvae_protocols import OWN, OWN_DIGITS, Keys
+from search_spaces._protocols import Keys, not_searched
+from search_spaces._simvae_protocols import OWN, OWN_DIGITS
 from sweeper.spec import Metric, Search, Sweep
 
 OBJECTIVE = Metric("val_probe_mlp", "maximize", percent=True)

@@ -6,8 +6,8 @@ is the paper's `lambda = 1/(2P)`.
 """
 
 from search_spaces import _collapse_protocols as protocols
-from search_spaces._collapse_protocols import COSINE, RANK
-from search_spaces._gmje_protocols import PROBE, PROBE_5, SEEDS, Keys
+from search_spaces._metrics import COSINE, PROBE, PROBE_5, RANK
+from search_spaces._protocols import SEEDS, Keys
 from sweeper.spec import Grid, Heatmap, Selection, Sweep, Table, Trajectory, Value
 
 WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)

@@ -11,10 +11,8 @@ are the test images themselves.
 import math
 from collections.abc import Mapping
 
-from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Value
-
-Keys = Mapping[str, Value]
-SEEDS = (0, 1, 2)
+from search_spaces._protocols import SEEDS, Keys
+from sweeper.spec import Grid, Grids, Metric, Sweep, Table
 
 DENSITIES: Mapping[str, tuple[str, ...]] = {
     "simclr": ("gmm", "gaussian", "latents"),

@@ -5,7 +5,8 @@ much they resemble the queries. Only a bank has an effective sample size: the ke
 """
 
 from search_spaces import _gmje_protocols as protocols
-from search_spaces._gmje_protocols import KNN, PROBE, PROBE_5, SEEDS, Keys
+from search_spaces._metrics import GEOMETRY, KNN, PROBE, PROBE_5
+from search_spaces._protocols import SEEDS, Keys
 from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Trajectory, Value
 
 RESAMPLING = ("multinomial", "systematic")
@@ -44,7 +45,7 @@ SWEEP = Sweep(
     presets={"paper": _grids(PAPER, (256,), (42,)), "digits": _grids(DIGITS, (16, 128), SEEDS)},
     tables=(
         Table("accuracy", NEGATIVES, (PROBE, PROBE_5, KNN, LOSS, ESS), published={"paper": PUBLISHED}),
-        Table("embeddings", NEGATIVES, protocols.GEOMETRY),
+        Table("embeddings", NEGATIVES, GEOMETRY),
     ),
     trajectories=(
         Trajectory("training", (LOSS, PROBE, ESS), by=NEGATIVES),

@@ -1,11 +1,9 @@
 """Out-of-distribution detection: all classes of the training set are normal, other images are outliers (vje.md 3.6)."""
 
-from collections.abc import Mapping
+from search_spaces._protocols import SEEDS, SMALL_IMAGES, VJE_DIGITS, Keys
+from sweeper.spec import Direction, Grid, Grids, Metric, Sweep, Table
 
-from search_spaces._protocols import SEEDS, SMALL_IMAGES, VJE_DIGITS
-from sweeper.spec import Direction, Grid, Grids, Metric, Sweep, Table, Value
-
-VJE: Mapping[str, Value] = {"method": "vje", "bottleneck": 128, "beta": 1.0, "nu": 3.0, "epochs": 800}
+VJE: Keys = {"method": "vje", "bottleneck": 128, "beta": 1.0, "nu": 3.0, "epochs": 800}
 SCORES = ("joint", "dir", "rad", "variance", "entropy")
 MEASURES: tuple[tuple[str, Direction], ...] = (("auroc", "maximize"), ("aupr", "maximize"), ("fpr95", "minimize"))
 FAR = ("svhn", "cifar10", "cifar100", "stl10")

@@ -8,7 +8,8 @@ training images. For samples of a Gaussian of the pixels of each class, which ne
 """
 
 from search_spaces import _simvae_protocols as protocols
-from search_spaces._simvae_protocols import AUTOENCODERS, DATASETS, OWN, OWN_DIGITS, Keys, method_grids, published
+from search_spaces._protocols import Keys
+from search_spaces._simvae_protocols import AUTOENCODERS, DATASETS, OWN, OWN_DIGITS, method_grids, published
 from sweeper.spec import Metric, Sweep, Table
 
 METHODS = ("simclr", "vicreg", *AUTOENCODERS)

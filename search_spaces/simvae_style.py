@@ -5,11 +5,10 @@ The style of a digit says nothing about its class: hues are drawn at random, and
 of a class. Chance is 20 %. Augmentation changes the style, so a method that only makes views agree may lose it.
 """
 
-from collections.abc import Mapping
-
 from search_spaces import _simvae_protocols as protocols
+from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import METHODS, OWN, OWN_DIGITS, PROBE_MLP, method_grids
-from sweeper.spec import Metric, Sweep, Table, Value
+from sweeper.spec import Metric, Sweep, Table
 
 ATTRIBUTES = (
     *("5_o_clock_shadow", "bags_under_eyes", "bangs", "big_lips", "big_nose", "bushy_eyebrows", "eyeglasses"),
@@ -23,7 +22,7 @@ def _style(name: str) -> Metric:
     return Metric(f"style_{name}", "maximize", percent=True)
 
 
-def _probes(*styles: str) -> Mapping[str, Value]:
+def _probes(*styles: str) -> Keys:
     return {"content_probe_epochs": 200, "styles": "+".join(styles)}
 
 

@@ -7,7 +7,8 @@ beside it.
 from collections.abc import Mapping
 
 from search_spaces import _gmje_protocols as protocols
-from search_spaces._gmje_protocols import GEOMETRY, KNN, PROBE, PROBE_5, SEEDS, Keys
+from search_spaces._metrics import COSINE, GEOMETRY, KNN, PROBE, PROBE_5, RANK
+from search_spaces._protocols import SEEDS, Keys
 from sweeper.spec import Grid, Grids, Sweep, Table, Trajectory
 
 METHODS: tuple[Keys, ...] = (
@@ -86,5 +87,5 @@ SWEEP = Sweep(
         Table("accuracy", METHOD, (PROBE, PROBE_5, KNN), published={"paper": TABLE_1}),
         Table("embeddings", METHOD, GEOMETRY),
     ),
-    trajectories=(Trajectory("embeddings", (KNN, GEOMETRY[0], GEOMETRY[1]), by=METHOD),),
+    trajectories=(Trajectory("embeddings", (KNN, RANK, COSINE), by=METHOD),),
 )

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 
 from search_spaces import _protocols as protocols
-from search_spaces._protocols import KNN, KNN_MU, METHODS, METHODS_DIGITS, PROBE, PROBE_MU, SEEDS, SMALL_IMAGES
-from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Trajectory, Value
+from search_spaces._metrics import KNN, KNN_MU, PROBE, PROBE_MU
+from search_spaces._protocols import METHODS, METHODS_DIGITS, SEEDS, SMALL_IMAGES, Keys
+from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Trajectory
 
 
-def _grids(protocol: Mapping[str, Value], methods: Mapping[str, Mapping[str, Value]], width: int) -> Grids:
+def _grids(protocol: Keys, methods: Mapping[str, Keys], width: int) -> Grids:
     """One grid per method over the seeds, VJE also with a projector of this width, an untrained encoder, and pixels."""
     (vje, *others) = ({"method": method, **own} for method, own in methods.items())
     return Grids(

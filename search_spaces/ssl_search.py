@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from search_spaces import _protocols as protocols
-from search_spaces._protocols import METHODS, METHODS_DIGITS, SMALL_IMAGES, not_searched
-from sweeper.spec import Halving, Metric, Search, Searches, Sweep, Value
+from search_spaces._protocols import METHODS, METHODS_DIGITS, SMALL_IMAGES, Keys, not_searched
+from sweeper.spec import Halving, Metric, Search, Searches, Sweep
 
 Space = Mapping[str, BaseDistribution]
 KNN = Metric("val_knn_z", "maximize", percent=True)
@@ -39,8 +39,8 @@ three weights would act like the learning rate."""
 
 
 def _searches(
-    protocol: Mapping[str, Value],
-    methods: Mapping[str, Mapping[str, Value]],
+    protocol: Keys,
+    methods: Mapping[str, Keys],
     predictor_widths: tuple[int, ...],
     lr: FloatDistribution,
     trials: int,

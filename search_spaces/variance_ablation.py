@@ -7,7 +7,8 @@ beta-VAE with `beta=1` is the VAE here.
 """
 
 from search_spaces import _simvae_protocols as protocols
-from search_spaces._simvae_protocols import KNN, OWN, OWN_DIGITS, PROBE_MLP, Keys, method_grids
+from search_spaces._protocols import Keys
+from search_spaces._simvae_protocols import KNN, OWN, OWN_DIGITS, PROBE_MLP, method_grids
 from sweeper.spec import Heatmap, Metric, Sweep, Table
 
 VARIANCES = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)

@@ -9,7 +9,7 @@ import pytest
 from search_spaces import simvae_style
 from search_spaces._simvae_protocols import DATASETS, METHODS
 from sweeper.spec import Search, registry
-from tests.search_spaces.test_sweeps import configs_of
+from tests.search_spaces.grids import configs_of
 from tests.trainables.small import image_trial
 from trainables.catalog import METHODS as ALL_METHODS
 from trainables.data.datasets.celeba_attributes import BINARY

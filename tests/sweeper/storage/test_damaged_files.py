@@ -1,14 +1,11 @@
-"""Damaged files are moved to `_damaged`, and trials whose results were only in them are trained again."""
+"""Damaged files are moved to `_damaged`, and trials whose results were only in them are to be trained again."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import sweeper.run as run
 from sweeper.errors import DamagedFiles, StoreError
-from sweeper.report import publish
 from sweeper.search.warm_start import warm_start_from_rows
 from sweeper.storage import compaction
 from sweeper.storage.arrow_tables import table_of
@@ -18,23 +15,10 @@ from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.load import load, load_history
 from sweeper.storage.parquet_file import table_to_parquet
 from sweeper.storage.store import Store
+from tests.sweeper.storage.damage import DAMAGES, flipped
 from tests.sweeper.storage.rows import COLUMNS, row
 
-DAMAGES: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda data: b"",
-    "truncated": lambda data: data[: len(data) // 2],
-    "wrong magic": lambda data: data[:-4] + b"PAR2",
-    "bit flipped": lambda data: data[:50] + bytes([data[50] ^ 1]) + data[51:],
-}
 KINDS = ("trials", "history")
-
-
-def flipped(files: Files, path: str, how: str = "bit flipped") -> bytes:
-    """Damage the file, and return its new content."""
-    data = files.read(path)
-    assert data is not None
-    files.write(path, DAMAGES[how](data))
-    return DAMAGES[how](data)
 
 
 class Harness:
@@ -184,69 +168,3 @@ def test_without_a_callback_a_warning_is_issued(harness: Harness, tmp_path: Path
     flipped(harness.store.files, "trials/sweep=grid/ca.parquet")
     with pytest.warns(UserWarning, match=r"ca\.parquet' is damaged"):
         Store(tmp_path).prepare("grid", COLUMNS)
-
-
-SMALL = ["--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0", "--set", "epochs=2"]
-
-
-class Command:
-    """Runs `python -m sweeper.run` in this process. Training takes no time, and no pictures are drawn."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self._capsys, self.trained = folder, capsys, list[str]()
-        self.store = Store(folder)
-        self.meanwhile: Callable[[], object] = lambda: None
-        monkeypatch.setattr(run._Run, "_train", lambda training, _: self._train(training))
-        monkeypatch.setattr(publish, "write", self._write)
-
-    def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        """Return the exit status, stdout and stderr. `trained` lists the trials that were trained."""
-        self.trained.clear()
-        status = run.main(["anomaly_grid", "--preset", "digits", "--store", str(self.folder), *SMALL, *arguments])
-        return (status, *self._capsys.readouterr())
-
-    def _train(self, training: run._Run) -> None:
-        plan, store = training.plan, training.store
-        for trial in plan.trials:
-            if plan.statuses.get(trial.id, "failed") == "failed":
-                self.trained.append(trial.id)
-                store.write_history(plan.name, f"c{trial.id}", [(trial.id, 2, "auroc_joint", 0.5)])
-                fixed = {"trial_id": trial.id, "status": "finished", "auroc_joint": 0.5}
-                store.write(plan.name, f"c{trial.id}", [{**trial.config, **fixed}], training.columns)
-        self.meanwhile()
-
-    def _write(self, files: Files, name: str, *_: object) -> str:
-        return f"{len(load_history(name, files))} reports"
-
-
-@pytest.fixture
-def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    return Command(tmp_path, capsys, monkeypatch)
-
-
-def test_the_same_command_repairs_damaged_files(command: Command) -> None:
-    assert command()[0] == 0 and len(command.trained) == 2
-    first, second = command.trained
-    paths = f"trials/sweep=anomaly_grid/c{first}.parquet", f"history/sweep=anomaly_grid/c{second}.parquet"
-    for path in paths:
-        flipped(command.store.files, path, "truncated")
-    status, out, err = command("--plan")
-    assert status == 0 and "2 to run" in out and [line.split("'")[1] for line in err.splitlines()] == list(paths)
-    assert not (command.folder / "_damaged").exists()
-    status, out, err = command()
-    assert status == 0 and command.trained == [first, second] and err == ""
-    assert all(f"'{path}' is damaged" in out for path in paths) and "2 reports" in out
-    assert command()[0] == 0 and command.trained == []
-
-
-def test_a_history_that_is_damaged_meanwhile_is_trained_again_by_the_next_run(command: Command) -> None:
-    def damage() -> None:
-        flipped(command.store.files, f"history/sweep=anomaly_grid/c{command.trained[0]}.parquet")
-
-    command.meanwhile = damage
-    status, out, err = command()
-    damaged_trials = command.trained[:1]
-    assert status == 1 and "1 reports" in out and err == ""
-    assert "1 trials have lost their history with a damaged file; the same command trains them again" in out
-    command.meanwhile = lambda: None
-    assert command()[0] == 0 and command.trained == damaged_trials

@@ -1,0 +1,85 @@
+"""The grids of all sweeps: their sizes, trials, configs and metrics."""
+
+from functools import cache
+
+import pytest
+
+from sweeper.plan.trials import Trial, enumerate_trials
+from sweeper.spec import Grid, Grids, registry
+from trainables.config.trial import resolve
+from trainables.config.trial_config import TrialConfig
+from trainables.data.datasets.declarations import DECLARATIONS
+from trainables.tasks.images.config import ImageTrial
+from trainables.training.metric_names import metric_names
+
+COUNTS = {
+    ("anomaly_grid", "paper"): 560,
+    ("anomaly_grid", "digits"): 560,
+    ("anomaly_grid", "digits_long"): 560,
+    ("augmentation_ablation", "paper"): 84,
+    ("augmentation_ablation", "digits"): 84,
+    ("collapse_ablation", "paper"): 51,
+    ("collapse_ablation", "digits"): 51,
+    ("imagenet_linear", "paper"): 3,
+    ("imagenet_linear", "digits"): 3,
+    ("j_ablation", "paper"): 30,
+    ("j_ablation", "digits"): 45,
+    ("j_ablation", "digits_images"): 45,
+    ("j_ablation", "authors_code"): 30,
+    ("lambda_ablation", "paper"): 72,
+    ("lambda_ablation", "digits"): 72,
+    ("latent_generation", "paper"): 31,
+    ("latent_generation", "digits"): 31,
+    ("loss_ablation", "paper"): 54,
+    ("loss_ablation", "digits"): 18,
+    ("memory_bank", "paper"): 3,
+    ("memory_bank", "digits"): 18,
+    ("nu_ablation", "paper"): 54,
+    ("nu_ablation", "digits"): 18,
+    ("ood_detection", "paper"): 6,
+    ("ood_detection", "digits"): 30,
+    ("simvae_content", "paper"): 96,
+    ("simvae_content", "digits"): 24,
+    ("simvae_content", "authors_code"): 18,
+    ("simvae_generation", "paper"): 72,
+    ("simvae_generation", "digits"): 18,
+    ("simvae_style", "paper"): 24,
+    ("simvae_style", "digits"): 24,
+    ("simvae_style", "digits_tint"): 24,
+    ("ssl_benchmark", "paper"): 52,
+    ("ssl_benchmark", "digits"): 52,
+    ("ssl_cifar10", "paper"): 31,
+    ("ssl_cifar10", "digits"): 31,
+    ("synthetic_alignment", "paper"): 42,
+    ("variance_ablation", "paper"): 36,
+    ("variance_ablation", "digits"): 63,
+}
+GRIDS = list(dict.fromkeys(name for name, _ in COUNTS))
+"""Sweeps whose presets are grids; `test_searches` tests the others."""
+CLASSES = {name: declared.classes for name, declared in DECLARATIONS.items()}
+
+each_preset = pytest.mark.parametrize(("name", "preset"), COUNTS)
+
+
+@cache
+def trials_of(name: str, preset: str) -> tuple[Trial, ...]:
+    _, space = registry.find(name).preset(preset)
+    assert isinstance(space, Grid | Grids)
+    return enumerate_trials(space.combinations(), lambda combination: resolve(combination).flat())
+
+
+@cache
+def all_configs_of(name: str, preset: str) -> tuple[TrialConfig, ...]:
+    return tuple(resolve(trial.config) for trial in trials_of(name, preset))
+
+
+def configs_of(name: str, preset: str) -> tuple[ImageTrial, ...]:
+    """Those of trials on images."""
+    return tuple(config for config in all_configs_of(name, preset) if isinstance(config, ImageTrial))
+
+
+def metrics_of(name: str, preset: str) -> set[str]:
+    configs = all_configs_of(name, preset)
+    return {
+        metric for config in configs for metric in metric_names(config, CLASSES.get(str(config.flat()["dataset"]), 0))
+    }

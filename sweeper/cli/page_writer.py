@@ -13,7 +13,7 @@ from sweeper.plan.plan import Plan
 from sweeper.report.page.preset_views import views_of, write_views
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES
-from sweeper.storage.layout import trial_names_path
+from sweeper.storage.layout import class_names_path, trial_names_path
 
 SECONDS_BETWEEN = 10.0
 """Shortest time, in seconds, from the end of one writing to the beginning of the next, and before the first."""
@@ -70,7 +70,7 @@ def write_page(plan: Plan, files: Files, print_line: Callable[[str], None]) -> s
         from sweeper.report.page import publish  # here: it imports pandas and Matplotlib
 
         files = files.with_retries(NO_RETRIES)
-        write_views(files, plan.name, views_of(plan.sweep, plan.preset))
+        _write_what_is_shown(plan, files)
         return publish.write(files, plan.name)
     except Exception as error:  # whatever a chart library or a disk may raise: the rows are safe
         _print_failure(plan, error, print_line)
@@ -85,12 +85,22 @@ def write_names(plan: Plan, files: Files, print_line: Callable[[str], None], *, 
     files = files.with_retries(NO_RETRIES)
     try:
         if views:
-            write_views(files, plan.name, views_of(plan.sweep, plan.preset))
+            _write_what_is_shown(plan, files)
         files.write(trial_names_path(plan.name), json.dumps(configs, separators=(",", ":")).encode())
     except Exception as error:
         _print_failure(plan, error, print_line)
         return False
     return True
+
+
+def _write_what_is_shown(plan: Plan, files: Files) -> None:
+    """Write the views of the plan's preset, and the names of the classes of the user's own images."""
+    from trainables.data.datasets.folder import listed  # here: it imports torch
+
+    write_views(files, plan.name, views_of(plan.sweep, plan.preset))
+    for digest in {str(trial.config.get("image_digest") or "") for trial in plan.trials}:
+        if listing := listed(digest):
+            files.write(class_names_path(plan.name, digest), json.dumps(listing.classes).encode())
 
 
 def _print_failure(plan: Plan, error: Exception, print_line: Callable[[str], None]) -> None:

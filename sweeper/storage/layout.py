@@ -71,6 +71,11 @@ def page_views_folder(sweep: str) -> str:
     return f"reports/{check_name(sweep)}.views"
 
 
+def class_names_path(sweep: str, digest: str) -> str:
+    """The path of the names of the classes of a user's own images, by the digest that rows have of them."""
+    return f"reports/{check_name(sweep)}.classes/{check_name(digest)}.json"
+
+
 def models_folder(sweep: str) -> str:
     """The folder of the sweep's trained models."""
     return f"models/sweep={check_name(sweep)}"

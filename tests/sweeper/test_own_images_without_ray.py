@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 
 import sweeper.run as run
+from sweeper.report.page.contents import collect
+from sweeper.storage.io.files import Files
 from tests.fake_executor import without_ray
 from tests.own_images import write_own_images
 
@@ -26,6 +28,8 @@ def test_other_images_are_other_trials(tmp_path: Path, capsys: pytest.CaptureFix
         assert run.main([*ARGUMENTS, "--data", str(tmp_path / "moved"), "--store", str(store)]) == 0
     assert "trials to run" not in capsys.readouterr().out
     rows = pd.read_parquet(store / "trials/sweep=anomaly_grid")
+    names = collect(Files(store), "anomaly_grid").report["classes"]
+    assert set(names) == set(rows["image_digest"]) and all("dog" in classes for classes in names.values())
     assert len(rows) == 2 and rows["trial_id"].nunique() == rows["image_digest"].nunique() == 2
     assert set(rows["status"]) == {"finished"} and set(rows["normal_class"]) == {1}
     assert rows["auroc_joint"].between(0, 1).all() and len(list((store / "heatmaps/anomaly_grid").iterdir())) == 2

@@ -59,6 +59,19 @@ class Report {
     return column ? column.at(trial) : null;
   }
 
+  /* The name of the class in a column of classes, if the images of the trial are the user's own. */
+  className(column, trial) {
+    return column.name === "normal_class" ? this.classes[this.value("image_digest", trial)]?.[column.at(trial)] : undefined;
+  }
+
+  /* How values of hyperparameters of these trials are written: (name, value) to text, with names for classes if all of
+     the trials have the same images. */
+  writer(trials) {
+    const digests = new Set(trials.map((trial) => this.value("image_digest", trial)));
+    const names = digests.size === 1 ? this.classes[[...digests][0]] : undefined;
+    return (name, value) => (name === "normal_class" && names?.[value]) || formatValue(value);
+  }
+
   named(kind) {
     return [...this.columns.values()].filter((column) => column.kind === kind);
   }

@@ -17,7 +17,7 @@ function figureCell(cells, index, metric) {
   return cell;
 }
 
-function paperTable({ name, caption, rows, columns, metrics, cells }) {
+function paperTable({ name, caption, rows, columns, metrics, cells }, write) {
   const count = cells.metric.length;
   const keyOf = (index) => rows.map((key) => String(cells[key][index])).join("\n");
   const places = new Map();
@@ -27,14 +27,14 @@ function paperTable({ name, caption, rows, columns, metrics, cells }) {
     places.get(key).set(`${columns ? String(cells[columns][index]) : ""}\n${cells.metric[index]}`, index);
   }
   const across = columns ? [...new Set(cells[columns].map(String))] : [""];
-  const texts = new Map(columns ? cells[columns].map((value) => [String(value), formatValue(NUMBERS[value] ?? value)]) : []);
+  const texts = new Map(columns ? cells[columns].map((value) => [String(value), write(columns, NUMBERS[value] ?? value)]) : []);
   const heads = across.flatMap((value) => metrics.map((metric) => {
     const label = metric.percent ? `${metric.name} (%)` : metric.name;
     return columns ? `${columns}=${texts.get(value)}: ${label}` : label;
   }));
   const body = [...places.values()].map((row) => {
     const first = row.values().next().value;
-    const keys = rows.map((key) => el("th", { scope: "row" }, formatValue(NUMBERS[cells[key][first]] ?? cells[key][first])));
+    const keys = rows.map((key) => el("th", { scope: "row" }, write(key, NUMBERS[cells[key][first]] ?? cells[key][first])));
     const figures = across.flatMap((value) => metrics.map((metric) => {
       const index = row.get(`${value}\n${metric.name}`);
       return index === undefined ? el("td", {}, DASH) : figureCell(cells, index, metric);
@@ -44,12 +44,12 @@ function paperTable({ name, caption, rows, columns, metrics, cells }) {
   return [el("h3", {}, name.replaceAll("_", " ")), plainTable(caption, [...rows, ...heads], body, name)];
 }
 
-function trajectory(box, { key, metrics, points }, metric) {
+function trajectory(box, { key, metrics, points }, metric, write) {
   const indices = points.metric.map((name, index) => [name, index]).filter(([name]) => name === metric.name).map(([, index]) => index);
   const scale = metric.percent ? 100 : 1;
   const at = (name, index) => (typeof points[name][index] === "number" ? scale * points[name][index] : null);
   const data = indices.map((index) => ({
-    line: formatValue(NUMBERS[points[key][index]] ?? points[key][index]),
+    line: write(key, NUMBERS[points[key][index]] ?? points[key][index]),
     epoch: points.epoch[index],
     mean: at("mean", index),
     low: at("std", index) === null ? null : at("mean", index) - at("std", index),
@@ -90,6 +90,7 @@ class Findings {
 
   set(report, request) {
     Object.assign(this, { report, request, trials: report.trialsOf(request) });
+    this.write = report.writer(this.trials);
     this.shared = report.pictures.filter((picture) => picture.trial === null);
     this.tables.element.hidden = !request.tables.length;
     this.trajectories.element.hidden = !request.trajectories.some((view) => view.points.epoch.length);
@@ -103,13 +104,13 @@ class Findings {
   }
 
   renderTables(body) {
-    body.replaceChildren(...this.request.tables.flatMap(paperTable));
+    body.replaceChildren(...this.request.tables.flatMap((table) => paperTable(table, this.write)));
   }
 
   renderTrajectories(body) {
     const boxes = this.request.trajectories.flatMap((view) => view.metrics.map((metric) => [chartBox(), view, metric]));
     body.replaceChildren(...boxes.map(([box]) => box));
-    return Promise.all(boxes.map(([box, view, metric]) => trajectory(box, view, metric)));
+    return Promise.all(boxes.map(([box, view, metric]) => trajectory(box, view, metric, this.write)));
   }
 
   renderSheets(body) {

@@ -23,6 +23,7 @@ class Heatmap {
     this.report = report;
     this.request = request;
     this.trials = report.trialsOf(request).filter((trial) => report.value("status", trial) !== "pruned");
+    this.text = report.writer(this.trials);
     this.axes = axesOf(report, this.trials);
     this.metrics = measured(report, this.trials);
     const views = report.views[request.preset]?.heatmaps ?? [];
@@ -155,7 +156,7 @@ class Heatmap {
 
   filter(axis) {
     const choices = distinct(this.trials.map((trial) => axis.at(trial)));
-    const options = [["", `mean over all ${choices.length}`], ...choices.map((value) => [String(value), formatValue(value)])];
+    const options = [["", `mean over all ${choices.length}`], ...choices.map((value) => [String(value), this.text(axis.name, value)])];
     return choice(axis.name, options, this.fixed[axis.name] ?? "", (value) => {
       if (value === "") delete this.fixed[axis.name];
       else this.fixed[axis.name] = value;
@@ -196,7 +197,7 @@ class Heatmap {
 
   /* What a cell is, in words: the text of a screen reader and of the pointer. */
   words(cell, metric) {
-    const lines = [`${this.rows}=${formatValue(cell.row)}, ${this.columns}=${formatValue(cell.column)}`];
+    const lines = [`${this.rows}=${this.text(this.rows, cell.row)}, ${this.columns}=${this.text(this.columns, cell.column)}`];
     const spread = Number.isFinite(cell.std) ? ` ± ${formatMetric(cell.std, metric.percent, 3)}` : "";
     lines.push(cell.count ? `${metric.label} ${formatMetric(cell.mean, metric.percent)}${spread}` : "no value");
     lines.push(`${plural(cell.count, "trial")}${cell.missing ? `, ${cell.missing} without a value` : ""}`);
@@ -234,8 +235,8 @@ class Heatmap {
       const spread = step > 55 && Number.isFinite(cell.std) ? `± ${formatMetric(cell.std, metric.percent, 2)}` : "";
       return {
         index,
-        x: formatValue(cell.column),
-        y: formatValue(cell.row),
+        x: this.text(this.columns, cell.column),
+        y: this.text(this.rows, cell.row),
         mean: Number.isFinite(cell.mean) ? cell.mean : null,
         shade: Number.isFinite(cell.mean) ? scale * cell.mean : null,
         text: cell.count ? shortMetric(cell.mean, metric.percent) : DASH,
@@ -262,8 +263,8 @@ class Heatmap {
       data: { values: data },
       params: [{ name: "chosen", value: chosen }],
       encoding: {
-        x: { field: "x", type: "nominal", title: this.columns, sort: grid.columnValues.map(formatValue), axis: { ...axis, orient: "bottom" }, scale: gap },
-        y: { field: "y", type: "nominal", title: this.rows, sort: grid.rowValues.map(formatValue), axis, scale: gap },
+        x: { field: "x", type: "nominal", title: this.columns, sort: grid.columnValues.map((value) => this.text(this.columns, value)), axis: { ...axis, orient: "bottom" }, scale: gap },
+        y: { field: "y", type: "nominal", title: this.rows, sort: grid.rowValues.map((value) => this.text(this.rows, value)), axis, scale: gap },
       },
       layer: [
         {
@@ -286,7 +287,7 @@ class Heatmap {
             tooltip: { field: "tip" },
           },
         },
-        text("text", step > 45 ? 12 : 10, below ? -6 : 0),
+        text("text", step > 45 ? 12 : 10, below ? { expr: "datum.below ? -6 : 0" } : 0),
         ...(below ? [text("below", 9.5, 9)] : []),
       ],
     });

@@ -11,7 +11,7 @@ function predicate(report, text, columns) {
     const column = report.columns.get(name);
     if (!column) {
       const word = part.toLowerCase();
-      return (trial) => columns.some((other) => String(other.at(trial) ?? "").toLowerCase().includes(word));
+      return (trial) => columns.some((other) => String(report.className(other, trial) ?? other.at(trial) ?? "").toLowerCase().includes(word));
     }
     const asNumber = { inf: Infinity, "∞": Infinity, "-inf": -Infinity }[wanted] ?? (wanted === "" ? NaN : Number(wanted));
     const empty = ["", "null", DASH].includes(wanted);
@@ -20,7 +20,7 @@ function predicate(report, text, columns) {
       if (value === null) return empty ? sign === "=" : sign === "!=";
       if (empty) return sign === "!=";
       const order = typeof value === "number" ? value - asNumber : compare(String(value), wanted);
-      const equal = typeof value === "number" ? value === asNumber : String(value) === wanted;
+      const equal = (typeof value === "number" ? value === asNumber : String(value) === wanted) || report.className(column, trial) === wanted;
       return { "=": equal, "!=": !equal, ">": order > 0, "<": order < 0, ">=": equal || order > 0, "<=": equal || order < 0 }[sign];
     };
   });
@@ -148,7 +148,7 @@ class Rows {
       if (column.name === "trial_id") {
         return el("td", {}, el("button", { type: "button", onclick: () => this.onTrial(trial) }, value));
       }
-      if (column.isNumeric) return number(value, formatCell(column, value));
+      if (column.isNumeric) return number(value, this.report.className(column, trial) ?? formatCell(column, value));
       const text = formatValue(value);
       return el("td", { class: text.length > 40 ? "long" : null }, text);
     }));

@@ -7,7 +7,7 @@ const varying = (report, trials) =>
   report.named("hyperparameter").filter((column) => !column.isConstant && new Set(trials.map((trial) => column.at(trial))).size > 1);
 
 const nameOf = (report, trial, columns) =>
-  columns.slice(0, 4).map((column) => `${column.name}=${formatValue(column.at(trial))}`).join(", ") || report.value("trial_id", trial);
+  columns.slice(0, 4).map((column) => `${column.name}=${report.className(column, trial) ?? formatValue(column.at(trial))}`).join(", ") || report.value("trial_id", trial);
 
 class TrialDetails {
   constructor() {
@@ -62,7 +62,7 @@ class TrialDetails {
       const open = el("button", { type: "button", onclick: () => this.choose(trial, columns) }, name);
       const cells = shown.map((column) => {
         const value = column.at(trial);
-        return column.isNumeric ? number(value, formatCell(column, value)) : el("td", {}, formatValue(value));
+        return column.isNumeric ? number(value, report.className(column, trial) ?? formatCell(column, value)) : el("td", {}, formatValue(value));
       });
       const row = el("tr", { "data-trial": name, "aria-current": String(trial === this.trial) });
       row.append(el("td", {}, open), el("td", {}, report.value("status", trial)), ...cells);
@@ -95,7 +95,7 @@ class TrialDetails {
 
   detail(columns) {
     const { report, trial } = this;
-    const texts = (list) => values(list.map((column) => [column.label, exact(column, column.at(trial))]));
+    const texts = (list) => values(list.map((column) => [column.label, exact(column, column.at(trial), report.className(column, trial))]));
     const known = (kind) => report.named(kind).filter((column) => column.at(trial) !== null);
     const first = new Set(columns);
     const others = known("hyperparameter").filter((column) => !first.has(column));
@@ -123,10 +123,10 @@ function earlierRun(run) {
   return plainTable(`What differs from the run replaced at ${run.replaced}`, ["column", "then", "now"], rows);
 }
 
-/* A number with all its digits, so that it equals the file's. */
-function exact(column, value) {
+/* A number with all its digits, so that it equals the file's; or the name that it has. */
+function exact(column, value, name) {
   if (typeof value !== "number") return formatValue(value);
-  return el("span", { "data-value": String(value) }, column.percent ? `${formatMetric(value, true)} %` : formatValue(value));
+  return el("span", { "data-value": String(value) }, name !== undefined ? name : column.percent ? `${formatMetric(value, true)} %` : formatValue(value));
 }
 
 const figure = (picture) =>

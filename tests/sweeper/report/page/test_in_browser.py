@@ -205,6 +205,16 @@ def test_tables_trajectories_sheets_and_runs(page: Watched, rows: pd.DataFrame) 
     )
 
 
+def test_a_long_name_and_a_long_number_do_not_overlap(page: Watched) -> None:
+    pair = """() => {
+      const number = el("span", { "data-value": "0" }, "-0.30837004405286345");
+      const list = values([["val_a_metric_of_a_long_name", number], ["other", "1"]]);
+      document.getElementById("page").append(el("div", { class: "sides" }, list, el("div")));
+      return [...list.children].map((line) => line.scrollWidth <= line.clientWidth);
+    }"""
+    assert page.tab.evaluate(pair) == [True, True]
+
+
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])
 def test_axe_finds_nothing_serious_and_nothing_is_cut_off(chromium: Any, store: Store, width: int, dark: bool) -> None:
     with tab(chromium, width=width, dark=dark) as watched:

@@ -72,6 +72,16 @@ class LoadedTask(NamedTuple):
     """What `Task.model` needs to know of the data, as values that JSON can represent."""
 
 
+class RandomBatch(NamedTuple):
+    """A batch of random examples."""
+
+    config: Any
+    """The trial with as few training examples, where their number is part of its configuration."""
+    shapes: Shapes
+    """Shape of one example of each entry."""
+    batch: Batch
+
+
 @dataclass(frozen=True)
 class TrialSize:
     """What the data say of a trial before it trains."""
@@ -128,9 +138,9 @@ class Task(ABC):
         """Load the data of one cohort from the folder `data`. `raise_if_stopped` is called between the batches of an
         evaluation. Raises DataError or ValueError if the data cannot be loaded or do not suit the configs."""
 
-    def random_batch(self, config: Any, method: type[Method], examples: int) -> tuple[Shapes, Batch] | None:
-        """A batch of random examples with the entries that the method reads, and the shapes of one example, without
-        any data; methods of the user are tried on it. None, the default, if the task has none."""
+    def random_batch(self, config: Any, method: type[Method], examples: int) -> RandomBatch | None:
+        """A batch of random examples with the entries that the method reads, without any data; methods of the user are
+        tried on it. None, the default, if the task has none."""
         return None
 
     @abstractmethod

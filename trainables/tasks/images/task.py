@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from trainables.config.trial_config import Value
-from trainables.contract import ImageMethod, Method, Shapes
+from trainables.contract import ImageMethod, Method
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.outliers import OUTLIERS
 from trainables.learners.data_parallel import Peers
@@ -21,7 +21,7 @@ from trainables.tasks.images.model import ImageModel, inputs_of
 from trainables.tasks.images.networks import Networks
 from trainables.tasks.images.preflight import check_image_trials
 from trainables.tasks.images.stream import ImageStream, make_splits, stream_key
-from trainables.tasks.task import LoadedTask, Methods, Task, TrialSize
+from trainables.tasks.task import LoadedTask, Methods, RandomBatch, Task, TrialSize
 
 
 class Images(Task):
@@ -65,9 +65,7 @@ class Images(Task):
         _, channels, height, width = dataset.train_images.shape
         return LoadedTask(streams, evaluator, {"views": (channels, height, width)}, inputs_of(dataset))
 
-    def random_batch(
-        self, config: ImageTrial, method: type[Method], examples: int
-    ) -> tuple[Shapes, Mapping[str, tuple[torch.Tensor, ...]]]:
+    def random_batch(self, config: ImageTrial, method: type[Method], examples: int) -> RandomBatch:
         shape, images = config.declaration.shape, image_method(method)
         generator = torch.Generator().manual_seed(0)
         counts = {name: images.view_count(config.options) if name.startswith("view") else 1 for name in images.reads}
@@ -75,7 +73,7 @@ class Images(Task):
             name: tuple(torch.rand((examples, *shape), generator=generator) for _ in range(count))
             for name, count in sorted(counts.items())
         }
-        return {"views": shape}, batch
+        return RandomBatch(config, {"views": shape}, batch)
 
     def preflight(self, configs: Sequence[ImageTrial], data: Path | None) -> list[TrialSize]:
         return check_image_trials(configs, data)

@@ -1,18 +1,22 @@
 """Pairs (x, y): a method learns the density of y given x, and is judged by its distance from the true one."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from trainables.config.trial_config import Value
-from trainables.contract import Method
+from trainables.contract import Method, Shapes
 from trainables.data.pairs import BRANCHES
 from trainables.learners.data_parallel import Peers
 from trainables.tasks.pairs.config import PairsTrial
 from trainables.tasks.pairs.evaluator import AT_END, DURING_TRAINING, ConditionalDensityEvaluator
 from trainables.tasks.pairs.stream import PairsStream, TrainingStatistics, stream_key
-from trainables.tasks.task import LoadedTask, Methods, Task, TrialSize
+from trainables.tasks.task import LoadedTask, Methods, RandomBatch, Task, TrialSize
+
+SHAPES: Shapes = {"x": (1,), "y": ()}
+"""Shape of one example of each entry of a batch."""
 
 
 class SyntheticPairs(Task):
@@ -53,7 +57,12 @@ class SyntheticPairs(Task):
         raise_if_stopped: Callable[[], None],
     ) -> LoadedTask:
         streams = {stream_key(config): PairsStream(config, device, peers) for config in configs}
-        return LoadedTask(streams, ConditionalDensityEvaluator(configs, device), {"x": (1,), "y": ()})
+        return LoadedTask(streams, ConditionalDensityEvaluator(configs, device), SHAPES)
+
+    def random_batch(self, config: PairsTrial, method: type[Method], examples: int) -> RandomBatch:
+        generator = torch.Generator().manual_seed(0)
+        batch = {name: torch.rand((examples, *shape), generator=generator) for name, shape in SHAPES.items()}
+        return RandomBatch(replace(config, data=replace(config.data, examples=examples)), SHAPES, batch)
 
     def preflight(self, configs: Sequence[PairsTrial], data: Path | None) -> list[TrialSize]:
         return [TrialSize(config.steps, classes=0) for config in configs]

@@ -22,6 +22,7 @@ from trainables.learners.noise import draw_noise
 from trainables.learners.optimisers import StackedSGD
 from trainables.learners.stack import Stack
 from trainables.method_loading import ContractError, reason
+from trainables.training.checks.capability_check import call_all, check_capabilities, shown
 from trainables.training.models import build_models
 
 EXAMPLES = 8
@@ -38,16 +39,16 @@ def check_method(config: TrialConfig) -> str:
     tried = task_of(config.method).random_batch(config, method, EXAMPLES)
     if tried is None:
         return ""
-    shapes, batch = tried
+    config, shapes, batch = tried
     seeds = (replace(config, training=replace(config.training, seed=seed)) for seed in (0, 1))
     with torch.random.fork_rng(devices=[]):
         models = _tried(config.method, "building it", lambda: build_models([*seeds], shapes))
         trial = _Trial(config.method, models, batch)
         if method.trains():
             trial.check_learning()
-        if images := shapes.get("views"):
-            trial.check_capabilities(torch.rand((EXAMPLES, *images)))
-        return "" if method.fitted() else trial.why_not_stacked(images)
+        inputs = torch.rand((EXAMPLES, *shapes["views"])) if "views" in shapes else batch["x"]
+        trial.check_capabilities(inputs)
+        return "" if method.fitted() else trial.why_not_stacked(inputs)
 
 
 class _Trial:
@@ -71,12 +72,12 @@ class _Trial:
         used = copy.deepcopy(method)  # losses may update its buffers
         losses = self._losses(verb, used)
         if not isinstance(losses, Losses):
-            self._refuse(f"{verb} must return trainables.contract.Losses(total, parts)", _shown(losses))
+            self._refuse(f"{verb} must return trainables.contract.Losses(total, parts)", shown(losses))
         for name, value in {"total": losses.total, **losses.parts}.items():
             if not isinstance(value, Tensor) or value.shape != ():
-                self._refuse(f"{verb} must return scalar tensors", f"{name} is {_shown(value)}")
+                self._refuse(f"{verb} must return scalar tensors", f"{name} is {shown(value)}")
         if not losses.total.isfinite():
-            self._refuse("the loss of random images must be finite", f"total={losses.total.item()}")
+            self._refuse("the loss of random examples must be finite", f"total={losses.total.item()}")
         if not set(losses.parts) <= set(method.loss_parts):
             parts = ", ".join(losses.parts) or "none"
             self._refuse(f"loss_parts must name all parts of {verb}", f"{method.loss_parts!r} and the parts {parts}")
@@ -94,26 +95,15 @@ class _Trial:
             law = "every parameter must take part in the loss (averaged weights and the like are buffers)"
             self._refuse(law, f"{', '.join(unused[:3])} without a gradient")
 
-    def check_capabilities(self, images_BCHW: Tensor) -> None:
+    def check_capabilities(self, inputs: Tensor) -> None:
         """Raise ContractError unless the method gives what it declares, of the right shapes."""
         model = self._models[0]
-        assert isinstance(model, ImageMethod)
-        vectors = self._evaluate("embed", images_BCHW)
-        for name in ("z", *model.representations, *([model.variance] if model.variance else [])):
-            if not isinstance(vectors, dict) or name not in vectors or vectors[name].shape[:-1] != (EXAMPLES,):
-                got = vectors.get(name) if isinstance(vectors, dict) else vectors
-                self._refuse(f"embed must return a dict with '{name}' of shape [{EXAMPLES}, D]", _shown(got))
-        if "score" in model.capabilities:
-            scores = self._evaluate("score", images_BCHW, self._score_noise)
-            if tuple(scores) != model.scores or any(score.shape != (EXAMPLES,) for score in scores.values()):
-                got = ", ".join(f"'{name}' is {_shown(score)}" for name, score in scores.items())
-                self._refuse(f"score must return {', '.join(model.scores)}, each of shape [{EXAMPLES}]", got)
-        if "decode" in model.capabilities:
-            decoded = self._evaluate("decode", vectors["z"])
-            if decoded.shape != images_BCHW.shape:
-                self._refuse(f"decode must return images of shape {[*images_BCHW.shape]}", _shown(decoded))
+        if self._fitted:  # a method may give nothing before it is fitted
+            model = copy.deepcopy(model)
+            self._losses("fit", model)
+        check_capabilities(model, functools.partial(self._evaluate, model), self._refuse, inputs, self._score_noise)
 
-    def why_not_stacked(self, image_shape: tuple[int, ...] | None) -> str:
+    def why_not_stacked(self, inputs: Tensor) -> str:
         """Why the two members cannot be stacked; empty if they can."""
         method = self._models[0]
         try:
@@ -121,13 +111,9 @@ class _Trial:
                 alone = torch.cat([self._step([model]) for model in self._models])
                 if not torch.allclose(self._step(self._models), alone, rtol=TOLERANCE, atol=TOLERANCE):
                     return "stacked members have other losses than members alone"
-            if image_shape:
-                stack, images = self._stack(self._models), torch.rand((EXAMPLES, *image_shape))
-                z_BD = stack.evaluate("embed", images)["z"][0]
-                if "score" in method.capabilities:
-                    stack.evaluate("score", images, self._score_noise)
-                if "decode" in method.capabilities:
-                    stack.evaluate("decode", z_BD)
+            stack = self._stack(self._models)
+            first = functools.partial(_of_first, stack)
+            call_all(method, first, inputs, self._score_noise)
         except Exception as error:
             return reason(error, type(method).__module__)
         return ""
@@ -142,10 +128,9 @@ class _Trial:
             losses = stack.step([self._batch], [self._noise], [self._after_noise], 1.0)
         return losses.total
 
-    def _evaluate(self, verb: str, *inputs: Any) -> Any:
-        """What the first member returns in evaluation mode."""
-        outputs = _tried(self._name, verb, lambda: self._stack(self._models[:1]).evaluate(verb, *inputs))
-        return tree_map(lambda output: output[0], outputs)
+    def _evaluate(self, model: Method, verb: str, *inputs: Any) -> Any:
+        """What a member returns in evaluation mode."""
+        return _tried(self._name, verb, lambda: _of_first(self._stack([model]), verb, *inputs))
 
     def _stack(self, models: Sequence[Method]) -> StackedMembers:
         if self._fitted:
@@ -171,8 +156,6 @@ def _tried(name: str, verb: str, call: Callable[[], R]) -> R:
         raise ContractError(name, law, reason(error, method_of(name).__module__)) from error
 
 
-def _shown(value: object) -> str:
-    """What a value is, such as `a tensor of shape [8, 2]`."""
-    if isinstance(value, Tensor):
-        return f"a tensor of shape {[*value.shape]}"
-    return "none" if value is None else f"of type {type(value).__name__}"
+def _of_first(stack: StackedMembers, verb: str, *inputs: Any) -> Any:
+    """What the first member of a stack returns in evaluation mode."""
+    return tree_map(lambda output: output[0], stack.evaluate(verb, *inputs))

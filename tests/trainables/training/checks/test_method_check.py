@@ -1,5 +1,6 @@
 """A method of the user that breaks the contract is refused on a tiny batch; whether it can be stacked is told."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,15 @@ __all__ = ["user_folder"]
 KEYS: dict[str, Value] = {"encoder": "mlp", "width": 8, "features": 4, "decoder": "relu_mlp", "decoder_hidden": "8"}
 
 
-def _check(folder: Path, text: str, name: str = "X") -> str:
+def _check(folder: Path, text: str, name: str = "X", keys: Mapping[str, Value] = KEYS) -> str:
     search_folder(folder)
     (folder / "checked_of_mine.py").write_text(f"{DENOISE}{TWICE}\n\n{text}\n")
-    return check_method(resolve({"method": f"checked_of_mine:{name}", **KEYS}))
+    return check_method(resolve({"method": f"checked_of_mine:{name}", **keys}))
 
 
-@pytest.mark.parametrize("method", ["vje", "moco_v2", "vae", "gmje_mdn", "byol", "random"])
+@pytest.mark.parametrize("method", ["vje", "moco_v2", "vae", "gmje_mdn", "byol", "random", "gmje_parametric"])
 def test_methods_that_ship_pass(method: str) -> None:
-    """They have scores, a queue, a decoder, noise, averaged weights, and nothing that trains."""
+    """They have scores, a queue, a decoder, noise, averaged weights, nothing that trains, and a density."""
     state = torch.get_rng_state()
     assert check_method(config_of(method, normal_class=None)) == ""
     assert torch.equal(torch.get_rng_state(), state)
@@ -68,7 +69,7 @@ BROKEN = {
     ),
     "infinite": (
         "    def losses(self, batch, noise):\n        return Losses(super().losses(batch, noise).total / 0, {})",
-        "the loss of random images must be finite, but got total=inf",
+        "the loss of random examples must be finite, but got total=inf",
     ),
     "parts": (
         "    def losses(self, batch, noise):\n        losses = super().losses(batch, noise)\n"
@@ -101,7 +102,88 @@ BROKEN = {
         "    capabilities = frozenset({'embed', 'decode'})\n    def decode(self, z):\n        return z",
         "decode must return images of shape [8, 1, 8, 8], but got a tensor of shape [8, 4]",
     ),
+    "density": (
+        "    capabilities = frozenset({'embed', 'density'})\n    def density(self):\n"
+        "        return {'logits': torch.zeros(3), 'means': torch.zeros(3, 4), 'covariances': torch.zeros(3, 4)}",
+        "density must return a dict with 'covariances' of shape [3, 4, 4], but got a tensor of shape [3, 4]",
+    ),
 }
+
+
+PAIRS = """
+from trainables.contract import ConditionalDensity, PairsMethod
+
+
+@dataclass(frozen=True)
+class LineConfig:
+    ridge: float = 0.1
+    \"\"\"Weight of the squared slope.\"\"\"
+
+
+class Line(PairsMethod):
+    Config = LineConfig
+    fusible = frozenset({"ridge"})
+
+    def __init__(self, config, networks, shapes):
+        super().__init__(config, networks, shapes)
+        self.line = nn.Linear(shapes["x"][0], 1)
+
+    def losses(self, batch, noise):
+        error = (self.line(batch["x"])[:, 0] - batch["y"]).square().mean()
+        return Losses(error + self.ridge * self.line.weight.square().sum(), {})
+
+    def predict(self, x):
+        mean = self.line(x).float()
+        return ConditionalDensity(torch.zeros_like(mean), mean, torch.ones_like(mean))
+
+
+"""
+"""A method of pairs that keeps the contract and can be stacked."""
+BROKEN_PAIRS = {
+    "losses": (
+        "    def losses(self, batch, noise):\n        return Losses(batch['x'], {})",
+        "losses must return scalar tensors, but got total is a tensor of shape [8, 1]",
+    ),
+    "kind": (
+        "    def predict(self, x):\n        return self.line(x)",
+        "predict must return trainables.contract.ConditionalDensity(log_weights_BM, means_BM, sigmas_BM), but got a "
+        "tensor of shape [8, 1]",
+    ),
+    "shape": (
+        "    def predict(self, x):\n        return ConditionalDensity(x, x[:, 0], x)",
+        "predict must return trainables.contract.ConditionalDensity(log_weights_BM, means_BM, sigmas_BM), each of "
+        "shape [8, 1], but got means_BM is a tensor of shape [8]",
+    ),
+    "sigmas": (
+        "    def predict(self, x):\n        return ConditionalDensity(0 * x, x, 0 * x)",
+        "the standard deviations of predict must be above 0, but got 0",
+    ),
+    "weights": (
+        "    def predict(self, x):\n        return ConditionalDensity(0 * x + 1, x, 0 * x + 1)",
+        "the weights of predict, exp(log_weights_BM), must have the sum 1, but got 2.71828",
+    ),
+}
+
+
+def test_methods_of_pairs_are_tried_too(user_folder: Path) -> None:
+    reads = "class Y(Line):\n    def predict(self, x):\n        return super().predict(x * self.line.bias.item())"
+    assert _check(user_folder, f"{PAIRS}{reads}", "Line", {}) == ""
+    why = _check(user_folder, f"{PAIRS}{reads}", "Y", {})
+    assert why.startswith("checked_of_mine.py, line ") and ".item()" in why, why
+
+
+@pytest.mark.parametrize("method", ["gmje_em", "gmje_mdn_pairs", "gaussian_process"])
+def test_methods_of_pairs_that_ship_pass(method: str) -> None:
+    """Two are fitted to all pairs at once, one of which keeps them."""
+    assert check_method(resolve({"method": method})) == ""
+
+
+@pytest.mark.parametrize("name", BROKEN_PAIRS)
+def test_a_broken_promise_of_a_method_of_pairs_is_refused(user_folder: Path, name: str) -> None:
+    text, law = BROKEN_PAIRS[name]
+    with pytest.raises(ContractError) as refused:
+        _check(user_folder, f"{PAIRS}class X(Line):\n{text}", keys={})
+    assert str(refused.value).endswith(f"breaks the contract of methods: {law}"), refused.value
 
 
 @pytest.mark.parametrize("name", BROKEN)

@@ -14,7 +14,7 @@ from trainables.catalog import METHODS, method_of
 from trainables.config.key_docs import KeyDoc, key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
-from trainables.data.datasets.folder import FOLDER, load_folder
+from trainables.data.datasets.loaders.folder import FOLDER, load_folder
 from trainables.data.pairs import BRANCHES, NOISE
 from trainables.evaluation.metric_families.family import MetricFamily
 from trainables.evaluation.metrics import FAMILIES, VALIDATION, family_of

@@ -8,7 +8,7 @@ from sweeper.plan.changes import subspaces
 from sweeper.spec import Grid, Search, Space, SpecError
 from sweeper.spec.grid import Grids, P
 from sweeper.spec.request import Request
-from trainables.data.datasets.folder import FOLDER, list_folder
+from trainables.data.datasets.loaders.folder import FOLDER, list_folder
 from trainables.data.errors import DataError
 
 DIGEST = "image_digest"

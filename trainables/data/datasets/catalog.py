@@ -1,17 +1,17 @@
 """All data sets by name: `load(name, root)` loads one, `check(dataset)` checks its image files before training.
 
-A new data set is one function in a file beside this one and one entry here.
+A new data set is one function in `loaders/` and one entry here.
 """
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from trainables.data.datasets.celeba import celeba
 from trainables.data.datasets.dataset import Dataset
-from trainables.data.datasets.digits import digits, digits32, digits_tint
-from trainables.data.datasets.imagenet import imagenet
-from trainables.data.datasets.mnist import fashion_mnist, mnist, mnist32
-from trainables.data.datasets.torchvision_datasets import cifar10, cifar100, stl10, svhn
+from trainables.data.datasets.loaders.celeba import celeba
+from trainables.data.datasets.loaders.digits import digits, digits32, digits_tint
+from trainables.data.datasets.loaders.imagenet import imagenet
+from trainables.data.datasets.loaders.mnist import fashion_mnist, mnist, mnist32
+from trainables.data.datasets.loaders.torchvision_datasets import cifar10, cifar100, stl10, svhn
 from trainables.data.errors import DataError
 from trainables.data.image_files.decoding import ImageFiles
 from trainables.data.image_files.integrity import check_image_files

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from trainables.data.datasets.celeba_attributes import ATTRIBUTES as CELEBA_ATTRIBUTES
 from trainables.data.datasets.dataset import UNLABELLED, Attribute, Dataset
+from trainables.data.datasets.loaders.celeba_attributes import ATTRIBUTES as CELEBA_ATTRIBUTES
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from trainables.data.augmentation.geometry import rotate_and_shift
 from trainables.data.augmentation.views import scale_pixels
-from trainables.data.datasets.digits import digits
+from trainables.data.datasets.loaders.digits import digits
 
 SEED = 0
 EPOCHS, BATCH, LR = 100, 128, 2e-3

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from trainables.contract import Capability, ImageMethod
 from trainables.data.datasets.declarations import Declaration
-from trainables.data.datasets.folder import FOLDER
+from trainables.data.datasets.loaders.folder import FOLDER
 from trainables.networks.decoders import check_decoder
 from trainables.networks.encoders import ENCODERS
 from trainables.tasks.images.config import Folder, ImageTrial

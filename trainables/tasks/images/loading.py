@@ -6,7 +6,7 @@ from pathlib import Path
 from trainables.data.datasets.catalog import load
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.datasets.declarations import placeholder, placeholder_of
-from trainables.data.datasets.folder import FOLDER, listed, load_folder
+from trainables.data.datasets.loaders.folder import FOLDER, listed, load_folder
 from trainables.tasks.images.config import Folder, ImageTrial
 
 

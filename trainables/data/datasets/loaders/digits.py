@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.data.datasets.dataset import Attribute, Dataset
-from trainables.data.datasets.digit_styles import ink, quintiles, slant
+from trainables.data.datasets.loaders.digit_styles import ink, quintiles, slant
 
 _SKLEARN = importlib.util.find_spec("sklearn")
 FILE = Path(_SKLEARN.origin if _SKLEARN and _SKLEARN.origin else "").parent / "datasets/data/digits.csv.gz"

@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 from tests.own_images import write_own_images
-from trainables.data.datasets import folder
 from trainables.data.datasets.declarations import placeholder_of
-from trainables.data.datasets.folder import list_folder, listed, load_folder
+from trainables.data.datasets.loaders import folder
+from trainables.data.datasets.loaders.folder import list_folder, listed, load_folder
 from trainables.data.errors import DataError
 
 

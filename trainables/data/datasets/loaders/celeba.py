@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.data.datasets.celeba_attributes import ATTRIBUTES, BINARY, CONTENT, HAIR, hair_colour
 from trainables.data.datasets.channel_statistics import channel_statistics
 from trainables.data.datasets.dataset import Attribute, Dataset
+from trainables.data.datasets.loaders.celeba_attributes import ATTRIBUTES, BINARY, CONTENT, HAIR, hair_colour
 from trainables.data.datasets.tensor_cache import cached_tensors
 from trainables.data.errors import DataError
 

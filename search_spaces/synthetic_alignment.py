@@ -43,7 +43,7 @@ BRANCHES, SIGMA = Metric("branches", "maximize", percent=True), Metric("sigma_me
 VARIANCES = (Metric("variance_within"), Metric("variance_between"))
 
 SWEEP = Sweep(
-    about="conditional densities of three branches by six models: log density, energy distance, branches found",
+    about="conditional densities of three branches by seven models: log density, energy distance, branches found",
     presets={
         "paper": Grids(
             tuple(

@@ -92,19 +92,20 @@ class Search {
       return { number: this.report.value("number", trial), value: finite ? scale * value : null, best: reached === null ? null : scale * reached, status };
     });
     const y = { type: "quantitative", title: column.label, scale: { zero: false, padding: 6 } };
+    const isNarrow = box.clientWidth < 480;
     return chart(box, {
       description: `${column.label} of each trial of the study, and the best so far`,
-      width: widthFor(box, 170, 560),
+      width: widthFor(box, isNarrow ? 70 : 170, 560),
       height: 240,
       data: { values: data },
       encoding: { x: { field: "number", type: "quantitative", title: "trial", axis: { tickMinStep: 1 }, scale: { padding: 6, nice: false, zero: false } } },
       layer: [
         { mark: { type: "line", interpolate: "step-after", color: colour("best"), strokeWidth: 2, aria: false }, encoding: { y: { ...y, field: "best" } } },
         {
-          mark: { type: "point", filled: true, size: 34, aria: false },
+          mark: { type: "point", filled: true, size: 34, opacity: 1, aria: false },
           encoding: {
             y: { ...y, field: "value" },
-            color: { field: "status", type: "nominal", scale: { domain: ["finished", "pruned", "diverged", "failed"], range: ["#0072b2", "#9a9ea8", "#b8860b", "#d55e00"] } },
+            color: { field: "status", type: "nominal", scale: { domain: ["finished", "pruned", "diverged", "failed"], range: ["#0072b2", "#9a9ea8", "#b8860b", "#d55e00"] }, legend: { orient: isNarrow ? "bottom" : "right" } },
             shape: { field: "status", type: "nominal", scale: { domain: ["finished", "pruned", "diverged", "failed"] } },
             tooltip: [{ field: "number", title: "trial" }, { field: "value", title: column.label }, { field: "status" }],
           },
@@ -158,7 +159,7 @@ class Search {
       words: `${axis.name}=${formatValue(axis.column.at(trial))}`,
     }))).filter((point) => point.place !== null);
     const ends = axes.flatMap((axis) => axis.ticks.map(([place, text]) => ({ axis: axis.name, place, text })));
-    const x = { field: "axis", type: "nominal", sort: axes.map((axis) => axis.name), title: null, axis: { labelAngle: 0, orient: "bottom", domain: false, ticks: false, grid: true, labelPadding: 16, labelOverlap: false } };
+    const x = { field: "axis", type: "nominal", sort: axes.map((axis) => axis.name), title: null, axis: { labelAngle: 0, orient: "bottom", domain: false, ticks: false, grid: true, labelPadding: 20, labelOverlap: false } };
     const y = { field: "place", type: "quantitative", axis: null, scale: { domain: [0, 1] } };
     return chart(box, {
       description: `Parallel coordinates of ${plural(shown.length, "trial")}: each hyperparameter and ${column.label}`,
@@ -177,7 +178,7 @@ class Search {
             tooltip: [{ field: "words", title: "at" }, { field: "objective", title: column.label }],
           },
         },
-        { data: { values: ends }, mark: { type: "text", fontSize: 10, dx: 4, align: "left", aria: false, fontWeight: 600 }, encoding: { text: { field: "text" } } },
+        { data: { values: ends }, mark: { type: "text", fontSize: 10, dx: 4, dy: { expr: "datum.place === 1 ? -8 : datum.place === 0 ? 9 : 0" }, align: "left", aria: false, fontWeight: 600 }, encoding: { text: { field: "text" } } },
       ],
     });
   }

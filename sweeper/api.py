@@ -19,7 +19,7 @@ from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.models import config_of, load_model
 from sweeper.plan.changes import format_value
 from sweeper.run import plan_request
-from sweeper.spec import Sweep
+from sweeper.spec import Sweep, registry
 from sweeper.spec.grid import Value
 from sweeper.spec.request import Request
 from sweeper.storage.load import load, load_history, load_trials
@@ -27,6 +27,10 @@ from sweeper.storage.load import load, load_history, load_trials
 __all__ = ["config_of", "load", "load_history", "load_model", "plan", "run"]
 OTHER_MODES = ("describe", "help", "json", "list", "plan", "restore")
 """Options of the command line with which it does something else than to run or to plan a sweep."""
+REPEATED = ("track",)
+"""Options that take several values."""
+Option = Value | Sequence[str]
+"""A value of an option, or several."""
 Axes = Mapping[str, Sequence[Value]]
 """Hyperparameter -> values."""
 Folder = str | os.PathLike[str]
@@ -41,7 +45,7 @@ def run(
     axis: Axes | None = None,
     store: Folder = "results",
     data: Folder = "data",
-    **options: Value,
+    **options: Option,
 ) -> pd.DataFrame:
     """Run a sweep, or continue it, and return one row per trial, in the order of the trials.
 
@@ -50,7 +54,7 @@ def run(
     - `preset`, `store`, `data`: as on the command line
     - `set`: hyperparameter -> value, as `--set`; `axis`: hyperparameter -> values, as `--axis`
     - `options`: all others of `python -m sweeper.run --help`, with underscores: `keep="all"`, `gpu_fraction=0.5`,
-      `fresh=True`, `trials=64`
+      `fresh=True`, `trials=64`, `track=["tensorboard", "mlflow=http://127.0.0.1:5000"]`
 
     If this process is connected to Ray, the sweep runs there, and Ray stays up. Otherwise Ray is started here, or
     joined at `address` or `RAY_ADDRESS`, and left at the end. It shows the same progress as the command line.
@@ -78,10 +82,11 @@ def plan(
     axis: Axes | None = None,
     store: Folder = "results",
     data: Folder = "data",
-    **options: Value,
+    **options: Option,
 ) -> dict[str, Any]:
     """Return what `run` would do with the same arguments, as `--plan --json` prints it: numbers of trials by status,
-    axes, cohorts, and the time and cost where the devices have been measured. It needs no data and writes nothing.
+    axes, cohorts, and the time and cost where the devices have been measured. It writes nothing, and needs no data
+    except the images of `dataset=folder`.
 
     With `probe=True` it measures now. Raises the same errors as `run`.
     """
@@ -100,7 +105,7 @@ def _request(
     axes: Axes | None,
     store: Folder,
     data: Folder,
-    options: Mapping[str, Value],
+    options: Mapping[str, Option],
     *flags: str,
 ) -> Request:
     """The request that the command line would make of these arguments, with the same checks."""
@@ -114,8 +119,12 @@ def _request(
     for option, value in options.items():
         if option in OTHER_MODES:
             raise SpecError(f"'{option}' is an option of the command line alone")
-        if value is not None and value is not False:
-            flag = f"--{option.replace('_', '-')}"
+        flag = f"--{option.replace('_', '-')}"
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            if option not in REPEATED:
+                raise SpecError(f"{option} must be one value, but got {value!r}")
+            words += [f"{flag}={item}" for item in value]
+        elif value is not None and value is not False:
             words.append(flag if value is True else f"{flag}={format_value(value)}")
     request = parse([*words, "--", definition.name if definition else str(sweep)])
     return replace(request, sweep=definition, address=request.address or session_address())
@@ -127,7 +136,10 @@ def _named(sweep: object, name: str | None) -> Sweep:
         raise SpecError(f"a sweep must be a name or a sweeper.spec.Sweep, but got {type(sweep).__name__}")
     if not (name or sweep.name):
         raise SpecError("a Sweep that is given as a value needs a name, which is that of its folder in the store")
-    return replace(sweep, name=name or sweep.name)
+    named = replace(sweep, name=name or sweep.name)
+    if named.name in registry.names() and named != registry.find(named.name):
+        registry.check_own_name(named.name, f"got name={named.name!r}; give another name=...")
+    return named
 
 
 def _axis(key: str, values: Sequence[Value]) -> list[str]:

@@ -1,6 +1,5 @@
 """The command `sweeper`: `sweeper run NAME` is `python -m sweeper.run NAME`, and so on for its other commands."""
 
-import importlib.util
 import runpy
 import sys
 from collections.abc import Mapping
@@ -26,28 +25,26 @@ COMMANDS: Mapping[str, Command] = {
     "compare": Command("sweeper.compare", "compare two requests, presets or stores trial by trial"),
     "submit": Command("cluster.submit", "run a sweep on a Ray cluster, as a job"),
 }
-"""All commands. Those whose module does not exist are not offered."""
 EXIT_WRONG = 2
 
 
 def main() -> None:
     """Run the command line; the process exits with the command's status."""
     name, *arguments = sys.argv[1:] or ["--help"]
-    offered = {name: command for name, command in COMMANDS.items() if importlib.util.find_spec(command.module)}
     if name in ("--help", "-h", "help"):
-        print(_usage(offered))
+        print(_usage())
         return
-    if name not in offered:
-        print(f"error: no command '{name}'; there are: {', '.join(offered)}", file=sys.stderr)
+    if name not in COMMANDS:
+        print(f"error: no command '{name}'; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(EXIT_WRONG)
-    command = offered[name]
+    command = COMMANDS[name]
     sys.argv[1:] = [*command.options, *arguments]
     runpy.run_module(command.module, run_name="__main__", alter_sys=True)
 
 
-def _usage(offered: Mapping[str, Command]) -> str:
-    width = max(map(len, offered))
-    lines = [f"  {name:<{width}}  {command.about}" for name, command in offered.items()]
+def _usage() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {command.about}" for name, command in COMMANDS.items()]
     return "\n".join(
         ["usage: sweeper COMMAND ..., where COMMAND is one of", *lines, "sweeper COMMAND --help says more."]
     )

@@ -12,13 +12,14 @@ import pandas as pd
 from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, error_line, named
 from sweeper.errors import SpecError, StoreError
 from sweeper.models import find_model
+from sweeper.names import LAW, is_name
 from sweeper.plan.best_trials import find_best
 from sweeper.plan.changes import format_value
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.local_disk import replace
-from sweeper.storage.layout import MODEL_SUFFIX, is_name
+from sweeper.storage.layout import MODEL_SUFFIX
 from sweeper.storage.load import load
 from sweeper.storage.schema import columns_of
 from sweeper.storage.store_reader import StoreReader
@@ -70,7 +71,7 @@ def _name(reference: str) -> str:
     if reference.endswith(".py") or os.sep in reference or ":" in reference:
         return str(registry.find(reference).name)
     if not is_name(reference):
-        raise SpecError(f"no sweep {reference!r}; a name consists of letters, digits, '_', '-', '+' and '.'")
+        raise SpecError(f"the name of a sweep {LAW}, but got {reference!r}")
     return reference
 
 

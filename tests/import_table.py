@@ -121,10 +121,11 @@ TABLE: Mapping[str, Rule] = {
         never=("pandas", "pyarrow", "optuna"),
     ),
     "sweeper.errors": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.names": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.version": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.spec": Rule(
         may=(
-            *("optuna.distributions", "search_spaces", "sweeper.errors"),
+            *("optuna.distributions", "search_spaces", "sweeper.errors", "sweeper.names"),
             *("trainables.evaluation.metric_families", "trainables.evaluation.metrics", "trainables.validation"),
         ),
         never=("torch", "ray", "pandas", "pyarrow"),
@@ -133,7 +134,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.storage.io": Rule(may=("pyarrow", "tenacity", "sweeper.errors"), never=("torch", "ray", "optuna")),
     "sweeper.storage": Rule(
         may=(
-            *("pyarrow", "pandas", "sweeper.errors", "trainables.validation", "trainables.reports"),
+            *("pyarrow", "pandas", "sweeper.errors", "sweeper.names", "trainables.validation", "trainables.reports"),
             "trainables.training.model_metadata",
         ),
         never=("torch", "ray", "optuna"),
@@ -160,6 +161,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.report.page": Rule(
         may=(
             *("pandas", "numpy", "PIL", "vl_convert", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
+            "sweeper.names",
             *("sweeper.report", "trainables.evaluation.metrics"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
@@ -208,6 +210,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.cli": Rule(
         may=(
             *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            "sweeper.names",
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
             "trainables.validation",
             *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
@@ -244,6 +247,7 @@ TABLE: Mapping[str, Rule] = {
     "sweeper.export": Rule(
         may=(
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
+            "sweeper.names",
             *("sweeper.models", "trainables.evaluation.metrics", "trainables.validation"),
         ),
         never=("torch", "ray", "optuna"),

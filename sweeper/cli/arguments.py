@@ -6,13 +6,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from functools import partial
-from typing import Any, Never
+from typing import Any, Never, get_args
 
 from sweeper.cli.option_values import amount, auto, fraction, node_price, whole
 from sweeper.errors import SpecError
+from sweeper.names import LAW, is_name
 from sweeper.spec import registry
 from sweeper.spec.grid import unknown
-from sweeper.spec.request import Request, SearchOptions
+from sweeper.spec.request import Keep, Request, SearchOptions
 from sweeper.spec.search import SAMPLERS
 from sweeper.trackers.catalog import parse_track
 
@@ -26,7 +27,6 @@ EXITS = (
     "Exit status: 0 every trial has a result; 1 some trials failed, or all trials of a search diverged; 2 the request "
     "was wrong; 130 interrupted."
 )
-KEPT = ("best", "all", "none")
 PRUNERS = ("none", "halving", "hyperband")
 
 
@@ -67,7 +67,13 @@ def parse(arguments: Sequence[str]) -> Request:
     add("--retries", type=retries, default="3", metavar="N", help="how often a failed cohort is tried again")
     add("--save-every", type=seconds, default="30", metavar="SECONDS", help="time between checkpoints of a cohort")
     keep_help = "trained models to keep: the best of each cell of heatmaps and tables and of each study, all, or none"
-    add("--keep", type=_kept, default="best", metavar="best|all|none", help=keep_help)
+    add(
+        "--keep",
+        type=partial(_one_of, "value of --keep", get_args(Keep)),
+        default="best",
+        metavar="best|all|none",
+        help=keep_help,
+    )
     patience = partial(amount, "--patience", positive=True)
     patience_help = "time without a step after which a cohort is given up"
     add("--patience", type=patience, default="600", metavar="SECONDS", help=patience_help)
@@ -157,16 +163,10 @@ def named(option: str, noun: str, text: str) -> str:
     return text
 
 
-def _kept(text: str) -> str:
-    if text not in KEPT:
-        raise SpecError(f"--keep must be one of {', '.join(KEPT)}, but got {text!r}")
-    return text
-
-
 def _sweep(text: str) -> str:
     """The name of a sweep, which becomes a folder of the store and must not lead out of it."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", named("--warm-start", "a sweep", text)):
-        raise SpecError(f"--warm-start must name a sweep (letters, digits, '_', '-', '+' or '.'), but got '{text}'")
+    if not is_name(named("--warm-start", "a sweep", text)):
+        raise SpecError(f"--warm-start must name a sweep, whose name {LAW}, but got '{text}'")
     return text
 
 

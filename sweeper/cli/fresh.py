@@ -4,14 +4,16 @@ import shlex
 from collections.abc import Callable
 
 from sweeper.cli.arguments import EXIT_OK
+from sweeper.names import is_name
 from sweeper.packing.cuts import record_paths
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
-from sweeper.spec import registry
+from sweeper.spec import SpecError, registry
 from sweeper.spec.request import Request
 from sweeper.storage import replaced_rows as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints
 from sweeper.storage.io.disk_checks import check_writable
+from sweeper.storage.io.files import Files
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
 
@@ -53,8 +55,20 @@ def archive(plan: Plan, store: Store, columns: Columns, reference: str = "") -> 
 
 def restore(request: Request, time: str) -> int:
     """Bring back what a fresh run set aside at `time`. Returns the exit status."""
-    store, name = Store(request.store), registry.find(str(request.name)).name or str(request.name)
+    store = Store(request.store)
+    name = _name_in_store(str(request.name), store.files, time)
     check_writable(store.files)
     back = replaced.restore(store.files, name, time)
     print(f"brought back: {back.text}, into {store.files.display_uri_of(f'trials/sweep={name}')}")
     return EXIT_OK
+
+
+def _name_in_store(reference: str, files: Files, time: str) -> str:
+    """The store's name of the sweep that the user named. A sweep that was given as a value in Python has no file that
+    could be found, so its name alone counts if something of it was set aside."""
+    try:
+        return registry.find(reference).name or reference
+    except SpecError:
+        if is_name(reference) and replaced.holds(files, reference, time):
+            return reference
+        raise

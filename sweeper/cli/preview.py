@@ -49,7 +49,9 @@ def show(
     allocation = None if plan.unsized else allocate_on(request, plan, store, address)
     outline = outline_plan(plan, allocation.cuts if allocation else settled_cuts(request, plan, store), resources)
     outline |= set_aside | expectation(allocation, plan, request.node_price)
-    return json.dumps(outline) if request.json else "\n".join([outline_text(outline), *_expectation_lines(outline)])
+    if request.json:
+        return json.dumps(outline)
+    return "\n".join([outline_text(outline), *_expectation_lines(outline, request.node_price)])
 
 
 def print_damaged(store: Store) -> None:
@@ -81,12 +83,12 @@ def expectation(allocation: Allocation | None, plan: GridPlan, price: NodePrice 
         "cuts": allocation and describe_cuts(allocation.cuts),
         "stack_widths": allocation and sorted({cut.width for cut in allocation.cuts}),
         "hours": placement and placement.packing.hours * share_left,
-        "node_price": price.text if price else None,
+        "node_price": price.plain if price else None,
         "cost": None if cost is None else cost * share_left,
     }  # fmt: skip
 
 
-def _expectation_lines(plain: Mapping[str, Any]) -> list[str]:
+def _expectation_lines(plain: Mapping[str, Any], price: NodePrice | None) -> list[str]:
     unknown = "  expected   not measured yet; --plan --probe measures now"
     if not plain["places"]:
         return [unknown]
@@ -100,7 +102,7 @@ def _expectation_lines(plain: Mapping[str, Any]) -> list[str]:
     lines.append(f"  cut        {' or '.join(plain['cuts'])}")
     if plain["hours"] is None:
         return [*lines, unknown]
-    cost = "" if plain["cost"] is None else f", {plain['cost']:.2f} at {plain['node_price']} a node hour"
+    cost = f", {plain['cost']:.2f} at {price.text} a node hour" if price and plain["cost"] is not None else ""
     return [*lines, f"  expected   {_hours(plain['hours'])} of training{cost}"]
 
 

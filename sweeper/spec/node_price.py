@@ -19,6 +19,11 @@ class NodePrice:
         return self.prices.get(kind, self.prices.get(OTHERS))
 
     @property
+    def plain(self) -> float | dict[str, float]:
+        """The prices as JSON: a number if all nodes have the same, else kind -> price, with `OTHERS` as a kind."""
+        return self.prices[OTHERS] if self.prices.keys() == {OTHERS} else dict(self.prices)
+
+    @property
     def text(self) -> str:
         """The prices as the command line takes them, e.g. `2.5` or `2.5,H100=9`."""
         return ",".join(f"{kind}={price:g}" if kind else f"{price:g}" for kind, price in self.prices.items())

@@ -50,6 +50,12 @@ def find(reference: str) -> Sweep:
     return replace(_sweep(module, reference, f"search_spaces/{reference}.py", ATTRIBUTE), name=reference)
 
 
+def check_own_name(name: str, got: str) -> None:
+    """Raise SpecError if a sweep that ships has the name of one of the user's. `got`: what the user did, and should."""
+    if name in names():
+        raise SpecError(f"the name of a sweep of your own must not be that of one that ships, but {got}")
+
+
 def _of_file(file: Path, reference: str) -> ModuleType:
     """Execute a file as the module of its name, as it is now."""
     if not os.path.isfile(file):  # unlike `Path.is_file`, it raises no error for a name that is too long
@@ -101,11 +107,7 @@ def _named(module: ModuleType, reference: str, attribute: str, default: str) -> 
     attribute = attribute or ATTRIBUTE
     sweep = _sweep(module, reference, Path(module.__file__ or module.__name__).name, attribute)
     name = sweep.name or (default if attribute == ATTRIBUTE else f"{default}.{attribute}")
-    if name in names():
-        raise SpecError(
-            f"the name of a sweep of your own must not be that of one that ships, but '{reference}' is named "
-            f"'{name}'; write Sweep(name=...) or rename the file"
-        )
+    check_own_name(name, f"'{reference}' is named '{name}'; write Sweep(name=...) or rename the file")
     return replace(sweep, name=name)
 
 

@@ -10,6 +10,9 @@ from typing import Literal
 from sweeper.spec.node_price import NodePrice
 from sweeper.spec.sweep import Sweep
 
+Keep = Literal["best", "all", "none"]
+"""Which trained models stay in the store: the best trial of each cell, all, or none."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -54,8 +57,7 @@ class Request:
     search: SearchOptions
     warm_start: str | None
     """The sweep whose rows in the store a search begins with."""
-    keep: Literal["best", "all", "none"] = "best"
-    """Which trained models stay in the store: the best trial of each cell, all, or none."""
+    keep: Keep = "best"
     sweep: Sweep | None = None
     """The sweep itself, given from Python; None finds it by its name."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from sweeper.errors import SpecError
+from sweeper.names import LAW, is_name
 from sweeper.spec.grid import Grid, Grids, unknown
 from sweeper.spec.metric import Metric
 from sweeper.spec.search import Search, Searches
@@ -42,11 +42,8 @@ class Sweep:
     defines it."""
 
     def __post_init__(self) -> None:
-        if self.name and not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", self.name, re.ASCII):
-            raise SpecError(
-                "the name of a sweep must consist of letters, digits, '_', '-', '+' and '.' and begin with a letter or "
-                f"a digit, but got {self.name!r}"
-            )
+        if self.name and not is_name(self.name):
+            raise SpecError(f"the name of a sweep {LAW}, but got {self.name!r}")
         if self.name.lower() == "index":
             raise SpecError(
                 "the name of a sweep must not be 'index', whose page is the list of all sweeps, but got "

@@ -1,7 +1,8 @@
 """Names and paths in a store."""
 
-import re
 from datetime import UTC, datetime
+
+from sweeper.names import LAW, is_name
 
 SUFFIX = ".parquet"
 MODEL_SUFFIX = ".safetensors"
@@ -14,16 +15,8 @@ INDEX = "reports/index.html"
 def check_name(name: str) -> str:
     """Return `name` if it is valid as the name of a sweep or a cohort in the store. Raises ValueError otherwise."""
     if not is_name(name):
-        raise ValueError(
-            "a name in the store must consist of letters, digits, '_', '-', '+' and '.' and begin with a letter or a "
-            f"digit, but got {name!r}"
-        )
+        raise ValueError(f"a name in the store {LAW}, but got {name!r}")
     return name
-
-
-def is_name(name: str) -> bool:
-    """Whether a sweep or a cohort can have this name."""
-    return re.fullmatch(r"[A-Za-z0-9][\w.+-]*", name, re.ASCII) is not None
 
 
 def trials_folder(sweep: str) -> str:

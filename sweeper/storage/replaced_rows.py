@@ -124,6 +124,12 @@ def _set_aside(files: Files, parts: Sequence[_Part], paths: Sequence[str]) -> Ar
     return _summary(folder, parts) if parts or any(moved) else None
 
 
+def holds(files: Files, sweep: str, time: str) -> bool:
+    """Whether `_replaced/TIME` has something of a sweep."""
+    folders = (trials_folder(sweep), history_folder(sweep), *whole_folders(sweep))
+    return time in files.list(ARCHIVES) and any(files.list(f"{ARCHIVES}/{time}/{folder}") for folder in folders)
+
+
 def restore(files: Files, sweep: str, time: str) -> ArchiveSummary:
     """Bring back what `archive` moved to `_replaced/TIME`. Results that replaced it since are set aside in turn.
 

@@ -15,6 +15,7 @@ import pytest
 import sweeper
 from sweeper import api
 from sweeper.errors import ClusterError, SpecError, StoreError
+from sweeper.spec import registry
 from sweeper.spec.request import Request
 from tests.fake_executor import without_ray
 from tests.sweeper.small_grid import rows
@@ -91,11 +92,18 @@ def test_arguments_become_those_of_the_command_line(monkeypatch: pytest.MonkeyPa
         keep="all",
         address=None,
         trials=8,
+        track=["tensorboard", "mlflow=http://127.0.0.1:5000"],
     )
+    assert [track.tracker for track in made.track] == ["tensorboard", "mlflow"]
     assert dict(made.fixed) == {"epochs": "3", "lr": "0.1", "normalise": "true", "nu": "inf", "normal_class": "none"}
     assert dict(made.axes) == {"beta": ("0.5", "2"), "seed": ("0", "1")}
     assert (made.fraction, made.fresh, made.keep, made.address, made.search.trials) == (0.5, True, "all", None, 8)
     assert made.store == str(tmp_path)
+
+
+def test_a_sweep_that_ships_can_be_given_as_a_value() -> None:
+    shipped = registry.find("anomaly_grid")
+    assert api._named(shipped, None) == shipped
 
 
 @pytest.mark.parametrize(
@@ -108,11 +116,14 @@ def test_arguments_become_those_of_the_command_line(monkeypatch: pytest.MonkeyPa
         ({"axis": {"beta": "0.5"}}, "axis beta must be a sequence of values, but got '0.5'"),
         ({"axis": {"beta": ()}}, "axis beta must have at least one value"),
         ({"axis": {"method": ["vje,byol"]}}, "the values of an axis must have no commas"),
-        ({"keep": "some"}, "--keep must be one of best, all, none, but got 'some'"),
+        ({"keep": "some"}, "no value of --keep 'some'; there are: best, all, none"),
         ({"cohort": 0}, "--cohort must be a whole number of at least 1"),
         ({"colour": "red"}, "unrecognized arguments: --colour=red"),
         ({"help": True}, "'help' is an option of the command line alone"),
         ({"restore": "now"}, "'restore' is an option of the command line alone"),
+        ({"sweep": TINY, "name": "anomaly_grid"}, "the name of a sweep of your own must not be that of one that ships"),
+        ({"track": ["tensorbord"]}, "no tracker 'tensorbord' (did you mean 'tensorboard'?)"),
+        ({"keep": ["best", "all"]}, "keep must be one value, but got ['best', 'all']"),
         ({"name": "mine"}, "a name is for a Sweep that is given as a value"),
         ({"sweep": TINY}, "a Sweep that is given as a value needs a name"),
         ({"sweep": TINY, "name": "../mine"}, "the name of a sweep must consist of letters"),

@@ -65,7 +65,7 @@ def test_a_trial_without_a_model_is_trained_again(store: Path, capsys: pytest.Ca
         (["tiny", "--trial", "abc"], "no trial 'abc' among 4 trials"),
         (["tiny", "--best", "auroc_joint", "--out", "no/such/file"], "--out must be a file in a folder that exists"),
         (["no/such.py", "--best", "auroc_joint"], "sweep 'no/such.py' cannot be read: no/such.py does not exist"),
-        (["a b", "--best", "auroc_joint"], "no sweep 'a b'; a name consists of letters"),
+        (["a b", "--best", "auroc_joint"], "the name of a sweep must consist of letters"),
         (["tiny", "--best", "auroc_joint", "--out", "x" * 300], "cannot write 'xxx"),
         (["tiny", "--best", "auroc_joint", "--device", "cuda:99"], "the device must be one that torch finds here"),
         (["tiny"], "one of the arguments --best --trial is required"),

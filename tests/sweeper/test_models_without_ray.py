@@ -119,5 +119,5 @@ def test_a_model_that_cannot_be_written_costs_no_result(
 
 def test_a_wrong_choice_is_one_line_before_anything_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert train(tmp_path, "--keep", "some") == 2
-    assert capsys.readouterr().err == "error: --keep must be one of best, all, none, but got 'some'\n"
+    assert capsys.readouterr().err == "error: no value of --keep 'some'; there are: best, all, none\n"
     assert not (tmp_path / "store").exists()

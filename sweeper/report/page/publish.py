@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sweeper.errors import StoreError
+from sweeper.names import is_name
 from sweeper.report.page.contents import collect
 from sweeper.report.page.document import document, page_data, static_document
 from sweeper.report.page.preset_views import read_views
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import INDEX, is_name, report_path
+from sweeper.storage.layout import INDEX, report_path
 from sweeper.storage.schema import STATUSES
 from sweeper.storage.store_reader import StoreReader
 

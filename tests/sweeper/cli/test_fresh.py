@@ -44,6 +44,17 @@ def test_a_stale_checkpoint_is_out_of_the_way_when_its_cohort_starts(store: Stor
     assert path_of("c0") == path and store.files.read(path) is None
 
 
+def test_rows_of_a_sweep_that_was_given_as_a_value_are_restored(
+    store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The sweep `grid` is in no file."""
+    before = load("grid", store.files)
+    archive(make(2), store, COLUMNS)
+    request = parse(capsys.readouterr().out.split("python -m sweeper.run ")[1].split())
+    assert request.name == "grid" and restore(request, str(request.restore)) == EXIT_OK
+    assert load("grid", store.files).equals(before)
+
+
 def test_only_a_known_sweep_is_restored(store: Store) -> None:
     with pytest.raises(SpecError, match="no sweep 'grid'"):
         restore(parse(["grid", "--store", store.files.uri, "--restore", "x"]), "x")

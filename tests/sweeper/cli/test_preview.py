@@ -23,3 +23,9 @@ def test_hours_and_cost_are_those_of_the_remaining_trials(tmp_path: Path) -> Non
     half = replace(plan, statuses=dict.fromkeys(plan.ids[:16], "finished"))
     assert expectation(allocation, half, NodePrice({"": 3.0}))["hours"] == pytest.approx(seconds / 7200)
     assert expectation(allocated(tmp_path, FakeMeasure(CPU), plan), half, None)["cost"] is None
+
+
+def test_a_price_for_all_nodes_is_a_number() -> None:
+    by_kind = {"": 1.0, "H100": 9.0}
+    plain = [expectation(None, grid(), NodePrice(prices))["node_price"] for prices in ({"": 3.0}, by_kind)]
+    assert plain == [3.0, by_kind]

@@ -19,6 +19,7 @@ from sweeper.execution.driver.connection import check_address, connected, starts
 from sweeper.execution.driver.early_imports import imported_meanwhile
 from sweeper.execution.driver.node_health import NodeHealth
 from sweeper.execution.driver.node_watchdog import NodeWatchdog
+from sweeper.execution.driver.process_exit import end_process
 from sweeper.execution.driver.stop_signal import StopSignal, ignore_signals
 from sweeper.plan.kept_models import KeptModels, ranked_columns
 from sweeper.plan.plan import GridPlan, Plan
@@ -242,5 +243,5 @@ def _print_line(line: str) -> None:
 
 
 if __name__ == "__main__":
-    ignore_signals()  # `main` handles signals while it runs; this is for the interpreter's exit after it
-    sys.exit(main())
+    ignore_signals()  # `main` handles signals while it runs; this is for the process's exit after it
+    end_process(main())

@@ -13,6 +13,9 @@ import pyarrow.compute as pc
 from sweeper.storage.schema import HISTORY, STATUSES, Columns, columns_of
 from trainables.validation import nearest
 
+WORTH_THREADS = 100_000
+"""Records from which merging them takes longer than starting threads for it."""
+
 
 def table_of(rows: Sequence[Mapping[str, object]], columns: Columns) -> pa.Table:
     """Convert rows to a table. A missing key becomes null. Raises ValueError for an unknown key or an invalid value."""
@@ -65,7 +68,7 @@ def one_per_record(history: pa.Table) -> pa.Table:
     """Keep the last value of each (trial, epoch, metric). Sorted by trial, then metric, then epoch."""
     keys = ["trial_id", "metric", "epoch"]
     order = history.append_column("order", pa.array(range(len(history)), pa.int64()))
-    last = order.group_by(keys).aggregate([("order", "max")])["order_max"]
+    last = order.group_by(keys, use_threads=len(history) > WORTH_THREADS).aggregate([("order", "max")])["order_max"]
     return history.take(last).sort_by([(key, "ascending") for key in keys])
 
 

@@ -116,7 +116,11 @@ def read_all(files: Files, folder: str, names: Sequence[str]) -> dict[str, bytes
 def map_parallel(act: Callable[[str], Result], names: Iterable[str]) -> list[Result]:
     """Call `act` for each name in a pool of threads. Returns the results in the order of `names`.
 
-    `act` should not retry by itself, because nothing can interrupt a thread that sleeps between two attempts.
+    `act` should not retry by itself, because nothing can interrupt a thread that sleeps between two attempts. A single
+    name is not worth a thread.
     """
+    names = list(names)
+    if len(names) <= 1:
+        return [act(name) for name in names]
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(act, names))

@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from sweeper.errors import DamagedFiles, StoreError
 from sweeper.storage.arrow_tables import history_of, table_of
 from sweeper.storage.io.files import Files
 from sweeper.storage.parquet_file import table_to_parquet
-from sweeper.storage.parquet_folder import contents_of, parse_intact, read_tables, replace
+from sweeper.storage.parquet_folder import contents_of, map_parallel, parse_intact, read_tables, replace
 from tests.sweeper.storage.rows import COLUMNS, row
 
 FOLDER = "trials/sweep=grid"
@@ -86,3 +87,8 @@ def test_a_history_has_exactly_its_columns() -> None:
     contents = {"a.parquet": history, "b.parquet": table_to_parquet(table("b"))}
     tables, reasons = parse_intact("history/sweep=grid", contents)
     assert list(tables) == ["a.parquet"] and "its columns are trial_id" in reasons["history/sweep=grid/b.parquet"]
+
+
+def test_a_single_name_needs_no_thread() -> None:
+    assert map_parallel(lambda name: threading.current_thread(), ["a"]) == [threading.current_thread()]
+    assert threading.current_thread() not in map_parallel(lambda name: threading.current_thread(), ["a", "b"])

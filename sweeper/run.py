@@ -23,7 +23,7 @@ from sweeper.execution.driver.process_exit import end_process
 from sweeper.execution.driver.stop_signal import StopSignal, ignore_signals
 from sweeper.plan.kept_models import KeptModels, ranked_columns
 from sweeper.plan.plan import GridPlan, Plan
-from sweeper.spec import SpecError
+from sweeper.spec import SpecError, registry
 from sweeper.spec.request import Request
 from sweeper.storage.io.disk_checks import check_free_space
 from sweeper.storage.io.retry import SHORT_RETRIES
@@ -86,6 +86,8 @@ def _main(arguments: Sequence[str], stopping: StopSignal) -> int:
 def plan_request(request: Request) -> "PlannedRequest":
     """Plan a request and check all that needs no Ray, for the command line and for Python alike. Prints what the user
     should know of a plan that can run. Raises SpecError or StoreError."""
+    (request.sweep or registry.find(str(request.name))).preset(request.preset)  # a wrong name is refused at once
+
     from sweeper.cli.prepare import prepare  # imported here because torch takes seconds to import
 
     request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories

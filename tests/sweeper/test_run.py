@@ -1,6 +1,8 @@
 """The command line in this process: plans, the list of sweeps, and a store that is gone. No Ray is started."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,10 @@ def test_the_loss_of_the_store_is_one_line_that_says_how_to_continue(
     out, error = capsys.readouterr()
     assert error == "error: store gone: cannot write 'x'\n"
     assert out == f"stopped: what is in {tmp_path} cannot be read now; the same command continues\n"
+
+
+def test_a_wrong_name_is_refused_before_pytorch_is_imported() -> None:
+    """Which takes seconds."""
+    code = "import sys, sweeper.run; print(sweeper.run.main(['anomaly_gird']), 'torch' in sys.modules)"
+    refused = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert refused.stdout.split() == ["2", "False"] and "did you mean 'anomaly_grid'" in refused.stderr

@@ -135,3 +135,8 @@ def unit(x_BD: Array) -> Array:
 def cosines(x_BD: Array, y_BD: Array) -> Array:
     """Of equal rows, `[B]`."""
     return (unit(x_BD) * unit(y_BD)).sum(-1)
+
+
+def unit_projections(model: ImageMethod) -> Array:
+    """What the projector makes of the Table's embeddings, as unit vectors of both views, `[2, B, P]`."""
+    return np.stack([unit(through(model.projector, view)) for view in rows_of(model)])

@@ -11,7 +11,16 @@ import torch
 from scipy import stats
 from scipy.special import log_softmax, logsumexp
 
-from tests.trainables.methods.plain import Array, B, Constant, built, gradient_of_rows, loss_of, rows_of, through, unit
+from tests.trainables.methods.plain import (
+    B,
+    Constant,
+    built,
+    gradient_of_rows,
+    loss_of,
+    rows_of,
+    unit,
+    unit_projections,
+)
 from trainables.methods.gaussian.dam_gmje import DaMGMJE
 from trainables.methods.gaussian.dam_gmje import DaMGMJEConfig as Config
 
@@ -22,16 +31,11 @@ def _model(**changes: Any) -> DaMGMJE:
     return built(DaMGMJE, Config(**{"projector_width": 8, "projection": P, **changes}))
 
 
-def _embeddings(model: DaMGMJE) -> Array:
-    """Unit vectors of both views, `[2, B, P]`."""
-    return np.stack([unit(through(model.projector, view)) for view in rows_of(model)])
-
-
 @pytest.mark.parametrize("tau", [0.05, 0.5])
 def test_with_its_own_mode_in_the_numerator_the_loss_is_info_nce(tau: float) -> None:
     """The cross-entropy of the cosines over tau, a mean of both ways."""
     model = _model(tau=tau)
-    first, second = _embeddings(model)
+    first, second = unit_projections(model)
     both = [log_softmax(x @ y.T / tau, axis=1).diagonal() for x, y in ((first, second), (second, first))]
     assert loss_of(model).item() == pytest.approx(-np.mean(both), rel=1e-5)
 
@@ -41,7 +45,7 @@ def test_with_all_modes_it_is_the_conditional_density(tau: float) -> None:
     """The joint density over the marginal one, without `log(2 pi tau)`."""
     model = _model(tau=tau, numerator="all")
     total = 0.0
-    for context, target in (_embeddings(model), _embeddings(model)[::-1]):
+    for context, target in (unit_projections(model), unit_projections(model)[::-1]):
         near = np.stack([stats.multivariate_normal(mode, tau).logpdf(context) for mode in target], axis=1)
         joint = near + np.stack([stats.multivariate_normal(mode, tau).logpdf(target) for mode in target], axis=1)
         log_density = logsumexp(joint, axis=1) - logsumexp(near, axis=1)

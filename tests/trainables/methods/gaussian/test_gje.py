@@ -25,6 +25,7 @@ from tests.trainables.methods.plain import (
     rows_of,
     through,
     unit,
+    unit_projections,
 )
 from trainables.methods.gaussian.gje import GJE
 from trainables.methods.gaussian.gje import GJEConfig as Config
@@ -35,11 +36,6 @@ LOG_2PI = np.log(2 * np.pi)
 
 def _config(**changes: Any) -> Config:
     return Config(**{"projector_width": 8, "projection": P, **changes})
-
-
-def _embeddings(model: GJE) -> Array:
-    """Unit vectors of both views, `[2, B, P]`."""
-    return np.stack([unit(through(model.projector, view)) for view in rows_of(model)])
 
 
 def _entropy(moment: Array, epsilon: float) -> float:
@@ -56,7 +52,7 @@ def _groups(entropy: str, z: Array) -> list[Array]:
 @pytest.mark.parametrize("weight", [0.0, 1.0, 3.0])
 def test_loss_is_alignment_minus_weighted_entropy(entropy: str, element_mean: bool, weight: float) -> None:
     model = built(GJE, _config(entropy=entropy, element_mean=element_mean, entropy_weight=weight, epsilon=0.01))
-    z = _embeddings(model)
+    z = unit_projections(model)
     total, parts = model.losses(BATCH, NO_NOISE)
     distance = ((z[0] - z[1]) ** 2).sum(-1).mean() / (P if element_mean else 1)
     entropies = sum(_entropy(group.T @ group / B, 0.01) for group in _groups(entropy, z))
@@ -74,7 +70,7 @@ def test_the_exact_likelihood_is_that_of_scipy(entropy: str, decoupled: bool, em
     model = built(GJE, _config(entropy=entropy, **options))
     z = np.stack([through(model.projector, view) for view in rows_of(model)])
     expected = 0.0
-    for group in _groups(entropy, _embeddings(model) if unit_length else z):
+    for group in _groups(entropy, unit_projections(model) if unit_length else z):
         size = group.shape[1]
         moment = ema * np.eye(size) / P + (1 - ema) * group.T @ group / B + 0.01 * np.eye(size)
         expected -= stats.multivariate_normal(np.zeros(size), moment).logpdf(group).mean() + size / 2 * LOG_2PI
@@ -105,7 +101,7 @@ def test_without_a_projector_the_loss_is_of_the_representations() -> None:
 @pytest.mark.parametrize("ema", [0.0, 0.9])
 def test_moments_are_averaged_from_those_of_the_uniform_sphere(entropy: str, ema: float) -> None:
     model = built(GJE, _config(entropy=entropy, ema=ema, epsilon=0.01))
-    groups = _groups(entropy, _embeddings(model))
+    groups = _groups(entropy, unit_projections(model))
     moments = [np.eye(groups[0].shape[1]) / P for _ in groups]
     for _ in range(3):
         total, parts = model.losses(BATCH, NO_NOISE)
@@ -123,7 +119,7 @@ def test_an_average_does_not_weaken_the_entropys_gradient() -> None:
     gradients = []
     for ema in (0.0, 0.99):
         model = built(GJE, _config(ema=ema, epsilon=0.1))
-        joint = np.concatenate(list(_embeddings(model)), axis=1)
+        joint = np.concatenate(list(unit_projections(model)), axis=1)
         model.moments_GEE.copy_(torch.tensor(joint.T @ joint / B))
         gradients.append(gradient_of_rows(model, loss_of(model)))
     assert gradients[0].abs().max() > 1e-3

@@ -20,9 +20,8 @@ from tests.trainables.methods.plain import (
     built,
     gradient_of_rows,
     loss_of,
-    rows_of,
     through,
-    unit,
+    unit_projections,
 )
 from trainables.methods.gaussian.gmje_mdn import MDNGMJE
 from trainables.methods.gaussian.gmje_mdn import MDNGMJEConfig as Config
@@ -33,11 +32,6 @@ M, P = 2, 3
 def _model(**changes: Any) -> MDNGMJE:
     small = {"projector_width": 8, "projection": P, "components": M, "parameter_width": 8}
     return built(MDNGMJE, Config(**{**small, **changes}))
-
-
-def _embeddings(model: MDNGMJE) -> Array:
-    """Unit vectors of both views, `[2, B, P]`."""
-    return np.stack([unit(through(model.projector, view)) for view in rows_of(model)])
 
 
 def _nll(model: MDNGMJE, context: Array, target: Array) -> float:
@@ -59,7 +53,7 @@ def _nll(model: MDNGMJE, context: Array, target: Array) -> float:
 @pytest.mark.parametrize("weight", [0.0, 3.0])
 def test_entropy_form_is_nll_over_dimensions_minus_entropies(leaky: bool, weight: float) -> None:
     model = _model(leaky=leaky, entropy_weight=weight, epsilon=0.01)
-    context, target = _embeddings(model)
+    context, target = unit_projections(model)
     total, parts = model.losses(BATCH, NO_NOISE)
     nll = _nll(model, context, target)
     entropies = sum(np.log(np.linalg.eigvalsh(z.T @ z / B) + 0.01).sum() / 2 for z in (context, target))
@@ -73,7 +67,7 @@ def test_entropy_form_is_nll_over_dimensions_minus_entropies(leaky: bool, weight
 def test_literal_form_is_the_joint_nll(leaky: bool, ema: float) -> None:
     """Eq. 23: that of the context under its averaged moment, without `log(2 pi)`, and that of the target given it."""
     model = _model(objective="literal", leaky=leaky, ema=ema, epsilon=0.01)
-    context, target = _embeddings(model)
+    context, target = unit_projections(model)
     moment, nll = np.eye(P) / P, _nll(model, context, target)
     for _ in range(2):
         total, parts = model.losses(BATCH, NO_NOISE)
@@ -113,7 +107,7 @@ def _trained_rank(**changes: Any) -> float:
     eigenvalues, which sum to 1."""
     model = _model(**changes)
     _minimise(model, None, list(model.parameters()))
-    context, _ = _embeddings(model)
+    context, _ = unit_projections(model)
     return float(np.exp(stats.entropy(np.linalg.eigvalsh(context.T @ context / B).clip(1e-12))))
 
 

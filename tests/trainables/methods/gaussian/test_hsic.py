@@ -19,9 +19,7 @@ from tests.trainables.methods.plain import (
     built,
     gradient_of_rows,
     loss_of,
-    rows_of,
-    through,
-    unit,
+    unit_projections,
 )
 from trainables.methods.gaussian.hsic import HSIC
 from trainables.methods.gaussian.hsic import HSICConfig as Config
@@ -31,11 +29,6 @@ P = 3
 
 def _model(**changes: Any) -> HSIC:
     return built(HSIC, Config(**{"projector_width": 8, "projection": P, **changes}))
-
-
-def _embeddings(model: HSIC) -> Array:
-    """Unit vectors of both views, `[2, B, P]`."""
-    return np.stack([unit(through(model.projector, view)) for view in rows_of(model)])
 
 
 def _kernel(z: Array, length: float) -> Array:
@@ -49,7 +42,7 @@ def _kernel(z: Array, length: float) -> Array:
 @pytest.mark.parametrize("weight", [0.0, 3.0])
 def test_loss_is_minus_dependence_minus_weighted_entropies(length: float, weight: float) -> None:
     model = _model(length=length, entropy_weight=weight, epsilon=0.01)
-    first, second = _embeddings(model)
+    first, second = unit_projections(model)
     total, parts = model.losses(BATCH, NO_NOISE)
     centring = np.eye(B) - np.full((B, B), 1 / B)
     dependence = np.trace(_kernel(first, length) @ centring @ _kernel(second, length) @ centring) / (B - 1) ** 2
@@ -65,7 +58,7 @@ def test_the_median_has_no_gradient() -> None:
     with torch.no_grad():  # both views have one median
         rows = model.encoder.get_parameter("rows")
         rows[B:] = rows[:B]
-    median = float(np.sort(pdist(_embeddings(model)[0]))[(B * (B - 1) // 2 - 1) // 2])
+    median = float(np.sort(pdist(unit_projections(model)[0]))[(B * (B - 1) // 2 - 1) // 2])
     fixed = _model(entropy_weight=0.0, length=median)
     fixed.load_state_dict(model.state_dict())
     gradient = gradient_of_rows(model, loss_of(model))
@@ -98,7 +91,7 @@ def _clusters(entropy_weight: float) -> int:
         optimiser.zero_grad()
         loss_of(model).backward()
         optimiser.step()
-    first, _ = _embeddings(model)
+    first, _ = unit_projections(model)
     together = squareform(pdist(first)) < 0.1
     return len({tuple(row) for row in together.tolist()})
 

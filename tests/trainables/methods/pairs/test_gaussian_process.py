@@ -1,6 +1,7 @@
 """The Gaussian process is scikit-learn's, and one whose covariance is singular is not a number."""
 
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from torch import Tensor
 
+from tests.trainables.methods.pairs.known import SHAPES, Known
 from trainables.data.pairs import draw_pairs
 from trainables.methods.pairs.gaussian_process import GaussianProcess, GaussianProcessConfig
 
@@ -18,15 +20,8 @@ PAIRS = draw_pairs("synthetic_b", COUNT, torch.Generator().manual_seed(0))
 BATCH = {"x": PAIRS.x_N[:, None].float(), "y": PAIRS.y_N.float()}
 
 
-class Known:
-    count = COUNT
-
-    def target_quantiles(self, levels: Tensor) -> Tensor:
-        return levels
-
-
-def _model(**options: float) -> GaussianProcess:
-    return GaussianProcess(GaussianProcessConfig(**options), Known(), {"x": (1,), "y": ()})
+def _model(**options: Any) -> GaussianProcess:
+    return GaussianProcess(GaussianProcessConfig(**options), Known(COUNT), SHAPES)
 
 
 def test_predictions_are_scikit_learns_with_the_noise_of_y() -> None:

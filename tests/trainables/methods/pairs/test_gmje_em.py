@@ -5,6 +5,7 @@ Shapes: B examples, M components.
 
 import itertools
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,20 +14,10 @@ from scipy.stats import multivariate_normal
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
+from tests.trainables.methods.pairs.known import SHAPES, Known
 from trainables.data.pairs import draw_pairs
 from trainables.learners.fitted import FittedMembers
 from trainables.methods.pairs.gmje_em import EM, EMConfig
-
-SHAPES = {"x": (1,), "y": ()}
-
-
-class Known:
-    """Three hundred training pairs."""
-
-    count = 300
-
-    def target_quantiles(self, levels: Tensor) -> Tensor:
-        return levels
 
 
 def _batch(dataset: str = "synthetic_a") -> Mapping[str, Tensor]:
@@ -42,8 +33,8 @@ START: Mapping[str, Tensor] = {"clusters": torch.tensor(0.0)}
 """Noise of which k-means makes the random state 0."""
 
 
-def _model(**options: float) -> EM:
-    return EM(EMConfig(**options), Known(), SHAPES)  # type: ignore[arg-type]
+def _model(**options: Any) -> EM:
+    return EM(EMConfig(**options), Known(300), SHAPES)
 
 
 @pytest.mark.parametrize("components", [1, 3])

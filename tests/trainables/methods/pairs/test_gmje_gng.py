@@ -2,19 +2,11 @@
 
 import torch
 
+from tests.trainables.methods.pairs.known import SHAPES, Known
 from tests.trainables.small import HERE
 from trainables.config.trial import resolve
 from trainables.methods.pairs.gmje_gng import GNG, GNGConfig
 from trainables.training.cohort import Cohort
-
-
-class Known:
-    """Two hundred training pairs."""
-
-    count = 200
-
-    def target_quantiles(self, levels: torch.Tensor) -> torch.Tensor:
-        return levels
 
 
 def test_a_graph_goes_on_where_it_was() -> None:
@@ -24,7 +16,7 @@ def test_a_graph_goes_on_where_it_was() -> None:
     uniform = torch.rand(302, generator=source)
 
     def fitted(*parts: torch.Tensor) -> GNG:
-        model = GNG(GNGConfig(nodes=6, steps=len(parts[0]) - 2, insert_every=20), Known(), {"x": (1,), "y": ()})
+        model = GNG(GNGConfig(nodes=6, steps=len(parts[0]) - 2, insert_every=20), Known(200), SHAPES)
         for part in parts:
             model.fit({"x": x_BX, "y": y_B}, {"examples": part})
         return model

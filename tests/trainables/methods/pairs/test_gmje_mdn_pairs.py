@@ -3,30 +3,23 @@
 Shapes: B examples, M components.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
-from torch import Tensor
 
+from tests.trainables.methods.pairs.known import SHAPES, Known
 from tests.trainables.small import HERE
 from trainables.config.trial import resolve
 from trainables.methods.pairs.gmje_mdn_pairs import MDNPairs, MDNPairsConfig
 from trainables.training.cohort import Cohort
 
 
-class Known:
-    """Targets are uniform on [-1, 1]."""
-
-    count = 100
-
-    def target_quantiles(self, levels: Tensor) -> Tensor:
-        return 2 * levels - 1
-
-
-def _model(**options: float) -> MDNPairs:
+def _model(**options: Any) -> MDNPairs:
     torch.manual_seed(0)
-    return MDNPairs(MDNPairsConfig(**options), Known(), {"x": (1,), "y": ()})  # type: ignore[arg-type]
+    return MDNPairs(MDNPairsConfig(**options), Known(), SHAPES)
 
 
 def test_the_loss_is_the_mean_negative_log_density_of_the_predicted_mixture() -> None:

@@ -2,23 +2,16 @@
 
 import pytest
 import torch
-from torch import Tensor
 
+from tests.trainables.methods.pairs.known import SHAPES, Known
 from tests.trainables.small import HERE
 from trainables.config.trial import resolve
 from trainables.methods.pairs.jepa_pairs import JEPAPairs, JEPAPairsConfig
 from trainables.training.cohort import Cohort
 
 
-class Known:
-    count = 100
-
-    def target_quantiles(self, levels: Tensor) -> Tensor:
-        return levels
-
-
 def test_its_density_is_a_gaussian_of_the_averaged_squared_error() -> None:
-    model = JEPAPairs(JEPAPairsConfig(width=8, ema=0.75), Known(), {"x": (1,), "y": ()})
+    model = JEPAPairs(JEPAPairsConfig(width=8, ema=0.75), Known(), SHAPES)
     x_BX, y_B = torch.linspace(-1, 1, 5)[:, None], torch.tensor([0.3, -1.0, 0.5, 2.0, 0.0])
     log_weights, means, sigmas = model.predict(x_BX)
     error = (means[:, 0].double() - y_B).square().mean().item()

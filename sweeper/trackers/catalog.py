@@ -3,7 +3,9 @@
 import importlib.util
 import netrc
 import os
+import shlex
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -13,6 +15,8 @@ from sweeper.spec.request import TrackRequest
 from sweeper.storage.store import Store
 from sweeper.trackers.tracker import Tracker
 
+DISTRIBUTION = "sweeper"
+"""Name of this project among the installed packages."""
 PACKAGES = {"tensorboard": "tensorboardX", "mlflow": "mlflow", "wandb": "wandb"}
 """Tracker -> the package that it needs."""
 
@@ -25,9 +29,20 @@ def parse_track(text: str) -> TrackRequest:
     if equals and not target.strip():
         raise SpecError(f"--track {tracker}= must name a target, but got ''")
     if importlib.util.find_spec(PACKAGES[tracker]) is None:
-        install = f"pip install 'sweeper[track-{tracker}]'"
-        raise SpecError(f"--track {tracker} needs the package {PACKAGES[tracker]}, which is not installed: {install}")
+        install = f"the extra track-{tracker} has it: pip install {' '.join(_requirements(tracker))}"
+        raise SpecError(f"--track {tracker} needs the package {PACKAGES[tracker]}, which is not installed; {install}")
     return TrackRequest(tracker, target or None)
+
+
+def _requirements(tracker: str) -> list[str]:
+    """What the extra of a tracker requires, as a shell takes it: no index of packages has this project by its name."""
+    try:
+        declared = [text.partition(";") for text in metadata.requires(DISTRIBUTION) or ()]
+    except metadata.PackageNotFoundError:
+        declared = []
+    extra = f'extra == "track-{tracker}"'
+    found = [shlex.quote(requirement.strip()) for requirement, _, marker in declared if extra in marker]
+    return found or [PACKAGES[tracker]]
 
 
 def connections(requests: Sequence[TrackRequest], sweep: str, store: Store) -> dict[str, Callable[[], Tracker]]:

@@ -6,6 +6,7 @@ So a call that failed is simply made again, and what a run of the command could 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,14 @@ class _Run:
     row: Row | None = None
     sent: int | None = None
     """Last epoch that the tracker has; None before the run is started."""
+    waiting: int = 0
+    """Number of values among `reports` that are not sent yet. The others stay, for a tracker that loses them."""
+
+    def count(self) -> int:
+        """Count the values that are not sent yet. Returns how many more there are than before."""
+        before, sent = self.waiting, -1 if self.sent is None else self.sent
+        self.waiting = sum(len(metrics) for epoch, metrics in self.reports.items() if epoch > sent)
+        return self.waiting - before
 
 
 @dataclass(frozen=True)
@@ -108,11 +117,12 @@ class Tracking:
             if self._given_up:
                 return
             for new in news:
-                run = self._runs.setdefault(new.trial.id, new)
-                if run is not new:
-                    run.reports, run.row = new.reports | run.reports, new.row or run.row
+                run = self._runs.setdefault(new.trial.id, _Run(new.trial))
+                added = {epoch: metrics for epoch, metrics in new.reports.items() if epoch not in run.reports}
+                run.reports, run.row = run.reports | added, new.row or run.row
                 self._waiting[new.trial.id] = None
-                self._values += sum(map(len, new.reports.values()))
+                values = sum(map(len, added.values()))
+                run.waiting, self._values = run.waiting + values, self._values + values
             if self._values > MOST_VALUES:
                 self._given_up, self._runs, self._waiting = True, {}, {}
             self._changed.notify()
@@ -121,13 +131,25 @@ class Tracking:
 
     def _work(self) -> None:
         """Body of the thread."""
+        try:
+            self._send_all()
+        finally:
+            if tracker := self._tracker:  # it was given up
+                with contextlib.suppress(Exception):
+                    tracker.close()
+
+    def _send_all(self) -> None:
+        """Send what is waiting, until the sweep has ended or the tracker is given up."""
         while not self._given_up:
             with self._changed:
-                self._changed.wait_for(lambda: self._tracker is None or self._waiting or self._closing)
+                self._changed.wait_for(
+                    lambda: self._tracker is None or self._waiting or self._closing or self._given_up
+                )
                 waiting = list(self._waiting)
             try:
                 tracker = self._opened()
                 if self._closing and not self._waiting:
+                    self._tracker = None
                     tracker.close()
                     return
             except Exception as error:
@@ -168,16 +190,23 @@ class Tracking:
             anew = trial_id not in self._begun and (self._anew or trial_id in self._complete)
             run.sent = tracker.start(trial, anew)
             self._begun.add(trial_id)
+            self._count(run)
         if new := {epoch: reports[epoch] for epoch in sorted(reports) if epoch > run.sent}:
             tracker.report(trial, new)
             run.sent = max(new)
+            self._count(run)
         if row:
             tracker.end(trial, row)
         with self._changed:
             if row and run.row is row:
                 self._runs.pop(trial_id, None)
                 self._history.pop(trial_id, None)
-                self._values -= sum(map(len, run.reports.values()))
+                self._values -= run.waiting
+
+    def _count(self, run: _Run) -> None:
+        with self._changed:
+            if self._runs.get(run.trial.id) is run:  # not if it was given up
+                self._values += run.count()
 
     def _failed(self, error: Exception, trial_id: str | None = None) -> bool:
         """Say so once, and wait before the next attempt. Returns whether there is none, because the sweep has ended."""

@@ -1,6 +1,7 @@
 """What a sweep tells is passed on to a tracker, which may fail, hang or be slow."""
 
 import threading
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -107,6 +108,13 @@ def test_a_tracker_that_never_connects_costs_one_line(said: list[str]) -> None:
     assert line.endswith("ConnectionError: refused")
 
 
+def test_a_tracker_that_fails_to_the_end_is_closed(said: list[str]) -> None:
+    memory = Memory(failures=10**6)
+    with Tracking("memory", lambda: memory, said.append) as tracking:
+        report_both(tracking)
+    assert len(said) == 1 and memory.closed == 1
+
+
 def test_a_tracker_that_hangs_delays_neither_the_sweep_nor_its_end(
     said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,16 +133,30 @@ def test_a_tracker_that_hangs_delays_neither_the_sweep_nor_its_end(
 
 def test_a_tracker_that_is_far_behind_is_left_out(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking_module, "MOST_VALUES", 2)
-    forever = threading.Event()
+    forever, memory = threading.Event(), Memory()
 
     def connect() -> Tracker:
         forever.wait()
-        return Memory()
+        return memory
 
     with Tracking("memory", connect, said.append) as tracking:
         report_both(tracking)
         forever.set()
     assert said == ["tracker memory is too slow and is left out; the same command sends it the rest"]
+    assert memory.closed == 1
+
+
+def test_what_was_sent_does_not_count_as_waiting(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking_module, "MOST_VALUES", 2)
+    memory = Memory()
+    with Tracking("memory", lambda: memory, said.append) as tracking:
+        for epoch in range(1, 7):
+            tracking.reported(FIRST, epoch, {"loss": 1 / epoch})
+            deadline = time.monotonic() + 5
+            while tracking._values and time.monotonic() < deadline:
+                time.sleep(0.001)
+        tracking.reported(FIRST, 1, {"loss": 1.0})
+    assert len(points(memory)) == 6 and not said and tracking._values == 0
 
 
 def recorded(history: Mapping[str, Reports], *rows: Row) -> Recorded:

@@ -13,6 +13,7 @@ from sweeper.report.formatting import DASH, MINUS, format_metric, format_signifi
 from sweeper.spec import Metric
 from sweeper.spec.views import Table
 from sweeper.storage.io.files import Files
+from sweeper.storage.row_values import plain_value
 
 Columns = dict[str, list[str]]
 """Heading of a column -> the text of each of its cells."""
@@ -35,10 +36,10 @@ def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
     column of `rows` is null.
     """
     keys, paper_cells = table.axes, table.published.get(preset, {})
-    published = {tuple(map(_plain, key)): figures for key, figures in paper_cells.items()}
+    published = {tuple(map(plain_value, key)): figures for key, figures in paper_cells.items()}
     rows = rows.reindex(columns=list(dict.fromkeys([*keys, *(metric.name for metric in table.metrics)])))
     row_numbers: dict[tuple[Any, ...], list[int]] = {}
-    for row_number, key in enumerate(zip(*(map(_plain, rows[name]) for name in keys), strict=True)):
+    for row_number, key in enumerate(zip(*(map(plain_value, rows[name]) for name in keys), strict=True)):
         row_numbers.setdefault(key, []).append(row_number)
     values = {metric.name: rows[metric.name].astype("float64").to_numpy() for metric in table.metrics}
 
@@ -123,11 +124,6 @@ def _measure(values: np.ndarray) -> tuple[float, float, int, int]:
     return mean, std, known.size, values.size - known.size
 
 
-def _plain(value: Any) -> Any:
-    """Convert NumPy scalars to Python's and every null to None, so that values equal and hash like those of a sweep."""
-    return None if pd.isna(value) else value.item() if isinstance(value, np.generic) else value
-
-
 def _typed(values: pd.Series, like: pd.Series) -> pd.Series:
     """Convert key values to the type of the column `like` if they fit; to text if only some of them are text."""
     is_text = {isinstance(value, str) for value in values.dropna()}
@@ -135,7 +131,7 @@ def _typed(values: pd.Series, like: pd.Series) -> pd.Series:
         return pd.Series([*map(format_value, values)], dtype="str").where(values.notna(), None)
     try:
         typed = values.astype(like.dtype)
-        return typed if len(like) and list(map(_plain, typed)) == list(values) else values.infer_objects()
+        return typed if len(like) and list(map(plain_value, typed)) == list(values) else values.infer_objects()
     except (TypeError, ValueError):
         return values.infer_objects()
 

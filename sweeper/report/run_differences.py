@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pandas as pd
-
+from sweeper.storage.row_values import plain_value
 from sweeper.storage.schema import PROVENANCE
 
 CIRCUMSTANCES = (*PROVENANCE, "preset", "changes", "cohort", "cohort_size", "replaced")
@@ -32,11 +31,7 @@ def run_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list
         raise ValueError(f"runs must be of one trial, but got {first['trial_id']!r} and {second['trial_id']!r}")
     differences = []
     for column in dict.fromkeys((*first, *second)):
-        left, right = _plain(first.get(column)), _plain(second.get(column))
+        left, right = plain_value(first.get(column)), plain_value(second.get(column))
         if left != right:
             differences.append(Difference(column, "circumstance" if column in CIRCUMSTANCES else "result", left, right))
     return sorted(differences, key=lambda difference: difference.kind)
-
-
-def _plain(value: Any) -> Any:
-    return None if pd.isna(value) else value

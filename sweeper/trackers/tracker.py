@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sweeper.spec import Value
+from sweeper.storage.row_values import plain_value
 
 Reports = Mapping[int, Mapping[str, float]]
 """Epoch -> metric -> value."""
@@ -31,7 +32,11 @@ class TrackedTrial:
 
         Hyperparameters and nulls are left out.
         """
-        values = {key: value for key, value in row.items() if key not in self.hyperparameters and not is_null(value)}
+        values = {
+            key: value
+            for key, value in row.items()
+            if key not in self.hyperparameters and plain_value(value) is not None
+        }
         numbers = {key: float(value) for key, value in values.items() if isinstance(value, int | float)}
         return numbers, {key: str(value) for key, value in values.items() if key not in numbers}
 
@@ -71,11 +76,6 @@ def end_of(row: Row) -> str:
     """Return the time at which the trial of a row ended, as text that identifies this training of the trial."""
     ended = row["ended"]
     return f"{ended:%Y-%m-%dT%H:%M:%S.%fZ}" if isinstance(ended, datetime) else str(ended)
-
-
-def is_null(value: object) -> bool:
-    """Whether a value of a row is missing. In data frames None is also NaN, NaT or NA."""
-    return value is None or value != value or str(value) in ("<NA>", "NaT")
 
 
 def plain(value: Value) -> bool | int | float | str:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from sweeper.spec import SpecError
+from sweeper.storage.row_values import plain_value
 
 STUDY_COLUMNS = ("study", "study_id", "number", "wave", "schedule")
 """Columns of a search's rows that are recorded beside the hyperparameters. Trials are not paired by them."""
@@ -47,7 +48,7 @@ def pair(
     agree in all others.
     """
     sides = [side.reindex(columns=[*hyperparameters, *metrics]) for side in (first, second)]
-    columns = [{key: [plain(value) for value in side[key]] for key in hyperparameters} for side in sides]
+    columns = [{key: [plain_value(value) for value in side[key]] for key in hyperparameters} for side in sides]
     values = {key: tuple(tuple(dict.fromkeys(column[key])) for column in columns) for key in hyperparameters}
     differing = {
         key: (left, right)
@@ -71,11 +72,6 @@ def pair(
     trials = [sum(len(group[key]) for key in keys) for group in groups]
     unpaired = (len(first) - trials[0], len(second) - trials[1])
     return Pairs(means[0], means[1], agreeing, differing, (trials[0], trials[1]), unpaired)
-
-
-def plain(value: Any) -> Any:
-    """Return a value of a row as a Python value, and every null as None, so that values of two tables are equal."""
-    return None if pd.isna(value) else value.item() if isinstance(value, np.generic) else value
 
 
 def _rows_by_key(columns: Sequence[Sequence[Any]], count: int) -> dict[tuple[Any, ...], list[int]]:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
-from sweeper.report.comparison.pairs import STUDY_COLUMNS, plain
+from sweeper.report.comparison.pairs import STUDY_COLUMNS
 from sweeper.spec import SpecError
 from sweeper.spec.grid import unknown
+from sweeper.storage.row_values import plain_value
 from sweeper.storage.schema import columns_of
 from sweeper.storage.store_reader import StoreReader
 
@@ -110,7 +111,7 @@ def _selected(rows: pd.DataFrame, key: str, text: str, side: Side) -> pd.DataFra
         raise SpecError(unknown(f"column in the rows of {side.name}", key, [str(name) for name in rows.columns]))
     if key == "changes" and rows[key].isna().all():  # of a version that did not record them
         return rows
-    values = [plain(value) for value in rows[key]]
+    values = [plain_value(value) for value in rows[key]]
     mask = [_matches(value, text) for value in values]
     if not any(mask):
         choices = ", ".join(sorted({repr(value) if isinstance(value, str) else _text(value) for value in values}))

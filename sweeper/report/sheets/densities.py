@@ -3,12 +3,9 @@
 Shapes: G points of x, M components, F branches, N pairs.
 """
 
-import io
 import math
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +20,7 @@ from matplotlib.patches import Patch, Polygon
 from numpy.typing import NDArray
 
 from sweeper.report.formatting import DASH, format_value
+from sweeper.report.sheets.arrays import read_arrays
 from sweeper.report.style import INK, MUTED, PALE, png
 from sweeper.report.trajectories.curve_panel import OKABE_ITO
 from sweeper.storage.io.files import Files
@@ -208,13 +206,9 @@ def _label(values: tuple[object, ...]) -> str:
 
 
 def _read(files: Files, path: str) -> Density | None:
-    """The density at `path`, or None if there is none, or if it is damaged, about which a line is logged."""
-    data = files.read(path)
-    if data is None:
-        return None
-    try:
-        with np.load(io.BytesIO(data)) as arrays:
-            return Density(*(arrays[name].astype(np.float64) for name in Density._fields))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        files.log(f"store {files.display_uri}: '{path}' cannot be shown: {error}")
-        return None
+    """The density at `path`, or None if there is none, or if it is damaged."""
+
+    def parse(arrays: Mapping[str, Any]) -> Density:
+        return Density(*(arrays[name].astype(np.float64) for name in Density._fields))
+
+    return read_arrays(files, path, parse)

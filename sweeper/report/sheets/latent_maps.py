@@ -1,6 +1,5 @@
 """Maps of latents: samples of each density among the representations of test images, placed by t-SNE in training."""
 
-import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from sweeper.report.formatting import MINUS, format_significant
+from sweeper.report.sheets.arrays import read_arrays
 from sweeper.report.sheets.pictures import first_trials
 from sweeper.report.style import INK, MUTED, PALE, png
 from sweeper.storage.io.files import Files
@@ -136,15 +136,11 @@ def _measured(row: pd.Series) -> str:
 
 
 def _read(files: Files, path: str) -> LatentMap | None:
-    """The map at `path`, or None if there is none, or if it is damaged, about which a line is logged."""
-    data = files.read(path)
-    if data is None:
-        return None
-    try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as parts:
-            return LatentMap(
-                parts["samples"], parts["test"], parts["labels"], int(parts["dimensions"]), int(parts["components"])
-            )
-    except Exception as error:  # zipfile, zlib and NumPy raise many kinds for a damaged file
-        files.log(f"store {files.display_uri}: '{path}' cannot be shown: {error}")
-        return None
+    """The map at `path`, or None if there is none, or if it is damaged."""
+
+    def parse(parts: Mapping[str, Any]) -> LatentMap:
+        return LatentMap(
+            parts["samples"], parts["test"], parts["labels"], int(parts["dimensions"]), int(parts["components"])
+        )
+
+    return read_arrays(files, path, parse)

@@ -24,7 +24,8 @@ def check_fid(weights: Path) -> None:
     """Raises ValueError unless torchmetrics and torch-fidelity are installed and `weights` is a file."""
     missing = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
-        raise ValueError(f"FID needs {' and '.join(missing)}; install the extra: pip install 'sweeper[fid]'")
+        names = " and ".join(missing)
+        raise ValueError(f"FID needs {names}, which the extra fid has: pip install 'torchmetrics[image]'")
     if not weights.is_file():
         raise ValueError(f"FID needs a file of Inception weights, but there is no file {weights}")
 

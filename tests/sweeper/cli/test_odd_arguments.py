@@ -33,7 +33,7 @@ def command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
         ("--set method=\x1b[31m", "no method '\\x1b[31m'; there are: "),
         (
             "vje_search --warm-start ../../x",
-            "--warm-start must name a sweep (letters, digits, '_', ",
+            "--warm-start must name a sweep, whose name must consist of letters, digits, ",
         ),
         (f"--address host:{'9' * 5000}", "no Ray cluster answers at host:999"),
     ],

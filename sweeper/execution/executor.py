@@ -17,11 +17,12 @@ from ray import tune
 from sweeper.errors import StoreError
 from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.execution.failures import read_exit_file
+from sweeper.execution.lean_tune import lean_tune
 from sweeper.execution.listener import CohortListener
 from sweeper.execution.placement_groups import patched_placement_groups
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
-from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback, cohort_trainable, without_telemetry
+from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback, cohort_trainable
 from sweeper.packing.slots import Slots
 from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
@@ -115,7 +116,7 @@ def dispatch(
     try:
         while not queue.ended:
             searcher = CohortSearcher(slot_assigner, make_task, resources, COHORTS_A_TUNER)
-            with patched_placement_groups(lambda: cluster_ends and queue.ended), without_telemetry():
+            with patched_placement_groups(lambda: cluster_ends and queue.ended), lean_tune():
                 _tuner(trainable, searcher, callback, at_once, scratch).fit()
             shutil.rmtree(Path(scratch, "tune"), ignore_errors=True)
             stopping.check()

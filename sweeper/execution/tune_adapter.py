@@ -1,14 +1,11 @@
 """Adapters to Ray Tune: the searcher that gives it cohorts, and the callback that takes its events."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 from ray import tune
-from ray.air._internal import usage
 from ray.tune.search import Searcher
 
-from sweeper.execution.driver.replaced_attribute import replaced
 from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.execution.failures import failure_in
 from sweeper.execution.listener import CohortListener
@@ -150,12 +147,6 @@ def cohort_trainable(train: Callable[[CohortTask], None]) -> Any:
         train(config["task"])
 
     return tune.with_resources(cohort, lambda config: tune.PlacementGroupFactory([config["resources"]]))
-
-
-def without_telemetry() -> AbstractContextManager[None]:
-    """Context in which Tune does not count callbacks. To count them it imports MLflow, W&B and the like where they are
-    installed, which takes seconds, and what it counts is sent nowhere (see `connection.QUIET`)."""
-    return replaced(usage, "tag_callbacks", lambda callbacks: False)
 
 
 def _cohort(trial: Any) -> str:

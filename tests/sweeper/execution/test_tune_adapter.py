@@ -1,7 +1,6 @@
 """Tune's events, as they reach the retry queue and the listener, and the cohorts that Tune gets."""
 
 import pickle
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,14 +9,13 @@ from unittest.mock import Mock, call
 
 import pytest
 from ray import tune
-from ray.air._internal import usage
 from ray.tune.search import Searcher
 
 from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.execution.listener import CohortListener
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
-from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback, without_telemetry
+from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback
 from sweeper.packing.slots import SlotResources, Slots
 from sweeper.plan.cohort_source import CohortQueue
 from sweeper.plan.cohorts import Cohort, Cut, cut
@@ -161,9 +159,3 @@ def test_nothing_of_the_driver_is_pickled_by_tune(name: str) -> None:
     scene = Scene()
     adapter = {"callback": scene.callback, "stopper": scene.callback.stopper, "searcher": searcher()}[name]
     assert type(pickle.loads(pickle.dumps(adapter))) in (tune.Callback, tune.Stopper, Searcher)
-
-
-def test_callbacks_are_not_counted_because_that_imports_every_tracker() -> None:
-    with without_telemetry(), pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "ray.air.integrations.mlflow", None)  # importing it fails
-        assert usage.tag_callbacks([tune.Callback()]) is False

@@ -1,0 +1,38 @@
+"""Leaves out of Ray Tune what takes time and serves nothing here."""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from ray.air._internal import usage
+from ray.tune.execution.tune_controller import TuneController
+from ray.tune.experiment import trial
+
+from sweeper.execution.driver.replaced_attribute import replaced
+
+
+@contextlib.contextmanager
+def lean_tune() -> Iterator[None]:
+    """Context in which one Tuner
+
+    - does not count callbacks. To count them it imports MLflow, W&B and the like where they are installed, which takes
+      seconds, and what it counts is sent nowhere (see `connection.QUIET`).
+    - asks Ray's control store for the trainable once, not five times for every cohort.
+    - saves its state at its start only, which its result asks for: saving takes milliseconds for every cohort, and a
+      sweep is continued from the store.
+    """
+    checkpoint, saved = TuneController.checkpoint, list[TuneController]()
+
+    def first_checkpoint(self: TuneController, *arguments: Any, **options: Any) -> None:
+        if not saved:
+            saved.append(self)
+            checkpoint(self, *arguments, **options)
+
+    with (
+        replaced(usage, "tag_callbacks", lambda callbacks: False),
+        replaced(trial, "get_trainable_cls", functools.cache(trial.get_trainable_cls)),
+        replaced(trial, "validate_trainable", functools.cache(trial.validate_trainable)),
+        replaced(TuneController, "checkpoint", first_checkpoint),
+    ):
+        yield

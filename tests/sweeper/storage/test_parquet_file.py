@@ -11,7 +11,7 @@ import pytest
 
 from sweeper.errors import DamagedError
 from sweeper.storage.arrow_tables import history_of, table_of
-from sweeper.storage.parquet_file import MARK, has_digest, parquet_to_table, table_to_parquet
+from sweeper.storage.parquet_file import LARGE, MARK, has_digest, parquet_to_table, table_to_parquet
 from sweeper.storage.schema import Columns
 
 FLIPS = 300
@@ -89,3 +89,10 @@ def test_a_file_of_an_earlier_version_is_read_and_most_damage_to_it_detected() -
 def test_a_file_that_is_not_parquet_is_damaged(data: bytes) -> None:
     with pytest.raises(DamagedError):
         parquet_to_table(data)
+
+
+@pytest.mark.parametrize(("rows", "compression"), [(10, "SNAPPY"), (LARGE // 8, "ZSTD")])
+def test_only_large_tables_are_worth_the_slower_compression(rows: int, compression: str) -> None:
+    table = pa.table({"value": pa.array(range(rows + 1), pa.int64())})
+    metadata = pq.ParquetFile(pa.BufferReader(table_to_parquet(table))).metadata
+    assert metadata.row_group(0).column(0).compression == compression

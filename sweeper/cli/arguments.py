@@ -13,7 +13,7 @@ from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
 from sweeper.spec import registry
 from sweeper.spec.grid import unknown
-from sweeper.spec.request import Keep, Request, SearchOptions
+from sweeper.spec.request import Compile, Keep, Request, SearchOptions
 from sweeper.spec.search import SAMPLERS
 from sweeper.trackers.catalog import parse_track
 
@@ -74,6 +74,12 @@ def parse(arguments: Sequence[str]) -> Request:
         metavar="best|all|none",
         help=keep_help,
     )
+    compile_help = (
+        "compile training steps with the C++ compiler g++: always, never, or (auto) those of a grid on CPU cores where "
+        "that saves more time than it takes"
+    )
+    compiled = partial(_one_of, "value of --compile", get_args(Compile))
+    add("--compile", type=compiled, default="auto", metavar="auto|always|never", help=compile_help)
     patience = partial(amount, "--patience", positive=True)
     patience_help = "time without a step after which a cohort is given up"
     add("--patience", type=patience, default="600", metavar="SECONDS", help=patience_help)

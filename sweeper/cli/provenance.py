@@ -15,7 +15,7 @@ def provenance(origin: Origin | None) -> Mapping[str, object]:
     if origin is None:
         return {}
     environment = asdict(origin.environment) if origin.environment else {}
-    return {"device": origin.device, "host": origin.host, **environment}
+    return {"device": origin.device, "host": origin.host, "compiled": origin.compiled, **environment}
 
 
 def consumption(seconds: float, origin: Origin | None, node_price: NodePrice | None) -> Mapping[str, float | None]:

@@ -137,7 +137,8 @@ def _task(
     """Return the task of an attempt, with a memory limit in bytes for each of its processes."""
 
     def spec(cohort: Cohort) -> CohortSpec:
-        return CohortSpec.of([trial.config for trial in cohort.trials], cohort.width, checkpoint_path(cohort.id))
+        configs = [trial.config for trial in cohort.trials]
+        return CohortSpec.of(configs, cohort.width, checkpoint_path(cohort.id), cohort.compiled)
 
     cohort = attempt.cohort
     paths = models.paths(cohort) if models else None

@@ -48,6 +48,8 @@ def announcement(requests: Sequence[ProbeRequest]) -> str:
         what = "one shape of cohort" if len(timed) == 1 else f"{len(timed)} shapes of cohort"
         seconds = sum(request.seconds for request in timed)
         return f"measuring speed and memory of {what}, for up to {seconds:.0f} s"
+    if any(request.compiled and request.compiled.build for request in requests):
+        return "compiling steps, which takes about half a minute for each shape that was not compiled before"
     if any(request.processes for request in requests):
         return "measuring what it gives when several cohorts share a device"
     return ""
@@ -100,6 +102,7 @@ def _probe(request: ProbeRequest, data: str) -> Probe:
         threads=request.threads,
         processes=request.processes,
         widths=request.widths,
+        compiled=request.compiled,
     )
 
 

@@ -3,10 +3,11 @@ fastest by measurement."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from sweeper.packing import placement as placements
 from sweeper.packing.cluster import Cluster, DeviceInfo, Measure
+from sweeper.packing.compilation import compiled_cuts
 from sweeper.packing.cuts import record_cuts, recorded_cuts, recorded_threads, settled_cuts
 from sweeper.packing.device_kinds import DeviceKind
 from sweeper.packing.placement import Placement
@@ -156,6 +157,8 @@ def allocate_grid(
         allocation = allocate(request, plan, store, devices, local=cluster.local)
         settled = True
     assert allocation is not None
+    if not settled and not request.cohort:
+        allocation = _with_compiled_steps(request, plan, allocation, devices[0], cluster.measure)
     if request.cohort or not settled:
         workloads, threads = [], 1
         if placement := allocation.placement:
@@ -163,3 +166,19 @@ def allocate_grid(
         measured = [[asdict(measurement) for measurement in workload.measurements] for workload in workloads]
         record_cuts(store.files, plan, allocation.cuts, measured, threads)
     return allocation
+
+
+def _with_compiled_steps(
+    request: Request, plan: GridPlan, allocation: Allocation, device: DeviceInfo, measure: Measure
+) -> Allocation:
+    """Decide which groups train with compiled steps: as requested, or by measurement."""
+    if request.compile == "always":
+        return replace(allocation, cuts=tuple(replace(cut, compiled=True) for cut in allocation.cuts))
+    if request.compile == "never" or not allocation.placement:
+        return allocation
+    chosen = iter(compiled_cuts(allocation.placement, device, measure))
+    cuts = [
+        next(chosen) if cohorts.worker_count(group) == 1 else cut
+        for group, cut in zip(plan.groups, allocation.cuts, strict=True)
+    ]
+    return replace(allocation, cuts=tuple(cuts))

@@ -11,7 +11,7 @@ from sweeper.packing.device_kinds import DeviceKind
 from sweeper.plan.trials import content_hash
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import number, read_record, text, truth, whole
-from trainables.profiling.measurement import DeviceMemory, Probe
+from trainables.profiling.measurement import CompiledProbe, DeviceMemory, Probe
 
 
 def is_local(address: str | None) -> bool:
@@ -41,6 +41,8 @@ class ProbeRequest:
     """Most processes that share the device, to measure how they slow each other down; 0 leaves it out."""
     widths: Sequence[int] = ()
     """Widths of the stacks that these processes step."""
+    compiled: CompiledProbe | None = None
+    """Measurement of compiled steps; None leaves it out."""
 
 
 Measure = Callable[[Sequence[ProbeRequest]], Sequence[Probe | None]]

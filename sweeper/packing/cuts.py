@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from sweeper.plan import cohorts
@@ -11,19 +11,26 @@ from sweeper.plan.cohorts import Cut, Group
 from sweeper.plan.plan import GridPlan
 from sweeper.spec.request import Request
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record, whole
+from sweeper.storage.io.json_records import read_record, truth, whole
 from sweeper.storage.store import Store
 
 
 def requested_cut(request: Request) -> Cut | None:
     """Return the cut that `--cohort` and `--stack` request; None without `--cohort`."""
-    return Cut(request.cohort, request.stack or request.cohort) if request.cohort else None
+    if not request.cohort:
+        return None
+    return Cut(request.cohort, request.stack or request.cohort, request.compile == "always")
 
 
 def settled_cuts(request: Request, plan: GridPlan, store: Store) -> list[Cut] | None:
     """Return the cut of each group as requested, else as the sweep was begun; None if neither settles it."""
     requested = requested_cut(request)
-    return [requested] * len(plan.groups) if requested else recorded_cuts(store.files, plan)
+    if requested:
+        return [requested] * len(plan.groups)
+    recorded = recorded_cuts(store.files, plan)
+    if recorded and request.compile != "auto":
+        return [replace(cut, compiled=request.compile == "always") for cut in recorded]
+    return recorded
 
 
 def wave_cut(request: Request, slots: int, studies: int) -> Callable[[Sequence[Group], bool], list[Cut]]:
@@ -36,16 +43,16 @@ def wave_cut(request: Request, slots: int, studies: int) -> Callable[[Sequence[G
     The second argument of the returned function says whether groups must stay whole, as a population must, because its
     members copy each other.
     """
-    requested = requested_cut(request)
+    requested, compiled = requested_cut(request), request.compile == "always"
 
     def cut(groups: Sequence[Group], whole: bool) -> list[Cut]:
         sizes = [sum(map(len, group)) for group in groups]
         if whole:
-            return [Cut(size, min(size, requested.width) if requested else size) for size in sizes]
+            return [Cut(size, min(size, requested.width) if requested else size, compiled) for size in sizes]
         if requested:
             return [requested] * len(groups)
         part = math.ceil(sum(sizes) / max(1, slots // studies))
-        return [Cut(part, part if cohorts.worker_count(group) == 1 else 1) for group in groups]
+        return [Cut(part, part if cohorts.worker_count(group) == 1 else 1, compiled) for group in groups]
 
     return cut
 
@@ -59,7 +66,10 @@ def recorded_cuts(files: Files, plan: GridPlan) -> list[Cut] | None:
     """Return the cut of each group with which the plan was begun; None if it was not begun or the record is damaged."""
 
     def parse(plain: Any) -> list[Cut]:
-        cuts = [Cut(whole(cut["size"], 1), whole(cut["width"], 1)) for cut in plain["cuts"]]
+        cuts = [
+            Cut(whole(cut["size"], 1), whole(cut["width"], 1), truth(cut.get("compiled", False)))
+            for cut in plain["cuts"]
+        ]
         if len(cuts) != len(plan.groups):
             raise ValueError(f"the record must have {len(plan.groups)} cuts, one for each group, but has {len(cuts)}")
         return cuts
@@ -105,6 +115,8 @@ def _halved(name: str) -> str:
 
 
 def _describe_cut(cut: Cut) -> str:
+    steps = ", with compiled steps" if cut.compiled else ""
     if cut.size == 1:
-        return "one trial each"
-    return f"up to {cut.size} trials each, " + (f"{cut.width} stacked as one" if cut.width > 1 else "stepped in turn")
+        return f"one trial each{steps}"
+    stacked = f"{cut.width} stacked as one" if cut.width > 1 else "stepped in turn"
+    return f"up to {cut.size} trials each, {stacked}{steps}"

@@ -16,6 +16,8 @@ class Cut:
     """Largest number of members of a cohort."""
     width: int
     """Number of members that are stacked and stepped as one; 1 steps a cohort's members in turn."""
+    compiled: bool = False
+    """Whether steps are compiled."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Cohort:
     trials: tuple[Trial, ...]
     width: int
     """Number of members that are stacked and stepped as one."""
+    compiled: bool = False
+    """Whether steps are compiled."""
 
 
 Group = Sequence[Sequence[Trial]]
@@ -47,7 +51,7 @@ def cut(groups: Sequence[Group], cuts: Sequence[Cut]) -> tuple[Cohort, ...]:
     """Return the cohorts of all groups. A data stream is split only if it is larger than a cohort, and then evenly."""
     cohorts: list[Cohort] = []
     for streams, group_cut in zip(groups, cuts, strict=True):
-        cohorts += [_cohort(members, group_cut.width) for members in parts(streams, group_cut.size)]
+        cohorts += [_cohort(members, group_cut.width, group_cut.compiled) for members in parts(streams, group_cut.size)]
     return tuple(cohorts)
 
 
@@ -65,8 +69,8 @@ def parts(streams: Group, size: int) -> list[list[Trial]]:
     return cohorts
 
 
-def _cohort(trials: Sequence[Trial], width: int) -> Cohort:
-    return Cohort(content_hash([trial.id for trial in trials]), tuple(trials), min(width, len(trials)))
+def _cohort(trials: Sequence[Trial], width: int, compiled: bool) -> Cohort:
+    return Cohort(content_hash([trial.id for trial in trials]), tuple(trials), min(width, len(trials)), compiled)
 
 
 def halves(cohort: Cohort) -> tuple[Cohort, Cohort]:
@@ -79,7 +83,7 @@ def halves(cohort: Cohort) -> tuple[Cohort, Cohort]:
     if middle == len(cohort.trials):
         raise ValueError(f"a cohort must have two trials to be halved, but {cohort.id} has {middle}")
     width = math.ceil(cohort.width / 2)
-    first, second = (_cohort(part, width) for part in (cohort.trials[:middle], cohort.trials[middle:]))
+    first, second = (_cohort(part, width, cohort.compiled) for part in (cohort.trials[:middle], cohort.trials[middle:]))
     return first, second
 
 
@@ -111,7 +115,8 @@ def remaining(cohorts: Sequence[Cohort], statuses: Mapping[str, str]) -> list[Co
     for cohort in cohorts:
         trials = tuple(trial for trial in cohort.trials if statuses.get(trial.id, "failed") == "failed")
         if trials:
-            left.append(replace(cohort, trials=trials, width=min(cohort.width, len(trials))))
+            width = cohort.width if cohort.compiled else min(cohort.width, len(trials))  # steps of no other shape
+            left.append(replace(cohort, trials=trials, width=width))
     return left
 
 

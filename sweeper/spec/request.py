@@ -12,6 +12,8 @@ from sweeper.spec.sweep import Sweep
 
 Keep = Literal["best", "all", "none"]
 """Which trained models stay in the store: the best trial of each cell, all, or none."""
+Compile = Literal["auto", "always", "never"]
+"""Whether steps are compiled. With `auto` those of a grid on CPU cores are where that saves more time than it takes."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Request:
     warm_start: str | None
     """The sweep whose rows in the store a search begins with."""
     keep: Keep = "best"
+    compile: Compile = "auto"
     sweep: Sweep | None = None
     """The sweep itself, given from Python; None finds it by its name."""
 

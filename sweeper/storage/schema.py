@@ -27,6 +27,7 @@ _PROVENANCE = {
     "torch": pa.string(),
     "cuda": pa.string(),
     "driver": pa.string(),
+    "compiled": pa.bool_(),
     "started": _TIME,
     "ended": _TIME,
 }
@@ -44,7 +45,7 @@ _FIXED = {
     "epochs_run": pa.int64(),
     **_PROVENANCE,
 }
-_ADDED = ("preset", "changes", "device_seconds", "cost", "python", "torch", "cuda", "driver")
+_ADDED = ("preset", "changes", "device_seconds", "cost", "python", "torch", "cuda", "driver", "compiled")
 """Fixed columns that files of earlier versions lack. Their rows are null there."""
 HISTORY = pa.schema(
     {"trial_id": pa.string(), "epoch": pa.int64(), "metric": pa.string(), "value": pa.float64()},

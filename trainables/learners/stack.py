@@ -5,7 +5,9 @@ Shapes: K members; every parameter and buffer of a stack is `[K, ...]`.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -44,7 +46,7 @@ class Stack(StackedMembers):
         self.optimiser = make_optimiser(list(self.parameters.values()), lr, weight_decay)
 
     @classmethod
-    def from_members(cls, members: Sequence[tuple[Stack, int]], streams: Sequence[int]) -> Stack:
+    def from_members(cls, members: Sequence[tuple[Self, int]], streams: Sequence[int]) -> Self:
         first, _ = members[0]
         merged = cls(
             [first.method] * len(members),
@@ -68,15 +70,44 @@ class Stack(StackedMembers):
         schedule: float,
     ) -> Losses:
         self.method.train()
-        inputs, gathered_noise = self._gather(batches), self._gather(noise)
-        with self._precision():
-            losses: Losses = self._each("losses", inputs, gathered_noise, shared=self._shared)
-        gradients = torch.autograd.grad(losses.total.sum(), list(self.parameters.values()))
+        return self._step(self._gather(batches), self._gather(noise), self._gather(after_noise), schedule)
+
+    def _step(
+        self, batch: Batch, noise: Mapping[str, Tensor], after_noise: Mapping[str, Tensor], schedule: float
+    ) -> Losses:
+        """`step` with the members' inputs gathered."""
+        losses, gradients = self.gradients(batch, noise)
         self._peers.average(gradients)
+        self.update(gradients, after_noise, schedule)
+        return losses
+
+    def gradients(self, batch: Batch, noise: Mapping[str, Tensor]) -> tuple[Losses, list[Tensor]]:
+        """Return the losses of a batch, `[K]` each, and their gradients. Buffers change as the method changes them."""
+        with self._precision():
+            losses: Losses = self._each("losses", batch, noise, shared=self._shared)
+        gradients = torch.autograd.grad(losses.total.sum(), list(self.parameters.values()))
+        parts = {name: part.detach() for name, part in losses.parts.items()}
+        return Losses(losses.total.detach(), parts), list(gradients)
+
+    def update(self, gradients: Sequence[Tensor], after_noise: Mapping[str, Tensor], schedule: float | Tensor) -> None:
+        """Step the optimiser at `schedule` times each learning rate, then let the method follow."""
         self.optimiser.step(gradients, schedule)
         with torch.no_grad():
-            self._each("after_step", self._gather(after_noise), shared=self._shared)
-        return Losses(losses.total.detach(), {name: part.detach() for name, part in losses.parts.items()})
+            self._each("after_step", after_noise, shared=self._shared)
+
+    def with_tensors(self, tensors: Tensors) -> Self:
+        """The same stack of these tensors, named as `step_tensors` names them. Its steps change them in place."""
+        other = copy.copy(self)
+        moments = {kind: list(tensors[kind].values()) for kind in self.optimiser.moments()}
+        parameters = tensors["parameters"]
+        other.optimiser = self.optimiser.with_tensors(list(parameters.values()), moments, tensors["rates"])
+        other.parameters = {name: tensor.detach().requires_grad_() for name, tensor in parameters.items()}
+        other.buffers = tensors["buffers"]
+        return other
+
+    def step_tensors(self) -> Tensors:
+        """All tensors that a step reads or changes, but for its inputs."""
+        return {**self._tensors(), "rates": self.optimiser.rates()}
 
     def _tensors(self) -> Tensors:
         moments = {

@@ -28,6 +28,16 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class CompiledProbe:
+    """A measurement of compiled steps."""
+
+    width: int
+    """Members stacked."""
+    build: bool
+    """Whether they are compiled if they have not been before."""
+
+
+@dataclass(frozen=True)
 class DeviceMemory:
     """The memory of a whole device, as a process on it sees it."""
 
@@ -49,6 +59,8 @@ class Probe:
     slowdowns: Mapping[int, Mapping[int, float]] | None = None
     """Slowdowns from sharing the device, as `contention.measure_slowdowns` returns them; None where these were not
     requested."""
+    compiled: float | None = None
+    """Seconds per step and member with compiled steps; None where these were not requested or cannot be had."""
 
 
 def memory_of_process(name: str) -> int | None:

@@ -17,6 +17,7 @@ import torch
 from trainables.config.trial_config import TrialConfig
 from trainables.profiling.measurement import STEPS, DeviceMemory, Measurement, memory_of_process, stack_widths
 from trainables.training.cohort import Cohort
+from trainables.training.compilation.compiler import StepCompiler
 
 
 def measure(
@@ -81,17 +82,32 @@ def _measure(configs: Sequence[TrialConfig], data: Path, device: torch.device, h
     """Measure one stack of all `configs`. Pass `held` if it is known: counting it copies the whole state."""
     bytes_before = peak_bytes(device, reset=True)
     cohort = Cohort(configs, data, device, width=None)
-    orders = cohort.orders(0)
-    times = []
+    seconds = _step_seconds(cohort, device)
+    width, peak = len(configs), peak_bytes(device)
+    held = _tensor_bytes(cohort.state()) // width if held is None else held
+    return Measurement(width, seconds, max(0, peak - bytes_before), held)
+
+
+def _step_seconds(cohort: Cohort, device: torch.device) -> float:
+    """Seconds per step and member, the minimum of several."""
+    orders, times = cohort.orders(0), []
     for _ in range(STEPS):
         begun = time.perf_counter()
         cohort.step(0, 0, orders, rate=0.0)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         times.append(time.perf_counter() - begun)
-    width, peak = len(configs), peak_bytes(device)
-    held = _tensor_bytes(cohort.state()) // width if held is None else held
-    return Measurement(width, min(times[1:]) / width, max(0, peak - bytes_before), held)
+    return min(times[1:]) / len(cohort.members)
+
+
+def measure_compiled(
+    configs: Sequence[TrialConfig], data: Path, device: torch.device | str, *, build: bool
+) -> float | None:
+    """Seconds per step and member of one stack of all `configs`, with compiled steps; None if they cannot be had. With
+    `build=False` only steps that were compiled before are measured."""
+    compiler = StepCompiler(build=build)
+    seconds = _step_seconds(Cohort(configs, data, torch.device(device), None, compiler=compiler), torch.device(device))
+    return seconds if compiler.compiled else None
 
 
 def _tensor_bytes(state: Any) -> int:

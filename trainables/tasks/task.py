@@ -107,6 +107,9 @@ class Task(ABC):
     class_keys: ClassVar[frozenset[str]] = frozenset()
     """Keys of its sections whose values are indices of classes. On the command line they can be names of classes."""
 
+    step_sections: ClassVar[tuple[str, ...]] = ()
+    """Names of its sections on which the code of a step depends, beside the method's own."""
+
     @abstractmethod
     def check(self, config: Any, methods: Methods) -> None:
         """Raise ValueError, with a one-line message, if sections do not suit each other or the method."""

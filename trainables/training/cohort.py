@@ -4,7 +4,6 @@ Shapes: K members still in the cohort, B examples a step.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,18 @@ import torch
 from trainables.catalog import method_of, task_of
 from trainables.config.trial import stream_key
 from trainables.config.trial_config import TrialConfig
-from trainables.contract import Method, Noises
+from trainables.contract import Noises
 from trainables.evaluation.anomaly import Floats
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
-from trainables.learners.fitted import FittedMembers
 from trainables.learners.members import StackedMembers
 from trainables.learners.noise import draw_noise
-from trainables.learners.optimisers import SCHEDULES, StackedAdam, StackedSGD
-from trainables.learners.stack import MakeOptimiser, Stack
+from trainables.learners.optimisers import SCHEDULES
 from trainables.reports import CheckpointError, Move
-from trainables.training.checks.stacking import stack_width
+from trainables.training.checks.stacking import split_into_stacks, stack_width
+from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.model_file import TrainedModel
 from trainables.training.models import build_models
+from trainables.training.stacks import build_stack
 
 
 class Cohort:
@@ -38,10 +37,12 @@ class Cohort:
         width: int | None,
         peers: Peers = SINGLE_PROCESS,
         raise_if_stopped: Callable[[], None] = lambda: None,
+        compiler: StepCompiler | None = None,
     ) -> None:
         """`width`: members stacked at a time; None for all. `peers` train the same cohort, each on its part of every
-        batch. `raise_if_stopped` is called between the batches of an evaluation. Raises DataError or ValueError if the
-        data cannot be loaded or do not suit the configs."""
+        batch. `raise_if_stopped` is called between the batches of an evaluation, and while a step is compiled.
+        `compiler` compiles the steps; with None they are eager. Raises DataError or ValueError if the data cannot be
+        loaded or do not suit the configs."""
         self.method = method_of(configs[0].method)
         self._first, self._peers, self._device = configs[0], peers, device
         loaded = task_of(configs[0].method).load(configs, self.method, data, device, peers, raise_if_stopped)
@@ -54,28 +55,21 @@ class Cohort:
         self._width = stack_width(configs, width)
         self.members = tuple(range(len(configs)))
         """Indices, ascending, of the configs whose members are still in the cohort. Results `[K]` are in this order."""
+        trains = self.method.trains() and not self.method.fitted()
+        self.compiled = bool(compiler and trains)
+        """Whether steps are compiled."""
+        find = compiler.finder(configs[0], loaded.shapes, raise_if_stopped) if compiler and trains else None
         self._stacks = [
-            self._stack([initial[index] for index in stacked], [configs[index] for index in stacked], stacked)
+            build_stack(
+                [initial[index] for index in stacked],
+                [configs[index] for index in stacked],
+                self._stream_indices(stacked),
+                device,
+                peers,
+                find,
+            )
             for stacked in self._members_by_stack()
         ]
-
-    def _stack(
-        self, models: Sequence[Method], configs: Sequence[TrialConfig], members: Sequence[int]
-    ) -> StackedMembers:
-        """A stack of these initial models."""
-        streams = self._stream_indices(members)
-        if self.method.fitted():
-            return FittedMembers(models, streams=streams, device=self._device, peers=self._peers)
-        return Stack(
-            models,
-            streams=streams,
-            lr=[config.gradient.lr for config in configs],
-            weight_decay=[config.gradient.weight_decay for config in configs],
-            make_optimiser=_optimiser(configs[0]),
-            autocast=torch.bfloat16 if configs[0].gradient.precision == "bfloat16" else None,
-            device=self._device,
-            peers=self._peers,
-        )
 
     @property
     def steps(self) -> int:
@@ -209,7 +203,7 @@ class Cohort:
             stack.load_state(saved)
 
     def _members_by_stack(self) -> list[tuple[int, ...]]:
-        return [self.members[start : start + self._width] for start in range(0, len(self.members), self._width)]
+        return split_into_stacks(self.members, self._width, self.compiled)
 
     def _slots(self) -> dict[int, tuple[StackedMembers, int]]:
         """Index of a member -> its stack, and its slot there."""
@@ -222,10 +216,3 @@ class Cohort:
     def _stream_indices(self, members: Sequence[int]) -> list[int]:
         """Which of the streams each of these members reads."""
         return [self._streams.index(self._stream_of[index]) for index in members]
-
-
-def _optimiser(config: TrialConfig) -> MakeOptimiser:
-    """The optimiser that a trial asks for."""
-    if config.optimiser.optimiser == "adam":
-        return partial(StackedAdam, epsilon=config.optimiser.adam_epsilon)
-    return partial(StackedSGD, momentum=config.gradient.momentum)

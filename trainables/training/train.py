@@ -20,6 +20,7 @@ from trainables.reports import CheckpointError, Heartbeat, Judge, Member, Report
 from trainables.training.checkpoints.checkpoint import pack, unpack
 from trainables.training.checkpoints.checkpointing import Checkpointer
 from trainables.training.cohort import Cohort
+from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.metric_names import may_be_undefined
 from trainables.training.model_file import TrainedModel
 from trainables.training.progress import Progress
@@ -39,6 +40,7 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     send_heartbeat: Callable[[Heartbeat], None] | None = None,
     keep: Callable[[int, TrainedModel], None] | None = None,
+    compiler: StepCompiler | None = None,
     notify: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Report]:
     """Train the members of one cohort, whose configs differ in fusible keys only, and yield their reports.
@@ -58,6 +60,7 @@ def train(
       Stopped, a checkpoint is saved and Stopped is raised.
     - `send_heartbeat`: called with the progress at most every `HEARTBEAT_SECONDS`
     - `keep`: called with each finished member, by its index, and its model, before the last report is yielded
+    - `compiler`: compiles the steps; the results are the same up to rounding. With None steps are eager.
     """
 
     def raise_if_stopped() -> None:
@@ -65,12 +68,12 @@ def train(
             raise Stopped
 
     def make_cohort() -> Cohort:
-        return Cohort(configs, data, torch.device(device), width, peers, raise_if_stopped)
+        return Cohort(configs, data, torch.device(device), width, peers, raise_if_stopped, compiler)
 
     def train_from(cohort: Cohort, progress: Progress) -> Iterator[Report]:
         def save_checkpoint(reached: Progress) -> None:
             assert save
-            save(pack(configs, width, reached, cohort.state()))
+            save(pack(configs, width, reached, cohort.state(), compiled))
 
         saver = save_checkpoint if save else None
         checkpointer = Checkpointer(cohort, saver, save_every, stop, peers, progress, send_heartbeat)
@@ -84,8 +87,9 @@ def train(
         except Stopped as stopped:
             raise Stopped("; ".join(filter(None, (str(stopped), checkpointer.save())))) from None
 
+    compiled = compiler is not None
     cohort, start = make_cohort(), Progress.initial(len(configs))
-    resumed = _resumed(cohort, unpack(resume, configs, width, notify) if resume else None, notify)
+    resumed = _resumed(cohort, unpack(resume, configs, width, notify, compiled) if resume else None, notify)
     if peers.size > 1 and peers.maximum(resumed is None) and resumed:
         notify("its checkpoint cannot be used: another of its processes could not read it")
         resumed = None

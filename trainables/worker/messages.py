@@ -36,13 +36,15 @@ class CohortSpec:
     """Members stacked at a time."""
     checkpoint: str
     """Path of the cohort's checkpoint."""
+    compiled: bool = False
+    """Whether steps are compiled."""
 
     @classmethod
-    def of(cls, configs: Sequence[Mapping[str, Any]], width: int, checkpoint: str) -> Self:
+    def of(cls, configs: Sequence[Mapping[str, Any]], width: int, checkpoint: str, compiled: bool = False) -> Self:
         """The cohort whose members have the flat `configs`."""
         shared = {key: value for key, value in configs[0].items() if all(config[key] == value for config in configs)}
         own = tuple({key: value for key, value in config.items() if key not in shared} for config in configs)
-        return cls(shared, own, width, checkpoint)
+        return cls(shared, own, width, checkpoint, compiled)
 
     def configs(self) -> list[TrialConfig]:
         """The members' configs, resolved."""
@@ -139,6 +141,8 @@ class Origin:
     """When it began with the cohort."""
     environment: Environment | None = None
     share: DeviceShare = ONLY_DEVICE
+    compiled: bool = False
+    """Whether it makes compiled steps."""
 
 
 @dataclass(frozen=True)

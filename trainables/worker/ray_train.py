@@ -28,8 +28,8 @@ from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.profiling.contention import measure_slowdowns
-from trainables.profiling.measurement import Measurement, Probe
-from trainables.profiling.throughput import device_memory, measure
+from trainables.profiling.measurement import CompiledProbe, Measurement, Probe
+from trainables.profiling.throughput import device_memory, measure, measure_compiled
 from trainables.reports import Judge, OutOfMemory
 from trainables.worker.messages import KEY, CohortTask, DeviceShare, Message
 from trainables.worker.sigterm import on_sigterm
@@ -142,12 +142,14 @@ def measure_configs(
     threads: int,
     processes: int,
     widths: Sequence[int],
+    compiled: CompiledProbe | None = None,
 ) -> Probe:
     """Describe the device of this process and measure how `configs` train on it.
 
     `seconds`: time limit of the throughput measurement; 0 leaves it out. `threads`: CPU threads to use. With
     `processes > 1` up to so many processes then share the device, each stepping a stack of each of `widths`, to measure
-    how they slow each other down. `measurements` is empty where training fails.
+    how they slow each other down. `compiled` asks for a measurement of compiled steps. `measurements` is empty where
+    training fails.
     """
     device = _device()
     _use_cores(threads)
@@ -161,7 +163,12 @@ def measure_configs(
         slowdowns = measure_slowdowns(
             resolved, Path(data), device, widths=widths, max_processes=processes, cores=threads
         )
-    return Probe(device_memory(device), measurements, slowdowns)
+    seconds_compiled = None
+    if compiled:
+        with contextlib.suppress(Exception):  # as above
+            members = resolved[: compiled.width]
+            seconds_compiled = measure_compiled(members, Path(data), device, build=compiled.build)
+    return Probe(device_memory(device), measurements, slowdowns, seconds_compiled)
 
 
 def _device() -> torch.device:

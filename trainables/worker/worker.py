@@ -6,7 +6,7 @@ This module does not import Ray: the caller passes in how a report is sent on.
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn, Protocol
@@ -18,6 +18,7 @@ from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.reports import CheckpointError, Heartbeat, Judge, ModelError, Report, Stopped, Verdict
 from trainables.training.checkpoints.checkpoint import unpack
 from trainables.training.checkpoints.checkpoint_slicing import slice_checkpoint
+from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.model_file import TrainedModel, pack_model
 from trainables.training.train import train
 from trainables.worker.environment import environment_of
@@ -85,12 +86,13 @@ def checkpoint_to_resume(task: CohortTask, checkpoints: Checkpoints, notify: Cal
             notify(f"its checkpoint cannot be read: {error}")
             return None
 
-    own, configs, width = read(task.spec.checkpoint), task.spec.configs(), task.spec.width
-    if not task.earlier or (own and unpack(own, configs, width, notify)):
+    own, configs, width, compiled = read(task.spec.checkpoint), task.spec.configs(), task.spec.width, task.spec.compiled
+    if not task.earlier or (own and unpack(own, configs, width, notify, compiled)):
         return own
     for earlier in task.earlier:
         data = read(earlier.checkpoint)
-        if data and (cut := slice_checkpoint(data, earlier.configs(), earlier.width, configs, width, notify)):
+        forms = {"whole_compiled": earlier.compiled, "compiled": compiled}
+        if data and (cut := slice_checkpoint(data, earlier.configs(), earlier.width, configs, width, notify, **forms)):
             return cut
     return None
 
@@ -116,7 +118,8 @@ def train_cohort(
     started = datetime.now(UTC)
     origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), started, environment_of(device), share)
     configs, checkpoints = task.spec.configs(), settings.checkpoints
-    judged_epochs, notices, unkept = set[int](), list[str](), list[str]()
+    judged_epochs, notices, unkept, uncompiled = set[int](), list[str](), list[str](), list[str]()
+    compiler = StepCompiler(uncompiled.append) if task.spec.compiled else None
 
     def write(failure: Failure) -> None:
         write_failure(checkpoints.write, task.spec.checkpoint, settings.run, failure)
@@ -164,14 +167,17 @@ def train_cohort(
             stop=watchdog.stop,
             send_heartbeat=send_heartbeat,
             keep=keep if task.models and peers.rank == 0 else None,
+            compiler=compiler,
             notify=notices.append,
         )
         for report in reports:
             lines = [f"{'; '.join(notices)}; it trains without it"] if notices else []
-            notice = "; ".join([*lines, *unkept]) or None
+            notice = "; ".join([*lines, *uncompiled, *unkept]) or None
             notices.clear()
+            uncompiled.clear()
+            from_here = replace(origin, compiled=compiler is not None and compiler.compiled)
             with watchdog.suspended():
-                send(CohortReport(report, origin, report.epoch in judged_epochs, notice))
+                send(CohortReport(report, from_here, report.epoch in judged_epochs, notice))
 
     with watchdog, on_sigterm(watchdog.ask):
         # Loaded outside the memory limit: the process keeps the data set for all its cohorts.

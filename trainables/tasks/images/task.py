@@ -29,6 +29,7 @@ class Images(Task):
 
     Trial = ImageTrial
     fusible = frozenset({"normal_class"})
+    step_sections = ("encoder", "layers")
     class_keys = frozenset({"normal_class"})
 
     def check(self, config: ImageTrial, methods: Methods) -> None:

@@ -24,6 +24,7 @@ class SyntheticPairs(Task):
 
     Trial = PairsTrial
     fusible = frozenset({"dataset"})
+    step_sections = ("data",)
 
     def check(self, config: PairsTrial, methods: Methods) -> None:
         if "predict" not in methods[config.method].capabilities:

@@ -24,10 +24,13 @@ DIGEST_SIZE = 32
 """Bytes of the BLAKE2b digest."""
 
 
-def pack(configs: Sequence[TrialConfig], width: int | None, progress: Progress, state: Any) -> bytes:
-    """Return a checkpoint of the cohort of these configs; `state` is that of its stacks."""
+def pack(
+    configs: Sequence[TrialConfig], width: int | None, progress: Progress, state: Any, compiled: bool = False
+) -> bytes:
+    """Return a checkpoint of the cohort of these configs; `state` is that of its stacks, whose steps are `compiled` or
+    not."""
     buffer = io.BytesIO()
-    content = {"format": FORMAT, "identity": _identity(configs, width), "state": state}
+    content = {"format": FORMAT, "identity": _identity(configs, width, compiled), "state": state}
     torch.save(content | {"standing": dataclasses.asdict(progress)}, buffer)
     return with_digest(buffer.getvalue())
 
@@ -38,19 +41,23 @@ def with_digest(content: bytes) -> bytes:
 
 
 def unpack(
-    data: bytes, configs: Sequence[TrialConfig], width: int | None, notify: Callable[[str], None] = lambda line: None
+    data: bytes,
+    configs: Sequence[TrialConfig],
+    width: int | None,
+    notify: Callable[[str], None] = lambda line: None,
+    compiled: bool = False,
 ) -> tuple[Progress, Any] | None:
     """Return the progress and the state, or None if the checkpoint is damaged, of another format, or of other configs.
     `notify` is called with one line that says why, except for other configs: such a checkpoint is sound, only of no use
     here."""
     try:
-        return _content(data, configs, width)
+        return _content(data, configs, _identity(configs, width, compiled))
     except CheckpointError as error:
         notify(f"its checkpoint cannot be used: {error}")
         return None
 
 
-def _content(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> tuple[Progress, Any] | None:
+def _content(data: bytes, configs: Sequence[TrialConfig], identity: Sequence[Any]) -> tuple[Progress, Any] | None:
     """Like `unpack`, but raises CheckpointError if the checkpoint is damaged or of another format."""
     if data != with_digest(data[DIGEST_SIZE:]):
         raise CheckpointError("it is not whole")
@@ -60,7 +67,7 @@ def _content(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> 
             raise CheckpointError(f"it must hold a dict, but holds {type(content).__name__}")
         if content["format"] != FORMAT:
             raise CheckpointError(f"it must have format {FORMAT}, but has {content['format']!r:.40}")
-        if content["identity"] != _identity(configs, width):
+        if content["identity"] != identity:
             return None
         standing, state = content["standing"], content["state"]
     except CheckpointError:
@@ -70,6 +77,6 @@ def _content(data: bytes, configs: Sequence[TrialConfig], width: int | None) -> 
     return read_progress(standing, len(configs), configs[0].training.epochs), state
 
 
-def _identity(configs: Sequence[TrialConfig], width: int | None) -> list[Any]:
+def _identity(configs: Sequence[TrialConfig], width: int | None, compiled: bool) -> list[Any]:
     """What a checkpoint must agree in to be resumed from."""
-    return [width, *(config.flat() for config in configs)]
+    return [width, *(["compiled"] if compiled else []), *(config.flat() for config in configs)]

@@ -13,7 +13,7 @@ from torch import Tensor
 from trainables.config.trial_config import TrialConfig
 from trainables.reports import Report
 from trainables.training.checkpoints.checkpoint import pack, unpack
-from trainables.training.checks.stacking import stack_width
+from trainables.training.checks.stacking import split_into_stacks, stack_width
 from trainables.training.progress import Progress
 
 
@@ -24,9 +24,12 @@ def slice_checkpoint(
     configs: Sequence[TrialConfig],
     width: int | None,
     notify: Callable[[str], None] = lambda line: None,
+    *,
+    whole_compiled: bool = False,
+    compiled: bool = False,
 ) -> bytes | None:
     """Make a checkpoint of the members `configs` from `data`, a checkpoint of the cohort `whole_configs`; widths are of
-    stacks.
+    stacks, whose steps are compiled or not.
 
     Returns None in three cases:
 
@@ -35,7 +38,7 @@ def slice_checkpoint(
     - members of a population have moved, and `configs` are not the whole cohort in the same order: a member's weights
       then depend on members that would be missing
     """
-    unpacked = unpack(data, whole_configs, whole_width, notify)
+    unpacked = unpack(data, whole_configs, whole_width, notify, whole_compiled)
     indices = [whole_configs.index(config) if config in whole_configs else -1 for config in configs]
     if unpacked is None or -1 in indices:
         return None
@@ -45,11 +48,11 @@ def slice_checkpoint(
     slots = [progress.running.index(index) for index in indices if index in progress.running]
     size = stack_width(configs, width)
     try:
-        stacks = [_cut_stack(state, slots[start : start + size]) for start in range(0, len(slots), size)]
+        stacks = [_cut_stack(state, stacked) for stacked in split_into_stacks(slots, size, compiled)]
     except Exception as error:  # a checkpoint with a valid digest can still hold anything in place of its tensors
         notify(f"its checkpoint cannot be used: its tensors are of another kind ({type(error).__name__})")
         return None
-    return pack(configs, width, _restricted(progress, indices, slots), stacks)
+    return pack(configs, width, _restricted(progress, indices, slots), stacks, compiled)
 
 
 def _restricted(progress: Progress, indices: Sequence[int], slots: Sequence[int]) -> Progress:

@@ -1,4 +1,4 @@
-"""How many members of a cohort are stacked at a time: methods of the user that cannot be stacked train one by one."""
+"""Which members of a cohort are stacked: methods of the user that cannot be stacked train one by one."""
 
 import functools
 from collections.abc import Sequence
@@ -13,6 +13,15 @@ def stack_width(configs: Sequence[TrialConfig], width: int | None) -> int:
     """Members that are stacked at a time, of the `width` that was asked for (None: all)."""
     width = width or max(1, len(configs))
     return 1 if width > 1 and why_not_stacked(configs[0]) else width
+
+
+def split_into_stacks(members: Sequence[int], width: int, compiled: bool) -> list[tuple[int, ...]]:
+    """The members of each stack, in their order: `width` of them, and the rest in a narrower one. If steps are compiled
+    the members of the rest are stepped one at a time, so that a cohort has steps of two shapes at most, however many
+    of its members are pruned."""
+    whole = len(members) - len(members) % width if compiled else len(members)
+    stacks = [tuple(members[start : start + width]) for start in range(0, whole, width)]
+    return [*stacks, *((member,) for member in members[whole:])]
 
 
 def why_not_stacked(config: TrialConfig) -> str:

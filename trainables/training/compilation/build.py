@@ -1,0 +1,115 @@
+"""Compile a step in a process of its own: `python -m trainables.training.compilation.build LIBRARY`.
+
+The task comes from the standard input; the process ends as soon as that is closed, and the compiler's several hundred
+MB of memory end with it. `LIBRARY` is the path of the shared library. Beside it is a record, a JSON file, written last:
+
+- `code`: the modules from which it was made, by name and hash
+- `parts`: the names of the parts of the loss
+- `error`: why a step cannot be traced, which has no library
+"""
+
+import contextlib
+import json
+import os
+import pickle
+import resource
+import struct
+import sys
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+from trainables.learners.compiled.stack import CompiledStack, step_function
+from trainables.training.compilation.loaded_code import loaded_code
+from trainables.training.compilation.task import StepTask
+from trainables.training.models import build_models
+from trainables.training.stacks import build_stack
+
+LENGTH = struct.Struct(">Q")
+"""Number of bytes of the pickled task, which goes before it."""
+
+
+class UntraceableError(Exception):
+    """A step that is not the same operations for all values of its tensors, in one line."""
+
+
+def trace(task: StepTask) -> tuple[GraphModule, list[Tensor], list[str]]:
+    """Return the graph of a step, its arguments of the right shapes, and the names of the parts of the loss. Raises
+    UntraceableError where the step reads the value of a tensor, or raises an error."""
+    from torch.fx.experimental.proxy_tensor import make_fx  # with it comes the compiler: 1 s and 150 MB
+
+    config, step = task.trial(), task.step
+    models = build_models([config], task.shapes) * step.size
+    streams = [0] * step.size if step.shared else list(range(step.size))
+    stack = build_stack(models, [config] * step.size, streams, torch.device(step.device), find_library=lambda _: None)
+    assert isinstance(stack, CompiledStack)
+    inputs = tree_map(lambda layout: layout.zeros(step.device), step.inputs)
+    leaves, nesting = tree_flatten((stack.step_tensors(), *inputs))
+    names: list[str] = []
+    function = step_function(stack, step.part, names)
+    arguments = [leaf.detach() for leaf in leaves]
+    try:
+        graph = make_fx(lambda *leaves: function(*tree_unflatten(leaves, nesting)), tracing_mode="fake")(*arguments)
+    except Exception as error:  # a method of the user may raise anything
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UntraceableError(f"its step cannot be traced: {reason}") from error
+    return graph, arguments, names
+
+
+def build(task: StepTask, library: Path) -> None:
+    """Trace and compile a step, and leave its library and record."""
+    from torch._inductor import aot_compile
+
+    torch.set_num_threads(task.step.threads)
+    record: dict[str, Any] = {}
+    try:
+        graph, arguments, names = trace(task)
+    except UntraceableError as error:
+        record |= {"error": str(error), "code": loaded_code()}
+    else:
+        record |= {"parts": names, "code": loaded_code()}  # before the compiler makes modules of its own
+        with torch.no_grad():
+            made = aot_compile(graph, tuple(arguments))
+        assert isinstance(made, str)
+        os.replace(made, library)
+    unfinished = library.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(record))
+    unfinished.replace(library.with_suffix(".json"))
+
+
+def send(task: StepTask, pipe: IO[bytes]) -> None:
+    """Write a task for a process of this module; the pipe stays open."""
+    content = pickle.dumps(task)
+    with contextlib.suppress(BrokenPipeError):
+        pipe.write(LENGTH.pack(len(content)) + content)
+        pipe.flush()
+
+
+def main() -> None:
+    _lift_memory_limit()
+    pipe = sys.stdin.buffer
+    (length,) = LENGTH.unpack(pipe.read(LENGTH.size))
+    task: StepTask = pickle.loads(pipe.read(length))
+
+    def end_with_parent() -> None:
+        os.read(pipe.fileno(), 1)
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    build(task, Path(sys.argv[1]))
+
+
+def _lift_memory_limit() -> None:
+    """Lift the limit that the worker set for its own training."""
+    with contextlib.suppress(OSError, ValueError):
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+
+if __name__ == "__main__":
+    main()

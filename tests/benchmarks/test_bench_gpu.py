@@ -1,0 +1,109 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.fx import GraphModule
+
+from tests.benchmarks.bench_gpu import FORMS, Clock, Settings, compare, workload
+from tests.benchmarks.gpu_cells import flop_of_step, matmul_peak, measure
+from tests.benchmarks.gpu_forms import Tools
+from tests.benchmarks.steps import StepsOfThisProcess, uncompiled
+from trainables.config.trial_config import Value
+from trainables.learners.compiled.library import Library
+from trainables.training.compilation.task import StepTask
+from trainables.training.models import build_models
+
+CPU = torch.device("cpu")
+TINY: dict[str, Value] = {"batch_size": 4, "width": 4, "features": 4, "bottleneck": 4}
+
+
+def no_compiler(graph: GraphModule, arguments: list[Tensor]) -> GraphModule:
+    raise RuntimeError("\n there is no compiler\nbut a long story")
+
+
+def lines_of(
+    capsys: pytest.CaptureFixture[str], network: str, *forms: str, compile_graph=uncompiled, seconds: float = 600.0
+) -> list[str]:
+    tools = Tools(StepsOfThisProcess(compile_graph), streams=2)
+    settings = Settings(CPU, "NCHW", 1e9, 0.0, Clock(seconds), tools)
+    compare(network, workload(network, 2, CPU, TINY), forms, [1, 2], settings)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_every_form_of_a_cpu_has_the_losses_of_the_eager_one(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = lines_of(capsys, "convnet", "eager", "compiled", "stacked NCHW", "stacked NHWC")
+    assert [line.split()[-6] for line in lines] == ["1", "2"] * 4
+    assert all(float(line.split()[-1]) < 1e-4 for line in lines)
+    assert all(float(line.split()[-5]) > 0 for line in lines)
+
+
+def test_a_form_that_fails_is_one_line_and_the_next_one_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    failed, *others = lines_of(capsys, "mlp", "compiled", "eager", compile_graph=no_compiler)
+    assert (
+        failed == "mlp       compiled         1   failed, and not tried with more: RuntimeError: there is no compiler"
+    )
+    assert len(others) == 2
+
+
+def test_what_a_device_or_a_network_lacks_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = lines_of(capsys, "mlp", *(name for name, form in FORMS.items() if form.graph), "stacked NHWC")
+    assert [line.partition("skipped: ")[2] for line in lines] == [
+        *["there are no CUDA graphs on a CPU"] * 3,
+        "mlp flattens its images",
+    ]
+
+
+def test_what_does_not_fit_into_the_time_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = lines_of(capsys, "mlp", "eager", "compiled", seconds=0.0)
+    assert ["skipped: it needs" in line for line in lines] == [True, True]
+
+
+def test_a_model_is_compiled_once_for_all_members_and_forms() -> None:
+    graphs = []
+
+    def counted(graph: GraphModule, arguments: list[Tensor]) -> GraphModule:
+        graphs.append(graph)
+        return graph
+
+    tools = Tools(StepsOfThisProcess(counted), streams=2)
+    for _ in range(2):
+        measure(FORMS["compiled"], workload("mlp", 2, CPU, TINY), tools, 0.0)
+    assert len(graphs) == 1
+
+
+def test_an_error_of_the_compiler_is_raised_again_without_compiling() -> None:
+    find, tasks = StepsOfThisProcess(no_compiler), list[StepTask]()
+
+    def noted(task: StepTask) -> Library:
+        tasks.append(task)
+        return find(task)
+
+    work = workload("mlp", 1, CPU, TINY)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="no compiler"):
+            work.step(work.stack(noted))
+    assert len(tasks) == 2
+    assert find.seconds > 0
+
+
+def test_flop_are_those_of_the_matmuls() -> None:
+    """The outputs and the gradients of weights and inputs of each linear layer; the pixels need no gradient."""
+    work = workload("mlp", 1, CPU, TINY)
+    (model,) = build_models(work.configs, work.shapes)
+    first, *others = (layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
+    rows = 2 * 4  # views, examples
+    assert flop_of_step(work) == 2 * rows * (2 * first + 3 * sum(others))
+
+
+def test_the_peak_counts_two_flop_for_each_product() -> None:
+    assert 1e6 < matmul_peak(CPU, torch.float32, 64) < 1e13
+
+
+def test_neither_ray_nor_optuna_is_imported() -> None:
+    block = "import sys; sys.modules |= dict.fromkeys(('ray', 'optuna'))"  # importing these raises
+    code = f"{block}; import tests.benchmarks.bench_gpu"
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True)

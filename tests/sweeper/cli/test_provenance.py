@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -27,6 +28,7 @@ def test_a_kind_without_a_price_of_its_own_has_that_of_the_others_or_none() -> N
 def test_every_column_is_one_in_which_two_runs_may_differ() -> None:
     columns = {**provenance(ORIGIN), **consumption(1.0, ORIGIN, None)}
     assert columns["driver"] == "550.54.15" and columns["torch"] == "2.15.0+cu130"
+    assert columns["compiled"] is False and provenance(replace(ORIGIN, compiled=True))["compiled"] is True
     assert set(columns) | {"seconds", "code_version", "started", "ended"} == set(PROVENANCE)
 
 

@@ -88,6 +88,14 @@ def test_an_id_depends_on_the_members_alone() -> None:
     assert ids(cut(groups, [Cut(8, 8)])) == ids(cut(groups, [Cut(8, 1)])) != ids(cut(groups, [Cut(4, 4)]))[:5]
 
 
+def test_compiled_steps_stay_those_of_the_whole_cohort() -> None:
+    """Another width would be another step to compile."""
+    (whole,) = cut(groups_of(trials(1, 4)), [Cut(4, 4, compiled=True)])
+    (left,) = remaining([whole], {whole.trials[0].id: "finished"})
+    assert whole.compiled and left.compiled and left.width == 4
+    assert all(half.compiled for half in halves(whole))
+
+
 def test_remaining_cohorts_are_a_set_difference_under_the_same_ids() -> None:
     whole = cut(groups_of(trials(3, 4)), [Cut(4, 4)])
     first, second, third = whole

@@ -1,7 +1,8 @@
-"""Compile a step in a process of its own: `python -m trainables.training.compilation.build LIBRARY`.
+"""Compile a step in a process of its own: `python -m trainables.training.compilation.build LIBRARY OUTPUTS`.
 
 The task comes from the standard input; the process ends as soon as that is closed, and the compiler's several hundred
-MB of memory end with it. `LIBRARY` is the path of the shared library. Beside it is a record, a JSON file, written last:
+MB of memory end with it. `LIBRARY` is the path of the shared library, `OUTPUTS` a
+folder for scratch files. Beside it is a record, a JSON file, written last:
 
 - `code`: the modules from which it was made, by name and hash
 - `parts`: the names of the parts of the loss
@@ -61,8 +62,9 @@ def trace(task: StepTask) -> tuple[GraphModule, list[Tensor], list[str]]:
     return graph, arguments, names
 
 
-def build(task: StepTask, library: Path) -> None:
-    """Trace and compile a step, and leave its library and record."""
+def build(task: StepTask, library: Path, outputs: Path) -> None:
+    """Trace and compile a step, and leave its library and record. Everything else is written to the folder
+    `outputs`."""
     from torch._inductor import aot_compile
 
     torch.set_num_threads(task.step.threads)
@@ -73,8 +75,9 @@ def build(task: StepTask, library: Path) -> None:
         record |= {"error": str(error), "code": loaded_code()}
     else:
         record |= {"parts": names, "code": loaded_code()}  # before the compiler makes modules of its own
+        options = {"aot_inductor.output_path": str(outputs / library.name)}
         with torch.no_grad():
-            made = aot_compile(graph, tuple(arguments))
+            made = aot_compile(graph, tuple(arguments), options=options)
         assert isinstance(made, str)
         os.replace(made, library)
     unfinished = library.with_suffix(".unfinished")
@@ -101,7 +104,7 @@ def main() -> None:
         os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
-    build(task, Path(sys.argv[1]))
+    build(task, Path(sys.argv[1]), Path(sys.argv[2]))
 
 
 def _lift_memory_limit() -> None:

@@ -25,6 +25,8 @@ from trainables.training.compilation.build import send
 from trainables.training.compilation.loaded_code import environment, is_unchanged
 from trainables.training.compilation.task import StepTask
 
+SCRATCH = "compiler"
+"""Folder of the compiler's own files, within that of the libraries."""
 TURN = 0.05
 """Seconds between two looks at a compilation that is under way."""
 
@@ -51,13 +53,14 @@ class LibraryFolder:
         try:
             self._check_owner()
             record = json.loads(library.with_suffix(".json").read_text())
-        except (OSError, ValueError):
+            if not is_unchanged(record["code"]):
+                return None
+            error, parts = record.get("error"), tuple(record.get("parts", ()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # there is none, or it is damaged
             return None
-        if not is_unchanged(record["code"]):
-            return None
-        if "error" in record:
-            raise CompilationError(record["error"])
-        return SharedLibrary(library, tuple(record["parts"])) if library.exists() else None
+        if error:
+            raise CompilationError(error)
+        return SharedLibrary(library, parts) if library.exists() else None
 
     def find_or_compile(self, task: StepTask, wait: Callable[[], None] = lambda: None) -> SharedLibrary:
         """Return the library of a step, compiled first if it has to be.
@@ -92,17 +95,15 @@ class LibraryFolder:
             raise CompilationError(f"{self.path} must belong to you and be writable for no one else")
 
     def _compile(self, task: StepTask, wait: Callable[[], None]) -> None:
-        """Compile a step in a process of its own, whose scratch files are removed."""
-        command = [sys.executable, "-m", "trainables.training.compilation.build", str(self._library(task))]
-        with (
-            tempfile.TemporaryDirectory(prefix=".build-", dir=self.path) as scratch,
-            tempfile.TemporaryFile() as errors,
-            _started(command, scratch, errors) as process,
-        ):
-            assert process.stdin
-            send(task, process.stdin)
-            while process.poll() is None:
-                _sleep(wait)
+        """Compile a step in a process of its own."""
+        scratch = self.path / SCRATCH
+        scratch.mkdir(mode=0o700, exist_ok=True)
+        with tempfile.TemporaryFile() as errors, tempfile.TemporaryDirectory(dir=scratch) as outputs:
+            with _started([str(self._library(task)), outputs], scratch, errors) as process:
+                assert process.stdin
+                send(task, process.stdin)
+                while process.poll() is None:
+                    _sleep(wait)
             if process.returncode:
                 errors.seek(0)
                 lines = errors.read().decode(errors="replace").strip().splitlines()
@@ -110,14 +111,16 @@ class LibraryFolder:
 
 
 @contextlib.contextmanager
-def _started(command: list[str], scratch: str, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process of this Python's code, and end it and all compilers that it started."""
+def _started(arguments: list[str], scratch: Path, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process that builds a library, and end it and all compilers that it started. PyTorch keeps precompiled
+    headers in `scratch`, which the next compilation needs again."""
+    folders = dict.fromkeys(("TORCHINDUCTOR_CACHE_DIR", "TMPDIR"), str(scratch))
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-m", "trainables.training.compilation.build", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=errors,
-        env=os.environ | {"TORCHINDUCTOR_CACHE_DIR": scratch, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=os.environ | folders | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         start_new_session=True,
     )
     try:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.trainables.small import HERE, content_of
+from tests.trainables.traced import TracingCompiler
 from tests.trainables.training.judged import assert_near, pruning, six, tensors_of, without_seconds
 from trainables.reports import Report
 from trainables.training.checkpoints.checkpoint import unpack
@@ -52,6 +53,39 @@ def test_a_cut_checkpoint_continues_like_the_whole_cohort(
         assert [report.members[index].status for report in resumed] == [
             report.members[member].status for report in reports
         ]
+
+
+@pytest.mark.parametrize(("whole_compiled", "compiled"), [(False, True), (True, False), (True, True)])
+def test_a_cut_checkpoint_continues_with_compiled_steps_or_without(whole_compiled: bool, compiled: bool) -> None:
+    """Members that are left over are stacks of their own where steps are compiled, and one narrower stack else."""
+    saved: list[bytes] = []
+    list(
+        train(six(), HERE, width=4, compiler=_compiler(whole_compiled), save=saved.append, save_every=0.0, judge=PRUNED)
+    )
+    configs, reports = six()[1:], _whole(4)[0]
+    cut = slice_checkpoint(
+        saved[len(saved) // 2], six(), 4, configs, 2, whole_compiled=whole_compiled, compiled=compiled
+    )
+    assert cut
+    judge = pruning({1: {}, 2: {3: "lower"}})
+    lines: list[str] = []
+    resumed = list(
+        train(configs, HERE, width=2, compiler=_compiler(compiled), judge=judge, resume=cut, notify=lines.append)
+    )
+    assert not lines
+    for index in range(5):
+        assert_near(resumed, reports, index, index + 1)
+
+
+def _compiler(compiled: bool) -> TracingCompiler | None:
+    return TracingCompiler() if compiled else None
+
+
+def test_a_checkpoint_of_eager_steps_is_another_one() -> None:
+    """To the last bit a cohort continues only with the steps with which it began."""
+    _, saved = _whole(4)
+    assert unpack(saved[0], six(), 4)
+    assert unpack(saved[0], six(), 4, compiled=True) is None
 
 
 def test_cut_checkpoints_of_members_stepped_in_turn_continue_exactly() -> None:

@@ -1,0 +1,143 @@
+"""Compiled steps do what eager ones do, for every method: the graph that is compiled is run operation by operation."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from tests.trainables.small import config_of
+from tests.trainables.traced import TracingCompiler
+from trainables.catalog import METHODS, method_of
+from trainables.config.trial import keys, resolve
+from trainables.config.trial_config import TrialConfig, Value
+from trainables.learners.compiled.stack import CompiledStack
+from trainables.learners.data_parallel import Peers
+from trainables.reports import Move
+from trainables.training.cohort import Cohort
+from trainables.training.compilation.compiler import StepCompiler
+
+BY_GRADIENTS = [name for name, method in METHODS.items() if method.trains() and not method.fitted()]
+SMALL: dict[str, Value] = {"epochs": 2, "batch_size": 32, "width": 16, "features": 8, "examples": 128}
+SMALL |= {"projector_width": 16, "predictor_width": 16, "projection": 8, "queue": 64, "expander_width": 16}
+
+
+def two(method: str, **changes: Value) -> list[TrialConfig]:
+    """Two members that differ in their learning rate."""
+    values = {"method": method} | SMALL | changes
+    values = {key: value for key, value in values.items() if key in keys(method)}
+    return [resolve(values | {"lr": lr}) for lr in (0.05, 0.02)]
+
+
+def stepped(cohort: Cohort, steps: int = 2) -> list[Tensor]:
+    """All losses of these steps, and all that training changed."""
+    orders = cohort.orders(0)
+    losses = [cohort.step(0, step, orders, 0.3 * (step + 1)) for step in range(steps)]
+    return tree_leaves((losses, cohort.state()))
+
+
+def assert_close(actual: Sequence[Tensor], expected: Sequence[Tensor]) -> None:
+    assert len(actual) == len(expected)
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def cohort_of(configs: Sequence[TrialConfig], compiler: StepCompiler | None = None) -> Cohort:
+    return Cohort(configs, Path(), torch.device("cpu"), None, compiler=compiler)
+
+
+@pytest.mark.parametrize("method", BY_GRADIENTS)
+def test_steps_of_every_method_are_traced_whole(method: str) -> None:
+    compiler = TracingCompiler()
+    configs = two(method)
+    actual = stepped(cohort_of(configs, compiler))
+    assert compiler.compiled
+    ((task, library),) = compiler.traced
+    assert library.calls == 2
+    assert (task.step.size, task.step.part, task.config["method"]) == (2, "step", method)
+    assert set(library.parts) <= set(method_of(method).loss_parts)
+    assert_close(actual, stepped(cohort_of(configs)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimiser": "adam", "lr": 0.001},
+        {"precision": "bfloat16"},
+        {"weight_decay": 0.1, "momentum": 0.0},
+        {"encoder": "convnet"},
+        {"encoder": "convnet", "channels_last": True},
+    ],
+    ids=str,
+)
+def test_with_every_optimiser_precision_and_layout(changes: dict[str, Value]) -> None:
+    configs = [config_of(**{"seed": seed, **changes}) for seed in (0, 0, 1)]
+    compiler = TracingCompiler()
+    actual = stepped(cohort_of(configs, compiler))
+    assert compiler.compiled
+    assert not compiler.traced[0][0].step.shared, "members of two seeds read two streams"
+    expected = stepped(cohort_of(configs))
+    if changes.get("precision") == "bfloat16":
+        for one, other in zip(actual, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=0.05, atol=0.02)
+    else:
+        assert_close(actual, expected)
+
+
+def test_a_changed_rate_is_that_of_the_next_step() -> None:
+    """Rates are arguments of a compiled step, and no part of its code."""
+    configs, compiler = two("vje"), TracingCompiler()
+    compiled, eager = cohort_of(configs, compiler), cohort_of(configs)
+    for cohort in (compiled, eager):
+        stepped(cohort)
+        cohort.move({0: Move(1, {"lr": 0.5, "weight_decay": 0.01})})
+    assert_close(stepped(compiled), stepped(eager))
+    assert len(compiler.traced) == 1
+
+
+def test_a_member_that_diverges_affects_no_other() -> None:
+    configs = [config_of(lr=lr) for lr in (1e30, 0.02)]
+    actual = stepped(cohort_of(configs, TracingCompiler()))
+    assert not torch.stack([tensor[0].isfinite().all() for tensor in actual]).all()
+    alone = stepped(cohort_of(configs[1:]))
+    assert_close([tensor[1] for tensor in actual], [tensor[0] for tensor in alone])
+
+
+class TwoEqualPeers(Peers):
+    """Two processes with equal gradients."""
+
+    averaged: ClassVar[list[int]] = []
+
+    def slice_of(self, count: int) -> slice:
+        return slice(0, count)
+
+    def average(self, tensors: Sequence[Tensor]) -> None:
+        self.averaged.append(len(tensors))
+
+
+def test_gradients_are_averaged_between_two_compiled_parts() -> None:
+    configs, peers, compiler = [config_of()], TwoEqualPeers(0, 2), TracingCompiler()
+    peers.averaged.clear()
+    cohort = Cohort(configs, Path(), torch.device("cpu"), None, peers, compiler=compiler)
+    actual = stepped(cohort)
+    assert [task.step.part for task, _ in compiler.traced] == ["gradients", "update"]
+    (stack,) = cohort._stacks
+    assert isinstance(stack, CompiledStack)
+    assert peers.averaged == 2 * [len(stack.parameters)]
+    assert_close(actual, stepped(cohort_of(configs)))
+
+
+def test_members_that_are_left_over_are_stepped_one_at_a_time() -> None:
+    """So pruning never asks for steps of another shape than the whole stack's and a single member's."""
+    configs, compiler = [config_of(lr=lr) for lr in (0.01, 0.02, 0.03, 0.04, 0.05)], TracingCompiler()
+    compiled = Cohort(configs, Path(), torch.device("cpu"), 2, compiler=compiler)
+    eager = cohort_of(configs)
+    for cohort in (compiled, eager):
+        stepped(cohort)
+        cohort.keep({0, 2, 3})
+    losses, expected = (cohort.step(1, 0, cohort.orders(1), 0.5)["loss"] for cohort in (compiled, eager))
+    torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
+    assert [task.step.size for task, _ in compiler.traced] == [2, 1]

@@ -1,0 +1,67 @@
+"""The whole way: traced, compiled by a process of its own, loaded, trained, stopped and resumed."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from tests.trainables.small import HERE, metrics_of, state_of
+from tests.trainables.training.compilation.steps import task_of
+from trainables.config.trial import resolve
+from trainables.config.trial_config import Value
+from trainables.contract import Batch, Losses
+from trainables.methods.variational.vje import VJE
+from trainables.training.compilation.build import build
+from trainables.training.compilation.compiler import StepCompiler
+from trainables.training.compilation.folder import LibraryFolder
+from trainables.training.train import train
+
+PAIRS: dict[str, Value] = {"method": "jepa_pairs", "examples": 128, "batch_size": 32, "epochs": 3}
+
+
+@pytest.mark.slow
+def test_compiled_training_equals_eager_training_and_resumes_to_the_last_bit(tmp_path: Path) -> None:
+    configs = [resolve({**PAIRS, "lr": lr}) for lr in (0.01, 0.02)]
+    folder, lines, saved, again = LibraryFolder(tmp_path / "steps"), list[str](), list[bytes](), list[bytes]()
+
+    def trained(checkpoints: list[bytes], **options: Any) -> list[dict[str, float | None]]:
+        compiler = StepCompiler(lines.append, folder, build=options.pop("build", True))
+        reports = list(
+            train(
+                configs,
+                HERE,
+                compiler=compiler,
+                save=checkpoints.append,
+                save_every=0.0,
+                notify=lines.append,
+                **options,
+            )
+        )
+        assert compiler.compiled and not lines
+        return metrics_of(reports, 0) + metrics_of(reports, 1)
+
+    compiled = trained(saved)
+    reports = list(train(configs, HERE))
+    for actual, expected in zip(compiled, metrics_of(reports, 0) + metrics_of(reports, 1), strict=True):
+        assert actual.keys() == expected.keys()
+        for name, value in expected.items():
+            assert actual[name] == (None if value is None else pytest.approx(value, rel=1e-3, abs=1e-3)), name
+    assert trained(again, resume=saved[len(saved) // 2], build=False) == compiled
+    assert state_of(again[-1]) == state_of(saved[-1])
+
+
+def test_a_step_that_reads_values_leaves_a_record_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def losses(self: VJE, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        total = self(batch["views"][0]).sum()
+        return Losses(total if float(total) > 0 else -total, {})
+
+    task = task_of()
+    monkeypatch.setattr(VJE, "losses", losses)
+    build(task, tmp_path / "step.so", tmp_path)
+    record = json.loads((tmp_path / "step.json").read_text())
+    assert record["error"].startswith("its step cannot be traced: ")
+    assert "trainables.methods.variational.vje" in record["code"]
+    assert not (tmp_path / "step.so").exists()

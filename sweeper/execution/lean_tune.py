@@ -8,6 +8,7 @@ from typing import Any
 from ray.air._internal import usage
 from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import trial
+from ray.tune.progress_reporter import TrialProgressCallback
 
 from sweeper.execution.driver.replaced_attribute import replaced
 
@@ -21,6 +22,7 @@ def lean_tune() -> Iterator[None]:
     - asks Ray's control store for the trainable once, not five times for every cohort.
     - saves its state at its start only, which its result asks for: saving takes milliseconds for every cohort, and a
       sweep is continued from the store.
+    - prints no line for every cohort that ends: the sweep has a progress line of its own.
     """
     checkpoint, saved = TuneController.checkpoint, list[TuneController]()
 
@@ -34,5 +36,6 @@ def lean_tune() -> Iterator[None]:
         replaced(trial, "get_trainable_cls", functools.cache(trial.get_trainable_cls)),
         replaced(trial, "validate_trainable", functools.cache(trial.validate_trainable)),
         replaced(TuneController, "checkpoint", first_checkpoint),
+        replaced(TrialProgressCallback, "_print", lambda self, line: None),
     ):
         yield

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from sweeper.packing import placement as placements
 from sweeper.packing.cluster import Cluster, DeviceInfo, Measure
-from sweeper.packing.compilation import compiled_cuts
+from sweeper.packing.compilation import compiled_cut, compiled_cuts
 from sweeper.packing.cuts import record_cuts, recorded_cuts, recorded_threads, settled_cuts
 from sweeper.packing.device_kinds import DeviceKind
 from sweeper.packing.placement import Placement
@@ -173,12 +173,13 @@ def _with_compiled_steps(
 ) -> Allocation:
     """Decide which groups train with compiled steps: as requested, or by measurement."""
     if request.compile == "always":
-        return replace(allocation, cuts=tuple(replace(cut, compiled=True) for cut in allocation.cuts))
+        cuts = tuple(map(compiled_cut, plan.groups, allocation.cuts))
+        return replace(allocation, cuts=cuts)
     if request.compile == "never" or not allocation.placement:
         return allocation
     chosen = iter(compiled_cuts(allocation.placement, device, measure))
-    cuts = [
+    cuts = tuple(
         next(chosen) if cohorts.worker_count(group) == 1 else cut
         for group, cut in zip(plan.groups, allocation.cuts, strict=True)
-    ]
-    return replace(allocation, cuts=tuple(cuts))
+    )
+    return replace(allocation, cuts=cuts)

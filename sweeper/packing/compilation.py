@@ -8,7 +8,7 @@ from sweeper.packing.cluster import DeviceInfo, Measure, ProbeRequest
 from sweeper.packing.placement import Placement
 from sweeper.packing.profile_store import measured_configs
 from sweeper.packing.workloads import Workload, candidate_cuts
-from sweeper.plan.cohorts import Cut, parts
+from sweeper.plan.cohorts import Cut, Group, parts
 from trainables.profiling.measurement import CompiledProbe
 
 LIKELY_SAVING = 0.4
@@ -33,16 +33,25 @@ def compiled_cuts(placement: Placement, device: DeviceInfo, measure: Measure) ->
         if workload.settled_cut or not workload.steps or not workload.measurements:
             continue
         wall = _eager_seconds(workload, cut, placement)
-        builds = BUILD_SECONDS * len(_widths(workload, cut))
         if LIKELY_SAVING * wall < PROBE_SECONDS:
             continue
-        compiled = CompiledProbe(min(cut.width, workload.member_count), build=LIKELY_SAVING * wall > builds)
+        candidate = compiled_cut(workload.group, cut)
+        builds = BUILD_SECONDS * len(_widths(workload, candidate))
+        compiled = CompiledProbe(min(candidate.width, workload.member_count), build=LIKELY_SAVING * wall > builds)
         configs = measured_configs(workload.group)
         (probe,) = measure([ProbeRequest(device.kind, configs, threads=placement.threads, compiled=compiled)])
         if probe and probe.compiled is not None:
             saved = wall * (1 - probe.compiled / _eager_step(workload, cut))
-            cuts[index] = replace(cut, compiled=saved > PROBE_SECONDS)
+            cuts[index] = candidate if saved > PROBE_SECONDS else cut
     return cuts
+
+
+def compiled_cut(group: Group, cut: Cut) -> Cut:
+    """Return the cut with compiled steps. Members that are left over from whole stacks step one at a time, so a stack
+    that is up to half as wide is taken if it leaves none over."""
+    common = math.gcd(*{len(members) for members in parts(group, cut.size)})
+    width = max(width for width in range(1, min(cut.width, common) + 1) if common % width == 0)
+    return replace(cut, width=width if 2 * width >= cut.width else cut.width, compiled=True)
 
 
 def _eager_seconds(workload: Workload, cut: Cut, placement: Placement) -> float:

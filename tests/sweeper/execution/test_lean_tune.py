@@ -6,6 +6,7 @@ from ray import tune
 from ray.air._internal import usage
 from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import trial
+from ray.tune.progress_reporter import TrialProgressCallback
 
 from sweeper.execution.lean_tune import lean_tune
 
@@ -31,3 +32,13 @@ def test_tune_saves_its_state_once_and_is_afterwards_as_it_was(monkeypatch: pyte
         for _ in range(3):
             TuneController.checkpoint(Mock(), force=True)
     assert save.call_count == 1 and TuneController.checkpoint is save
+
+
+def test_tune_prints_no_line_for_a_cohort_that_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the context it does, whatever its verbosity."""
+    cohort = Mock(last_result={}, spec=["last_result", "local_path"])
+    with lean_tune():
+        TrialProgressCallback().on_trial_complete(1, [cohort], cohort)
+    assert not capsys.readouterr().out
+    TrialProgressCallback().on_trial_complete(1, [cohort], cohort)
+    assert "completed" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.packing.allocate import Allocation
 from sweeper.packing.cluster import ProbeRequest
-from sweeper.packing.compilation import BUILD_SECONDS, LIKELY_SAVING
+from sweeper.packing.compilation import BUILD_SECONDS, LIKELY_SAVING, compiled_cut
 from sweeper.packing.cuts import describe_cuts, recorded_cuts
 from sweeper.packing.device_kinds import DeviceKind
 from sweeper.plan.cohorts import Cut
@@ -104,3 +104,20 @@ def test_the_plan_says_so() -> None:
         "up to 8 trials each, 4 stacked as one, with compiled steps",
         "one trial each, with compiled steps",
     ]
+
+
+@pytest.mark.parametrize(
+    ("members", "cut", "width"),
+    [
+        (56, Cut(56, 16), 14),
+        (56, Cut(56, 56), 56),
+        (8, Cut(8, 5), 4),
+        (7, Cut(7, 5), 5),
+        (9, Cut(4, 4), 3),
+        (1, Cut(1, 1), 1),
+    ],
+)
+def test_a_narrower_stack_that_leaves_no_member_over_is_taken(members: int, cut: Cut, width: int) -> None:
+    """Nine trials make cohorts of three."""
+    (group,) = grid(members).groups
+    assert compiled_cut(group, cut) == Cut(cut.size, width, compiled=True)

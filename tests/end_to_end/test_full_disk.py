@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.shared_ray import SharedRay
+import sweeper.run as run
 from tests.end_to_end.sweeps import Sweeps, row_files, rows, survivors
 from tests.end_to_end.undisturbed import GRID, TRIALS, assert_undisturbed
+from tests.fake_executor import without_ray
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +40,11 @@ def fill(path: Path) -> None:
 
 
 def test_a_disk_that_is_full_for_a_while_and_then_for_good(
-    sweeps: Sweeps, shared_ray: SharedRay, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+    sweeps: Sweeps,
+    small_disk: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("SWEEPER_PATIENCE", "5")
     store, filler = small_disk / "store", small_disk / "filler"
@@ -64,9 +69,9 @@ def test_a_disk_that_is_full_for_a_while_and_then_for_good(
     assert line.startswith(f"error: store {store}: cannot write") and "No space left on device" in line, outcome
     assert "the same command continues" in outcome.out and "Traceback" not in outcome.out, outcome
     assert 0 < len(frame) < TRIALS and set(frame["status"]) == {"finished"} and survivors(sweep) == []
-    refused = shared_ray.run(store, *GRID)
-    assert refused.status == 2 and "must have 64 MiB free" in refused.err, refused
-    filler.unlink()
-    outcome = shared_ray.run(store, *GRID)
-    assert outcome.status == 0, outcome
+    command = ["anomaly_grid", "--preset", "digits", "--store", str(store), *GRID]
+    with without_ray(tmp_path):
+        assert run.main(command) == 2 and "must have 64 MiB free" in capsys.readouterr().err
+        filler.unlink()
+        assert run.main(command) == 0, capsys.readouterr()
     assert_undisturbed(store)

@@ -168,8 +168,10 @@ def test_a_sweep_that_is_stopped_and_killed_again_and_again(sweeps: Sweeps, tmp_
     assert_undisturbed(tmp_path)
 
 
-def test_a_search_whose_driver_was_killed_ends_as_an_undisturbed_one(sweeps: Sweeps, tmp_path: Path) -> None:
-    """The study is rebuilt from the rows, and proposes the same trials. The undisturbed search runs without Ray."""
+def test_a_search_whose_driver_was_killed_ends_as_an_undisturbed_one(
+    sweeps: Sweeps, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The study is rebuilt from the rows, and proposes the same trials. Only the search that is killed needs Ray."""
     killed, undisturbed, scratch = (tmp_path / name for name in ("killed", "undisturbed", "scratch"))
     scratch.mkdir()
     with without_ray(scratch):
@@ -179,8 +181,10 @@ def test_a_search_whose_driver_was_killed_ends_as_an_undisturbed_one(sweeps: Swe
     )
     row_count = len(rows(killed, SEARCH))
     assert 0 < row_count < 8
-    outcome = sweeps.run(killed, *SMALL_SEARCH, name=SEARCH, cores=1)
-    assert outcome.status == 0 and f"{8 - row_count} of 8 trials to run" in outcome.out, outcome
+    with without_ray(scratch):
+        assert run.main([SEARCH, "--preset", "digits", "--store", str(killed), *SMALL_SEARCH]) == 0
+    out, err = capsys.readouterr()
+    assert f"{8 - row_count} of 8 trials to run" in out, out + err
     assert_same_results(rows(killed, SEARCH), rows(undisturbed, SEARCH))
     histories = [load_history(SEARCH, store) for store in (killed, undisturbed)]
     pd.testing.assert_frame_equal(*histories, check_exact=True)

@@ -11,8 +11,11 @@ from ray.cluster_utils import Cluster
 import sweeper.run as run
 from tests.end_to_end.sweeps import Sweeps, rows
 
-ARGUMENTS = ["--axis", "normal_class=0", "--axis", "beta=0.5,1", "--set", "epochs=2", "--set", "report_every=2"]
-"""14 trials, or 16."""
+ARGUMENTS = [
+    *("--axis", "normal_class=0", "--axis", "beta=0.5,1", "--axis", "nu=0.5,3,20"),
+    *("--set", "epochs=2", "--set", "report_every=2"),
+]
+"""6 trials in 3 cohorts."""
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""Poison for training processes: with this folder on PYTHONPATH, members with a nu of `poisons.py` complete no step."""
+"""Poison for training processes: with this folder on PYTHONPATH, members with a nu of `poisons.py` complete no step, or
+one step before they hang."""
 
 import importlib.abc
 import importlib.util
@@ -14,14 +15,15 @@ from typing import Any
 from tests.end_to_end.poisons import BETA, DIES, EATS, HANGS, RAISES
 
 
-def _poison(options: Sequence[Any]) -> None:
+def _poison(options: Sequence[Any], steps: int) -> None:
+    """`options` are those of the members of a cohort that has completed this number of steps."""
     nus = [getattr(member, "nu", None) for member in options]
     limit = Path(os.environ[BETA])
     if RAISES in nus or (limit.exists() and any(member.beta > float(limit.read_text()) for member in options)):
         raise ArithmeticError("a poisoned trial")
     if DIES in nus:
         os._exit(7)
-    if HANGS in nus:
+    if HANGS in nus and steps > 0:  # the limit of the first step is longer
         time.sleep(1e6)
     allocated = []
     while EATS in nus:
@@ -48,11 +50,13 @@ class _Finder(importlib.abc.MetaPathFinder):
 
             def init(self: Any, configs: Any, *args: Any, **kwargs: Any) -> None:
                 original_init(self, configs, *args, **kwargs)
-                self.options = [config.options for config in configs]
+                self.options, self.steps_completed = [config.options for config in configs], 0
 
             def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-                _poison([self.options[index] for index in self.members])
-                return original_step(self, *args, **kwargs)
+                _poison([self.options[index] for index in self.members], self.steps_completed)
+                losses = original_step(self, *args, **kwargs)
+                self.steps_completed += 1
+                return losses
 
             module.Cohort.__init__, module.Cohort.step = init, step
 

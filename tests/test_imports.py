@@ -13,7 +13,8 @@ from collections.abc import Mapping
 import pytest
 
 from tests.import_reader import PACKAGES, ROOT, direct_imports, imports, modules, reached
-from tests.import_table import TABLE, Rule
+from tests.import_rule import Rule
+from tests.import_table import TABLE
 
 
 def rule_of(module: str) -> tuple[str, Rule]:

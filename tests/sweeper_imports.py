@@ -1,0 +1,156 @@
+"""Who may import whom in `sweeper/`, `search_spaces/` and `cluster/`: a row a folder, lowest first."""
+
+from collections.abc import Mapping
+
+from tests.import_rule import LAUNCHERS, Rule
+
+SWEEPER: Mapping[str, Rule] = {
+    "sweeper.errors": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.names": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.version": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.spec": Rule(
+        may=(
+            *("optuna.distributions", "search_spaces", "sweeper.errors", "sweeper.names"),
+            *("trainables.evaluation.metric_families", "trainables.evaluation.metrics", "trainables.validation"),
+        ),
+        never=("torch", "ray", "pandas", "pyarrow"),
+    ),
+    "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
+    "sweeper.storage.io": Rule(may=("pyarrow", "tenacity", "sweeper.errors"), never=("torch", "ray", "optuna")),
+    "sweeper.storage": Rule(
+        may=(
+            *("pyarrow", "pandas", "sweeper.errors", "sweeper.names", "trainables.validation", "trainables.reports"),
+            "trainables.training.model_metadata",
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.plan": Rule(
+        may=("sweeper.errors", "sweeper.spec", "sweeper.storage", "trainables.worker.messages"),
+        never=("torch", "ray", "optuna", "pandas"),
+    ),
+    "sweeper.pruning": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
+    "sweeper.pruning.rung_client": Rule(
+        may=("ray", "trainables.reports", "sweeper.pruning"), never=("pandas", "optuna")
+    ),
+    "sweeper.trackers": Rule(
+        may=(
+            *("tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
+            "sweeper.plan",
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.report": Rule(
+        may=("pandas", "numpy", "matplotlib", "PIL", "sklearn", "tabulate", "sweeper.spec", "sweeper.storage"),
+        never=("torch", "ray", "optuna", "sweeper.report.studies"),
+    ),
+    "sweeper.report.page": Rule(
+        may=(
+            *("pandas", "numpy", "PIL", "vl_convert", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
+            "sweeper.names",
+            *("sweeper.report", "trainables.evaluation.metrics"),
+        ),
+        never=("torch", "ray", "optuna", "sweeper.report.studies"),
+    ),
+    "sweeper.report.studies": Rule(
+        may=("optuna", "pandas", "numpy", "matplotlib", "sweeper.spec", "sweeper.storage", "sweeper.report"),
+        never=("torch", "ray"),
+    ),
+    "sweeper.report.comparison": Rule(
+        may=(
+            *("pandas", "numpy", "scipy", "matplotlib", "sweeper.spec", "sweeper.storage", "sweeper.report"),
+            "trainables.evaluation.metrics",
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.packing": Rule(
+        may=(
+            "sweeper.errors",
+            "sweeper.version",
+            "sweeper.spec",
+            "sweeper.storage",
+            "sweeper.plan",
+            "trainables.config",
+            "trainables.profiling.measurement",
+        ),
+        never=("ray", "optuna"),
+    ),
+    "sweeper.search": Rule(
+        may=(
+            *("optuna", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            *("sweeper.report.studies", "trainables.data.errors", "trainables.tasks.task", "trainables.config"),
+            *("trainables.training", "trainables.worker.messages"),
+        ),
+        never=("ray",),
+    ),
+    "sweeper.execution.driver": Rule(
+        may=("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.packing"), never=("torch", "pandas", "optuna")
+    ),
+    "sweeper.execution": Rule(
+        may=(
+            *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.config"),
+            *("trainables.profiling.measurement", "trainables.training", "trainables.worker"),
+        ),
+    ),
+    "sweeper.cli": Rule(
+        may=(
+            *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            "sweeper.names",
+            *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
+            "trainables.validation",
+            *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
+            "trainables.method_loading",
+            *("trainables.config", "trainables.training", "trainables.worker"),
+        ),
+        never=("ray",),
+    ),
+    "sweeper.run": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
+            *("sweeper.report", "sweeper.trackers", "sweeper.execution", "sweeper.cli"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.view": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
+            "sweeper.execution.driver.stop_signal",
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.compare": Rule(
+        may=("pandas", "sweeper.errors", "sweeper.spec", "sweeper.report", "sweeper.cli"),
+        never=("torch", "ray"),
+    ),
+    "sweeper.models": Rule(
+        may=(
+            *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
+            *("trainables.data.errors", "trainables.config", "trainables.training"),
+        ),
+        never=("ray", "optuna"),
+    ),
+    "sweeper.export": Rule(
+        may=(
+            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
+            "sweeper.names",
+            *("sweeper.models", "trainables.evaluation.metrics", "trainables.validation"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper.api": Rule(
+        may=(
+            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.execution"),
+            *("sweeper.trackers", "sweeper.cli", "sweeper.run", "sweeper.models"),
+        ),
+        never=("torch", "ray", "optuna"),
+    ),
+    "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
+    "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
+    "cluster": Rule(
+        may=(
+            *("ray", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.execution"),
+            *("sweeper.cli", "trainables.data.errors"),
+        ),
+        never=("torch",),
+    ),
+}

@@ -1,0 +1,109 @@
+"""Who may import whom in `trainables/`: a row a folder, lowest first."""
+
+from collections.abc import Mapping
+
+from tests.import_rule import LAUNCHERS, Rule
+
+LOOP = (
+    *("torch", "trainables.contract", "trainables.reports", "trainables.evaluation", "trainables.catalog"),
+    *("trainables.config", "trainables.learners", "trainables.tasks"),
+)
+
+TRAINABLES: Mapping[str, Rule] = {
+    "trainables": Rule(alone=True),
+    "trainables.validation": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.reports": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
+    "trainables.config.training": Rule(may=("trainables.validation",), never=("torch", *LAUNCHERS)),
+    "trainables.config.trial_config": Rule(may=("trainables.config.training",), never=("torch", *LAUNCHERS)),
+    "trainables.losses.linear_algebra": Rule(may=("torch",), never=("torch.distributed", *LAUNCHERS)),
+    "trainables.losses": Rule(
+        may=("torch", "trainables.losses.linear_algebra"), never=("torch.distributed", *LAUNCHERS), alone=True
+    ),
+    "trainables.networks": Rule(may=("torch", "torchvision", "trainables.validation"), never=LAUNCHERS),
+    "trainables.families": Rule(
+        may=(
+            *("torch", "numpy", "trainables.validation", "trainables.contract", "trainables.losses"),
+            "trainables.networks",
+        ),
+        never=LAUNCHERS,
+        alone=True,
+    ),
+    "trainables.data.errors": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.data.augmentation": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
+    "trainables.data.image_files": Rule(
+        may=("torch", "numpy", "PIL", "trainables.data.errors", "trainables.data.augmentation"), never=LAUNCHERS
+    ),
+    "trainables.data.datasets": Rule(
+        may=(
+            *("torch", "torchvision", "numpy", "sklearn", "PIL", "filelock", "trainables.validation"),
+            *("trainables.data.errors", "trainables.data.image_files"),
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.data": Rule(may=("torch", "trainables.validation"), never=LAUNCHERS),
+    "trainables.methods": Rule(
+        may=(
+            *("torch", "trainables.validation", "trainables.contract", "trainables.losses", "trainables.networks"),
+            *("numpy", "sklearn", "trainables.families"),
+        ),
+        never=LAUNCHERS,
+        alone=True,
+    ),
+    "trainables.evaluation.metric_families": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.evaluation.metrics": Rule(may=("trainables.evaluation.metric_families",), never=("torch", *LAUNCHERS)),
+    "trainables.evaluation": Rule(
+        may=(
+            *("torch", "numpy", "scipy", "sklearn", "trainables.validation", "trainables.contract"),
+            "trainables.losses",
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.evaluation.generation": Rule(
+        may=(
+            *("torch", "numpy", "PIL", "sklearn", "torchmetrics", "trainables.validation", "trainables.losses"),
+            *("trainables.data", "trainables.evaluation"),
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.learners": Rule(may=("torch", "trainables.contract", "trainables.reports"), never=LAUNCHERS),
+    "trainables.tasks": Rule(
+        may=(
+            *("torch", "numpy", "trainables.validation", "trainables.contract", "trainables.networks"),
+            *("trainables.data", "trainables.evaluation", "trainables.learners"),
+            *("trainables.config.training", "trainables.config.trial_config"),
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.method_loading": Rule(may=("trainables.contract",), never=LAUNCHERS),
+    "trainables.catalog": Rule(
+        may=(
+            "trainables.contract",
+            "trainables.method_loading",
+            "trainables.validation",
+            "trainables.methods",
+            "trainables.tasks",
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.config": Rule(may=("trainables.validation", "trainables.catalog"), never=LAUNCHERS),
+    "trainables.training.model_metadata": Rule(may=("trainables.reports",), never=("torch", *LAUNCHERS)),
+    "trainables.training.model_file": Rule(
+        may=(
+            *("torch", "safetensors", "trainables.contract", "trainables.reports", "trainables.catalog"),
+            *("trainables.config", "trainables.training.model_metadata"),
+        ),
+        never=LAUNCHERS,
+    ),
+    "trainables.training": Rule(
+        may=(*LOOP, "trainables.validation", "trainables.method_loading", "trainables.training.model_file"),
+        never=LAUNCHERS,
+    ),
+    "trainables.profiling.measurement": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.profiling": Rule(may=("torch", "psutil", "trainables.config", "trainables.training"), never=LAUNCHERS),
+    "trainables.worker": Rule(may=(*LOOP, "trainables.training", "trainables.profiling"), never=LAUNCHERS),
+    "trainables.worker.ray_train": Rule(
+        may=("ray", *LOOP, "trainables.training", "trainables.profiling", "trainables.worker"),
+        never=("pandas", "pyarrow", "optuna"),
+    ),
+}

@@ -35,8 +35,9 @@ def modules() -> tuple[str, ...]:
 
     Each is a whole package or a single file at the top level of a folder, so that a package is never sent in part.
     """
-    names = (name for name in sys.modules if "." not in name and name not in (*PACKAGES, "tests", "__main__"))
-    origins = filter(None, (_origin(sys.modules[name]) for name in names))
+    imported = sys.modules.copy().items()  # a copy: another thread may be importing
+    top = (module for name, module in imported if "." not in name and name not in (*PACKAGES, "tests", "__main__"))
+    origins = filter(None, map(_origin, top))
     return tuple(sorted({str(origin) for origin in origins if str(origin.parent) in _folders}))
 
 

@@ -3,6 +3,9 @@
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 from sweeper.spec import user_code
 from tests.user_files import user_folder
@@ -32,3 +35,15 @@ def test_a_folder_is_searched_once_and_first(user_folder: Path) -> None:
     user_code.search_folder(user_folder)
     user_code.search_folder(user_folder)
     assert sys.path[0] == str(user_folder) and sys.path.count(str(user_folder)) == 1
+
+
+def test_modules_may_be_imported_meanwhile(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a thread does while Ray starts."""
+    look, late = user_code._origin, ModuleType("late_module")
+
+    def look_while_another_imports(module: ModuleType) -> Path | None:
+        monkeypatch.setitem(sys.modules, late.__name__, late)
+        return look(module)
+
+    monkeypatch.setattr(user_code, "_origin", look_while_another_imports)
+    assert user_code.modules() == ()

@@ -102,6 +102,7 @@ def test_the_peak_counts_two_flop_for_each_product() -> None:
     assert 1e6 < matmul_peak(CPU, torch.float32, 64) < 1e13
 
 
+@pytest.mark.slow
 def test_neither_ray_nor_optuna_is_imported() -> None:
     block = "import sys; sys.modules |= dict.fromkeys(('ray', 'optuna'))"  # importing these raises
     code = f"{block}; import tests.benchmarks.bench_gpu"

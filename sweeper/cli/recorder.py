@@ -64,6 +64,8 @@ class Recorder(CohortListener):
         """Training cohort -> clock reading, in seconds, at the last write of its history."""
         self._begun: dict[str, datetime] = {}
         """Cohort -> time of its first start in this run."""
+        self._uncompiled: set[str] = set()
+        """Reasons why steps are not compiled that have been printed."""
         self._ended: set[str] = set()
         """Cohorts that have a result, including those whose parts all have one."""
 
@@ -80,6 +82,9 @@ class Recorder(CohortListener):
         report = message.report
         if message.notice:
             self._progress.print_line(f"cohort {cohort}: {message.notice}")
+        if message.uncompiled and message.uncompiled not in self._uncompiled:
+            self._uncompiled.add(message.uncompiled)
+            self._progress.print_line(f"steps are not compiled: {message.uncompiled}")
         self._source.reported(cohort, message)
         trials = self._source.cohorts[cohort].trials
         for trial, member in zip(trials, report.members, strict=True):

@@ -172,12 +172,12 @@ def train_cohort(
         )
         for report in reports:
             lines = [f"{'; '.join(notices)}; it trains without it"] if notices else []
-            notice = "; ".join([*lines, *uncompiled, *unkept]) or None
+            notice = "; ".join([*lines, *unkept]) or None
             notices.clear()
-            uncompiled.clear()
             from_here = replace(origin, compiled=compiler is not None and compiler.compiled)
             with watchdog.suspended():
-                send(CohortReport(report, from_here, report.epoch in judged_epochs, notice))
+                judged, reason = report.epoch in judged_epochs, uncompiled.pop() if uncompiled else None
+                send(CohortReport(report, from_here, judged, notice, reason))
 
     with watchdog, on_sigterm(watchdog.ask):
         # Loaded outside the memory limit: the process keeps the data set for all its cohorts.

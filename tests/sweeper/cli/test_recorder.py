@@ -246,3 +246,11 @@ def test_cohorts_that_overlap_in_time_do_not_mix(harness: Harness) -> None:
         harness.recorder.reported(cohort, report)
     assert harness.rows()["auroc"].to_dict() == {"a0": 0.3, "a1": 0.4, "b0": 0.95}
     assert len(harness.history()) == 6
+
+
+def test_why_steps_are_not_compiled_is_said_once(tmp_path: Path) -> None:
+    harness = Harness(tmp_path)
+    uncompiled = replace(message(1, [0.5, 0.6]), uncompiled="there is no compiler")
+    for cohort in COHORTS:
+        harness.report(cohort.id, replace(uncompiled, report=message(1, [0.5] * len(cohort.trials)).report))
+    assert harness.out.getvalue().count("steps are not compiled: there is no compiler") == 1

@@ -1,8 +1,8 @@
 """Compile a step in a process of its own: `python -m trainables.training.compilation.build LIBRARY OUTPUTS`.
 
-The task comes from the standard input; the process ends as soon as that is closed, and the compiler's several hundred
-MB of memory end with it. `LIBRARY` is the path of the shared library, `OUTPUTS` a
-folder for scratch files. Beside it is a record, a JSON file, written last:
+The task comes from the standard input. As soon as that is closed, the process ends with all compilers that it started.
+`LIBRARY` is the path of the shared library, and `OUTPUTS` a folder for other files. Beside the library is a record, a
+JSON file, written last:
 
 - `code`: the modules from which it was made, by name and hash
 - `parts`: the names of the parts of the loss
@@ -14,6 +14,7 @@ import json
 import os
 import pickle
 import resource
+import signal
 import struct
 import sys
 import threading
@@ -58,7 +59,7 @@ def trace(task: StepTask) -> tuple[GraphModule, list[Tensor], list[str]]:
         graph = make_fx(lambda *leaves: function(*tree_unflatten(leaves, nesting)), tracing_mode="fake")(*arguments)
     except Exception as error:  # a method of the user may raise anything
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UntraceableError(f"its step cannot be traced: {reason}") from error
+        raise UntraceableError(f"a step cannot be traced: {reason}") from error
     return graph, arguments, names
 
 
@@ -101,7 +102,7 @@ def main() -> None:
 
     def end_with_parent() -> None:
         os.read(pipe.fileno(), 1)
-        os._exit(1)
+        os.killpg(0, signal.SIGKILL)  # with the compilers that it started
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     build(task, Path(sys.argv[1]), Path(sys.argv[2]))

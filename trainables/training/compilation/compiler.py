@@ -23,7 +23,7 @@ class StepCompiler:
         *,
         build: bool = True,
     ) -> None:
-        """`notify` is called with one line if steps cannot be compiled; it is called once. With `build=False` only
+        """`notify` is called once, with one line that says why, if steps cannot be compiled. With `build=False` only
         steps that were compiled before are found."""
         self._notify, self._folder, self._build = notify, folder or LibraryFolder(default_folder()), build
         self._found, self._failed = False, False
@@ -45,7 +45,7 @@ class StepCompiler:
                     _libraries[key] = self._library(task, wait)
             except CompilationError as error:
                 if not self._failed:
-                    self._notify(f"its steps are not compiled: {error}")
+                    self._notify(str(error))
                 self._failed = True
                 return None
             self._found = True

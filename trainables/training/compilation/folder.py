@@ -27,6 +27,8 @@ from trainables.training.compilation.task import StepTask
 
 SCRATCH = "compiler"
 """Folder of the compiler's own files, within that of the libraries."""
+ABANDONED = 3600.0
+"""Seconds after which files of a compilation that did not end are deleted."""
 TURN = 0.05
 """Seconds between two looks at a compilation that is under way."""
 
@@ -82,7 +84,7 @@ class LibraryFolder:
         except OSError as error:
             raise CompilationError(f"{self.path} cannot be used: {error.strerror or error}") from error
         if not found:
-            raise CompilationError("its code was changed while it was compiled")
+            raise CompilationError("the code of a step was changed while it was compiled")
         return found
 
     def _library(self, task: StepTask) -> Path:
@@ -98,6 +100,9 @@ class LibraryFolder:
         """Compile a step in a process of its own."""
         scratch = self.path / SCRATCH
         scratch.mkdir(mode=0o700, exist_ok=True)
+        for left in scratch.glob("tmp*"):  # by a process that was killed
+            if time.time() - left.stat().st_mtime > ABANDONED:
+                shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryFile() as errors, tempfile.TemporaryDirectory(dir=scratch) as outputs:
             with _started([str(self._library(task)), outputs], scratch, errors) as process:
                 assert process.stdin
@@ -107,20 +112,20 @@ class LibraryFolder:
             if process.returncode:
                 errors.seek(0)
                 lines = errors.read().decode(errors="replace").strip().splitlines()
-                raise CompilationError(f"its step cannot be compiled: {(lines or ['no reason was given'])[-1]}")
+                raise CompilationError(f"a step cannot be compiled: {(lines or ['no reason was given'])[-1]}")
 
 
 @contextlib.contextmanager
 def _started(arguments: list[str], scratch: Path, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process that builds a library, and end it and all compilers that it started. PyTorch keeps precompiled
     headers in `scratch`, which the next compilation needs again."""
-    folders = dict.fromkeys(("TORCHINDUCTOR_CACHE_DIR", "TMPDIR"), str(scratch))
+    options = {"TORCHINDUCTOR_CACHE_DIR": str(scratch), "TMPDIR": str(scratch), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "trainables.training.compilation.build", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=errors,
-        env=os.environ | folders | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=os.environ | options | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         start_new_session=True,
     )
     try:

@@ -62,6 +62,6 @@ def test_a_step_that_reads_values_leaves_a_record_that_says_so(tmp_path: Path, m
     monkeypatch.setattr(VJE, "losses", losses)
     build(task, tmp_path / "step.so", tmp_path)
     record = json.loads((tmp_path / "step.json").read_text())
-    assert record["error"].startswith("its step cannot be traced: ")
+    assert record["error"].startswith("a step cannot be traced: ")
     assert "trainables.methods.variational.vje" in record["code"]
     assert not (tmp_path / "step.so").exists()

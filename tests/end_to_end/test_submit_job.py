@@ -24,7 +24,7 @@ SWEEP = (
 """18 trials in 9 cohorts, some 3 s each on one core."""
 DRIVER = """
 import signal, sys, time
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), print("written", flush=True), sys.exit(0)))
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(4), print("written", flush=True), sys.exit(0)))
 print("at work", flush=True)
 time.sleep(300)
 """

@@ -74,6 +74,8 @@ def main() -> None:
     arguments = parser.parse_args()
     clock, device = Clock(60 * arguments.minutes), torch.device(arguments.device)
     cuda = device.type == "cuda"
+    if cuda and not torch.cuda.is_available():
+        parser.error("there is no GPU; --device cpu measures the forms that a CPU has")
     precision = arguments.precision or ("bfloat16" if cuda else "float32")
     layout = arguments.layout or ("NHWC" if cuda else "NCHW")
     members = [int(count) for count in arguments.members.split(",")]

@@ -26,11 +26,6 @@ GROUP += ["--set", "batch_size=12", "--set", "warmup_epochs=1", "--set", "report
 GROUP += ["--axis", "seed=0", "--save-every", "0.1", "--set", f"epochs={EPOCHS}"]
 
 
-NO_STATE_API = ("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:1")
-"""Ray Train asks the dashboard's server whether a group lives. A local cluster has none: its address is looked for
-during 20 s, and a group that ends sooner waits for that. This address refuses at once."""
-
-
 def test_every_method_in_one_sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--set", "epochs=1", "--set", "report_every=1", "--set", "probe_epochs=1", "--axis", "seed=0,1"]
     with without_ray(tmp_path):
@@ -58,10 +53,9 @@ def test_every_method_in_one_sweep(tmp_path: Path, capsys: pytest.CaptureFixture
     assert set(points["epoch"]) == {0, 1} and (tmp_path / f"trajectories/ssl_cifar10/{views}/knn.png").exists()
 
 
-def test_a_group_of_workers_on_files(sweeps: Sweeps, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_of_workers_on_files(sweeps: Sweeps, tmp_path: Path) -> None:
     """Two workers over gloo train as one would. One of them is killed, and the group continues from its checkpoint."""
     arguments = [*GROUP, "--data", str(tmp_path / "data"), "--set", "workers=2"]
-    monkeypatch.setenv(*NO_STATE_API)
     write_imagenet(tmp_path / "data", train=8, val=2)
     store = tmp_path / "group"
     sweep = sweeps.start(store, *arguments, name="imagenet_linear", preset="paper")

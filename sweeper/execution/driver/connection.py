@@ -47,6 +47,10 @@ LOOPBACK = {
 """Environment of a local cluster. It listens on the loopback interface only, which Ray does by itself except on Linux,
 and has no metrics, because their ports ask for no token."""
 
+NO_SERVER = "http://127.0.0.1:1"
+"""An address that refuses at once. Ray Train asks the dashboard's server whether a group of workers lives, and looks
+for its address for 20 s where there is none, as in a local cluster; a group that ends sooner would wait for that."""
+
 
 def check_address(address: str | None) -> None:
     """Raise ClusterError if no cluster answers at `address`: `host:port` or `ray://host:port`.
@@ -111,7 +115,7 @@ def connected(address: str | None, meanwhile: Sequence[str] = ()) -> Iterator[st
         if not session:
             stack.callback(_shut_down)
             if local:
-                stack.enter_context(_module_folders())
+                stack.enter_context(_environment_of_workers())
             with imported_meanwhile(meanwhile):
                 _start_or_join(address, scratch)
         stack.enter_context(contextlib.chdir(scratch))
@@ -217,17 +221,20 @@ def make_token(home: Path, environment: Mapping[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def _module_folders() -> Iterator[None]:
-    """Let the workers of a local cluster, which inherit the environment, import the user's modules."""
-    before = os.environ.get("PYTHONPATH")
-    if folders := user_code.folders():
-        os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *filter(None, [before])])
+def _environment_of_workers() -> Iterator[None]:
+    """The environment that the workers of a local cluster inherit: with it they import the user's modules, and do not
+    look for the dashboard's server."""
+    folders = [*user_code.folders(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    values = {"PYTHONPATH": os.pathsep.join(folders), "RAY_API_SERVER_ADDRESS": NO_SERVER}
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update({name: value for name, value in values.items() if value})
     try:
         yield
     finally:
-        os.environ.pop("PYTHONPATH", None)
-        if before is not None:
-            os.environ["PYTHONPATH"] = before
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _init_arguments(address: str | None, scratch: str) -> dict[str, Any]:

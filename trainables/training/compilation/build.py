@@ -6,7 +6,7 @@ JSON file, written last:
 
 - `code`: the modules from which it was made, by name and hash
 - `parts`: the names of the parts of the loss
-- `error`: why a step cannot be traced, which has no library
+- `error`: why there is no library of a step that cannot be traced or compiled
 """
 
 import contextlib
@@ -58,32 +58,46 @@ def trace(task: StepTask) -> tuple[GraphModule, list[Tensor], list[str]]:
     try:
         graph = make_fx(lambda *leaves: function(*tree_unflatten(leaves, nesting)), tracing_mode="fake")(*arguments)
     except Exception as error:  # a method of the user may raise anything
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UntraceableError(f"a step cannot be traced: {reason}") from error
+        raise UntraceableError(f"a step cannot be traced: {_line(error)}") from error
     return graph, arguments, names
 
 
 def build(task: StepTask, library: Path, outputs: Path) -> None:
     """Trace and compile a step, and leave its library and record. Everything else is written to the folder
     `outputs`."""
-    from torch._inductor import aot_compile
+    from torch._inductor.exc import CppCompileError, InductorError
 
     torch.set_num_threads(task.step.threads)
     record: dict[str, Any] = {}
     try:
-        graph, arguments, names = trace(task)
+        graph, arguments, record["parts"] = trace(task)
+        record["code"] = loaded_code()  # before the compiler makes modules of its own
+        _compile(graph, arguments, library, outputs)
     except UntraceableError as error:
         record |= {"error": str(error), "code": loaded_code()}
-    else:
-        record |= {"parts": names, "code": loaded_code()}  # before the compiler makes modules of its own
-        options = {"aot_inductor.output_path": str(outputs / library.name)}
-        with torch.no_grad():
-            made = aot_compile(graph, tuple(arguments), options=options)
-        assert isinstance(made, str)
-        os.replace(made, library)
+    except InductorError as error:
+        if isinstance(
+            error.inner_exception, CppCompileError | OSError | MemoryError
+        ):  # of this machine, not of the step
+            raise
+        record["error"] = f"PyTorch cannot compile a step: {_line(error)}"
     unfinished = library.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(record))
     unfinished.replace(library.with_suffix(".json"))
+
+
+def _compile(graph: GraphModule, arguments: list[Tensor], library: Path, outputs: Path) -> None:
+    from torch._inductor import aot_compile
+
+    with torch.no_grad():
+        made = aot_compile(graph, tuple(arguments), options={"aot_inductor.output_path": str(outputs / library.name)})
+    assert isinstance(made, str)
+    os.replace(made, library)
+
+
+def _line(error: Exception) -> str:
+    """The first line of an error's message."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def send(task: StepTask, pipe: IO[bytes]) -> None:

@@ -35,7 +35,7 @@ def ray_cluster(address: str | None, data: str, stopping: StopSignal, say: Calla
         if line := announcement(requests):
             say(line)
         if local and not kinds[0].gpus:  # in this process, to save the start of a worker
-            return [_probe(request, data) for request in requests]
+            return [_probe(request, data, stopping.check) for request in requests]
         return _on_workers(requests, data, kinds, stopping)
 
     return Cluster(address, kinds, measure)
@@ -94,7 +94,7 @@ def _measure_in_time(request: ProbeRequest, data: str, folders: Sequence[str]) -
         timer.cancel()
 
 
-def _probe(request: ProbeRequest, data: str) -> Probe:
+def _probe(request: ProbeRequest, data: str, wait: Callable[[], None] = lambda: None) -> Probe:
     return measure_configs(
         request.configs,
         data,
@@ -103,6 +103,7 @@ def _probe(request: ProbeRequest, data: str) -> Probe:
         processes=request.processes,
         widths=request.widths,
         compiled=request.compiled,
+        wait=wait,
     )
 
 

@@ -8,7 +8,7 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,12 +101,18 @@ def _step_seconds(cohort: Cohort, device: torch.device) -> float:
 
 
 def measure_compiled(
-    configs: Sequence[TrialConfig], data: Path, device: torch.device | str, *, build: bool
+    configs: Sequence[TrialConfig],
+    data: Path,
+    device: torch.device | str,
+    *,
+    build: bool,
+    wait: Callable[[], None] = lambda: None,
 ) -> float | None:
     """Seconds per step and member of one stack of all `configs`, with compiled steps; None if they cannot be had. With
-    `build=False` only steps that were compiled before are measured."""
-    compiler = StepCompiler(build=build)
-    seconds = _step_seconds(Cohort(configs, data, torch.device(device), None, compiler=compiler), torch.device(device))
+    `build=False` only steps that were compiled before are measured. `wait` is called while steps are compiled, and may
+    raise to end that."""
+    device, compiler = torch.device(device), StepCompiler(build=build)
+    seconds = _step_seconds(Cohort(configs, data, device, None, raise_if_stopped=wait, compiler=compiler), device)
     return seconds if compiler.compiled else None
 
 

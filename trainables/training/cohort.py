@@ -19,7 +19,7 @@ from trainables.learners.members import StackedMembers
 from trainables.learners.noise import draw_noise
 from trainables.learners.optimisers import SCHEDULES
 from trainables.reports import CheckpointError, Move
-from trainables.training.checks.stacking import split_into_stacks, stack_width
+from trainables.training.checks.stacking import split_into_stacks, stack_width, why_not_stacked
 from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.model_file import TrainedModel
 from trainables.training.models import build_models
@@ -55,10 +55,12 @@ class Cohort:
         self._width = stack_width(configs, width)
         self.members = tuple(range(len(configs)))
         """Indices, ascending, of the configs whose members are still in the cohort. Results `[K]` are in this order."""
-        trains = self.method.trains() and not self.method.fitted()
-        self.compiled = bool(compiler and trains)
-        """Whether steps are compiled."""
-        find = compiler.finder(configs[0], loaded.shapes, raise_if_stopped) if compiler and trains else None
+        by_gradients = self.method.trains() and not self.method.fitted()
+        if compiler and not (by_gradients and not why_not_stacked(configs[0])):
+            compiler = None  # what cannot be stacked may have values that are no tensors of its own
+        self.compiled = compiler is not None
+        """Whether steps are to be compiled."""
+        find = compiler.finder(configs[0], loaded.shapes, raise_if_stopped) if compiler else None
         self._stacks = [
             build_stack(
                 [initial[index] for index in stacked],

@@ -143,13 +143,14 @@ def measure_configs(
     processes: int,
     widths: Sequence[int],
     compiled: CompiledProbe | None = None,
+    wait: Callable[[], None] = lambda: None,
 ) -> Probe:
     """Describe the device of this process and measure how `configs` train on it.
 
     `seconds`: time limit of the throughput measurement; 0 leaves it out. `threads`: CPU threads to use. With
     `processes > 1` up to so many processes then share the device, each stepping a stack of each of `widths`, to measure
-    how they slow each other down. `compiled` asks for a measurement of compiled steps. `measurements` is empty where
-    training fails.
+    how they slow each other down. `compiled` asks for a measurement of compiled steps; `wait` is called while they are
+    compiled, and may raise to end that. `measurements` is empty where training fails.
     """
     device = _device()
     _use_cores(threads)
@@ -167,7 +168,7 @@ def measure_configs(
     if compiled:
         with contextlib.suppress(Exception):  # as above
             members = resolved[: compiled.width]
-            seconds_compiled = measure_compiled(members, Path(data), device, build=compiled.build)
+            seconds_compiled = measure_compiled(members, Path(data), device, build=compiled.build, wait=wait)
     return Probe(device_memory(device), measurements, slowdowns, seconds_compiled)
 
 

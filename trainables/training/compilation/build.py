@@ -76,9 +76,8 @@ def build(task: StepTask, library: Path, outputs: Path) -> None:
     except UntraceableError as error:
         record |= {"error": str(error), "code": loaded_code()}
     except InductorError as error:
-        if isinstance(
-            error.inner_exception, CppCompileError | OSError | MemoryError
-        ):  # of this machine, not of the step
+        of_this_machine = CppCompileError | OSError | MemoryError
+        if isinstance(error.inner_exception, of_this_machine):
             raise
         record["error"] = f"PyTorch cannot compile a step: {_line(error)}"
     unfinished = library.with_suffix(".unfinished")

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from sweeper.spec.user_code import search_folder
+from tests.trainables.traced import TracingCompiler
 from tests.user_files import DENOISE, TWICE, user_folder
 from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig, Value
@@ -48,6 +49,14 @@ def test_they_train_together_as_alone(trials: list[TrialConfig], tmp_path: Path)
         assert member.status == "finished" and member.metrics.keys() == alone.members[0].metrics.keys()
         for name, value in member.metrics.items():
             assert value == pytest.approx(alone.members[0].metrics[name], rel=1e-5)
+
+
+def test_their_steps_are_not_compiled(trials: list[TrialConfig], tmp_path: Path) -> None:
+    """They may have numbers of their own that are no tensors, which one code for all would not have."""
+    compiler = TracingCompiler()
+    (*_, report) = train(trials, tmp_path, compiler=compiler)
+    assert not compiler.traced and not compiler.compiled
+    assert {member.status for member in report.members} == {"finished"}
 
 
 def test_a_checkpoint_of_them_can_be_cut(trials: list[TrialConfig], tmp_path: Path) -> None:

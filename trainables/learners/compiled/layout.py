@@ -1,5 +1,6 @@
 """Shapes of a step's arguments: what a compiled step is compiled for."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -27,6 +28,15 @@ class Layout:
         """Whether a tensor has this layout."""
         return tensor.shape == self.shape and tensor.stride() == self.strides and tensor.dtype == self.dtype
 
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """The layout of which `plain` made these values."""
+        return cls(tuple(plain["shape"]), tuple(plain["strides"]), getattr(torch, plain["dtype"]))
+
+    def plain(self) -> dict[str, Any]:
+        """It as values that JSON can represent."""
+        return {"shape": self.shape, "strides": self.strides, "dtype": str(self.dtype).removeprefix("torch.")}
+
     def zeros(self, device: torch.device | str) -> Tensor:
         """A tensor of this layout, of zeros."""
         return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device).zero_()
@@ -52,6 +62,34 @@ class StepShape:
         """The shape of a step with these inputs in this process."""
         return cls(part, size, shared, tree_map(Layout.of, inputs), device.type, torch.get_num_threads())
 
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """The shape of which `plain` made these values."""
+        return cls(**{**plain, "inputs": _from_plain(plain["inputs"])})
+
+    def plain(self) -> dict[str, Any]:
+        """It as values that JSON can represent."""
+        return {**vars(self), "inputs": _to_plain(self.inputs)}
+
     def layouts(self) -> list[Layout]:
         """The layouts of the inputs, in the order of their leaves."""
         return tree_leaves(self.inputs)
+
+
+def _to_plain(nested: Any) -> Any:
+    """Layouts in tuples, lists and mappings as values that JSON can represent."""
+    if isinstance(nested, Layout):
+        return {"layout": nested.plain()}
+    if isinstance(nested, Mapping):
+        return {"mapping": {key: _to_plain(value) for key, value in nested.items()}}
+    return {type(nested).__name__: [_to_plain(value) for value in nested]}
+
+
+def _from_plain(plain: Mapping[str, Any]) -> Any:
+    """The opposite of `_to_plain`."""
+    ((kind, value),) = plain.items()
+    if kind == "layout":
+        return Layout.of_plain(value)
+    if kind == "mapping":
+        return {key: _from_plain(part) for key, part in value.items()}
+    return {"tuple": tuple, "list": list}[kind](_from_plain(part) for part in value)

@@ -12,7 +12,6 @@ JSON file, written last:
 import contextlib
 import json
 import os
-import pickle
 import resource
 import signal
 import struct
@@ -33,7 +32,7 @@ from trainables.training.models import build_models
 from trainables.training.stacks import build_stack
 
 LENGTH = struct.Struct(">Q")
-"""Number of bytes of the pickled task, which goes before it."""
+"""Number of bytes of the task, which goes before it."""
 
 
 class UntraceableError(Exception):
@@ -101,7 +100,7 @@ def _line(error: Exception) -> str:
 
 def send(task: StepTask, pipe: IO[bytes]) -> None:
     """Write a task for a process of this module; the pipe stays open."""
-    content = pickle.dumps(task)
+    content = task.json()
     with contextlib.suppress(BrokenPipeError):
         pipe.write(LENGTH.pack(len(content)) + content)
         pipe.flush()
@@ -111,7 +110,7 @@ def main() -> None:
     _lift_memory_limit()
     pipe = sys.stdin.buffer
     (length,) = LENGTH.unpack(pipe.read(LENGTH.size))
-    task: StepTask = pickle.loads(pipe.read(length))
+    task = StepTask.of_json(pipe.read(length))
 
     def end_with_parent() -> None:
         os.read(pipe.fileno(), 1)

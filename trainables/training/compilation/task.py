@@ -17,7 +17,7 @@ TRAINING = frozenset({"momentum", "precision", "optimiser", "adam_epsilon"})
 
 @dataclass(frozen=True)
 class StepTask:
-    """A step to compile. It can be pickled."""
+    """A step to compile."""
 
     config: Mapping[str, Value]
     """Those keys and values of a trial on which the code of its step depends."""
@@ -35,6 +35,17 @@ class StepTask:
     def trial(self) -> TrialConfig:
         """A trial with such a step."""
         return resolve(self.config)
+
+    @classmethod
+    def of_json(cls, text: bytes) -> "StepTask":
+        """The task that `json` wrote."""
+        plain = json.loads(text)
+        shapes = {name: tuple(shape) for name, shape in plain["shapes"].items()}
+        return cls(plain["config"], shapes, StepShape.of_plain(plain["step"]))
+
+    def json(self) -> bytes:
+        """It as JSON, for another process."""
+        return json.dumps({"config": self.config, "shapes": self.shapes, "step": self.step.plain()}).encode()
 
     def digest(self, environment: object) -> str:
         """A hash of the task and of the environment for which it is compiled."""

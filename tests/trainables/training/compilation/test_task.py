@@ -1,11 +1,10 @@
 """What a step is compiled from: nothing that two trials may differ in without another code, and all else."""
 
-import pickle
-
 import pytest
 
 from tests.trainables.training.compilation.steps import task_of
 from trainables.config.trial_config import Value
+from trainables.training.compilation.task import StepTask
 
 DIGEST = task_of().digest([])
 
@@ -34,5 +33,5 @@ def test_the_environment_counts() -> None:
 
 def test_a_process_that_compiles_gets_the_whole_task() -> None:
     task = task_of(optimiser="adam")
-    copy = pickle.loads(pickle.dumps(task))
+    copy = StepTask.of_json(task.json())
     assert copy == task and copy.trial().optimiser.optimiser == "adam"

@@ -18,7 +18,7 @@ def lean_tune() -> Iterator[None]:
     """Context in which one Tuner
 
     - does not count callbacks. To count them it imports MLflow, W&B and the like where they are installed, which takes
-      seconds, and what it counts is sent nowhere (see `connection.QUIET`).
+      seconds, and what it counts is sent nowhere (see `ray_environment.QUIET`).
     - asks Ray's control store for the trainable once, not five times for every cohort.
     - saves its state at its start only, which its result asks for: saving takes milliseconds for every cohort, and a
       sweep is continued from the store.

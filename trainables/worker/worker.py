@@ -72,8 +72,8 @@ class WorkerSettings:
 
 
 def checkpoint_to_resume(task: CohortTask, checkpoints: Checkpoints, notify: Callable[[str], None]) -> bytes | None:
-    """Return the checkpoint to resume from: the cohort's own, else one cut from the first earlier cohort that has a
-    usable one, else None.
+    """Return the checkpoint to resume from: the cohort's own, else one made from its own with the other kind of steps,
+    compiled or eager, or cut from the first earlier cohort that has a usable one, else None.
 
     A checkpoint that cannot be read or used counts as absent, and `notify` is called with one line about it: training
     from the start costs time, but a cohort that fails because of a checkpoint costs its trials.
@@ -86,15 +86,25 @@ def checkpoint_to_resume(task: CohortTask, checkpoints: Checkpoints, notify: Cal
             notify(f"its checkpoint cannot be read: {error}")
             return None
 
-    own, configs, width, compiled = read(task.spec.checkpoint), task.spec.configs(), task.spec.width, task.spec.compiled
-    if not task.earlier or (own and unpack(own, configs, width, notify, compiled)):
+    spec = task.spec
+    own, configs = read(spec.checkpoint), spec.configs()
+    if own and unpack(own, configs, spec.width, notify, spec.compiled):
         return own
+    other = {"whole_compiled": not spec.compiled, "compiled": spec.compiled}
+    if own and (remade := slice_checkpoint(own, configs, spec.width, configs, spec.width, _say_nothing, **other)):
+        return remade
     for earlier in task.earlier:
         data = read(earlier.checkpoint)
-        forms = {"whole_compiled": earlier.compiled, "compiled": compiled}
-        if data and (cut := slice_checkpoint(data, earlier.configs(), earlier.width, configs, width, notify, **forms)):
+        forms = {"whole_compiled": earlier.compiled, "compiled": spec.compiled}
+        if data and (
+            cut := slice_checkpoint(data, earlier.configs(), earlier.width, configs, spec.width, notify, **forms)
+        ):
             return cut
     return None
+
+
+def _say_nothing(line: str) -> None:
+    """Instead of a notice that was given before."""
 
 
 def train_cohort(

@@ -15,6 +15,7 @@ from typing import Any
 
 from sweeper.errors import ClusterError
 from sweeper.execution.driver.early_imports import imported_meanwhile
+from sweeper.execution.driver.ray_environment import LOOPBACK, QUIET, environment_of_workers
 from sweeper.execution.driver.scratch import ScratchError, scratch_folder
 from sweeper.packing.cluster import is_local
 from sweeper.spec import user_code
@@ -25,31 +26,6 @@ RESTORE_SECONDS = 0.001
 """Seconds between two restorations of a signal's disposition while Ray may replace it."""
 SIGACTION_BYTES = 256
 """Buffer size for the C library's `struct sigaction`, whose size differs between systems (152 bytes on Linux)."""
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
-    "TUNE_MAX_PENDING_TRIALS_PG": "64",
-    "RAY_AIR_NEW_OUTPUT": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_TRAIN_METRICS_ENABLED": "0",
-}
-"""Environment of this process and the workers: no telemetry; no logs, snapshots or Ctrl-C handler of Tune's."""
-
-LOOPBACK = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_enable_metrics_collection": "0",
-    "AUTOSCALER_METRIC_PORT": "-1",
-    "DASHBOARD_METRIC_PORT": "-1",
-}
-"""Environment of a local cluster. It listens on the loopback interface only, which Ray does by itself except on Linux,
-and has no metrics, because their ports ask for no token."""
-
-NO_SERVER = "http://127.0.0.1:1"
-"""An address that refuses at once. Ray Train asks the dashboard's server whether a group of workers lives, and looks
-for its address for 20 s where there is none, as in a local cluster; a group that ends sooner would wait for that."""
 
 
 def check_address(address: str | None) -> None:
@@ -115,7 +91,7 @@ def connected(address: str | None, meanwhile: Sequence[str] = ()) -> Iterator[st
         if not session:
             stack.callback(_shut_down)
             if local:
-                stack.enter_context(_environment_of_workers())
+                stack.enter_context(environment_of_workers())
             with imported_meanwhile(meanwhile):
                 _start_or_join(address, scratch)
         stack.enter_context(contextlib.chdir(scratch))
@@ -218,23 +194,6 @@ def make_token(home: Path, environment: Mapping[str, str]) -> None:
                 os.link(unnamed, path)
             unnamed.unlink()
         path.chmod(0o600)
-
-
-@contextlib.contextmanager
-def _environment_of_workers() -> Iterator[None]:
-    """The environment that the workers of a local cluster inherit: with it they import the user's modules, and do not
-    look for the dashboard's server."""
-    folders = [*user_code.folders(), *filter(None, [os.environ.get("PYTHONPATH")])]
-    values = {"PYTHONPATH": os.pathsep.join(folders), "RAY_API_SERVER_ADDRESS": NO_SERVER}
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update({name: value for name, value in values.items() if value})
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
 
 
 def _init_arguments(address: str | None, scratch: str) -> dict[str, Any]:

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainables.small import three
+from tests.trainables.small import HERE, content_of, three
 from tests.trainables.traced import TracingCompiler
-from tests.trainables.worker.alone import settings
+from tests.trainables.worker.alone import FolderCheckpoints, settings
 from trainables.learners.data_parallel import SINGLE_PROCESS
+from trainables.training.checkpoints.checkpoint import unpack
+from trainables.training.train import train
 from trainables.worker import worker
 from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Message
 
@@ -40,3 +42,16 @@ def test_without_a_compiler_it_trains_with_eager_steps_and_says_so_once(
     assert not any(report.notice for report in sent)
     assert not any(report.origin.compiled for report in sent)
     assert sent[-1].report.done and {member.status for member in sent[-1].report.members} == {"finished"}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_cohort_goes_on_from_its_checkpoint_with_the_other_kind_of_steps(tmp_path: Path, compiled: bool) -> None:
+    saved: list[bytes] = []
+    compiler = TracingCompiler() if compiled else None
+    list(train(three(), HERE, width=2, compiler=compiler, save=saved.append, save_every=0.0))
+    (tmp_path / "c").write_bytes(saved[-1])
+    spec = CohortSpec.of([config.flat() for config in three()], 2, "c", not compiled)
+    resumed = worker.checkpoint_to_resume(CohortTask("c0", spec), FolderCheckpoints(tmp_path), pytest.fail)
+    assert resumed
+    found = unpack(resumed, three(), 2, pytest.fail, not compiled)
+    assert found and found[0].epoch == content_of(saved[-1])["standing"]["epoch"] > 0

@@ -1,7 +1,6 @@
 """Workers find the user's modules: in the folders of this machine, or in what a cluster elsewhere is sent."""
 
 import importlib
-import os
 from pathlib import Path
 
 import pytest
@@ -11,28 +10,6 @@ from sweeper.spec.user_code import search_folder
 from tests.user_files import user_folder
 
 __all__ = ["user_folder"]
-
-
-def test_workers_of_a_local_cluster_inherit_the_folders(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/before")
-    with connection._environment_of_workers():
-        assert os.environ["PYTHONPATH"] == "/before"
-    search_folder(user_folder)
-    with connection._environment_of_workers():
-        assert os.environ["PYTHONPATH"] == f"{user_folder}{os.pathsep}/before"
-    assert os.environ["PYTHONPATH"] == "/before"
-    monkeypatch.delenv("PYTHONPATH")
-    with connection._environment_of_workers():
-        assert os.environ["PYTHONPATH"] == str(user_folder)
-    assert "PYTHONPATH" not in os.environ
-
-
-def test_workers_do_not_look_for_a_server_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And later job submissions of this process look for the one that is."""
-    monkeypatch.delenv("RAY_API_SERVER_ADDRESS", raising=False)
-    with connection._environment_of_workers():
-        assert os.environ["RAY_API_SERVER_ADDRESS"] == connection.NO_SERVER
-    assert "RAY_API_SERVER_ADDRESS" not in os.environ
 
 
 def test_a_cluster_elsewhere_is_sent_the_users_modules(user_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

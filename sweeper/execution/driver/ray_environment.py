@@ -1,0 +1,50 @@
+"""The environment in which Ray runs: of this process, of a local cluster, and of its workers."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from sweeper.spec import user_code
+
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
+    "TUNE_MAX_PENDING_TRIALS_PG": "64",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_TRAIN_METRICS_ENABLED": "0",
+}
+"""Environment of this process and the workers: no telemetry; no logs, snapshots or Ctrl-C handler of Tune's."""
+
+LOOPBACK = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_enable_metrics_collection": "0",
+    "AUTOSCALER_METRIC_PORT": "-1",
+    "DASHBOARD_METRIC_PORT": "-1",
+}
+"""Environment of a local cluster. It listens on the loopback interface only, which Ray does by itself except on Linux,
+and has no metrics, because their ports ask for no token."""
+
+NO_SERVER = "http://127.0.0.1:1"
+"""An address that refuses at once. Ray Train asks the dashboard's server whether a group of workers lives, and looks
+for its address for 20 s where there is none, as in a local cluster; a group that ends sooner would wait for that."""
+
+
+@contextlib.contextmanager
+def environment_of_workers() -> Iterator[None]:
+    """The environment that the workers of a local cluster inherit: with it they import the user's modules, and do not
+    look for the dashboard's server."""
+    folders = [*user_code.folders(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    values = {"PYTHONPATH": os.pathsep.join(folders), "RAY_API_SERVER_ADDRESS": NO_SERVER}
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update({name: value for name, value in values.items() if value})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value

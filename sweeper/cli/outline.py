@@ -31,10 +31,12 @@ def outline_plan(plan: Plan, cuts: Sequence[Cut] | None, resources: str) -> dict
     outline |= outline_space(space, plan.changes) if space else {}
     if isinstance(plan, GridPlan):
         all_cohorts = cohorts.cut(plan.groups, cuts) if cuts else None
+        left = cohorts.remaining(all_cohorts, plan.statuses) if all_cohorts else []
         return outline | {
             "groups": len(plan.groups),
             "cohorts": len(all_cohorts) if all_cohorts else None,
-            "cohorts_to_run": len(cohorts.remaining(all_cohorts, plan.statuses)) if all_cohorts else None,
+            "cohorts_to_run": len(left) if all_cohorts else None,
+            "cohorts_compiled": sum(cohort.compiled for cohort in left) if all_cohorts else None,
             "cohort_sizes": sorted({len(cohort.trials) for cohort in all_cohorts}) if all_cohorts else None,
             "steps": None if plan.unsized else sorted(set(plan.steps)),
             "unsized": list(plan.unsized),
@@ -79,7 +81,8 @@ def _grid_lines(outline: Mapping[str, Any]) -> list[str]:
     cohort_text = "cut by measurement when the run begins"
     if outline["cohorts"]:
         sizes = " or ".join(map(str, outline["cohort_sizes"]))
-        cohort_text = f"{outline['cohorts']} of {sizes} trials, {outline['cohorts_to_run']} to run"
+        compiled = f", {outline['cohorts_compiled']} with compiled steps" if outline["cohorts_compiled"] else ""
+        cohort_text = f"{outline['cohorts']} of {sizes} trials, {outline['cohorts_to_run']} to run{compiled}"
     return [f"  steps      {steps}", f"  cohorts    {cohort_text}"]
 
 

@@ -65,7 +65,8 @@ def print_damaged(store: Store) -> None:
 def expectation(allocation: Allocation | None, plan: GridPlan, price: NodePrice | None) -> dict[str, Any]:
     """Describe an allocation in plain values.
 
-    `hours` and `cost` are those of the trials that are left, None if they are unknown. `price` is per node and hour.
+    `hours` and `cost` are those of the trials that are left, None if they are unknown; those of eager steps unless
+    `compiled_measured`. `price` is per node and hour.
     """
     share_left = plan.trials_left / max(1, plan.total)
     placement = allocation.placement if allocation and allocation.time_known else None
@@ -83,6 +84,7 @@ def expectation(allocation: Allocation | None, plan: GridPlan, price: NodePrice 
         "cuts": allocation and describe_cuts(allocation.cuts),
         "stack_widths": allocation and sorted({cut.width for cut in allocation.cuts}),
         "hours": placement and placement.packing.hours * share_left,
+        "compiled_measured": allocation and allocation.compiled_time_known,
         "node_price": price.plain if price else None,
         "cost": None if cost is None else cost * share_left,
     }  # fmt: skip
@@ -103,7 +105,8 @@ def _expectation_lines(plain: Mapping[str, Any], price: NodePrice | None) -> lis
     if plain["hours"] is None:
         return [*lines, unknown]
     cost = f", {plain['cost']:.2f} at {price.text} a node hour" if price and plain["cost"] is not None else ""
-    return [*lines, f"  expected   {_hours(plain['hours'])} of training{cost}"]
+    eager = "" if plain["compiled_measured"] else "; less with compiled steps, which are not measured yet"
+    return [*lines, f"  expected   {_hours(plain['hours'])} of training{cost}{eager}"]
 
 
 def _share(resources: Mapping[str, float]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from sweeper.packing import placement as placements
 from sweeper.packing.cluster import Cluster, DeviceInfo, Measure
-from sweeper.packing.compilation import compiled_cut, compiled_cuts
+from sweeper.packing.compilation import compiled_cut, with_compiled_steps
 from sweeper.packing.cuts import record_cuts, recorded_cuts, recorded_threads, settled_cuts
 from sweeper.packing.device_kinds import DeviceKind
 from sweeper.packing.placement import Placement
@@ -42,6 +42,16 @@ class Allocation:
         workloads = self.placement.workloads if self.placement else ()
         return set(self.slots) <= {1} and all(workload.measurements or not workload.steps for workload in workloads)
 
+    @property
+    def compiled_time_known(self) -> bool:
+        """True if all compiled steps were measured, so that the expected time is not that of eager ones."""
+        workloads = self.placement.workloads if self.placement else ()
+        return all(
+            workload.compiled
+            for workload in workloads
+            if workload.steps and workload.settled_cut and workload.settled_cut.compiled
+        )
+
 
 def allocate(
     request: Request,
@@ -73,12 +83,15 @@ def allocate(
             placement = _place_on_cores(profiler, request, devices[0], local, threads)
         if placement is None:
             return None
+        placement = _with_chosen_steps(request, plan, placement, profiler, devices[0])
         slots[1] = placement.slots
     packed_cuts = iter(placement.packing.cuts if placement else ())
     used = placement.packing.slots_per_device if placement else [1] * len(devices)
     return Allocation(
         cuts=tuple(
-            next(packed_cuts) if cohorts.worker_count(workload.group) == 1 else _cut_for_workers(workload, slots)
+            next(packed_cuts)
+            if cohorts.worker_count(workload.group) == 1
+            else _cut_for_workers(workload, slots, request.compile == "always")
             for workload in workloads
         ),
         slots=slots,
@@ -96,10 +109,30 @@ def _workloads(plan: GridPlan, kind: DeviceKind, settled: Sequence[Cut] | None) 
     ]
 
 
-def _cut_for_workers(workload: Workload, slots: Mapping[int, Slots]) -> Cut:
+def _cut_for_workers(workload: Workload, slots: Mapping[int, Slots], compiled: bool) -> Cut:
     """Return the cut of a group whose trials take several workers each: few cohorts, because workers start slowly."""
     at_once = slots[cohorts.worker_count(workload.group)].count
-    return workload.settled_cut or Cut(math.ceil(workload.member_count / at_once), 1)
+    return workload.settled_cut or Cut(math.ceil(workload.member_count / at_once), 1, compiled)
+
+
+def _with_chosen_steps(
+    request: Request, plan: GridPlan, placement: Placement, profiler: Profiler, device: DeviceInfo
+) -> Placement:
+    """Return the placement with compiled steps where they are requested or, by measurement, pay."""
+    if request.compile == "never":
+        return placement
+    if request.compile == "always":
+        cuts = zip(placement.workloads, placement.packing.cuts, strict=True)
+        workloads = [
+            replace(workload, settled_cut=workload.settled_cut or compiled_cut(workload.group, cut))
+            for workload, cut in cuts
+        ]
+    else:
+        left = [plan.share_left(workload.group) for workload in placement.workloads]
+        workloads = with_compiled_steps(placement, profiler, device, left)
+    if not any(workload.settled_cut and workload.settled_cut.compiled for workload in workloads):
+        return placement
+    return placements.with_settled_cuts(placement, workloads)
 
 
 def _place_on_gpus(
@@ -150,36 +183,16 @@ def allocate_grid(
     request: Request, plan: GridPlan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster
 ) -> Allocation:
     """Decide how the grid runs on the cluster, with measurements where they are needed, and record how it is cut."""
-    settled = recorded_cuts(store.files, plan) is not None
+    begun = recorded_cuts(store.files, plan) is not None
     allocation = allocate(request, plan, store, devices, local=cluster.local, measure=cluster.measure)
-    if not settled and not request.cohort and recorded_cuts(store.files, plan):
+    if not begun and not request.cohort and recorded_cuts(store.files, plan):
         # Another run of this sweep has recorded its cut while this one measured: use that.
         allocation = allocate(request, plan, store, devices, local=cluster.local)
-        settled = True
     assert allocation is not None
-    if not settled and not request.cohort:
-        allocation = _with_compiled_steps(request, plan, allocation, devices[0], cluster.measure)
-    if request.cohort or not settled:
+    if request.cohort or list(allocation.cuts) != recorded_cuts(store.files, plan):
         workloads, threads = [], 1
         if placement := allocation.placement:
             workloads, threads = list(placement.workloads), placement.threads
         measured = [[asdict(measurement) for measurement in workload.measurements] for workload in workloads]
         record_cuts(store.files, plan, allocation.cuts, measured, threads)
     return allocation
-
-
-def _with_compiled_steps(
-    request: Request, plan: GridPlan, allocation: Allocation, device: DeviceInfo, measure: Measure
-) -> Allocation:
-    """Decide which groups train with compiled steps: as requested, or by measurement."""
-    if request.compile == "always":
-        cuts = tuple(map(compiled_cut, plan.groups, allocation.cuts))
-        return replace(allocation, cuts=cuts)
-    if request.compile == "never" or not allocation.placement:
-        return allocation
-    chosen = iter(compiled_cuts(allocation.placement, device, measure))
-    cuts = tuple(
-        next(chosen) if cohorts.worker_count(group) == 1 else cut
-        for group, cut in zip(plan.groups, allocation.cuts, strict=True)
-    )
-    return replace(allocation, cuts=cuts)

@@ -1,15 +1,16 @@
 """Which groups of a grid train with compiled steps: those where these save more time than compiling takes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
-from sweeper.packing.cluster import DeviceInfo, Measure, ProbeRequest
+from sweeper.packing.cluster import DeviceInfo
 from sweeper.packing.placement import Placement
-from sweeper.packing.profile_store import measured_configs
+from sweeper.packing.profiler import Profiler
 from sweeper.packing.workloads import Workload, candidate_cuts
 from sweeper.plan.cohorts import Cut, Group, parts
-from trainables.profiling.measurement import CompiledProbe
+from trainables.profiling.measurement import CompiledProbe, Measurement
 
 LIKELY_SAVING = 0.4
 """Share of the eager time that compiled steps save, as assumed before they are measured (measured: 0.3 to 0.8)."""
@@ -20,33 +21,61 @@ WIDEST = 16
 0.54 ms in one of 56 and 0.53 ms alone (one core, with views and noise; eager: 1.05 ms in one of 56)."""
 PROBE_SECONDS = 2.0
 """Seconds to find and measure steps that were compiled before."""
+MeasureCompiled = Callable[[CompiledProbe], float | None]
+"""Measures compiled steps: seconds per step and member, or None if they cannot be had."""
 
 
-def compiled_cuts(placement: Placement, device: DeviceInfo, measure: Measure) -> list[Cut]:
-    """Return the cuts of a placement on CPU cores, those marked whose groups train with compiled steps.
+def with_compiled_steps(
+    placement: Placement, profiler: Profiler, device: DeviceInfo, left: Sequence[float]
+) -> list[Workload]:
+    """Return the workloads of a placement with their cuts, which say where steps are compiled, and measurements.
 
-    Where a group would gain more than it takes to compile its steps, they are compiled and measured; where it would
-    gain less, they are measured if they were compiled before. On GPUs nothing has been measured yet, so nothing is
-    compiled there.
+    `left` has the share of each group's trials that is still to run. What the store does not know is measured if the
+    profiler measures; if not, steps are expected to be compiled where a run would try it. On GPUs nothing has been
+    measured yet, so nothing is compiled there.
     """
-    cuts = list(placement.packing.cuts)
-    if device.kind.gpus:
-        return cuts
-    for index, (workload, cut) in enumerate(zip(placement.workloads, cuts, strict=True)):
-        if workload.settled_cut or not workload.steps or not workload.measurements:
-            continue
-        wall = _eager_seconds(workload, cut, placement)
-        if LIKELY_SAVING * wall < PROBE_SECONDS:
-            continue
-        candidate = compiled_cut(workload.group, cut)
-        builds = BUILD_SECONDS * len(_widths(workload, candidate))
-        compiled = CompiledProbe(min(candidate.width, workload.member_count), build=LIKELY_SAVING * wall > builds)
-        configs = measured_configs(workload.group)
-        (probe,) = measure([ProbeRequest(device.kind, configs, threads=placement.threads, compiled=compiled)])
-        if probe and probe.compiled is not None:
-            saved = wall * (1 - probe.compiled / _eager_step(workload, cut))
-            cuts[index] = candidate if saved > PROBE_SECONDS else cut
-    return cuts
+    workloads = []
+    for index, (workload, cut) in enumerate(zip(placement.workloads, placement.packing.cuts, strict=True)):
+        compiled = dict(workload.compiled)
+        open_choice = not workload.settled_cut and not device.kind.gpus and workload.steps and workload.measurements
+        if open_choice:
+            candidate = compiled_cut(workload.group, cut)
+            width = min(candidate.width, workload.member_count)
+            measure = partial(profiler.measure_compiled, device, placement.threads, index) if profiler.measure else None
+            pays, seconds = compiling_pays(
+                left[index] * _eager_seconds(replace(workload, settled_cut=cut), placement),
+                nearest(workload.measurements, cut.width).seconds,
+                width,
+                shapes=len(_widths(workload, candidate)),
+                known=compiled.get(width),
+                measure=measure,
+            )
+            cut = candidate if pays else cut
+            compiled |= {width: seconds} if seconds else {}
+        workloads.append(replace(workload, settled_cut=cut, compiled=compiled))
+    return workloads
+
+
+def compiling_pays(
+    wall: float, eager: float, width: int, shapes: int, known: float | None, measure: MeasureCompiled | None
+) -> tuple[bool, float | None]:
+    """Return whether compiled steps save more time than they cost, and the seconds of one per member if known.
+
+    - `wall`: seconds that the training takes with eager steps, which take `eager` seconds per member
+    - `width`, `shapes`: of the stacks whose steps are measured; different steps to compile
+    - `known`: seconds of a compiled step per member, measured earlier, when it was compiled
+    - `measure`: measures them now; None if nothing is measured, and steps that are `known` count as still there
+    """
+    saved = wall * (LIKELY_SAVING if known is None else 1 - known / eager)
+    worth_building = saved > BUILD_SECONDS * shapes
+    if saved < PROBE_SECONDS:
+        return False, known
+    if measure is None:
+        return worth_building or known is not None, known
+    if worth_building and known is not None:
+        return True, known
+    seconds = measure(CompiledProbe(width, worth_building))
+    return seconds is not None and wall * (1 - seconds / eager) > PROBE_SECONDS, seconds or known
 
 
 def compiled_cut(group: Group, cut: Cut) -> Cut:
@@ -58,16 +87,15 @@ def compiled_cut(group: Group, cut: Cut) -> Cut:
     return replace(cut, width=width if 2 * width >= most else most, compiled=True)
 
 
-def _eager_seconds(workload: Workload, cut: Cut, placement: Placement) -> float:
-    """Seconds that a group takes on all slots together, with eager steps."""
-    (candidate,) = candidate_cuts(replace(workload, settled_cut=cut))
+def nearest(measurements: Sequence[Measurement], width: int) -> Measurement:
+    """Return the measurement of the stack whose width is nearest."""
+    return min(measurements, key=lambda stack: abs(stack.width - width))
+
+
+def _eager_seconds(workload: Workload, placement: Placement) -> float:
+    """Seconds that a group takes on all slots together, cut as settled, with eager steps."""
+    (candidate,) = candidate_cuts(workload)
     return candidate.seconds * math.ceil(candidate.count / placement.slots.count)
-
-
-def _eager_step(workload: Workload, cut: Cut) -> float:
-    """Seconds of an eager step of a member in a stack as wide as the group's."""
-    nearest = min(workload.measurements, key=lambda stack: abs(stack.width - cut.width))
-    return nearest.seconds
 
 
 def _widths(workload: Workload, cut: Cut) -> Sequence[int]:
@@ -77,5 +105,4 @@ def _widths(workload: Workload, cut: Cut) -> Sequence[int]:
 
 
 def _stack_widths(length: int, width: int) -> set[int]:
-    width = min(width, length)
-    return {width, 1} if length % width else {width}
+    return {width} if length % width == 0 else {width, 1} if length > width else {1}

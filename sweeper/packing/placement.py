@@ -24,7 +24,7 @@ class Placement:
     """One for each kind of device."""
     slots: Slots
     workloads: Sequence[Workload]
-    """The groups, with their measurements on the first kind of device."""
+    """The groups, with their measurements on the first kind of device with so many threads."""
     threads: int = 1
     """Threads of each process on CPU cores."""
 
@@ -96,8 +96,13 @@ def on_cores(
     packings = {threads: pack(workloads[threads], [kind]) for threads, kind in kinds.items()}
     threads = min(packings, key=lambda threads: (packings[threads].seconds, threads))
     slots = _core_slots(device, fraction or threads)
-    measured = next(iter(workloads.values()))
-    return Placement(packings[threads], (kinds[threads],), Slots((slots,), local), measured, threads)
+    return Placement(packings[threads], (kinds[threads],), Slots((slots,), local), workloads[threads], threads)
+
+
+def with_settled_cuts(placement: Placement, workloads: Sequence[Workload]) -> Placement:
+    """Return the placement with other workloads, whose cuts are settled, on the same slots."""
+    packing = pack(workloads, placement.devices, placement.packing.slots_per_device)
+    return replace(placement, packing=packing, workloads=workloads)
 
 
 def least_threads(workloads: Sequence[Workload], device: DeviceInfo, overhead: int) -> int:

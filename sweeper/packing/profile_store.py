@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sweeper.plan.cohorts import Group
@@ -26,6 +26,9 @@ class GroupProfile:
     """Bytes that each process takes beside its stacks."""
     slowdowns: Mapping[int, Mapping[int, float]] | None = None
     """Slowdowns on a shared device, see `Devices.slowdowns`; None if not measured."""
+    compiled: Mapping[int, float] = field(default_factory=dict)
+    """Width of a stack -> seconds per compiled step and member; empty if not measured, as in files of earlier
+    versions."""
 
 
 class ProfileStore:
@@ -43,7 +46,7 @@ class ProfileStore:
         content = {
             **{"shape": shape, "device": device, "threads": threads, "version": self._version},
             "measured": [asdict(measurement) for measurement in profile.measurements],
-            **{"overhead": profile.overhead, "overlap": profile.slowdowns},
+            **{"overhead": profile.overhead, "overlap": profile.slowdowns, "compiled": profile.compiled},
         }
         self._files.write(self._path(shape, device, threads), json.dumps(content, indent=1).encode())
 
@@ -81,4 +84,7 @@ def _parsed_profile(plain: Any) -> GroupProfile:
         whole(int(width), 1): {whole(int(count), 1): number(ratio, positive=True) for count, ratio in ratios.items()}
         for width, ratios in plain["overlap"].items()
     }
-    return GroupProfile(measurements, whole(plain["overhead"]), slowdowns)
+    compiled = {
+        whole(int(width), 1): number(seconds, positive=True) for width, seconds in plain.get("compiled", {}).items()
+    }
+    return GroupProfile(measurements, whole(plain["overhead"]), slowdowns, compiled)

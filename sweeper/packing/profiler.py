@@ -8,7 +8,7 @@ from sweeper.packing.devices import MEMORY_MARGIN
 from sweeper.packing.profile_store import GroupProfile, ProfileStore, measured_configs, shape_hash
 from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import Group
-from trainables.profiling.measurement import STEPS, stack_widths
+from trainables.profiling.measurement import STEPS, CompiledProbe, stack_widths
 
 GROUP_SECONDS, TOTAL_SECONDS = 3.0, 12.0
 """Most seconds for the measurement of one group of trials, and of all groups together."""
@@ -79,6 +79,20 @@ class Profiler:
         self.store.write(shape_hash(group, self.fusible), device.device, cores, profile)
         return [*profiles[:index], profile, *profiles[index + 1 :]]
 
+    def measure_compiled(self, device: DeviceInfo, threads: int, index: int, probe: CompiledProbe) -> float | None:
+        """Measure compiled steps of the group at `index`, and keep the result in its profile. Returns the seconds per
+        step and member; None if they cannot be had."""
+        group = self.workloads[index].group
+        request = ProbeRequest(device.kind, measured_configs(group), threads=threads, compiled=probe)
+        (measured,) = self.measure([request]) if self.measure else [None]
+        if measured is None or measured.compiled is None:
+            return None
+        shape = shape_hash(group, self.fusible)
+        if profile := self.store.read(shape, device.device, threads):
+            compiled = {**profile.compiled, probe.width: measured.compiled}
+            self.store.write(shape, device.device, threads, replace(profile, compiled=compiled))
+        return measured.compiled
+
 
 def worth_measuring(group: Group, steps: int) -> bool:
     """Whether the trials of a group, with `steps` steps each, make more steps than their measurement would."""
@@ -88,6 +102,6 @@ def worth_measuring(group: Group, steps: int) -> bool:
 def profiled_workloads(workloads: Sequence[Workload], profiles: Sequence[GroupProfile]) -> list[Workload]:
     """Return the workloads with the measurements of their profiles."""
     return [
-        replace(workload, measurements=profile.measurements)
+        replace(workload, measurements=profile.measurements, compiled=profile.compiled)
         for workload, profile in zip(workloads, profiles, strict=True)
     ]

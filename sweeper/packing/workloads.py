@@ -1,8 +1,8 @@
 """The ways to cut a measured group of trials into cohorts, with the time and the memory of the largest cohort."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sweeper.plan.cohorts import Cut, Group, parts
 from trainables.profiling.measurement import Measurement
@@ -27,6 +27,8 @@ class Workload:
     """Training steps of each member."""
     settled_cut: Cut | None = None
     """The cut of the group; None if it is still to be chosen."""
+    compiled: Mapping[int, float] = field(default_factory=dict)
+    """Width of a stack -> seconds per compiled step and member, where these were measured."""
 
     @property
     def member_count(self) -> int:
@@ -95,7 +97,7 @@ def _candidate(workload: Workload, cut: Cut, longest: int, count: int) -> Candid
         return Candidate(cut, count, longest * UNTRAINED_SECONDS, 0)
     if not workload.measurements:
         return Candidate(cut, count, 0.0, 0)
-    measured = sorted(workload.measurements, key=lambda stack: stack.width)
+    measured = sorted(_measurements(workload, cut), key=lambda stack: stack.width)
     width = min(cut.width, longest)
     measured_width = min(width, measured[-1].width)
     beyond = max(1.0, width / measured[-1].width)
@@ -104,6 +106,17 @@ def _candidate(workload: Workload, cut: Cut, longest: int, count: int) -> Candid
     wider = [stack for stack in measured if stack.width >= width] or measured[-1:]  # a wider stack needs no less memory
     need = math.ceil(beyond * min(stack.bytes for stack in wider)) + (longest - width) * wider[0].held
     return Candidate(cut, count, seconds, need)
+
+
+def _measurements(workload: Workload, cut: Cut) -> Sequence[Measurement]:
+    """Return the measurements of a group, with the seconds of compiled steps if the cut has such and they are known."""
+    if not cut.compiled or not workload.compiled:
+        return workload.measurements
+    nearest = {
+        stack.width: min(workload.compiled, key=lambda width: abs(width - stack.width))
+        for stack in workload.measurements
+    }
+    return [replace(stack, seconds=workload.compiled[nearest[stack.width]]) for stack in workload.measurements]
 
 
 def one_per_cohort(workload: Workload) -> Candidate:

@@ -101,6 +101,11 @@ class GridPlan(Plan):
     def identifying_columns(self) -> tuple[str, ...]:
         return tuple(filter(None, (*self.sweep.axes_by_metric[self.headline.name], self.sweep.breakdown)))
 
+    def share_left(self, group: Group) -> float:
+        """Return the share of a group's trials that this run has to train."""
+        trials = [trial for stream in group for trial in stream]
+        return sum(self.statuses.get(trial.id, "failed") == "failed" for trial in trials) / len(trials)
+
     @property
     def id(self) -> str:
         return content_hash(sorted(self.ids))

@@ -3,14 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sweeper.packing.allocate import Allocation
-from sweeper.packing.cluster import ProbeRequest
+from sweeper.cli.arguments import parse
+from sweeper.cli.outline import outline_plan
+from sweeper.cli.preview import expectation
+from sweeper.packing.allocate import Allocation, allocate
+from sweeper.packing.cluster import ProbeRequest, profile_devices
 from sweeper.packing.compilation import BUILD_SECONDS, LIKELY_SAVING, compiled_cut
 from sweeper.packing.cuts import describe_cuts, recorded_cuts
 from sweeper.packing.device_kinds import DeviceKind
+from sweeper.packing.packer import COHORT_START_SECONDS
 from sweeper.plan.cohorts import Cut
 from sweeper.storage.store import Store
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, FakeMeasure
@@ -44,8 +49,24 @@ class MeasureCompiled(FakeMeasure):
         return [request.compiled for request in self.requests if request.compiled]
 
 
-def chosen(store: Path, measure: FakeMeasure, steps: int, *arguments: str, on: DeviceKind = CORES) -> Allocation:
-    return allocated(store, measure, grid(steps=steps), *arguments, on=(on,))
+def chosen(
+    store: Path, measure: FakeMeasure, steps: int, *arguments: str, on: DeviceKind = CORES, first: int = 0
+) -> Allocation:
+    return allocated(store, measure, grid(steps=steps, first=first), *arguments, on=(on,))
+
+
+def planned(store: Path, steps: int, *arguments: str, **statuses: str) -> dict[str, Any]:
+    """What `--plan` says without a measurement of a sweep of the same shape, of other trials."""
+    plan = replace(grid(steps=steps, first=200), statuses=statuses)
+    devices = profile_devices(MeasureCompiled().cluster(CORES))
+    allocation = allocate(parse(["grid", *arguments]), plan, Store(store), devices, local=True)
+    assert allocation
+    return outline_plan(plan, allocation.cuts, "") | expectation(allocation, plan, None)
+
+
+def hours(steps: int, step: float) -> float:
+    """Expected hours of cohorts of 8, each on a core of its own."""
+    return (COHORT_START_SECONDS + 8 * steps * step) / 3600
 
 
 def test_a_long_sweep_compiles_its_steps_and_a_short_one_does_not(tmp_path: Path) -> None:
@@ -64,6 +85,52 @@ def test_what_trains_in_seconds_is_not_even_measured(tmp_path: Path) -> None:
     measure = MeasureCompiled(cached=True)
     assert chosen(tmp_path, measure, 100).cuts == (Cut(8, 8),)
     assert not measure.compiled
+
+
+def test_what_was_measured_is_kept_for_sweeps_of_the_same_shape(tmp_path: Path) -> None:
+    """The slow one is not measured at all, the short one only to see that the steps are still there."""
+    chosen(tmp_path, MeasureCompiled(ratio=0.5), PAYS)
+    slow, gone = MeasureCompiled(ratio=2.0), MeasureCompiled()
+    assert chosen(tmp_path, slow, PAYS, first=40).cuts == (Cut(8, 8, compiled=True),) and not slow.compiled
+    assert chosen(tmp_path, gone, PAYS // 2, first=80).cuts == (Cut(8, 8),)
+    assert gone.compiled == [CompiledProbe(8, build=False)]
+
+
+def test_steps_that_were_measured_to_be_slow_are_not_measured_again(tmp_path: Path) -> None:
+    chosen(tmp_path, MeasureCompiled(ratio=1.1), PAYS)
+    fast = MeasureCompiled(ratio=0.1)
+    assert chosen(tmp_path, fast, 10 * PAYS, first=40).cuts == (Cut(8, 8),) and not fast.compiled
+
+
+def test_another_version_of_the_code_measures_its_steps_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen(tmp_path, MeasureCompiled(), PAYS)
+    monkeypatch.setattr("sweeper.packing.allocate.code_version", lambda: "another")
+    other = MeasureCompiled()
+    chosen(tmp_path, other, PAYS, first=40)
+    assert other.compiled == [CompiledProbe(8, build=True)]
+
+
+def test_a_plan_counts_compiled_cohorts_and_their_hours(tmp_path: Path) -> None:
+    chosen(tmp_path, MeasureCompiled(), 100)  # too short to be compiled
+    unknown, short = planned(tmp_path, PAYS), planned(tmp_path, PAYS // 2)
+    assert (unknown["cohorts_compiled"], unknown["compiled_measured"]) == (4, False)
+    assert (short["cohorts_compiled"], short["compiled_measured"]) == (0, True)
+    assert unknown["hours"] == pytest.approx(hours(PAYS, EAGER))
+    chosen(tmp_path, MeasureCompiled(ratio=0.5), PAYS, first=40)
+    known, short, never = (
+        planned(tmp_path, PAYS),
+        planned(tmp_path, PAYS // 2),
+        planned(tmp_path, PAYS, "--compile=never"),
+    )
+    assert (known["cohorts_compiled"], short["cohorts_compiled"], never["cohorts_compiled"]) == (4, 4, 0)
+    assert known["compiled_measured"] and known["hours"] == pytest.approx(hours(PAYS, EAGER / 2))
+    assert never["hours"] == unknown["hours"]
+
+
+def test_only_the_trials_that_are_left_count(tmp_path: Path) -> None:
+    chosen(tmp_path, MeasureCompiled(), 100)
+    most = {trial.id: "finished" for trial in grid(first=200).trials[:31]}
+    assert planned(tmp_path, PAYS, **most)["cohorts_compiled"] == 0
 
 
 def test_compiled_steps_that_are_no_faster_are_not_used(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.sweeper.plan.test_plan import make
 from trainables.profiling.measurement import Measurement
 
 STACKS = (Measurement(1, 0.01, 100, 10), Measurement(4, 0.005, 300, 10))
+PROFILE = GroupProfile(STACKS, 5, {1: {2: 0.9}}, {4: 0.1})
 SEEN = DeviceInfo("cpu", 10**9, 10**6, DeviceKind(False, "", (2, 2)))
 ODD = [
     b"", b"{", b"\xff\xfe", b"null", b"[]", b"{}", b"1", b'"x"', b"[" * 100_000, b'{"a":' * 100_000, b"NaN",
@@ -59,7 +60,8 @@ def _is_cut(cuts: Any) -> bool:
 
 def _is_profile(profile: GroupProfile) -> bool:
     numbers = [value for stack in profile.measurements for value in asdict(stack).values()]
-    return profile.overhead >= 0 and all(0 <= value < 2**63 for value in numbers)
+    numbers += [profile.overhead, *profile.compiled, *profile.compiled.values()]
+    return all(0 <= value < 2**63 for value in numbers)
 
 
 def _is_seen(devices: list[DeviceInfo]) -> bool:
@@ -75,7 +77,7 @@ def _is_seen(devices: list[DeviceInfo]) -> bool:
             _is_cut,
         ),
         (
-            lambda files: ProfileStore(files, "1").write("s", "cpu", 1, GroupProfile(STACKS, 5, {1: {2: 0.9}})),
+            lambda files: ProfileStore(files, "1").write("s", "cpu", 1, PROFILE),
             lambda files: ProfileStore(files, "1").read("s", "cpu", 1),
             _is_profile,
         ),

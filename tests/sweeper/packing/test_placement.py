@@ -82,7 +82,7 @@ def test_on_cores_the_number_of_threads_that_ends_soonest_is_taken(count: int, t
         for threads, step in {1: 1e-3, 2: 6e-4, 4: 5e-4}.items()
     }
     placement = on_cores(by_threads, MACHINE, 0, fraction=None, local=True)
-    assert placement.threads == threads and placement.workloads == by_threads[1]
+    assert placement.threads == threads and placement.workloads == by_threads[threads]
     assert placement.packing.seconds == pytest.approx(seconds, rel=TOLERANCE - 1)
     assert placement.slots.by_kind == (SlotResources({"CPU": threads}, 4 // threads, 2000 * MIB * threads),)
 

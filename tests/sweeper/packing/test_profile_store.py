@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from sweeper.plan.trials import Trial
 from sweeper.storage.io.files import Files
 from tests.sweeper.packing.measured import STACKING_PAYS
 
-PROFILE = GroupProfile(tuple(STACKING_PAYS), overhead=5, slowdowns={8: {2: 1.5}})
+PROFILE = GroupProfile(tuple(STACKING_PAYS), overhead=5, slowdowns={8: {2: 1.5}}, compiled={16: 0.0004})
 
 
 def group(*lengths: int, **config: int) -> Group:
@@ -29,6 +30,16 @@ def test_a_written_profile_is_read_back(tmp_path: Path, profile: GroupProfile) -
     store = ProfileStore(Files(tmp_path), "1")
     store.write("shape", "device", 2, profile)
     assert store.read("shape", "device", 2) == profile
+
+
+def test_a_profile_of_an_earlier_version_has_no_compiled_steps(tmp_path: Path) -> None:
+    store = ProfileStore(Files(tmp_path), "1")
+    store.write("shape", "device", 2, PROFILE)
+    (path,) = (tmp_path / "probes").iterdir()
+    content = json.loads(path.read_text())
+    del content["compiled"]
+    path.write_text(json.dumps(content))
+    assert store.read("shape", "device", 2) == replace(PROFILE, compiled={})
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Cuts that need no measurement: as requested, of the wave of a search, or as recorded for continuing a grid."""
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -23,14 +24,25 @@ def requested_cut(request: Request) -> Cut | None:
 
 
 def settled_cuts(request: Request, plan: GridPlan, store: Store) -> list[Cut] | None:
-    """Return the cut of each group as requested, else as the sweep was begun; None if neither settles it."""
-    requested = requested_cut(request)
-    if requested:
-        return [requested] * len(plan.groups)
-    recorded = recorded_cuts(store.files, plan)
-    if recorded and request.compile != "auto":
-        return [replace(cut, compiled=request.compile == "always") for cut in recorded]
-    return recorded
+    """Return the cut of each group as requested, else as the sweep was begun; None if neither settles it.
+
+    Whether steps are compiled stays as the sweep was begun, too, unless `--compile always` or `never` is requested.
+    """
+    recorded, requested = recorded_cuts(store.files, plan), requested_cut(request)
+    cuts = [requested] * len(plan.groups) if requested else recorded
+    if cuts is None:
+        return None
+    kinds = [cut.compiled for cut in recorded or cuts] if request.compile == "auto" else [request.compile == "always"]
+    return [
+        _with_steps(group, cut, compiled)
+        for group, cut, compiled in zip(plan.groups, cuts, itertools.cycle(kinds), strict=False)
+    ]
+
+
+def _with_steps(group: Group, cut: Cut, compiled: bool) -> Cut:
+    """Return the cut of a group with compiled or eager steps. Compiled stacks are as wide as the group has cohorts."""
+    longest = max(map(len, cohorts.parts(group, cut.size)))
+    return replace(cut, compiled=compiled, width=min(cut.width, longest) if compiled else cut.width)
 
 
 def wave_cut(request: Request, slots: int, studies: int) -> Callable[[Sequence[Group], bool], list[Cut]]:

@@ -17,7 +17,8 @@ class Cut:
     width: int
     """Number of members that are stacked and stepped as one; 1 steps a cohort's members in turn."""
     compiled: bool = False
-    """Whether steps are compiled."""
+    """Whether steps are compiled. Then the members of a cohort of fewer than `width` are stepped in turn, as those left
+    over from whole stacks are: stacks of another width would be other steps to compile."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,13 @@ def parts(streams: Group, size: int) -> list[list[Trial]]:
 
 
 def _cohort(trials: Sequence[Trial], width: int, compiled: bool) -> Cohort:
-    return Cohort(content_hash([trial.id for trial in trials]), tuple(trials), min(width, len(trials)), compiled)
+    width = width if compiled else min(width, len(trials))
+    return Cohort(content_hash([trial.id for trial in trials]), tuple(trials), width, compiled)
 
 
 def halves(cohort: Cohort) -> tuple[Cohort, Cohort]:
-    """Split a cohort into two, each half as wide.
+    """Split a cohort into two, each half as wide; with compiled steps, into two whose members step one at a time, as
+    each new width would be other steps to compile.
 
     Call it with the whole cohort, not with what `remaining` leaves of it: the same cohort always has the same halves.
     Raises ValueError if the cohort has one member only.
@@ -82,7 +85,7 @@ def halves(cohort: Cohort) -> tuple[Cohort, Cohort]:
     middle = math.ceil(len(cohort.trials) / 2)
     if middle == len(cohort.trials):
         raise ValueError(f"a cohort must have two trials to be halved, but {cohort.id} has {middle}")
-    width = math.ceil(cohort.width / 2)
+    width = 1 if cohort.compiled else math.ceil(cohort.width / 2)
     first, second = (_cohort(part, width, cohort.compiled) for part in (cohort.trials[:middle], cohort.trials[middle:]))
     return first, second
 

@@ -152,6 +152,22 @@ def test_a_continued_sweep_keeps_the_choice_unless_it_asks_for_another(tmp_path:
     assert chosen(tmp_path, slow, PAYS, "--compile", "never").cuts == (Cut(8, 8),)
 
 
+@pytest.mark.parametrize(("first", "then"), [("always", "never"), ("never", "always")])
+def test_a_kind_of_steps_that_is_requested_for_a_continued_sweep_is_kept(tmp_path: Path, first: str, then: str) -> None:
+    for options, compiled in ([first], first), ([], first), ([then], then), ([], then), (["auto"], then):
+        arguments = [f"--compile={option}" for option in options]
+        cuts = chosen(tmp_path, MeasureCompiled(cached=True), PAYS, *arguments).cuts
+        assert cuts == (Cut(8, 8, compiled=compiled == "always"),)
+
+
+def test_a_cohort_that_is_requested_again_has_the_steps_of_the_sweep(tmp_path: Path) -> None:
+    measure = MeasureCompiled()
+    chosen(tmp_path, measure, PAYS, "--cohort", "4", "--compile", "always")
+    assert chosen(tmp_path, measure, PAYS, "--cohort", "4").cuts == (Cut(4, 4, compiled=True),)
+    assert chosen(tmp_path, measure, PAYS, "--cohort", "40").cuts == (Cut(40, 32, compiled=True),)
+    assert chosen(tmp_path, measure, PAYS, "--cohort", "4", "--compile", "never").cuts == (Cut(4, 4),)
+
+
 def test_on_gpus_steps_are_eager_unless_requested(tmp_path: Path) -> None:
     measure = MeasureCompiled(cached=True)
     assert not any(cut.compiled for cut in chosen(tmp_path / "auto", measure, 10 * PAYS, on=LARGE).cuts)

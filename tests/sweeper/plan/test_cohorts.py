@@ -93,7 +93,14 @@ def test_compiled_steps_stay_those_of_the_whole_cohort() -> None:
     (whole,) = cut(groups_of(trials(1, 4)), [Cut(4, 4, compiled=True)])
     (left,) = remaining([whole], {whole.trials[0].id: "finished"})
     assert whole.compiled and left.compiled and left.width == 4
-    assert all(half.compiled for half in halves(whole))
+    assert all(half.compiled and half.width == 1 for half in halves(whole))
+
+
+def test_the_steps_of_compiled_cohorts_have_few_widths() -> None:
+    """Cohorts of four and of three: the members of the latter are stepped in turn."""
+    groups = groups_of(trials(1, 7))
+    assert [cohort.width for cohort in cut(groups, [Cut(4, 4, compiled=True)])] == [4, 4]
+    assert [cohort.width for cohort in cut(groups, [Cut(4, 4)])] == [4, 3]
 
 
 def test_remaining_cohorts_are_a_set_difference_under_the_same_ids() -> None:

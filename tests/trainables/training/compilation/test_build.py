@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from torch import Tensor
+from torch._inductor.exc import InductorError
 
 from tests.trainables.small import HERE, metrics_of, state_of
 from tests.trainables.training.compilation.steps import task_of
@@ -65,3 +66,24 @@ def test_a_step_that_reads_values_leaves_a_record_that_says_so(tmp_path: Path, m
     assert record["error"].startswith("a step cannot be traced: ")
     assert "trainables.methods.variational.vje" in record["code"]
     assert not (tmp_path / "step.so").exists()
+
+
+@pytest.mark.parametrize(("failures", "error"), [(1, None), (2, "PyTorch cannot compile a step: KeyError: 'buf1'")])
+def test_a_step_at_which_pytorch_fails_is_compiled_again_with_fewer_fusions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, error: str | None
+) -> None:
+    tried: list[Mapping[str, Any]] = []
+
+    def compile_some(graph: Any, arguments: Any, options: Mapping[str, Any]) -> str:
+        tried.append(options)
+        if len(tried) <= failures:
+            raise InductorError(KeyError("buf1"), None).with_traceback(None)
+        Path(options["aot_inductor.output_path"]).write_bytes(b"machine code")
+        return str(options["aot_inductor.output_path"])
+
+    monkeypatch.setattr("torch._inductor.aot_compile", compile_some)
+    (tmp_path / "outputs").mkdir()
+    build(task_of(), tmp_path / "step.so", tmp_path / "outputs")
+    assert tried[0].keys() < tried[1].keys() and tried[1]["max_fusion_size"] == 3
+    assert json.loads((tmp_path / "step.json").read_text()).get("error") == error
+    assert (tmp_path / "step.so").exists() == (error is None)

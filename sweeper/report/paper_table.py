@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
+from sweeper.report.class_names import ValueText, plain_text
 from sweeper.report.formatting import DASH, MINUS, format_metric, format_significant, format_value, text_table
 from sweeper.spec import Metric
 from sweeper.spec.views import Table
@@ -59,29 +60,32 @@ def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
     return cells.assign(**{name: _typed(cells[name], rows[name]) for name in keys})
 
 
-def write(files: Files, folder: str, rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
-    """Write `tables/FOLDER/NAME.parquet` and `.md`. Returns the result of `average`."""
+def write(
+    files: Files, folder: str, rows: pd.DataFrame, table: Table, preset: str, value_text: ValueText = plain_text
+) -> pd.DataFrame:
+    """Write `tables/FOLDER/NAME.parquet` and `.md`. Returns the result of `average`. `value_text` is how the Markdown
+    writes values of hyperparameters."""
     cells = average(rows, table, preset)
     files.write(f"tables/{folder}/{table.name}.parquet", cells.to_parquet(index=False))
-    files.write(f"tables/{folder}/{table.name}.md", markdown(cells, table).encode())
+    files.write(f"tables/{folder}/{table.name}.md", markdown(cells, table, value_text).encode())
     return cells
 
 
-def markdown(cells: pd.DataFrame, table: Table) -> str:
+def markdown(cells: pd.DataFrame, table: Table, value_text: ValueText = plain_text) -> str:
     """Return a Markdown document: a title, the caption and the table."""
-    keys, groups = _columns(cells, table)
+    keys, groups = _columns(cells, table, value_text)
     columns = {_escaped(name): [*map(_escaped, texts)] for part in (keys, *groups) for name, texts in part.items()}
     body = tabulate(columns, headers="keys", tablefmt="github", disable_numparse=True)
     return "\n".join([f"# {_escaped(table.name)}", "", caption(cells, table.note), "", body, ""])
 
 
-def text(cells: pd.DataFrame, table: Table, width: int = 100) -> str:
+def text(cells: pd.DataFrame, table: Table, width: int = 100, value_text: ValueText = plain_text) -> str:
     """Return the table as plain text for a terminal of `width` characters.
 
     A wider table is split into blocks, each of which repeats the row keys. It is split between the values of
     `table.columns`, and between the metrics of one value only if these are too wide together.
     """
-    keys, groups = _columns(cells, table)
+    keys, groups = _columns(cells, table, value_text)
 
     def fits(columns: Columns) -> bool:
         return max(map(len, text_table({**keys, **columns}).splitlines())) <= width
@@ -136,7 +140,7 @@ def _typed(values: pd.Series, like: pd.Series) -> pd.Series:
         return values.infer_objects()
 
 
-def _columns(cells: pd.DataFrame, table: Table) -> tuple[Columns, list[Columns]]:
+def _columns(cells: pd.DataFrame, table: Table, value_text: ValueText) -> tuple[Columns, list[Columns]]:
     """Return the columns of the row keys, and a group of columns for each value of `table.columns` (or one group).
 
     A group has a column for each metric, or a single column for all metrics if the table is `listed`.
@@ -145,11 +149,13 @@ def _columns(cells: pd.DataFrame, table: Table) -> tuple[Columns, list[Columns]]
     values = cells[table.columns].drop_duplicates() if table.columns else pd.Series([None])
     step = max(len(metrics) * len(values), 1)  # cells of one row of the table
     repeats = len(metrics) if table.listed else 1
-    keys = {name: [*np.repeat([*map(format_value, cells[name][::step])], repeats)] for name in table.rows}
+    keys = {
+        name: [*np.repeat([value_text(name, value) for value in cells[name][::step]], repeats)] for name in table.rows
+    }
     if table.listed:
         keys["metric"] = [metric.label for metric in metrics] * (len(cells) // step)
     groups = []
-    for index, prefix in enumerate(_prefixes(values, table.columns)):
+    for index, prefix in enumerate(_prefixes(values, table.columns, value_text)):
         texts = [
             [_cell_text(cell, metric) for cell in cells.iloc[index * len(metrics) + offset :: step].to_dict("records")]
             for offset, metric in enumerate(metrics)
@@ -162,11 +168,11 @@ def _columns(cells: pd.DataFrame, table: Table) -> tuple[Columns, list[Columns]]
     return keys, groups
 
 
-def _prefixes(values: pd.Series, name: str | None) -> list[str]:
+def _prefixes(values: pd.Series, name: str | None, value_text: ValueText) -> list[str]:
     """Return what stands before the metrics of each value in a heading: the text, `NAME=VALUE`, or nothing."""
     if name is None:
         return [""]
-    return [value if isinstance(value, str) else f"{name}={format_value(value)}" for value in values]
+    return [value if isinstance(value, str) else f"{name}={value_text(name, value)}" for value in values]
 
 
 def _cell_text(cell: dict[Any, Any], metric: Metric) -> str:

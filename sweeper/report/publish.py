@@ -4,6 +4,7 @@ import pandas as pd
 
 from sweeper.report import paper_table as tables
 from sweeper.report import summary
+from sweeper.report.class_names import ValueText, text_with_class_names
 from sweeper.report.heatmaps import heatmap
 from sweeper.report.heatmaps.heatmap_cells import selection_metric
 from sweeper.report.selections import labelled
@@ -38,10 +39,11 @@ def write(
     """
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
     folder, about = folder or f"{name}/{preset}", _about(name, label or preset, rows)
-    texts = _write_heatmaps(files, folder, sweep, preset, rows, about)
+    value_text = text_with_class_names(files, name, rows)
+    texts = _write_heatmaps(files, folder, sweep, preset, rows, about, value_text)
     for table in sweep.tables:
-        cells = tables.write(files, folder, labelled(rows, table.selections), table, preset)
-        texts.append(tables.text(cells, table))
+        cells = tables.write(files, folder, labelled(rows, table.selections), table, preset, value_text)
+        texts.append(tables.text(cells, table, value_text=value_text))
     objective = sweep.headline(preset)
     chosen = summary.on_test_images(rows, objective)
     if len(chosen):
@@ -53,7 +55,8 @@ def write(
     if sweep.trajectories:
         history = _history(files, name)
         for view in sweep.trajectories:
-            trajectory.write(files, folder, history, labelled(rows, view.selections), view, about=about)
+            shown = labelled(rows, view.selections)
+            trajectory.write(files, folder, history, shown, view, about=about, value_text=value_text)
     pictures.write(files, name, folder, rows)
     models = sweep.tables[0] if sweep.tables else None
     densities.write(
@@ -68,11 +71,14 @@ def write(
     return "\n\n".join(texts)
 
 
-def _write_heatmaps(files: Files, folder: str, sweep: Sweep, preset: str, rows: pd.DataFrame, about: str) -> list[str]:
+def _write_heatmaps(
+    files: Files, folder: str, sweep: Sweep, preset: str, rows: pd.DataFrame, about: str, value_text: ValueText
+) -> list[str]:
     """Write the heatmaps, and the breakdown and the correlations of the first. Returns the texts of the latter two."""
     for view in sweep.heatmaps:
         shown = labelled(rows, view.selections)
-        heatmap.write(files, folder, shown, view, preset, over=_over(sweep, shown, view.axes), about=about)
+        over = _over(sweep, shown, view.axes)
+        heatmap.write(files, folder, shown, view, preset, over=over, about=about, value_text=value_text)
     if not sweep.heatmaps:
         return []
     first, texts = sweep.heatmaps[0], []
@@ -83,7 +89,8 @@ def _write_heatmaps(files: Files, folder: str, sweep: Sweep, preset: str, rows: 
         scaled = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
         criterion = selection_metric(rows, first.metric.name)
         by = "" if criterion == first.metric.name else f" by {criterion}"
-        texts.append(f"{first.metric.label} by {sweep.breakdown} at the best cell{by}\n{summary.text(scaled)}")
+        title = f"{first.metric.label} by {sweep.breakdown} at the best cell{by}"
+        texts.append(f"{title}\n{summary.text(scaled, value_text=value_text)}")
     if sweep.correlations:
         table = summary.correlations(rows, sweep.correlations, first.axes)
         files.write(f"heatmaps/{folder}/correlations.parquet", table.to_parquet(index=False))

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from sweeper.report.formatting import format_metric, format_value, text_table
+from sweeper.report.class_names import ValueText, plain_text
+from sweeper.report.formatting import format_metric, text_table
 from sweeper.report.heatmaps.heatmap_cells import best, pivot, selection_metric
 from sweeper.spec.metric import VALIDATION, Direction, Metric
 
@@ -60,7 +61,7 @@ def correlations(rows: pd.DataFrame, pairs: Sequence[tuple[str, str]], axes: tup
     return pd.DataFrame(records, columns=["x", "y", "r", "cells"]).astype({"r": "float64", "cells": "int64"})
 
 
-def text(table: pd.DataFrame, digits: int = 3) -> str:
+def text(table: pd.DataFrame, digits: int = 3, value_text: ValueText = plain_text) -> str:
     """Return the table as plain text, with so many decimals in the measured columns. Null is a dash."""
     measured = {"mean", "std", "r", "published", *(name for name in table.columns if str(name).startswith(VALIDATION))}
     measured |= {str(name).removeprefix(VALIDATION) for name in measured}
@@ -69,7 +70,8 @@ def text(table: pd.DataFrame, digits: int = 3) -> str:
         numeric = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
         rounded = numeric and name in measured
         columns[str(name)] = [
-            format_metric(value, digits) if rounded and not pd.isna(value) else format_value(value) for value in values
+            format_metric(value, digits) if rounded and not pd.isna(value) else value_text(str(name), value)
+            for value in values
         ]
         if numeric:
             right.append(str(name))

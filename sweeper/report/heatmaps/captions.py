@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from sweeper.report.formatting import DASH, format_metric, format_significant, format_value
+from sweeper.report.class_names import ValueText
+from sweeper.report.formatting import DASH, format_metric, format_significant
 from sweeper.report.heatmaps.colour_scale import STANDARD_ERRORS, ColourScale
 
 LARGE = 1e6
@@ -52,12 +53,12 @@ def heading(cells: pd.DataFrame, metric: str, over: str) -> str:
     return f"{metric}, mean of {'up to ' if counts.min() < counts.max() else ''}{counts.max()} {over}"
 
 
-def best_text(best_cell: dict[str, Any] | None, axes: tuple[str, str], digits: int) -> str:
+def best_text(best_cell: dict[str, Any] | None, axes: tuple[str, str], digits: int, value_text: ValueText) -> str:
     """Return e.g. `best 0.982 ± 0.017 at beta=0.5, nu=0.25`, or `chosen on validation images: 0.982 ± ...`."""
     if best_cell is None:
         return "no value yet"
     std = "" if pd.isna(best_cell["std"]) else f" ± {_number(best_cell['std'], digits)}"
-    axis_values = ", ".join(f"{name}={format_value(best_cell[name])}" for name in axes)
+    axis_values = ", ".join(f"{name}={value_text(name, best_cell[name])}" for name in axes)
     best_or_chosen = "chosen on validation images:" if "validation" in best_cell else "best"
     return f"{best_or_chosen} {_number(best_cell['mean'], digits)}{std} at {axis_values}"
 

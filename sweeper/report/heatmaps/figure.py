@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from sweeper.report.formatting import format_value
+from sweeper.report.class_names import ValueText, plain_text
 from sweeper.report.heatmaps import layout as sizes
 from sweeper.report.heatmaps.captions import best_text, cell_texts, decimals_of, heading, noise_text, ticks
 from sweeper.report.heatmaps.colour_scale import colour_scale
@@ -33,7 +33,9 @@ STEPS, MAX_TICKS = 256, 7
 Floats = NDArray[np.float64]
 
 
-def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: str = "") -> Figure:
+def draw(
+    cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: str = "", value_text: ValueText = plain_text
+) -> Figure:
     """Draw the cells as a coloured table. Bright is better, the best cell is framed, a cell without a value is grey.
 
     The best cell is the one with the best `validation` if there is such a column, else the one with the best `mean`.
@@ -45,9 +47,10 @@ def draw(cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: 
     means = cells["mean"].to_numpy("float64")
     is_finite, digits, scale = np.isfinite(means), decimals_of(means), colour_scale(cells, metric.bounds)
     best_cell = best(cells, metric.ranking_direction, "validation" if "validation" in cells else "mean")
-    rows, columns = ([format_value(value) for value in cells[axis].drop_duplicates()] for axis in axes)
+    rows, columns = ([value_text(axis, value) for value in cells[axis].drop_duplicates()] for axis in axes)
     scale_ticks = ticks(scale, min(MAX_TICKS, 2 + 2 * len(rows))) if is_finite.any() else {}
-    captions = (heading(cells, metric.label, over), about, best_text(best_cell, axes, digits), noise_text(scale, cells))
+    chosen = best_text(best_cell, axes, digits, value_text)
+    captions = (heading(cells, metric.label, over), about, chosen, noise_text(scale, cells))
     better = f"{BETTER[metric.ranking_direction]} is better"
     texts = HeatmapTexts(rows, columns, axes, list(scale_ticks.values()), f"{metric.label}\n({better})", captions)
     numbers = [_lines(cell_texts(cell, digits)) for cell in cells.to_dict("records")]

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from sweeper.report.class_names import ValueText, plain_text
 from sweeper.report.heatmaps.figure import draw
 from sweeper.report.heatmaps.heatmap_cells import pivot, selection_metric
 from sweeper.report.style import fitted_png
@@ -18,12 +19,14 @@ def write(
     *,
     over: str = "trials",
     about: str = "",
+    value_text: ValueText = plain_text,
 ) -> pd.DataFrame:
     """Write `heatmaps/FOLDER/METRIC.parquet` and `.png`. Returns the cells.
 
     If the paper has figures for the preset, the cells have a column `published`, which is a share in [0, 1] if the
     metric is `percent`. If the rows have the metric on validation images, too, the cells have a column `validation`,
     its mean. `over` names what the mean is over, e.g. "classes". `about` is a line below the title.
+    `value_text` is how the figure writes values of the axes.
     """
     cells = pivot(rows, heatmap.metric.name, heatmap.axes)
     if published := heatmap.published.get(preset):
@@ -35,5 +38,5 @@ def write(
         cells["validation"] = pivot(rows, criterion, heatmap.axes)["mean"]
     path = f"heatmaps/{folder}/{heatmap.metric.name}"
     files.write(f"{path}.parquet", cells.to_parquet(index=False))
-    files.write(f"{path}.png", fitted_png(draw(cells, heatmap, over=over, about=about)))
+    files.write(f"{path}.png", fitted_png(draw(cells, heatmap, over=over, about=about, value_text=value_text)))
     return cells

@@ -7,13 +7,14 @@ from typing import Any
 
 import pandas as pd
 
+from sweeper.report.class_names import read_class_names
 from sweeper.report.page import curves, findings, pictures
 from sweeper.report.page.columns import declared_metrics, encode
 from sweeper.report.page.preset_views import PresetViews, read_views
 from sweeper.report.page.reruns import reruns
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import class_names_path, trial_names_path
+from sweeper.storage.layout import trial_names_path
 from sweeper.storage.snapshot import Snapshot, take_snapshot
 
 MAX_REQUESTS = 24
@@ -47,7 +48,7 @@ def collect(files: Files, name: str) -> Contents:
         "count": len(rows),
         "columns": encode(rows, snapshot.columns, shown.values()),
         "requests": requests,
-        "classes": _class_names(files, name, rows),
+        "classes": read_class_names(files, name, rows),
         "views": {name: findings.views(preset) for name, preset in shown.items()},
         "importances": importances,
         "reruns": earlier.runs,
@@ -72,18 +73,6 @@ def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
         return {str(trial): dict(config) for trial, config in names.items()}
     except (ValueError, AttributeError):  # damaged; the next run writes it anew
         return {}
-
-
-def _class_names(files: Files, name: str, rows: pd.DataFrame) -> Mapping[str, Sequence[str]]:
-    """Return digest of a user's own images -> the names of their classes, as the last run wrote them."""
-    digests = filter(None, rows["image_digest"].dropna().unique() if "image_digest" in rows else ())
-    found = {}
-    for digest in map(str, digests):
-        try:
-            found[digest] = list(map(str, json.loads(files.read(class_names_path(name, digest)) or b"[]")))
-        except (ValueError, TypeError):  # damaged; the next run writes them anew
-            continue
-    return found
 
 
 def _requests(

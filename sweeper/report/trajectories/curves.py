@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from sweeper.report.formatting import format_value
+from sweeper.report.class_names import ValueText, plain_text
 from sweeper.report.style import INK
 from sweeper.report.trajectories.curve_labels import label_line_ends, legend, max_text_width
 from sweeper.report.trajectories.curve_panel import draw_lines, place_bars, set_limits, style_panel
@@ -29,7 +29,7 @@ MAX_RANGE_RATIO = 2.5
 """Panels share their vertical axis if the range of all metrics is at most this times that of the narrowest metric."""
 
 
-def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> Figure:
+def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "", value_text: ValueText = plain_text) -> Figure:
     """Draw a panel for each metric, with a line for each value of `by` and its standard deviation.
 
     `points` are those of `trajectory.average`. `about` is a line below the title, e.g. the sweep and its data sets.
@@ -37,7 +37,7 @@ def draw(points: pd.DataFrame, trajectory: Trajectory, about: str = "") -> Figur
     figure = Figure()
     FigureCanvasAgg(figure)
     metrics, values = trajectory.metrics, points[trajectory.key].drop_duplicates()
-    names = {value: format_value(value) for value in values}
+    names = {value: value_text(trajectory.key, value) for value in values}
     name_width = max_text_width(figure, list(names.values()))
     labelled = len(names) <= MAX_END_LABELS and name_width <= MAX_END_LABEL_WIDTH
     banded, single_epoch = len(names) <= MAX_BANDS, points["epoch"].nunique() == 1

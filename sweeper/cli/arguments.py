@@ -75,8 +75,8 @@ def parse(arguments: Sequence[str]) -> Request:
         help=keep_help,
     )
     compile_help = (
-        "compile training steps with the C++ compiler g++: always, never, or (auto) those of a grid on CPU cores where "
-        "that saves more time than it takes"
+        "compile training steps with the C++ compiler g++: always, never, or (auto) on CPU cores where that saves more "
+        "time than it takes; a continued sweep keeps its steps unless always or never is given"
     )
     compiled = partial(_one_of, "value of --compile", get_args(Compile))
     add("--compile", type=compiled, default="auto", metavar="auto|always|never", help=compile_help)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from sweeper.cli.arguments import EXIT_OK
 from sweeper.names import is_name
 from sweeper.packing.cuts import record_paths
+from sweeper.packing.study_steps import steps_path
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import SpecError, registry
@@ -33,7 +34,13 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
     assert isinstance(plan, SearchPlan)
     studies = [study_run.id for study_run in plan.study_runs]
     return replaced.TrialSelection(
-        plan.ids, studies, [*(f"studies/{plan.name}/{study}.json" for study in studies), *views]
+        plan.ids,
+        studies,
+        [
+            *(f"studies/{plan.name}/{study}.json" for study in studies),
+            *(steps_path(plan.name, study) for study in studies),
+            *views,
+        ],
     )
 
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
+from sweeper.execution.study_work import study_work
 from sweeper.packing.allocate import allocate_grid
 from sweeper.packing.cluster import Cluster, DeviceInfo, profile_devices, write_devices
 from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves, wave_cut
 from sweeper.packing.placement import whole_device_slots
 from sweeper.packing.slots import Slots
+from sweeper.packing.study_compilation import StudyCompilation, StudySlots
 from sweeper.plan import cohorts
 from sweeper.plan.cohort_source import CohortQueue, CohortSource
 from sweeper.plan.cohorts import Cohort
@@ -52,7 +54,7 @@ def stages(request: Request, plan: Plan, store: Store, cluster: Cluster) -> list
         write_devices(store.files, cluster.address, devices)
         return _of_grid(request, plan, store, devices, cluster)
     assert isinstance(plan, SearchPlan)
-    return [_of_search(request, plan, store, whole_device_slots(devices, request.fraction, cluster.local))]
+    return [_of_search(request, plan, store, devices, cluster)]
 
 
 def _of_grid(
@@ -72,28 +74,47 @@ def _of_grid(
     ]
 
 
-def _of_search(request: Request, plan: SearchPlan, store: Store, device_slots: Slots) -> Stage:
+def _of_search(
+    request: Request, plan: SearchPlan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster
+) -> Stage:
     for study_run in plan.study_runs:
         study_run.write_definition(store.files, plan.name)
     search = plan.study_runs[0].study.search
-    slots = device_slots.for_workers(cohorts.worker_count([plan.trials]))
+    workers = cohorts.worker_count([plan.trials])
+    slots = whole_device_slots(devices, request.fraction, cluster.local).for_workers(workers)
+    compilation = StudyCompilation(
+        store.files,
+        plan.name,
+        fusible_keys,
+        devices[0],
+        StudySlots(slots.count, len(plan.study_runs)),
+        cluster.measure if workers == 1 else lambda requests: [None] * len(requests),
+    )
+    steps = compilation.choose(request, list(map(study_work, plan.study_runs, plan.steps)))
+
+    def compiled_width(trial: Trial) -> int | None:
+        own = steps[str(trial.facts["study_id"])]
+        return own.width if own.compiled(trial.config, fusible_keys) else None
+
     rules = _rules(plan.study_runs)
     rung_client = RungClient(rules) if rules else None
     waves = Waves(
         plan.study_runs,
         _shape,
         lambda trial: stream_key(resolve(trial.config)),
-        wave_cut(request, slots.count, len(plan.study_runs)),
+        wave_cut(request, slots.count, len(plan.study_runs), compiled_width),
         tell_rungs=rung_client.tell if rung_client else lambda event: None,
         wave_ended=begin_journal(store.files, plan.views),
         halved=recorded_halves(store.files, plan.name),
         record_halved=partial(record_halved, store.files, plan.name),
     )
     wave_sizes = sorted({study_run.study.search.wave for study_run in plan.study_runs})
+    some = [study for study in steps.values() if study.every or study.shapes]
+    compiled = ", with compiled steps where these save time" if some else ""
     several = f"{len(plan.study_runs)} studies, " if len(plan.study_runs) > 1 else ""
     print(
         f"{several}waves of {' or '.join(map(str, wave_sizes))} trials by {search.sampler}, "
-        f"{slots.count} cohorts at a time",
+        f"{slots.count} cohorts at a time{compiled}",
         flush=True,
     )
     comparisons = {

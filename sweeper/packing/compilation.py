@@ -1,7 +1,7 @@
 """Which groups of a grid train with compiled steps: those where these save more time than compiling takes."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -82,9 +82,15 @@ def compiled_cut(group: Group, cut: Cut) -> Cut:
     """Return the cut with compiled steps, in stacks of `WIDEST` at most: of the measured widths chance takes now one,
     now another, and each would be compiled. Members that are left over from whole stacks step one at a time, so a stack
     that is up to half as wide is taken if it leaves none over."""
-    common, most = math.gcd(*{len(members) for members in parts(group, cut.size)}), min(WIDEST, cut.width)
+    lengths = {len(members) for members in parts(group, cut.size)}
+    return replace(cut, width=compiled_width(lengths, cut.width), compiled=True)
+
+
+def compiled_width(lengths: Collection[int], most: int) -> int:
+    """Return how many members of cohorts of these lengths are stacked with compiled steps, at `most`."""
+    common, most = math.gcd(*lengths), min(WIDEST, most)
     width = max(width for width in range(1, min(most, common) + 1) if common % width == 0)
-    return replace(cut, width=width if 2 * width >= most else most, compiled=True)
+    return width if 2 * width >= most else most
 
 
 def nearest(measurements: Sequence[Measurement], width: int) -> Measurement:

@@ -10,6 +10,7 @@ from typing import Any
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group
 from sweeper.plan.plan import GridPlan
+from sweeper.plan.trials import Trial
 from sweeper.spec.request import Request
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import read_record, truth, whole
@@ -45,26 +46,39 @@ def _with_steps(group: Group, cut: Cut, compiled: bool) -> Cut:
     return replace(cut, compiled=compiled, width=min(cut.width, longest) if compiled else cut.width)
 
 
-def wave_cut(request: Request, slots: int, studies: int) -> Callable[[Sequence[Group], bool], list[Cut]]:
+def wave_cut(
+    request: Request, slots: int, studies: int, compiled_width: Callable[[Trial], int | None] = lambda trial: None
+) -> Callable[[Sequence[Group], bool], list[Cut]]:
     """Return a function that cuts the groups of a wave: as requested, else to at most one slot's part of its trials.
 
     One slot's part is the number of trials divided by the slots of one study; the `studies` share the `slots` equally.
-    Groups are not joined, so several groups may give more cohorts than there are slots. Nothing is measured, so that a
-    seed gives the same search again, to the last bit.
+    Groups are not joined, so several groups may give more cohorts than there are slots. Cuts do not depend on
+    measurements. `compiled_width` returns how many members are stacked with compiled steps, or None if a trial's steps
+    are eager; it is asked for a trial of each group.
 
     The second argument of the returned function says whether groups must stay whole, as a population must, because its
     members copy each other.
     """
-    requested, compiled = requested_cut(request), request.compile == "always"
+    requested = requested_cut(request)
+
+    def with_steps(group: Group, cut: Cut) -> Cut:
+        width = compiled_width(group[0][0])
+        if width is None:
+            return replace(cut, compiled=False)
+        if requested:
+            return replace(cut, width=min(cut.width, sum(map(len, group))), compiled=True)
+        return replace(cut, width=width if cohorts.worker_count(group) == 1 else 1, compiled=True)
 
     def cut(groups: Sequence[Group], whole: bool) -> list[Cut]:
         sizes = [sum(map(len, group)) for group in groups]
-        if whole:
-            return [Cut(size, min(size, requested.width) if requested else size, compiled) for size in sizes]
-        if requested:
-            return [requested] * len(groups)
         part = math.ceil(sum(sizes) / max(1, slots // studies))
-        return [Cut(part, part if cohorts.worker_count(group) == 1 else 1, compiled) for group in groups]
+        if whole:
+            cuts = [Cut(size, min(size, requested.width) if requested else size) for size in sizes]
+        elif requested:
+            cuts = [requested] * len(groups)
+        else:
+            cuts = [Cut(part, part if cohorts.worker_count(group) == 1 else 1) for group in groups]
+        return list(map(with_steps, groups, cuts))
 
     return cut
 

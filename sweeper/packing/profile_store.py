@@ -61,10 +61,18 @@ def measured_configs(group: Group) -> list[Mapping[str, Any]]:
 
 def shape_hash(group: Group, fusible: Callable[[str], frozenset[str]]) -> str:
     """Return a hash of a config without its `fusible` keys, and of how many members of each stream are measured."""
-    config, streams = group[0][0].config, [index for index, stream in enumerate(group) for _ in stream][:MAX_MEMBERS]
-    lengths = list(Counter(streams).values())
+    streams = [index for index, stream in enumerate(group) for _ in stream][:MAX_MEMBERS]
+    return content_hash([_fixed(group[0][0].config, fusible), list(Counter(streams).values())])
+
+
+def fixed_shape(config: Mapping[str, Any], fusible: Callable[[str], frozenset[str]]) -> str:
+    """Return a hash of a config without its `fusible` keys."""
+    return content_hash(_fixed(config, fusible))
+
+
+def _fixed(config: Mapping[str, Any], fusible: Callable[[str], frozenset[str]]) -> dict[str, Any]:
     fusible_keys = fusible(str(config["method"]))
-    return content_hash([{key: value for key, value in config.items() if key not in fusible_keys}, lengths])
+    return {key: value for key, value in config.items() if key not in fusible_keys}
 
 
 def _parsed_profile(plain: Any) -> GroupProfile:

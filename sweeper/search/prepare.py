@@ -46,9 +46,12 @@ def prepare(
         preflight_results = preflight.check_trials(configs, request.data_folder)
     except (DataError, ValueError) as error:
         raise SpecError(str(error)) from error
-    unchecked = iter(preflight_results)
+    unchecked, steps = iter(preflight_results), []
     for study, own_corners in zip(studies, study_corners, strict=True):
-        check(study, own_corners, list(itertools.islice(unchecked, len(own_corners))))
+        own_results = list(itertools.islice(unchecked, len(own_corners)))
+        check(study, own_corners, own_results)
+        pairs = zip(own_corners, own_results, strict=True)
+        steps.append(min(corner.training.epochs * result.steps for corner, result in pairs))
     if len({corner.training.processes for corner in configs}) > 1:
         raise SpecError("all trials of a search must have the same number of workers, but got several")
 
@@ -62,7 +65,7 @@ def prepare(
     study_runs = _study_runs(studies, defaults, request, store, name, facts)
     changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
     notes = preflight.stacking_notes(configs, preflight_results)
-    plan = SearchPlan(name, preset, sweep, space, study_runs, changes=changed, notes=notes)
+    plan = SearchPlan(name, preset, sweep, space, study_runs, steps, changes=changed, notes=notes)
     return plan, Columns({**types, **FACTS}, metrics)
 
 

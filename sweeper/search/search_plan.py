@@ -22,6 +22,8 @@ class SearchPlan(Plan):
     """With the request's changes."""
     study_runs: Sequence[StudyRun]
     """The studies, rebuilt from their rows."""
+    steps: Sequence[int] = ()
+    """Training steps of a trial of each study, from beginning to end; the least where they differ."""
 
     @property
     def trials(self) -> tuple[Trial, ...]:

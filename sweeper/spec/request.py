@@ -13,7 +13,8 @@ from sweeper.spec.sweep import Sweep
 Keep = Literal["best", "all", "none"]
 """Which trained models stay in the store: the best trial of each cell, all, or none."""
 Compile = Literal["auto", "always", "never"]
-"""Whether steps are compiled. With `auto` those of a grid on CPU cores are where that saves more time than it takes."""
+"""Whether steps are compiled. With `auto` a sweep that is continued goes on as it was begun, and the steps of a new one
+on CPU cores are compiled where that saves more time than it takes."""
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,22 @@ def test_members_that_several_workers_train_are_stepped_in_turn() -> None:
     assert wave_cut(parse(["a"]), 2, 1)(groups, False) == [Cut(2, 1)]
 
 
+def test_compiled_stacks_of_a_search_have_one_width_whatever_their_cohorts() -> None:
+    """Trials of shape 1 have compiled steps; with a cohort of less than the width its members are stepped in turn."""
+    trials = [Trial(f"{shape}.{i}", {"width": shape}) for shape, size in enumerate((5, 13)) for i in range(size)]
+    groups = group(trials, lambda trial: trial.config["width"], lambda trial: 0)
+
+    def cuts(*arguments: str, whole: bool = False) -> list[Cut]:
+        width = {0: None, 1: 4}
+        return wave_cut(parse(["a", *arguments]), 2, 1, lambda trial: width[int(str(trial.config["width"]))])(
+            groups, whole
+        )
+
+    assert cuts() == [Cut(9, 9), Cut(9, 4, compiled=True)]
+    assert cuts(whole=True) == [Cut(5, 5), Cut(13, 4, compiled=True)]
+    assert cuts("--cohort", "20", "--stack", "15") == [Cut(20, 15), Cut(20, 13, compiled=True)]
+
+
 def test_cuts_in_words() -> None:
     assert describe_cuts([Cut(4, 4), Cut(3, 1), Cut(4, 4), Cut(1, 1)]) == [
         "up to 4 trials each, 4 stacked as one",

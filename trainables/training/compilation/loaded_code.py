@@ -17,8 +17,11 @@ OWN = __name__.partition(".")[0]
 
 
 def loaded_code() -> dict[str, str]:
-    """Name -> hash of each loaded module of this project, and of those that were not installed, such as the user's."""
-    paths = {name: _path(name) for name in sorted(sys.modules) if not name.endswith("main__")}
+    """Name -> hash of each loaded module of this project, and of those that were not installed, such as the user's.
+    The module that was run as a program counts under its own name."""
+    run = getattr(sys.modules["__main__"], "__spec__", None)
+    names = {*sys.modules, *([run.name] if run else [])}
+    paths = {name: _path(name) for name in sorted(names) if not name.endswith("main__")}
     return {name: file_hash(path) for name, path in paths.items() if path and _is_own(name, path)}
 
 

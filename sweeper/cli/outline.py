@@ -4,8 +4,10 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any, cast
 
+from sweeper.packing.study_steps import StudySteps
 from sweeper.plan import cohorts
 from sweeper.plan.changes import Changes, format_value, subspaces
 from sweeper.plan.cohorts import Cut
@@ -18,8 +20,14 @@ WIDTH, INDENT = 110, 13
 """Characters per line, and of its left margin."""
 
 
-def outline_plan(plan: Plan, cuts: Sequence[Cut] | None, resources: str) -> dict[str, Any]:
-    """Outline a plan in plain values. `cuts` is None if a run chooses them; `resources` is what a cohort takes."""
+def outline_plan(
+    plan: Plan,
+    cuts: Sequence[Cut] | None,
+    resources: str,
+    study_steps: Mapping[str, StudySteps | None] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Outline a plan in plain values. `cuts` is None if a run chooses them; `resources` is what a cohort takes.
+    `study_steps` maps the ids of a search's studies to their steps, or to None if a run chooses them."""
     outline = {
         "sweep": plan.name,
         "preset": plan.preset,
@@ -46,12 +54,14 @@ def outline_plan(plan: Plan, cuts: Sequence[Cut] | None, resources: str) -> dict
     for study_run in cast(SearchPlan, plan).study_runs:
         search = study_run.study.search
         rule = search.pruner or search.population
+        steps = study_steps.get(study_run.id)
         studies[study_run.study.name] = {
             "trials": search.trials,
             "wave": search.wave,
             "sampler": search.sampler,
             "space": {key: outline_distribution(value) for key, value in search.space.items()},
             "rule": {"name": type(rule).__name__, **asdict(rule)} if rule else None,
+            "compiled": steps and (steps.every or bool(steps.shapes)),
         }
     objectives = {metric.name: metric.direction for metric in cast(SearchPlan, plan).space.objectives}
     return outline | {"studies": studies, "objectives": objectives, "resources": resources}
@@ -95,6 +105,7 @@ def _search_lines(outline: Mapping[str, Any]) -> list[str]:
         )
         lines.append(
             f"  study      {name}: {study['trials']} trials in waves of {study['wave']}, {study['sampler']}{rule_text}"
+            f"{', with compiled steps' if study['compiled'] else ''}"
         )
         width = max(16, *map(len, study["space"]))
         lines += [f"    {key:<{width}} {distribution_text(value)}" for key, value in study["space"].items()]

@@ -13,8 +13,10 @@ from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.packing.allocate import Allocation, allocate
 from sweeper.packing.cluster import is_local, profile_devices, read_devices, write_devices
 from sweeper.packing.cuts import describe_cuts, settled_cuts
+from sweeper.packing.study_steps import requested_steps
 from sweeper.plan import cohorts
 from sweeper.plan.plan import GridPlan, Plan
+from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import SpecError
 from sweeper.spec.node_price import NodePrice
 from sweeper.spec.request import Request
@@ -43,7 +45,9 @@ def show(
             raise SpecError(
                 f"--probe requires a grid, but {plan.name} ({plan.preset}) is a search, which needs no measurement"
             )
-        outline = outline_plan(plan, None, resources) | set_aside
+        assert isinstance(plan, SearchPlan)
+        steps = {run.id: requested_steps(request, store.files, plan.name, run.id) for run in plan.study_runs}
+        outline = outline_plan(plan, None, resources, steps) | set_aside
         return json.dumps(outline) if request.json else outline_text(outline)
     allocate_on = _on_measured_devices if request.probe else _on_recorded_devices
     allocation = None if plan.unsized else allocate_on(request, plan, store, address)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeper.packing.profile_store import fixed_shape
+from sweeper.spec.request import Request
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import read_record, text, truth, whole
 
@@ -24,6 +25,14 @@ class StudySteps:
     def compiled(self, config: Mapping[str, Any], fusible: Callable[[str], frozenset[str]]) -> bool:
         """Whether a trial with this config trains with compiled steps. `fusible` maps the name of a method to keys."""
         return self.every or (bool(self.shapes) and fixed_shape(config, fusible) in self.shapes)
+
+
+def requested_steps(request: Request, files: Files, sweep: str, study: str) -> StudySteps | None:
+    """Return the steps of a study as requested, else as it was begun; None if neither settles them."""
+    recorded = recorded_steps(files, sweep, study)
+    if request.compile == "auto":
+        return recorded
+    return StudySteps(recorded.width if recorded else 1, request.compile == "always")
 
 
 def recorded_steps(files: Files, sweep: str, study: str) -> StudySteps | None:

@@ -14,6 +14,7 @@ from sweeper.cli.outline import (
     outline_text,
     space_lines,
 )
+from sweeper.packing.study_steps import StudySteps
 from sweeper.plan.changes import Change, Changes
 from sweeper.plan.cohorts import Cut
 from sweeper.search.search_plan import SearchPlan
@@ -71,7 +72,9 @@ def test_the_distributions_of_a_study_are_aligned() -> None:
     search = Search(space, {"method": "vje"}, trials=2, metric=Metric("auroc", "maximize"), wave=2)
     runs = [study_run(study) for study in search.studies()]
     plan = SearchPlan("s", "digits", Sweep("about", {"digits": search}), search, runs)
-    lines = outline_text(outline_plan(plan, None, "one core")).splitlines()
+    steps: dict[str, StudySteps | None] = {runs[0].id: StudySteps(4, every=True)}
+    lines = outline_text(outline_plan(plan, None, "one core", steps)).splitlines()
+    assert sum(line.endswith(", tpe, with compiled steps") for line in lines) == len(runs)
     columns = [line.index("0 to 1") for line in lines if "0 to 1" in line]
     assert len(columns) == 2 and columns[0] == columns[1]
 

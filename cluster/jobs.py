@@ -14,8 +14,7 @@ from typing import Any
 
 from cluster.access import MODE
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
-from sweeper.errors import ClusterError, JobLost
-from sweeper.execution.driver.connection import first_line
+from sweeper.errors import ClusterError, JobLost, first_line
 from sweeper.version import SUBMITTED, code_version
 
 STOP_SECONDS = 60

@@ -47,3 +47,8 @@ class NodeLost(ClusterError):
 
 class JobLost(ClusterError):
     """The cluster does not answer, so the state of the submitted job is unknown."""
+
+
+def first_line(text: object, otherwise: str) -> str:
+    """Return the first line of a text or exception that is not blank; `otherwise` if there is none."""
+    return next((line.strip() for line in str(text or "").splitlines() if line.strip()), otherwise)

@@ -52,7 +52,7 @@ def without_ray(scratch: Path, before_training: Callable[[CohortTask], None] = l
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as a worker with one core
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(run, "connected", lambda address, meanwhile: contextlib.nullcontext(str(scratch)))
+        patched.setattr(run, "connected", lambda *_, **__: contextlib.nullcontext(str(scratch)))
         patched.setattr(run, "NodeHealth", lambda: lambda: None)
         patched.setattr(executor, "_tuner", start)
         patched.setattr(executor, "run_cohort", run_cohort)

@@ -103,7 +103,7 @@ TRAINABLES: Mapping[str, Rule] = {
     "trainables.profiling": Rule(may=("torch", "psutil", "trainables.config", "trainables.training"), never=LAUNCHERS),
     "trainables.worker": Rule(may=(*LOOP, "trainables.training", "trainables.profiling"), never=LAUNCHERS),
     "trainables.worker.ray_train": Rule(
-        may=("ray", *LOOP, "trainables.training", "trainables.profiling", "trainables.worker"),
+        may=("ray", "threadpoolctl", *LOOP, "trainables.training", "trainables.profiling", "trainables.worker"),
         never=("pandas", "pyarrow", "optuna"),
     ),
 }

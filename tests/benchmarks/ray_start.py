@@ -5,12 +5,15 @@ import time
 from collections.abc import Iterator, Sequence
 
 from sweeper.execution.driver import connection as cluster
+from sweeper.execution.driver.ray_session import RaySession
 
 
 @contextlib.contextmanager
-def timed(address: str | None, started: list[float], meanwhile: Sequence[str] = ()) -> Iterator[str]:
+def timed(
+    address: str | None, started: list[float], session: RaySession | None = None, meanwhile: Sequence[str] = ()
+) -> Iterator[str]:
     """`cluster.connected`, adding the seconds of its start to `started`."""
     begun = time.perf_counter()
-    with cluster.connected(address, meanwhile) as scratch:
+    with cluster.connected(address, session, meanwhile) as scratch:
         started.append(time.perf_counter() - begun)
         yield scratch

@@ -71,7 +71,7 @@ def test_the_same_command_again_trains_nothing(
     mtimes = {path: path.stat().st_mtime_ns for path in finished.glob("trials/*/*.parquet")}
     orphan = checkpoint_path("anomaly_grid", rows(finished)["cohort"].iloc[0])  # as a second driver leaves it
     Files(finished).write(orphan, b"weights")
-    monkeypatch.setattr(run, "connected", lambda address, meanwhile: pytest.fail("Ray was started"))
+    monkeypatch.setattr(run, "connected", lambda *_, **__: pytest.fail("Ray was started"))
     assert run.main(["anomaly_grid", "--preset", "digits", "--store", str(finished), *GRID]) == 0
     assert Files(finished).read(orphan) is None
     out, err = capsys.readouterr()

@@ -41,7 +41,7 @@ def test_a_damaged_image_is_refused_before_anything_starts(
     images = write_own_images(tmp_path / "images")
     file = images / "test/fox/1.jpg"
     file.write_bytes(file.read_bytes()[:-30])
-    monkeypatch.setattr(run, "connected", lambda address, meanwhile: pytest.fail("Ray must not start"))
+    monkeypatch.setattr(run, "connected", lambda *_, **__: pytest.fail("Ray must not start"))
     assert run.main([*ARGUMENTS, "--data", str(images), "--store", str(tmp_path / "store")]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: the image {file} cannot be decoded (") and error.count("\n") == 1

@@ -23,6 +23,7 @@ from ray import tune
 from ray.train import RunConfig, ScalingConfig, TrainingFailedError
 from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from ray.tune.integration.ray_train import TuneReportCallback
+from threadpoolctl import threadpool_limits
 
 from trainables.config.trial import resolve
 from trainables.config.trial_config import TrialConfig
@@ -194,5 +195,8 @@ def _node_resources() -> Mapping[str, float]:
 
 
 def _use_cores(cores: float) -> None:
-    """Use one thread per whole core, so that workers on one machine do not compete for cores."""
-    torch.set_num_threads(max(1, int(cores)))
+    """Use one thread per whole core, so that workers on one machine do not compete for cores. A worker may have loaded
+    NumPy before Ray told it its number of cores."""
+    threads = max(1, int(cores))
+    torch.set_num_threads(threads)
+    threadpool_limits(threads, user_api="blas")

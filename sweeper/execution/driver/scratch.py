@@ -18,31 +18,32 @@ from pathlib import Path
 
 import psutil
 
+from sweeper.errors import ClusterError
+
 PREFIX, LOCK, INNER = "sweep-", "driver.lock", "r"
 LONGEST_HOME = 22
 """Most characters of a temporary folder that leave room for Ray's socket paths, which have at most 107 bytes on Linux
 and 103 on macOS. Temporary folders of macOS and of batch systems are often longer."""
 
 
-class ScratchError(Exception):
-    """There is no safe place for scratch files; the message is one line."""
-
-
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Make a folder that no other user can reach, and remove it at the end.
 
-    Folders of drivers that were killed are removed first. Raises ScratchError if other users can replace the contents
-    of the temporary folder.
+    Folders of drivers that were killed are removed first. Raises ClusterError if it cannot be made, or if other users
+    can replace the contents of the temporary folder.
     """
     home = scratch_home()
-    check_parents(home)
-    remove_abandoned(home)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))  # mode 0700
-    lock = _locked(folder)
     try:
+        check_parents(home)
+        remove_abandoned(home)
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))  # mode 0700
+        lock = _locked(folder)
         inner = folder / INNER
         inner.mkdir(mode=0o700)
+    except OSError as error:
+        raise ClusterError(f"cannot make a scratch folder: {error}") from error
+    try:
         yield inner
     finally:
         _remove(folder)
@@ -56,13 +57,14 @@ def scratch_home() -> Path:
 
 
 def check_parents(home: Path) -> None:
-    """Raise ScratchError if another user can rename `home`, a folder above it or what is in it."""
+    """Raise ClusterError if another user can rename `home`, a folder above it or what is in it."""
     for folder in (home, *home.parents):
         mode = stat.S_IMODE(folder.stat().st_mode)
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise ScratchError(
-                f"folders above scratch files must not let every user rename what is in them, but {folder} has mode "
-                f"{mode:04o} without a sticky bit; use `chmod +t {folder}`, or set TMPDIR to a folder of your own"
+            raise ClusterError(
+                "cannot make a scratch folder: folders above scratch files must not let every user rename what is in "
+                f"them, but {folder} has mode {mode:04o} without a sticky bit; use `chmod +t {folder}`, or set TMPDIR "
+                "to a folder of your own"
             )
 
 

@@ -39,9 +39,14 @@ def test_each_width_is_measured(members: int, widths: list[int]) -> None:
     assert all(measurement.seconds > 0 and measurement.bytes >= 0 for measurement in measured)
 
 
-def test_the_seconds_of_a_step_are_shared_by_the_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock advances by one second each time it is read, so every step takes one second."""
-    monkeypatch.setattr(module.time, "perf_counter", partial(next, itertools.count()))
+@pytest.mark.parametrize(("threads", "clock"), [(1, "thread_time"), (2, "perf_counter")])
+def test_the_seconds_of_a_step_are_shared_by_the_members(
+    threads: int, clock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock advances by one second each time it is read, so every step takes one second. On one core it is that of
+    this thread, which stands still while another process has the core."""
+    monkeypatch.setattr(module.torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(module.time, clock, partial(next, itertools.count()))
     measured = {
         measurement.width: measurement.seconds for measurement in measure(_configs(16), Path(), "cpu", seconds=600)
     }

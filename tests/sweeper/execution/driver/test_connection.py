@@ -1,18 +1,12 @@
-import re
-import signal
 import socket
-import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from sweeper.errors import ClusterError
-from sweeper.execution.driver import connection
-from sweeper.execution.driver.connection import check_address, make_token
-from sweeper.execution.driver.stop_signal import StopSignal
+from sweeper.execution.driver.connection import check_address
 
 
 @pytest.fixture
@@ -58,61 +52,6 @@ def test_an_impossible_address_is_refused_in_one_line(address: str) -> None:
     with pytest.raises(ClusterError, match="no Ray cluster answers at") as refused:
         check_address(address)
     assert "\n" not in str(refused.value)
-
-
-def test_rays_token_is_created_once_and_closed_to_others(tmp_path: Path) -> None:
-    token = tmp_path / ".ray/auth_token"
-    make_token(tmp_path, {})
-    content = token.read_text()
-    assert re.fullmatch("[0-9a-f]{64}", content) and stat.S_IMODE(token.stat().st_mode) == 0o600
-    assert stat.S_IMODE(token.parent.stat().st_mode) == 0o700 and list(token.parent.iterdir()) == [token]
-    token.chmod(0o644)  # as Ray leaves one that it makes itself
-    make_token(tmp_path, {})
-    assert token.read_text() == content and stat.S_IMODE(token.stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize("name", ["RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"])
-def test_a_token_in_another_place_is_used_as_it_is(name: str, tmp_path: Path) -> None:
-    make_token(tmp_path, {name: "x"})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_sigterm_during_the_start_of_ray_reaches_our_handler() -> None:
-    """Ray's own ends the process with status 15 and without a word."""
-
-    def start_ray() -> None:
-        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
-        signal.raise_signal(signal.SIGTERM)
-
-    stopping = StopSignal()
-    with stopping.on_signals():
-        ours = signal.getsignal(signal.SIGTERM)
-        with pytest.raises(KeyboardInterrupt), connection._own_signal_handlers():
-            start_ray()
-        assert stopping.asked and signal.getsignal(signal.SIGTERM) == ours
-
-
-def test_our_handler_is_restored_before_ray_ends_its_processes() -> None:
-    """Ray sets SIGTERM to the system's default first: another one would end the process without a word."""
-    code = (
-        "import ctypes, os, signal, sys, time, types\n"
-        "from sweeper.execution.driver import connection\n"
-        "from sweeper.execution.driver.stop_signal import StopSignal\n"
-        "def shutdown():\n"
-        "    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)\n"  # as Ray does, past Python
-        "    time.sleep(0.5)\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    time.sleep(0.1)\n"
-        "sys.modules['ray'] = types.SimpleNamespace(shutdown=shutdown)\n"
-        "stopping = StopSignal(clock=lambda: 0.0)\n"
-        "stopping.asked = True\n"
-        "with stopping.on_signals():\n"
-        "    ours = signal.getsignal(signal.SIGTERM)\n"
-        "    connection._shut_down()\n"
-        "    assert signal.getsignal(signal.SIGTERM) == ours\n"
-    )
-    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert completed.returncode == 0, completed
 
 
 def test_asking_imports_no_ray() -> None:

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.errors import ClusterError
 from sweeper.execution.driver import scratch
-from sweeper.execution.driver.scratch import ScratchError, remove_abandoned, scratch_folder
+from sweeper.execution.driver.scratch import remove_abandoned, scratch_folder
 from tests.other_user import NOBODY, below, needs_root, open_parents, reached_by_nobody
 
 DRIVER = """
 import signal
+from sweeper.errors import ClusterError
 from sweeper.execution.driver.scratch import scratch_folder
 with scratch_folder() as folder:
     (folder / "session").mkdir()
@@ -81,7 +83,7 @@ def test_the_paths_of_rays_sockets_are_short_enough(long: bool, home: Path, monk
 
 def test_a_folder_that_others_can_rename_is_refused(home: Path) -> None:
     home.chmod(0o777)
-    with pytest.raises(ScratchError, match=f"{home} has mode 0777 without a sticky bit; use `chmod"), scratch_folder():
+    with pytest.raises(ClusterError, match=f"{home} has mode 0777 without a sticky bit; use `chmod"), scratch_folder():
         pass
 
 

@@ -90,7 +90,7 @@ def _start_or_join(address: str | None, scratch: str) -> None:
     if is_local(address):
         make_token(Path.home(), os.environ)
     try:
-        with lean_start() if is_local(address) else contextlib.nullcontext():
+        with kept_disposition(), lean_start() if is_local(address) else contextlib.nullcontext():
             ray.init(log_to_driver=False, configure_logging=False, **_init_arguments(address, scratch))
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         what = "start Ray here" if is_local(address) else f"join the Ray cluster at {address}"
@@ -98,7 +98,7 @@ def _start_or_join(address: str | None, scratch: str) -> None:
 
 
 def _shut_down() -> None:
-    """Call `ray.shutdown`, which resets the disposition of SIGTERM."""
+    """Call `ray.shutdown`."""
     import ray
 
     with kept_disposition():

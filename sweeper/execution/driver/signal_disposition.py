@@ -16,8 +16,9 @@ SIGACTION_BYTES = 256
 def kept_disposition() -> Iterator[None]:
     """Context in which a thread restores the disposition of SIGTERM every `RESTORE_SECONDS`, and at its end.
 
-    Ray sets it to the system's default when it is shut down, and then takes seconds to end its processes. Python
-    installs handlers from the main thread only; the C library does so from any.
+    Ray replaces it by a handler of its own when it starts. When it is shut down it sets the system's default, and then
+    takes seconds to end its processes. Python installs handlers from the main thread only; the C library does so from
+    any.
     """
     library, action, over = ctypes.CDLL(None), ctypes.create_string_buffer(SIGACTION_BYTES), threading.Event()
     library.sigaction(int(signal.SIGTERM), None, action)

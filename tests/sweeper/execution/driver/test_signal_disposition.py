@@ -1,25 +1,33 @@
 import subprocess
 import sys
 
+CODE = """
+import ctypes, os, signal, threading, time
+from sweeper.execution.driver.signal_disposition import kept_disposition
+from sweeper.execution.driver.stop_signal import StopSignal
 
-def test_our_handler_is_restored_before_ray_ends_its_processes() -> None:
-    """Ray sets SIGTERM to the system's default first: another one would end the process without a word."""
-    code = (
-        "import ctypes, os, signal, sys, time, types\n"
-        "from sweeper.execution.driver import ray_session\n"
-        "from sweeper.execution.driver.stop_signal import StopSignal\n"
-        "def shutdown():\n"
-        "    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)\n"  # as Ray does, past Python
-        "    time.sleep(0.5)\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    time.sleep(0.1)\n"
-        "sys.modules['ray'] = types.SimpleNamespace(shutdown=shutdown)\n"
-        "stopping = StopSignal(clock=lambda: 0.0)\n"
-        "stopping.asked = True\n"
-        "with stopping.on_signals():\n"
-        "    ours = signal.getsignal(signal.SIGTERM)\n"
-        "    ray_session._shut_down()\n"
-        "    assert signal.getsignal(signal.SIGTERM) == ours\n"
-    )
-    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert completed.returncode == 0, completed
+def foreign():
+    with kept_disposition():
+        ctypes.CDLL(None).signal(int(signal.SIGTERM), None)  # the system's default, past Python
+        time.sleep({inside})
+        if {inside}:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+stopping = StopSignal(clock=lambda: 0.0)
+stopping.asked = True  # a further signal is only noted
+with stopping.on_signals():
+    ours = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=foreign)
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) == ours
+"""
+
+
+def test_our_handler_is_restored_soon_and_at_the_end() -> None:
+    """Another one would end the process without a word, or print where it was."""
+    for inside in (0.5, 0):
+        completed = subprocess.run([sys.executable, "-c", CODE.format(inside=inside)], capture_output=True, text=True)
+        assert completed.returncode == 0 and "stopping" in completed.stderr, completed

@@ -1,11 +1,13 @@
 """Compile a step in a process of its own: `python -m trainables.training.compilation.build LIBRARY OUTPUTS`.
 
 The task comes from the standard input. As soon as that is closed, the process ends with all compilers that it started.
-`LIBRARY` is the path of the shared library, and `OUTPUTS` a folder for other files. Beside the library is a record, a
-JSON file, written last:
+`LIBRARY` is the path of the shared library, and `OUTPUTS` a folder for other files. Where a step calls operations that
+PyTorch finds by their names, such as the Cholesky decomposition, they are in a JSON file beside the library, whose name
+PyTorch expects. A record, another JSON file, is written last:
 
 - `code`: the modules from which it was made, by name and hash
 - `parts`: the names of the parts of the loss
+- `operations`: whether there is a file of operations
 - `error`: why there is no library of a step that cannot be traced or compiled
 """
 
@@ -38,6 +40,8 @@ FEWER_FUSIONS = {"max_fusion_size": 3}
 Of SwAV stepped alone PyTorch 2.15 fuses the outer loops of the prototypes' gradient and update, and fails on a buffer
 that the update must wait for without reading it (`KeyError`). Such a step takes 3.5 ms with these options and 3.4 ms
 without any fusion of outer loops (one core)."""
+RECORD, OPERATIONS = ".record", ".json"
+"""Suffixes of the record and of the file of operations."""
 LENGTH = struct.Struct(">Q")
 """Number of bytes of the task, which goes before it."""
 
@@ -78,7 +82,7 @@ def build(task: StepTask, library: Path, outputs: Path) -> None:
     try:
         graph, arguments, record["parts"] = trace(task)
         record["code"] = loaded_code()  # before the compiler makes modules of its own
-        _compile(graph, arguments, library, outputs)
+        record["operations"] = _compile(graph, arguments, library, outputs)
     except UntraceableError as error:
         record |= {"error": str(error), "code": loaded_code()}
     except InductorError as error:
@@ -87,11 +91,12 @@ def build(task: StepTask, library: Path, outputs: Path) -> None:
         record["error"] = f"PyTorch cannot compile a step: {_line(error)}"
     unfinished = library.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(record))
-    unfinished.replace(library.with_suffix(".json"))
+    unfinished.replace(library.with_suffix(RECORD))
 
 
-def _compile(graph: GraphModule, arguments: list[Tensor], library: Path, outputs: Path) -> None:
-    """Compile a graph, with fewer fusions if PyTorch fails at it. Raises InductorError."""
+def _compile(graph: GraphModule, arguments: list[Tensor], library: Path, outputs: Path) -> bool:
+    """Compile a graph, with fewer fusions if PyTorch fails at it. Return whether there is a file of operations. Raises
+    InductorError."""
     from torch._inductor import aot_compile
     from torch._inductor.exc import InductorError
 
@@ -104,7 +109,11 @@ def _compile(graph: GraphModule, arguments: list[Tensor], library: Path, outputs
                 raise
             made = aot_compile(graph, tuple(arguments), options=options | FEWER_FUSIONS)
     assert isinstance(made, str)
+    operations = [path for path in outputs.glob("*.json") if "nodes" in json.loads(path.read_text())]
+    for path in operations:
+        os.replace(path, library.with_suffix(OPERATIONS))
     os.replace(made, library)
+    return bool(operations)
 
 
 def _of_this_machine(error: Any) -> bool:

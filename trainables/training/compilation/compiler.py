@@ -54,8 +54,11 @@ class StepCompiler:
         return find
 
     def _library(self, task: StepTask, wait: Callable[[], None]) -> Library:
-        if self._build:
-            return self._folder.find_or_compile(task, wait)
-        if found := self._folder.find(task):
-            return found
-        raise CompilationError("they have not been compiled before")
+        found = self._folder.find_or_compile(task, wait) if self._build else self._folder.find(task)
+        if not found:
+            raise CompilationError("they have not been compiled before")
+        try:
+            found.load(task.step.device)
+        except RuntimeError as error:
+            raise CompilationError(f"a compiled step cannot be loaded: {str(error).splitlines()[0]}") from error
+        return found

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from trainables.learners.compiled.library import SharedLibrary
-from trainables.training.compilation.build import send
+from trainables.training.compilation.build import OPERATIONS, RECORD, send
 from trainables.training.compilation.loaded_code import environment, is_unchanged
 from trainables.training.compilation.task import StepTask
 
@@ -54,15 +54,16 @@ class LibraryFolder:
         library = self._library(task)
         try:
             self._check_owner()
-            record = json.loads(library.with_suffix(".json").read_text())
+            record = json.loads(library.with_suffix(RECORD).read_text())
             if not is_unchanged(record["code"]):
                 return None
-            error, parts = record.get("error"), tuple(record.get("parts", ()))
+            error, parts, operations = record.get("error"), tuple(record.get("parts", ())), record.get("operations")
         except (OSError, ValueError, KeyError, TypeError, AttributeError):  # there is none, or it is damaged
             return None
         if error:
             raise CompilationError(error)
-        return SharedLibrary(library, parts) if library.exists() else None
+        needed = (library, library.with_suffix(OPERATIONS)) if operations else (library,)
+        return SharedLibrary(library, parts) if all(path.exists() for path in needed) else None
 
     def find_or_compile(self, task: StepTask, wait: Callable[[], None] = lambda: None) -> SharedLibrary:
         """Return the library of a step, compiled first if it has to be.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 from torch._inductor.exc import InductorError
 
@@ -14,13 +15,27 @@ from tests.trainables.training.compilation.steps import task_of
 from trainables.config.trial import resolve
 from trainables.config.trial_config import Value
 from trainables.contract import Batch, Losses
+from trainables.methods.pairs.jepa_pairs import JEPAPairs
 from trainables.methods.variational.vje import VJE
 from trainables.training.compilation.build import build
 from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.compilation.folder import LibraryFolder
 from trainables.training.train import train
 
-PAIRS: dict[str, Value] = {"method": "jepa_pairs", "examples": 128, "batch_size": 32, "epochs": 3}
+PAIRS: dict[str, Value] = {"method": f"{__name__}:DecorrelatedPairs", "examples": 128, "batch_size": 32, "epochs": 3}
+
+
+class DecorrelatedPairs(JEPAPairs):
+    """Has an operation that PyTorch's compiler has no code for, and calls by its name: the Cholesky decomposition."""
+
+    loss_parts = ("volume",)
+
+    def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
+        error = super().losses(batch, noise).total
+        joint_B2 = torch.cat([batch["x"], self.predictor(batch["x"])], 1)
+        covariance_22 = joint_B2.T @ joint_B2 / len(joint_B2) + torch.eye(joint_B2.shape[1])
+        volume = torch.linalg.cholesky(covariance_22).diagonal().log().sum()
+        return Losses(error - 0.1 * volume, {"volume": volume})
 
 
 @pytest.mark.slow
@@ -62,7 +77,7 @@ def test_a_step_that_reads_values_leaves_a_record_that_says_so(tmp_path: Path, m
     task = task_of()
     monkeypatch.setattr(VJE, "losses", losses)
     build(task, tmp_path / "step.so", tmp_path)
-    record = json.loads((tmp_path / "step.json").read_text())
+    record = json.loads((tmp_path / "step.record").read_text())
     assert record["error"].startswith("a step cannot be traced: ")
     assert "trainables.methods.variational.vje" in record["code"]
     assert not (tmp_path / "step.so").exists()
@@ -85,5 +100,5 @@ def test_a_step_at_which_pytorch_fails_is_compiled_again_with_fewer_fusions(
     (tmp_path / "outputs").mkdir()
     build(task_of(), tmp_path / "step.so", tmp_path / "outputs")
     assert tried[0].keys() < tried[1].keys() and tried[1]["max_fusion_size"] == 3
-    assert json.loads((tmp_path / "step.json").read_text()).get("error") == error
+    assert json.loads((tmp_path / "step.record").read_text()).get("error") == error
     assert (tmp_path / "step.so").exists() == (error is None)

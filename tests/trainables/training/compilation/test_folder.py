@@ -11,8 +11,11 @@ from typing import ClassVar
 import pytest
 
 from tests.trainables.training.compilation.steps import task_of
+from trainables.config.trial import resolve
 from trainables.reports import Stopped
 from trainables.training.compilation import folder as module
+from trainables.training.compilation.build import OPERATIONS, RECORD
+from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.compilation.folder import CompilationError, LibraryFolder, default_folder
 from trainables.training.compilation.loaded_code import file_hash, is_unchanged, loaded_code
 from trainables.training.compilation.task import StepTask
@@ -31,7 +34,7 @@ class FakeFolder(LibraryFolder):
         self.compiled.append(task)
         self._library(task).write_bytes(b"code")
         record = {"code": {__name__: file_hash(__file__)}, "parts": ["dir", "kl"]}
-        self._library(task).with_suffix(".json").write_text(json.dumps(record))
+        self._library(task).with_suffix(RECORD).write_text(json.dumps(record))
 
 
 @pytest.fixture
@@ -61,7 +64,7 @@ def test_of_several_processes_one_compiles(steps: FakeFolder, monkeypatch: pytes
 
 
 def test_changed_code_is_compiled_again(steps: FakeFolder) -> None:
-    record = steps.find_or_compile(TASK).path.with_suffix(".json")
+    record = steps.find_or_compile(TASK).path.with_suffix(RECORD)
     plain = json.loads(record.read_text())
     record.write_text(json.dumps(plain | {"code": {__name__: "another hash"}}))
     assert steps.find(TASK) is None
@@ -71,7 +74,7 @@ def test_changed_code_is_compiled_again(steps: FakeFolder) -> None:
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"code": {"os": 1}}'])
 def test_a_damaged_record_counts_as_none(steps: FakeFolder, content: str) -> None:
-    steps.find_or_compile(TASK).path.with_suffix(".json").write_text(content)
+    steps.find_or_compile(TASK).path.with_suffix(RECORD).write_text(content)
     assert steps.find(TASK) is None
     assert steps.find_or_compile(TASK).parts == ("dir", "kl")
 
@@ -83,8 +86,25 @@ def test_what_another_user_could_have_written_is_not_executed(steps: FakeFolder)
         steps.find(TASK)
 
 
+def test_a_step_without_its_file_of_operations_is_compiled_again(steps: FakeFolder) -> None:
+    library = steps.find_or_compile(TASK).path
+    record = json.loads(library.with_suffix(RECORD).read_text())
+    library.with_suffix(RECORD).write_text(json.dumps(record | {"operations": True}))
+    assert steps.find(TASK) is None
+    library.with_suffix(OPERATIONS).write_text('{"nodes": []}')
+    assert steps.find(TASK)
+
+
+def test_a_library_that_cannot_be_loaded_leaves_steps_eager(steps: FakeFolder) -> None:
+    lines: list[str] = []
+    config = resolve(TASK.config)
+    assert StepCompiler(lines.append, steps).finder(config, TASK.shapes, lambda: None)(TASK.step) is None
+    (line,) = lines
+    assert line.startswith("a compiled step cannot be loaded: ")
+
+
 def test_a_step_that_cannot_be_traced_is_not_tried_again(steps: FakeFolder) -> None:
-    record = steps.find_or_compile(TASK).path.with_suffix(".json")
+    record = steps.find_or_compile(TASK).path.with_suffix(RECORD)
     plain = json.loads(record.read_text())
     record.write_text(json.dumps({"code": plain["code"], "error": "its step cannot be traced: it reads a value"}))
     with pytest.raises(CompilationError, match="it reads a value"):

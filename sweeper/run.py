@@ -13,7 +13,7 @@ from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_
 from sweeper.cli.fresh import CheckpointPath, archive, preview_archive, restore
 from sweeper.cli.option_values import store_retries
 from sweeper.cli.page_writer import PageWriter
-from sweeper.cli.progress import Progress
+from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.errors import ClusterError, NodeLost, StoreError
 from sweeper.execution.driver.connection import check_address, connected, starts_cluster
 from sweeper.execution.driver.early_imports import imported_meanwhile

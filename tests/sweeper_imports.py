@@ -92,6 +92,9 @@ SWEEPER: Mapping[str, Rule] = {
             *("trainables.profiling.measurement", "trainables.training", "trainables.worker"),
         ),
     ),
+    "sweeper.cli.progress": Rule(
+        may=("rich", "sweeper.plan", "sweeper.spec"), never=("torch", "ray", "optuna", "pandas")
+    ),
     "sweeper.cli": Rule(
         may=(
             *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from sweeper.cli.page_writer import PageWriter
-from sweeper.cli.progress import Progress
+from sweeper.cli.progress.running_cohorts import RunningCohort
+from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.cli.provenance import consumption, provenance
-from sweeper.cli.running_cohorts import RunningCohort
 from sweeper.execution.listener import CohortListener
 from sweeper.plan.cohort_source import CohortSource, Record
 from sweeper.plan.cohorts import Cohort

@@ -68,7 +68,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     """Plan, expand and dispatch; milliseconds a trial of the latter."""
     from sweeper.cli.arguments import parse
     from sweeper.cli.prepare import prepare
-    from sweeper.cli.progress import Progress
+    from sweeper.cli.progress.sweep_progress import Progress
     from sweeper.cli.recorder import Recorder
     from sweeper.execution import executor
     from sweeper.execution.driver.connection import connected

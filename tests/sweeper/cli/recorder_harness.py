@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from sweeper.cli.progress import Progress
+from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.cli.recorder import Recorder
 from sweeper.plan.cohort_source import CohortQueue
 from sweeper.plan.cohorts import Cohort
@@ -16,7 +16,7 @@ from sweeper.plan.trials import Trial
 from sweeper.storage.load import load, load_history
 from sweeper.storage.schema import Columns
 from sweeper.storage.store import Store
-from tests.sweeper.cli.test_progress import plan_of
+from tests.sweeper.cli.progress.examples import plan_of
 from trainables.reports import Member, Report, Status
 from trainables.worker.messages import CohortReport, Failure, Origin
 

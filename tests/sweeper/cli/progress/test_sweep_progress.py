@@ -1,41 +1,13 @@
 import io
 import math
-from collections.abc import Sequence
-from datetime import timedelta
 
-import pandas as pd
 import pytest
 from rich.console import Console
 from rich.text import Text
 
-from sweeper.cli.progress import MIN_INTERVAL, Progress, ProgressBar
-from sweeper.cli.running_cohorts import RunningCohort
-from sweeper.plan.plan import GridPlan
-from sweeper.plan.trials import Trial
-from sweeper.spec import Grid, Metric, Sweep
-from sweeper.spec.metric import Direction
-from sweeper.spec.views import Table
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def plan_of(
-    total: int,
-    before: Sequence[str] = (),
-    metric: str = "score",
-    direction: Direction = "maximize",
-    columns: Sequence[str] = ("trial",),
-) -> GridPlan:
-    """A plan whose first trials have the statuses `before`, and whose best trial is identified by `columns`."""
-    trials = tuple(Trial(f"p{index}", {}) for index in range(total))
-    statuses = {trial.id: status for trial, status in zip(trials, before, strict=False)}
-    table = Table("table", tuple(columns), (Metric(metric, direction),))
-    return GridPlan("grid", "paper", Sweep("about", {"paper": Grid({}, {})}, tables=(table,)), trials, [], [], statuses)
+from sweeper.cli.progress.running_cohorts import RunningCohort
+from sweeper.cli.progress.sweep_progress import MIN_INTERVAL, Progress
+from tests.sweeper.cli.progress.examples import Clock, plan_of
 
 
 def make(terminal: bool = False, cohorts: int | None = None, total: int = 10, **more):
@@ -112,16 +84,6 @@ def test_counts_are_those_of_all_rows_as_in_the_summary() -> None:
     assert "9 of 10 trials, finished 4, pruned 3, diverged 2, failed 1, " in out.getvalue().splitlines()[-1]
 
 
-def test_the_best_trial_is_shown_without_keys_that_its_method_lacks() -> None:
-    """In a table of several methods, the missing value is NaN or pandas' null."""
-    table = pd.DataFrame({"trial_id": ["a", "b"], "score": [0.9, 0.5], "ema": [None, 0.99], "tau": [0.2, None]})
-    table["queue"] = pd.array([None, 512], dtype="Int64")
-    progress, out, _ = make(columns=("ema", "tau", "queue"))
-    with progress:
-        progress.rank(table.to_dict("records"))
-    assert out.getvalue().splitlines()[-1].endswith("best score 0.9 at tau=0.2")
-
-
 def test_running_never_falls_below_none():
     progress, out, clock = make()
     with progress:
@@ -169,53 +131,3 @@ def test_with_nothing_to_do_all_is_done():
     with progress:
         pass
     assert "0 of 0 trials" in Text.from_ansi(out.getvalue()).plain
-
-
-def begun(total: int, done: int) -> tuple[ProgressBar, Clock]:
-    clock = Clock()
-    bar = ProgressBar(total, done, Console(file=io.StringIO()), clock, lambda bar: [bar])
-    bar.begin()
-    return bar, clock
-
-
-def test_time_left_is_estimated_by_the_speed_of_this_run() -> None:
-    bar, clock = begun(total=10, done=6)
-    assert bar.time_left is None
-    clock.now += 30
-    bar.move(7, done=7)
-    assert bar.time_left == timedelta(seconds=90) and bar.time_elapsed == timedelta(seconds=30)
-
-
-def test_time_left_counts_the_epochs_of_trials_without_a_result() -> None:
-    bar, clock = begun(total=10, done=0)
-    for position in (1, 2):  # 2 of 10 trials' worth in 30 s
-        clock.now += 15
-        bar.move(position, done=0)
-    assert bar.time_left == timedelta(seconds=120)
-
-
-def test_no_time_is_estimated_from_what_rounding_leaves() -> None:
-    """Positions are sums of shares: the same position summed in another order can be larger by a bit."""
-    bar, clock = begun(total=10, done=0)
-    bar.move(0.3, done=0, trained_before=True)
-    clock.now += 30
-    bar.move(0.1 + 0.2, done=0)
-    assert bar.time_left is None
-
-
-def test_epochs_of_a_checkpoint_do_not_count_as_speed() -> None:
-    bar, clock = begun(total=4, done=0)
-    bar.move(2, done=0, trained_before=True)
-    clock.now += 30
-    bar.move(3, done=0)  # 1 of 4 trials' worth in 30 s, and 1 is left
-    assert bar.time_left == timedelta(seconds=30)
-
-
-def test_the_start_of_processes_does_not_count_as_training() -> None:
-    bar, clock = begun(total=10, done=0)
-    clock.now += 60
-    bar.move(1, done=0, trained_before=True)
-    assert bar.time_left is None
-    clock.now += 10
-    bar.move(2, done=0)
-    assert bar.time_left == timedelta(seconds=80), "8 of 10 trials' worth are left, at one in 10 s"

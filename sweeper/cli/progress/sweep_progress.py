@@ -5,22 +5,20 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import Self
 
-import rich.progress
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from sweeper.cli.running_cohorts import RunningCohort, RunningCohorts
+from sweeper.cli.progress.bar import ProgressBar
+from sweeper.cli.progress.best_trial import BestTrial, short
+from sweeper.cli.progress.running_cohorts import RunningCohort, RunningCohorts
 from sweeper.plan.plan import Plan
 
 MIN_INTERVAL, MAX_INTERVAL = 5.0, 60.0
 """Shortest and longest time between two plain lines, in seconds."""
 INTERVAL_SHARE = 0.05
 """Time between two plain lines as a share of the elapsed time, within the limits above."""
-MOST_SECONDS_LEFT = 1e9
-"""No time is estimated from this on, in seconds: what has been trained is then as good as nothing."""
 DONE = ("finished", "diverged", "pruned")
 """Statuses of trials that have a result."""
 
@@ -37,17 +35,13 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`cohorts` is the number of cohorts in this run; None if unknown."""
-        self.total, self.metric, self.label = plan.total, plan.headline.name, f"{plan.name} ({plan.label})"
-        self._best_of: Callable[[Iterable[float]], float] = (
-            max if plan.headline.ranking_direction == "maximize" else min
-        )
+        self.total, self.label, self.cohorts = plan.total, f"{plan.name} ({plan.label})", cohorts
+        self.metric, self._best = plan.headline.name, BestTrial(plan.headline, plan.identifying_columns)
         self._before = Counter({status: plan.counts[status] for status in DONE})
-        self._identifying_columns, self.cohorts = tuple(dict.fromkeys(plan.identifying_columns)), cohorts
         self._console = console or Console(file=sys.stdout, highlight=False)
         self._clock, self._printed_at = clock, -math.inf
         self._status: dict[str, str] = {}
         self._running = self._cohorts_done = 0
-        self._best: tuple[float, str] | None = None
         self.running_cohorts = RunningCohorts()
         """Cohorts that are training and have reported their progress."""
         self._bar = ProgressBar(plan.total, self.done, self._console, clock, self._view)
@@ -76,8 +70,7 @@ class Progress:
 
     def best(self, values: Iterable[object]) -> float | None:
         """Return the best finite number among values of the headline metric; None without one."""
-        finite = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
-        return self._best_of(finite) if finite else None
+        return self._best.best_of(values)
 
     def stopped(self, trials: int, cohorts: int = 0) -> None:
         """Count `trials` fewer running trials: their worker was lost, and they will start again.
@@ -99,17 +92,8 @@ class Progress:
         self._update()
 
     def rank(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Consider rows for the best value without counting them.
-
-        Pruned trials are not considered, because their metrics are from an earlier epoch.
-        """
-        for row in rows:
-            value = self.best([row.get(self.metric)])
-            if value is None or row.get("status") == "pruned":
-                continue
-            if self._best is None or self._best_of((value, self._best[0])) != self._best[0]:
-                names = [name for name in self._identifying_columns if _known(row.get(name))] or ["trial_id"]
-                self._best = value, ", ".join(f"{name}={_short(row.get(name))}" for name in names)
+        """Consider rows for the best value without counting them."""
+        self._best.rank(rows)
 
     def print_line(self, text: str) -> None:
         """Print a message, above the live view if there is one."""
@@ -145,9 +129,6 @@ class Progress:
             facts["cohorts"] = f"{min(self._cohorts_done, self.cohorts)} of {self.cohorts}"
         return facts
 
-    def _best_text(self) -> list[str]:
-        return [f"best {self.metric} {_short(self._best[0])} at {self._best[1]}"] if self._best else []
-
     def _view(self, bar: RenderableType) -> Iterable[RenderableType]:
         """The live view around the bar: label, facts, running cohorts and the best value."""
         colours = {"running": "cyan", "diverged": "yellow", "failed": "red"}
@@ -157,7 +138,7 @@ class Progress:
             Text.assemble((f"{name} ", "dim"), (value, colours.get(name, ""))) for name, value in self._facts().items()
         )
         yield from (Text(line, style="dim") for line in self.running_cohorts.lines(self.metric))
-        yield from (Text(line, style="green") for line in self._best_text())
+        yield from (Text(line, style="green") for line in self._best.texts)
 
     def _print_state(self, last: bool = False) -> None:
         """Print the state as one line. In a file rich draws nothing but the end, so this text is ours."""
@@ -169,84 +150,7 @@ class Progress:
             if time_left := self._bar.time_left:
                 facts["left"] = f"about {time_left}"
             training = [text] if (text := self.running_cohorts.summary()) else []
-            if values := self.running_cohorts.values:
-                training.append(f"{self.metric} so far {_short(self._best_of(values))}")
+            if (value := self.best(self.running_cohorts.values)) is not None:
+                training.append(f"{self.metric} so far {short(value)}")
         state = [f"{self.label}: {self.done} of {self.total} trials", *(" ".join(fact) for fact in facts.items())]
-        self.print_line(", ".join([*state, *training, *self._best_text()]))
-
-
-def _known(value: object) -> bool:
-    """Whether a row has this value. In tables of several methods, missing values are NaN or pandas' null."""
-    return isinstance(value, bool | int | str) or (isinstance(value, float) and not math.isnan(value))
-
-
-def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-class ProgressBar(rich.progress.Progress):
-    """Bar over all trials of a sweep, which moves with every epoch.
-
-    The time left follows from the speed of this run since the first report, so the start of processes does not count.
-    """
-
-    def __init__(
-        self,
-        total: int,
-        done: int,
-        console: Console,
-        clock: Callable[[], float],
-        lines: Callable[[RenderableType], Iterable[RenderableType]],
-    ) -> None:
-        """`done` of `total` trials had a result before. `lines` puts the whole view around the bar."""
-        self._lines = lines  # first, because rich draws once when it is set up
-        super().__init__(
-            rich.progress.BarColumn(28, complete_style="cyan"),
-            rich.progress.TextColumn("{task.fields[done]:,} of {task.total:,} trials", style="bold"),
-            rich.progress.TaskProgressColumn(),
-            rich.progress.TextColumn("elapsed", style="dim"),
-            rich.progress.TimeElapsedColumn(),
-            rich.progress.TextColumn("left", style="dim"),
-            rich.progress.TextColumn("{task.fields[left]}", style="cyan"),
-            console=console,
-            get_time=clock,
-            refresh_per_second=2,
-        )
-        self._task_id = self.add_task("trials", start=False, total=total, completed=done, done=done, left="-:--:--")
-        self._clock, self._counted_since, self._trained = clock, clock(), 0.0
-
-    def begin(self) -> None:
-        """Start the clock, and the live view in a terminal."""
-        self.start_task(self._task_id)
-        self._counted_since = self._clock()
-        if self.console.is_terminal:
-            self.start()
-
-    def move(self, position: float, done: int, trained_before: bool = False) -> None:
-        """Set the position and the number of trials that have a result, which the text shows.
-
-        With `trained_before` the way there does not count for the speed: it comes from a checkpoint.
-        """
-        if not trained_before:
-            self._trained += position - self.tasks[0].completed
-        elif not self._trained:
-            self._counted_since = self._clock()
-        self.update(self._task_id, completed=position, done=done)
-        self.update(self._task_id, left=str(self.time_left or "-:--:--"))
-
-    @property
-    def time_elapsed(self) -> timedelta:
-        """Time since `begin`, in whole seconds."""
-        return timedelta(seconds=int(self.tasks[0].elapsed or 0))
-
-    @property
-    def time_left(self) -> timedelta | None:
-        """Estimated time to the end, in whole seconds; None while next to nothing has been trained."""
-        elapsed, remaining = self._clock() - self._counted_since, self.tasks[0].remaining
-        if remaining is None or self._trained <= 0 or elapsed <= 0:
-            return None
-        seconds = remaining / self._trained * elapsed
-        return timedelta(seconds=int(seconds)) if seconds < MOST_SECONDS_LEFT else None
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        yield from self._lines(self.make_tasks_table(self.tasks))
+        self.print_line(", ".join([*state, *training, *self._best.texts]))

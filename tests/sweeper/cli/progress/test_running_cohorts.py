@@ -1,4 +1,4 @@
-from sweeper.cli.running_cohorts import MAX_LINES, RunningCohort, RunningCohorts
+from sweeper.cli.progress.running_cohorts import MAX_LINES, RunningCohort, RunningCohorts
 
 
 def running(**cohorts: tuple[float, float | None, float | None]) -> RunningCohorts:

@@ -40,42 +40,45 @@ def with_compiled_steps(
         open_choice = not workload.settled_cut and not device.kind.gpus and workload.steps and workload.measurements
         if open_choice:
             candidate = compiled_cut(workload.group, cut)
-            width = min(candidate.width, workload.member_count)
+            widths = _widths(workload, candidate)
             measure = partial(profiler.measure_compiled, device, placement.threads, index) if profiler.measure else None
             pays, seconds = compiling_pays(
                 left[index] * _eager_seconds(replace(workload, settled_cut=cut), placement),
                 nearest(workload.measurements, cut.width).seconds,
-                width,
-                shapes=len(_widths(workload, candidate)),
-                known=compiled.get(width),
+                widths,
+                known=compiled.get(widths[0]),
                 measure=measure,
             )
             cut = candidate if pays else cut
-            compiled |= {width: seconds} if seconds else {}
+            compiled |= {widths[0]: seconds} if seconds else {}
         workloads.append(replace(workload, settled_cut=cut, compiled=compiled))
     return workloads
 
 
 def compiling_pays(
-    wall: float, eager: float, width: int, shapes: int, known: float | None, measure: MeasureCompiled | None
+    wall: float, eager: float, widths: Sequence[int], known: float | None, measure: MeasureCompiled | None
 ) -> tuple[bool, float | None]:
     """Return whether compiled steps save more time than they cost, and the seconds of one per member if known.
 
     - `wall`: seconds that the training takes with eager steps, which take `eager` seconds per member
-    - `width`, `shapes`: of the stacks whose steps are measured; different steps to compile
+    - `widths`: of the stacks whose steps are needed, first of those that make nearly all of them
     - `known`: seconds of a compiled step per member, measured earlier, when it was compiled
     - `measure`: measures them now; None if nothing is measured, and steps that are `known` count as still there
+
+    If the steps are not worth compiling, those of all widths must be there.
     """
     saved = wall * (LIKELY_SAVING if known is None else 1 - known / eager)
-    worth_building = saved > BUILD_SECONDS * shapes
+    worth_building = saved > BUILD_SECONDS * len(widths)
     if saved < PROBE_SECONDS:
         return False, known
     if measure is None:
         return worth_building or known is not None, known
     if worth_building and known is not None:
         return True, known
-    seconds = measure(CompiledProbe(width, worth_building))
-    return seconds is not None and wall * (1 - seconds / eager) > PROBE_SECONDS, seconds or known
+    seconds = measure(CompiledProbe(widths[0], worth_building))
+    if seconds is None or wall * (1 - seconds / eager) <= PROBE_SECONDS:
+        return False, seconds or known
+    return worth_building or all(measure(CompiledProbe(width, build=False)) for width in widths[1:]), seconds
 
 
 def compiled_cut(group: Group, cut: Cut) -> Cut:
@@ -106,9 +109,5 @@ def _eager_seconds(workload: Workload, placement: Placement) -> float:
 
 def _widths(workload: Workload, cut: Cut) -> Sequence[int]:
     """Widths of the stacks whose steps have to be compiled: whole ones, and 1 for what is left over."""
-    lengths = {len(members) for members in parts(workload.group, cut.size)}
-    return sorted({width for length in lengths for width in _stack_widths(length, cut.width)})
-
-
-def _stack_widths(length: int, width: int) -> set[int]:
-    return {width} if length % width == 0 else {width, 1} if length > width else {1}
+    rest = any(len(members) % cut.width for members in parts(workload.group, cut.size))
+    return (cut.width, 1) if rest else (cut.width,)

@@ -95,10 +95,8 @@ class _Shape:
     group: Sequence[Sequence[Trial]]
     eager: int
     """Members of an eager stack."""
-    compiled: int
-    """Members of a compiled one."""
-    widths: int
-    """Number of widths that have to be compiled."""
+    widths: Sequence[int]
+    """Widths of compiled stacks: whole ones, and 1 if members can be left over."""
     seconds_per_step: float
     """Seconds of training with eager steps for each second that a member's step takes."""
 
@@ -144,8 +142,8 @@ class StudyCompilation:
             return set()
         workloads = [Workload(shape.group, (), 1) for shape in shapes.values()]
         profiler = Profiler(workloads, self.fusible, ProfileStore(self.files, code_version()), self.measure)
-        profiles = profiler.profiles(self.device, 1) or []
-        paying = set()
+        profiles, paying = profiler.profiles(self.device, 1), set()
+        assert profiles is not None, "the profiler measures"
         for index, ((name, shape), profile) in enumerate(zip(shapes.items(), profiles, strict=True)):
             if not profile.measurements:
                 continue
@@ -153,9 +151,8 @@ class StudyCompilation:
             pays, _ = compiling_pays(
                 shape.seconds_per_step * eager,
                 eager,
-                shape.compiled,
                 shape.widths,
-                known=profile.compiled.get(shape.compiled),
+                known=profile.compiled.get(shape.widths[0]),
                 measure=partial(profiler.measure_compiled, self.device, 1, index),
             )
             paying |= {name} if pays else set()
@@ -173,7 +170,7 @@ class StudyCompilation:
                 before = shapes[name].seconds_per_step if name in shapes else 0.0
                 share = study.steps / len(study.configs) / self.slots.at_once(studies)
                 group = [[Trial("", config)] * max(eager, width)]
-                shapes[name] = _Shape(group, eager, width, 1 + rest, before + share)
+                shapes[name] = _Shape(group, eager, (width, 1) if rest else (width,), before + share)
         return shapes
 
 

@@ -6,12 +6,14 @@ import pytest
 
 from sweeper.cli.arguments import EXIT_OK, parse
 from sweeper.cli.fresh import archive, preview_archive, restore
+from sweeper.packing.study_steps import StudySteps, record_steps, recorded_steps
 from sweeper.spec import SpecError, registry
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load
 from sweeper.storage.store import Store
 from tests.sweeper.cli.test_conclusion import COLUMNS, store_of
 from tests.sweeper.plan.test_plan import SWEEP, make
+from tests.sweeper.search.test_search_plan import continued, plan
 
 
 @pytest.fixture
@@ -58,3 +60,14 @@ def test_rows_of_a_sweep_that_was_given_as_a_value_are_restored(
 def test_only_a_known_sweep_is_restored(store: Store) -> None:
     with pytest.raises(SpecError, match="no sweep 'grid'"):
         restore(parse(["grid", "--store", store.files.uri, "--restore", "x"]), "x")
+
+
+def test_a_fresh_search_chooses_its_steps_again(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    search_plan, steps = plan(continued("finished")), StudySteps(4, every=True)
+    study = search_plan.study_runs[0].id
+    record_steps(store.files, "search", study, steps)
+    archive(search_plan, store, COLUMNS)
+    assert recorded_steps(store.files, "search", study) is None
+    request = parse(capsys.readouterr().out.split("python -m sweeper.run ")[1].split())
+    assert restore(request, str(request.restore)) == EXIT_OK
+    assert recorded_steps(store.files, "search", study) == steps

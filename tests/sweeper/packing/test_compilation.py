@@ -1,6 +1,6 @@
 """Compiled steps where they pay: made-up devices, and measurements of compiled steps."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from sweeper.packing.compilation import BUILD_SECONDS, LIKELY_SAVING, compiled_c
 from sweeper.packing.cuts import describe_cuts, recorded_cuts
 from sweeper.packing.device_kinds import DeviceKind
 from sweeper.packing.packer import COHORT_START_SECONDS
-from sweeper.plan.cohorts import Cut
+from sweeper.plan.cohorts import Cut, parts
 from sweeper.storage.store import Store
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, FakeMeasure
 from tests.sweeper.packing.test_allocate import CPU, GPUS, allocated, grid
@@ -30,9 +30,10 @@ PAYS = int(BUILD_SECONDS / LIKELY_SAVING / (EAGER * 8)) + 10
 
 
 class MeasureCompiled(FakeMeasure):
-    """Compiled steps take `ratio` times as long as eager ones, and are there if `cached` or built."""
+    """Compiled steps take `ratio` times as long as eager ones, and are there if `cached` (True, or of these widths) or
+    built."""
 
-    def __init__(self, ratio: float = 0.5, cached: bool = False) -> None:
+    def __init__(self, ratio: float = 0.5, cached: bool | Collection[int] = False) -> None:
         super().__init__(CPU | GPUS)
         self._ratio, self._cached = ratio, cached
 
@@ -41,8 +42,10 @@ class MeasureCompiled(FakeMeasure):
         return [self._with_compiled(request, probe) for request, probe in zip(requests, probes, strict=True)]
 
     def _with_compiled(self, request: ProbeRequest, probe: Probe) -> Probe:
-        there = request.compiled and (self._cached or request.compiled.build)
-        return replace(probe, compiled=self._ratio * EAGER) if there else probe
+        if not request.compiled:
+            return probe
+        cached = request.compiled.width in self._cached if isinstance(self._cached, Collection) else self._cached
+        return replace(probe, compiled=self._ratio * EAGER) if cached or request.compiled.build else probe
 
     @property
     def compiled(self) -> list[CompiledProbe]:
@@ -79,6 +82,15 @@ def test_a_long_sweep_compiles_its_steps_and_a_short_one_does_not(tmp_path: Path
 
 def test_steps_that_were_compiled_before_are_used_by_shorter_sweeps(tmp_path: Path) -> None:
     assert chosen(tmp_path, MeasureCompiled(cached=True), PAYS // 2).cuts == (Cut(8, 8, compiled=True),)
+
+
+def test_steps_of_members_that_are_left_over_must_be_there_too(tmp_path: Path) -> None:
+    plan = grid(37, steps=PAYS // 2)
+    (cut,) = allocated(tmp_path / "all", MeasureCompiled(cached=True), plan).cuts
+    assert cut.compiled and any(len(members) % cut.width for members in parts(plan.groups[0], cut.size))
+    for name, cached, compiled in ("both", {cut.width, 1}, True), ("whole", {cut.width}, False), ("left", {1}, False):
+        (cut,) = allocated(tmp_path / name, MeasureCompiled(cached=cached), plan).cuts
+        assert cut.compiled == compiled
 
 
 def test_what_trains_in_seconds_is_not_even_measured(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pandas as pd
 from sweeper.cli.arguments import parse
 from sweeper.errors import SpecError
 from sweeper.execution.driver.connection import session_address
-from sweeper.execution.driver.stop_signal import StopSignal
+from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.models import config_of, load_model
 from sweeper.plan.changes import format_value
 from sweeper.run import plan_request

@@ -16,12 +16,12 @@ from sweeper.cli.page_writer import PageWriter
 from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.errors import ClusterError, NodeLost, StoreError
 from sweeper.execution.driver.connection import check_address, connected, starts_cluster
-from sweeper.execution.driver.early_imports import imported_meanwhile
-from sweeper.execution.driver.node_health import NodeHealth
-from sweeper.execution.driver.node_watchdog import NodeWatchdog
-from sweeper.execution.driver.process_exit import end_process
 from sweeper.execution.driver.ray_session import RaySession
-from sweeper.execution.driver.stop_signal import StopSignal, ignore_signals
+from sweeper.execution.process.early_imports import imported_meanwhile
+from sweeper.execution.process.exit import end_process
+from sweeper.execution.process.node_health import NodeHealth
+from sweeper.execution.process.node_watchdog import NodeWatchdog
+from sweeper.execution.process.stop_signal import StopSignal, ignore_signals
 from sweeper.plan.kept_models import KeptModels, ranked_columns
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec import SpecError, registry

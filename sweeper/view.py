@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser, error_line
 from sweeper.cli.option_values import whole
 from sweeper.errors import SpecError, StoreError
-from sweeper.execution.driver.stop_signal import StopSignal, ignore_signals
+from sweeper.execution.process.stop_signal import StopSignal, ignore_signals
 from sweeper.report.page import publish
 from sweeper.report.page.contents import collect
 from sweeper.report.page.document import PageData, document, page_data

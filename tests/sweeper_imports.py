@@ -82,8 +82,13 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("ray",),
     ),
+    "sweeper.execution.process": Rule(may=("psutil", "sweeper.errors"), never=("torch", "ray", "pandas", "optuna")),
     "sweeper.execution.driver": Rule(
-        may=("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.packing"), never=("torch", "pandas", "optuna")
+        may=(
+            *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.packing"),
+            "sweeper.execution.process.signal_disposition",
+        ),
+        never=("torch", "pandas", "optuna"),
     ),
     "sweeper.execution": Rule(
         may=(
@@ -117,7 +122,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.view": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
-            "sweeper.execution.driver.stop_signal",
+            "sweeper.execution.process.stop_signal",
         ),
         never=("torch", "ray", "optuna"),
     ),

@@ -9,7 +9,7 @@ from typing import Any
 from sweeper.cli.outline import outline_plan, outline_text
 from sweeper.errors import DAMAGED, ClusterError
 from sweeper.execution.driver.connection import check_address, connected
-from sweeper.execution.driver.stop_signal import StopSignal
+from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.packing.allocate import Allocation, allocate
 from sweeper.packing.cluster import is_local, profile_devices, read_devices, write_devices
 from sweeper.packing.cuts import describe_cuts, settled_cuts

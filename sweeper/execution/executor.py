@@ -15,11 +15,11 @@ from typing import Any
 from ray import tune
 
 from sweeper.errors import StoreError
-from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.execution.failures import read_exit_file
 from sweeper.execution.lean_tune import lean_tune
 from sweeper.execution.listener import CohortListener
 from sweeper.execution.placement_groups import patched_placement_groups
+from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
 from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback, cohort_trainable

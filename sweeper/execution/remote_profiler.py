@@ -8,7 +8,7 @@ from typing import Any
 
 import ray
 
-from sweeper.execution.driver.stop_signal import StopSignal
+from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.packing.cluster import Cluster, ProbeRequest, is_local
 from sweeper.packing.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
 from sweeper.spec import user_code

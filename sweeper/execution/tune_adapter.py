@@ -6,9 +6,9 @@ from typing import Any
 from ray import tune
 from ray.tune.search import Searcher
 
-from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.execution.failures import failure_in
 from sweeper.execution.listener import CohortListener
+from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
 from trainables.reports import Heartbeat

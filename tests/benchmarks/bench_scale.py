@@ -72,7 +72,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.cli.recorder import Recorder
     from sweeper.execution import executor
     from sweeper.execution.driver.connection import connected
-    from sweeper.execution.driver.stop_signal import StopSignal
+    from sweeper.execution.process.stop_signal import StopSignal
     from sweeper.packing.slots import SlotResources, Slots
     from sweeper.plan import cohorts
     from sweeper.plan.cohort_source import CohortQueue

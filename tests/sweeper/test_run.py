@@ -12,7 +12,7 @@ from sweeper.cli import preview
 from sweeper.cli.arguments import EXIT_FAILED, parse
 from sweeper.cli.prepare import prepare
 from sweeper.errors import StoreError
-from sweeper.execution.driver.stop_signal import StopSignal
+from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.storage.io.files import Files
 from sweeper.storage.store import Store
 

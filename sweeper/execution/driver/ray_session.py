@@ -16,7 +16,7 @@ from sweeper.errors import ClusterError, first_line
 from sweeper.execution.driver.ray_environment import environment_of_workers, quiet_loggers, set_environment
 from sweeper.execution.driver.ray_token import make_token
 from sweeper.execution.driver.scratch import scratch_folder
-from sweeper.execution.driver.signal_disposition import kept_disposition
+from sweeper.execution.process.signal_disposition import kept_disposition
 from sweeper.packing.cluster import is_local
 from sweeper.spec import user_code
 

@@ -16,8 +16,8 @@ from ray.air.execution.resources.request import ResourceRequest
 
 from sweeper.execution import executor, placement_groups
 from sweeper.execution.driver.connection import connected
-from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.execution.placement_groups import PlacementGroupPool
+from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.packing.slots import SlotResources, Slots
 from sweeper.plan.cohort_source import CohortQueue
 from sweeper.plan.cohorts import Cut, cut

@@ -10,7 +10,7 @@ import pytest
 import ray
 
 from sweeper.execution import remote_profiler
-from sweeper.execution.driver.stop_signal import StopSignal
+from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.execution.remote_profiler import announcement, ray_cluster
 from sweeper.packing.cluster import ProbeRequest
 from sweeper.packing.device_kinds import DeviceKind

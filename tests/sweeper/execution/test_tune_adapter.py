@@ -11,8 +11,8 @@ import pytest
 from ray import tune
 from ray.tune.search import Searcher
 
-from sweeper.execution.driver.stop_signal import StopSignal
 from sweeper.execution.listener import CohortListener
+from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.execution.retries import Attempt, RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
 from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from sweeper.execution.driver.stop_signal import AGAIN, ENDING_SECONDS, StopSignal
+from sweeper.execution.process.stop_signal import AGAIN, ENDING_SECONDS, StopSignal
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -63,7 +63,7 @@ def test_a_sweep_handles_signals_from_its_first_to_its_last_line() -> None:
     code = (
         "import signal, sys\n"
         "from sweeper import run\n"
-        "from sweeper.execution.driver import stop_signal\n"
+        "from sweeper.execution.process import stop_signal\n"
         "stop_signal.ignore_signals()\n"
         "run.parse = lambda _: signal.raise_signal(signal.SIGTERM)\n"
         "status = run.main([])\n"

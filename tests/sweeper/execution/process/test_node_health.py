@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from sweeper.execution.driver.node_health import HEAD_DIED, HEAD_TIMEOUT, NODE_DIED, NodeHealth
+from sweeper.execution.process.node_health import HEAD_DIED, HEAD_TIMEOUT, NODE_DIED, NodeHealth
 
 
 class Clock:

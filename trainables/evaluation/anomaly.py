@@ -33,10 +33,20 @@ def auroc(score_KN: Floats, outlier_KN: NDArray[np.bool_]) -> Floats:
     """Area under the ROC curve `[K]`, with outliers as positives: how often an outlier scores higher than an inlier.
     Ties count one half (the Mann-Whitney statistic). NaN if a score is not finite, or if there are no outliers or no
     inliers."""
-    pairs = zip(score_KN, outlier_KN, strict=True)
-    return np.array(
-        [where_defined(mann_whitney, score_N[~outlier_N], score_N[outlier_N]) for score_N, outlier_N in pairs]
-    )
+    order_KN = np.argsort(score_KN, axis=1)
+    sorted_KN = np.take_along_axis(score_KN, order_KN, axis=1)
+    outlier_KN = np.take_along_axis(outlier_KN, order_KN, axis=1)
+    up_to_KN = np.cumsum(~outlier_KN, axis=1)
+    starts_KN, ends_KN = np.ones_like(outlier_KN), np.ones_like(outlier_KN)  # of runs of equal scores
+    starts_KN[:, 1:] = ends_KN[:, :-1] = sorted_KN[:, 1:] != sorted_KN[:, :-1]
+    inliers_K = up_to_KN[:, -1]
+    outliers_K = outlier_KN.shape[1] - inliers_K
+    below_KN = np.maximum.accumulate(np.where(starts_KN, up_to_KN - ~outlier_KN, 0), axis=1)
+    not_above_KN = np.where(ends_KN, up_to_KN, inliers_K[:, None])[:, ::-1]
+    not_above_KN = np.minimum.accumulate(not_above_KN, axis=1)[:, ::-1]
+    wins_K = np.where(outlier_KN, below_KN + not_above_KN, 0).sum(axis=1) / 2
+    defined_K = np.isfinite(score_KN).all(axis=1) & (inliers_K > 0) & (outliers_K > 0)
+    return np.where(defined_K, wins_K / np.maximum(outliers_K, 1) / np.maximum(inliers_K, 1), math.nan)
 
 
 def mann_whitney(inlier_N: Floats, outlier_M: Floats) -> float:

@@ -89,6 +89,11 @@ class StackedMembers(ABC):
                 raise ValueError(f"a member can only change its {changeable}, but got {name}={value}")
         self._set_rates(rates)
 
+    def set_hyperparameter(self, name: str, values: Sequence[float]) -> None:
+        """Give the members these values of a hyperparameter that is fusible in the method."""
+        buffer_K = self.buffers[f"method.{name}"]
+        buffer_K.copy_(torch.tensor(values, dtype=buffer_K.dtype))
+
     @torch.no_grad()
     def evaluate(self, verb: str, *inputs: Any) -> Any:
         """Call the method `verb`, such as `embed`, of every member in evaluation mode, with inputs that all members see

@@ -1,6 +1,5 @@
 """The initial models of a cohort."""
 
-import copy
 from collections.abc import Sequence
 
 import torch
@@ -14,19 +13,15 @@ from trainables.learners.noise import seeded_generator
 
 @torch.no_grad()
 def build_models(configs: Sequence[TrialConfig], shapes: Shapes) -> list[Method]:
-    """One model per member, for batches of these shapes. Members of one stream start with the same weights, except for
-    their own fusible hyperparameters. The state of torch's global generator is unchanged."""
-    templates: dict[tuple[object, ...], Method] = {}
-    models = []
-    for config in configs:
-        key = stream_key(config)
-        if key not in templates:
+    """The model of each member, for batches of these shapes. Members of one stream share one model, which has the
+    fusible hyperparameters of the first of them; `build_stack` gives each member its own. The state of torch's global
+    generator is unchanged."""
+    models: dict[tuple[object, ...], Method] = {}
+    keys = [stream_key(config) for config in configs]
+    for key, config in zip(keys, configs, strict=True):
+        if key not in models:
             with torch.random.fork_rng(devices=[]):
                 torch.default_generator.manual_seed(seeded_generator("weights", key).initial_seed())
                 networks = task_of(config.method).networks(config)
-                templates[key] = method_of(config.method)(config.options, networks, shapes)
-        model = copy.deepcopy(templates[key])
-        for name in model.fusible:
-            model.get_buffer(name).fill_(getattr(config.options, name))
-        models.append(model)
-    return models
+                models[key] = method_of(config.method)(config.options, networks, shapes)
+    return [models[key] for key in keys]

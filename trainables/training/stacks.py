@@ -25,8 +25,23 @@ def build_stack(
     peers: Peers = SINGLE_PROCESS,
     find_library: FindLibrary | None = None,
 ) -> StackedMembers:
-    """Stack initial models of these configs. `streams`: the index of each member's data stream. With `find_library` the
-    steps of members that learn by gradients are compiled."""
+    """Stack initial models of these configs, with the fusible hyperparameters of each. `streams`: the index of each
+    member's data stream. With `find_library` the steps of members that learn by gradients are compiled."""
+    stack = _stack(models, configs, streams, device, peers, find_library)
+    for name in models[0].fusible:
+        stack.set_hyperparameter(name, [float(getattr(config.options, name)) for config in configs])
+    return stack
+
+
+def _stack(
+    models: Sequence[Method],
+    configs: Sequence[TrialConfig],
+    streams: Sequence[int],
+    device: torch.device,
+    peers: Peers,
+    find_library: FindLibrary | None,
+) -> StackedMembers:
+    """The same, with the hyperparameters of the models."""
     first = configs[0]
     common: dict[str, Any] = {"streams": streams, "device": device, "peers": peers}
     if models[0].fitted():

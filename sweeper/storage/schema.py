@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -77,7 +78,7 @@ class Columns:
             if python_type not in _TYPES:
                 raise ValueError(f"a hyperparameter must be bool, int, float or str, but {name!r} is {python_type!r}")
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema of a file: trial_id, the hyperparameters, the metrics, then the other fixed columns."""
         types = {name: _TYPES[python_type] for name, python_type in self.hyperparameters.items()}

@@ -37,10 +37,13 @@ class Progress:
         """`cohorts` is the number of cohorts in this run; None if unknown."""
         self.total, self.label, self.cohorts = plan.total, f"{plan.name} ({plan.label})", cohorts
         self.metric, self._best = plan.headline.name, BestTrial(plan.headline, plan.identifying_columns)
-        self._before = Counter({status: plan.counts[status] for status in DONE})
+        counts = plan.counts
+        self._before = Counter({status: counts[status] for status in DONE})
         self._console = console or Console(file=sys.stdout, highlight=False)
         self._clock, self._printed_at = clock, -math.inf
         self._status: dict[str, str] = {}
+        self._counts: Counter[str] = Counter()
+        """Statuses in `_status` -> number of trials."""
         self._running = self._cohorts_done = 0
         self.running_cohorts = RunningCohorts()
         """Cohorts that are training and have reported their progress."""
@@ -84,8 +87,10 @@ class Progress:
 
     def finished(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Count the rows of a cohort that has ended. A trial that was counted before takes its new status."""
-        for row in rows:
-            self._status[str(row["trial_id"])] = str(row["status"])
+        statuses = {str(row["trial_id"]): str(row["status"]) for row in rows}
+        self._counts.subtract(self._status[trial] for trial in statuses if trial in self._status)
+        self._counts.update(statuses.values())
+        self._status.update(statuses)
         self._cohorts_done += 1
         self._running = max(0, self._running - len(rows))
         self.rank(rows)
@@ -107,7 +112,7 @@ class Progress:
     @property
     def counts(self) -> Counter[str]:
         """Number of trials with a row by status, including those from before this run."""
-        return self._before + Counter(self._status.values())
+        return self._before + self._counts
 
     def _update(self, trained_before: bool = False) -> None:
         """Move the bar; without a live view, print a line unless the last one is too recent."""

@@ -73,6 +73,10 @@ def call_with_retries(
     with the first exception; `on_recovery` is called after a later success, with the seconds since that exception.
     `clock`, `sleep` and `draw` (a random number in [0, 1)) are parameters for tests.
     """
+    try:
+        return operation()  # nearly always all there is to do
+    except Exception as error:
+        first_error: Exception | None = error
     failed_at: float | None = None
     backoff = wait_exponential(multiplier=policy.first_wait, max=policy.longest_wait)
 
@@ -85,6 +89,13 @@ def call_with_retries(
             failed_at = clock()
             on_first_failure(error)
 
+    def attempt() -> Result:
+        nonlocal first_error
+        error, first_error = first_error, None
+        if error:
+            raise error
+        return operation()
+
     retrying = Retrying(
         retry=retry_if_exception(is_transient),
         wait=lambda state: min(seconds_left(), backoff(state) * (1.0 - 0.5 * draw())),
@@ -93,7 +104,7 @@ def call_with_retries(
         sleep=sleep,
         reraise=True,
     )
-    result = retrying(operation)
+    result = retrying(attempt)
     if failed_at is not None:
         on_recovery(clock() - failed_at)
     return result

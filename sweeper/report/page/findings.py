@@ -18,8 +18,8 @@ from sweeper.storage.io.files import Files
 
 MAX_STUDIES = 50
 """Most studies whose importances a page shows."""
-JOURNAL = ".log"
-"""Suffix of the files that Optuna's dashboard reads."""
+JOURNAL = "journal.log"
+"""The file that Optuna's dashboard reads. While it is written, a lock whose name begins with it lies beside it."""
 
 
 def views(shown: PresetViews) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _studies(files: Files, name: str) -> list[tuple[str, str]]:
     """Return the folder of each request of a search with the name of each of its studies; journals lie beside them."""
     folders = files.list(f"studies/{name}")
     entries = [(folder, entry) for folder in folders for entry in files.list(f"studies/{name}/{folder}")]
-    return [(folder, entry) for folder, entry in entries if not entry.endswith(JOURNAL)]
+    return [(folder, entry) for folder, entry in entries if not entry.startswith(JOURNAL)]
 
 
 def _frame(files: Files, path: str) -> pd.DataFrame | None:

@@ -47,5 +47,6 @@ def fill(folder: Path) -> Store:
     states = pd.DataFrame({"state": ["complete"] * 23 + ["pruned"] * 7})
     for name, table in {"importance": shares, "trials": states}.items():
         store.files.write(f"studies/{NAME}/paper/normal_class=0/{name}.parquet", table.to_parquet(index=False))
-    store.files.write(f"studies/{NAME}/paper/journal.log", b"a file beside the studies")
+    for journal in ("journal.log", "journal.log.lock"):
+        store.files.write(f"studies/{NAME}/paper/{journal}", b"a file beside the studies")
     return store

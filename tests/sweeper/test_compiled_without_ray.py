@@ -16,10 +16,21 @@ from tests.trainables.traced import TracingCompiler
 from trainables.worker import worker
 from trainables.worker.messages import CohortTask
 
-SEARCH = ["vje_search", "--set", "epochs=12", "--set", "width=32", "--store"]
+SEARCH = ["vje_search", "--set", "width=32", "--store"]
 COMMANDS = {
-    "search": [*SEARCH, "STORE", "--preset", "digits", "--trials", "18", "--wave", "18"],
-    "population": [*SEARCH, "STORE", "--preset", "digits_population", "--trials", "8", "--wave", "4"],
+    "search": [*SEARCH, "STORE", "--preset", "digits", "--set", "epochs=12", "--trials", "18", "--wave", "18"],
+    "population": [
+        *SEARCH,
+        "STORE",
+        "--preset",
+        "digits_population",
+        "--set",
+        "epochs=6",
+        "--trials",
+        "8",
+        "--wave",
+        "4",
+    ],
 }
 
 

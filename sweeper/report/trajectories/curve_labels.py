@@ -1,6 +1,6 @@
 """Names of the curves in a figure: each at the end of its curve, without overlaps, or all in a legend."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,13 +45,26 @@ def spread(positions: Sequence[float], gap: float, low: float, high: float) -> l
 
     The sum of the squared moves is minimal: this is isotonic regression of `positions[i] - i * gap`.
     """
-    from sklearn.isotonic import isotonic_regression  # here: it takes a second to import
-
     if not positions:
         return []
     offsets = gap * np.arange(len(positions))
     fitted = isotonic_regression(np.asarray(positions) - offsets)
     return list(np.maximum(low, np.minimum(high - offsets[-1], fitted)) + offsets)
+
+
+def isotonic_regression(values: Iterable[float]) -> list[float]:
+    """Return the ascending sequence with the least sum of squared distances from the values.
+
+    Pool adjacent violators: values that descend are replaced by their mean. Libraries have it, too, but take half a
+    second to import.
+    """
+    pools: list[tuple[float, int]] = []  # sum and number of the values that share a mean
+    for value in values:
+        pools.append((float(value), 1))
+        while len(pools) > 1 and pools[-2][0] * pools[-1][1] > pools[-1][0] * pools[-2][1]:
+            (last, last_count), (total, count) = pools.pop(), pools.pop()
+            pools.append((total + last, count + last_count))
+    return [total / count for total, count in pools for _ in range(count)]
 
 
 def legend(panels: Sequence[Axes], by: str, gutter: float) -> None:

@@ -3,8 +3,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 
-from sweeper.report.trajectories.curve_labels import spread
+from sweeper.report.trajectories.curve_labels import isotonic_regression, spread
 from sweeper.report.trajectories.curves import draw
 from sweeper.report.trajectories.trajectory import average
 from tests.sweeper.report.trajectories.example_reports import BOTH, reports
@@ -42,3 +43,11 @@ def test_spread_is_the_least_squares_solution() -> None:
         )
         assert spread_out == pytest.approx(best.x, abs=1e-4)
     assert spread([0.1, 0.5], 0.1, 0.0, 1.0) == pytest.approx([0.1, 0.5]) and spread([], 1.0, 0.0, 1.0) == []
+
+
+def test_isotonic_regression_is_that_of_scipy() -> None:
+    random = np.random.default_rng(0)
+    for size in (0, 1, 2, 7, 30):
+        values = random.normal(size=size).round(1)
+        expected = scipy.optimize.isotonic_regression(values).x if size else []
+        np.testing.assert_allclose(isotonic_regression(values), expected, atol=1e-12)

@@ -3,7 +3,7 @@
 Shapes: K members still in the cohort, B examples a step.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -187,10 +187,12 @@ class Cohort:
             stack, slot = slots[index]
             stack.load_member(slot, copies[move.source], move.hyperparameters)
 
-    def trained_model(self, member: int) -> TrainedModel:
-        """A copy of the model of the member with this index."""
-        stack, slot = self._slots()[member]
-        return TrainedModel(self._configs[member], stack.tensors_of(slot), self._shapes, self._inputs)
+    def trained_models(self, members: Iterable[int]) -> Iterator[tuple[int, TrainedModel]]:
+        """Yield a copy of the model of each member with one of these indices."""
+        slots = self._slots()
+        for member in members:
+            stack, slot = slots[member]
+            yield member, TrainedModel(self._configs[member], stack.tensors_of(slot), self._shapes, self._inputs)
 
     def state(self) -> list[dict[str, Any]]:
         """Everything that training changes, on the CPU."""

@@ -81,8 +81,9 @@ def train(
             yield from progress.reports
             for report in _train_epochs(cohort, progress, configs[0].training, judge, checkpointer):
                 if report.done and keep:
-                    for index in (index for index, member in enumerate(report.members) if member.status == "finished"):
-                        keep(index, cohort.trained_model(index))
+                    finished = [index for index, member in enumerate(report.members) if member.status == "finished"]
+                    for index, model in cohort.trained_models(finished):
+                        keep(index, model)
                 yield report
         except Stopped as stopped:
             raise Stopped("; ".join(filter(None, (str(stopped), checkpointer.save())))) from None

@@ -1,5 +1,6 @@
 """Files of trained models: a loaded model gives what was recorded, for every method, and bad files are refused."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +28,7 @@ from trainables.tasks.images.model import ImageModel
 from trainables.tasks.pairs.evaluator import HELD_OUT
 from trainables.tasks.pairs.stream import as_input
 from trainables.training.model_file import TrainedModel, pack_model, unpack_model
-from trainables.training.model_metadata import read_metadata
+from trainables.training.model_metadata import ENTRY, read_metadata
 from trainables.training.train import train
 
 EPOCHS = 1
@@ -121,6 +122,13 @@ def test_equal_models_have_equal_files_with_the_whole_configuration(model: Train
     assert metadata["config"].keys() == keys("vje").keys() and metadata["trial_id"] == "a"
     assert {"levels", "mean", "std", "classes", "dataset"} == metadata["inputs"].keys()
     assert metadata["shapes"] == {"views": [1, 8, 8]}
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.int64, torch.bool, torch.bfloat16])
+def test_files_are_those_of_safetensors_own_function(model: TrainedModel, kind: torch.dtype) -> None:
+    tensors = {**model.tensors, "extra": torch.ones(3, 0, dtype=kind), "more": torch.ones(2, 3, dtype=kind)}
+    data = pack_model(replace(model, tensors=tensors), {})
+    assert data == save(tensors, {ENTRY: json.dumps(read_metadata(data), sort_keys=True)})
 
 
 def test_a_hyperparameter_of_infinity_survives() -> None:

@@ -25,8 +25,16 @@ def table_of(rows: Sequence[Mapping[str, object]], columns: Columns) -> pa.Table
     names = dict.fromkeys(schema.names)
     for row in rows:
         _check_row(row, names)
-    data = [_array([row.get(field.name) for row in rows], field) for field in schema]
+    missing, values = (None,) * len(rows), _values_by_column(rows)
+    data = [_array(values.get(name, missing), field) for name, field in zip(schema.names, schema, strict=True)]
     return pa.table(data, schema=schema)
+
+
+def _values_by_column(rows: Sequence[Mapping[str, object]]) -> dict[str, Sequence[object]]:
+    """Key of any of the rows -> its value in each row, None where a row lacks it."""
+    if len({tuple(row) for row in rows}) == 1:  # as in the rows of a cohort
+        return dict(zip(rows[0], zip(*(row.values() for row in rows), strict=True), strict=True))
+    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(name for row in rows for name in row)}
 
 
 def conform(table: pa.Table, columns: Columns) -> pa.Table:

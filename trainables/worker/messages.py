@@ -42,7 +42,9 @@ class CohortSpec:
     @classmethod
     def of(cls, configs: Sequence[Mapping[str, Any]], width: int, checkpoint: str, compiled: bool = False) -> Self:
         """The cohort whose members have the flat `configs`."""
-        shared = {key: value for key, value in configs[0].items() if all(config[key] == value for config in configs)}
+        absent = object()
+        values = ((key, value, [config.get(key, absent) for config in configs]) for key, value in configs[0].items())
+        shared = {key: value for key, value, of_each in values if of_each.count(value) == len(configs)}
         own = tuple({key: value for key, value in config.items() if key not in shared} for config in configs)
         return cls(shared, own, width, checkpoint, compiled)
 

@@ -1,3 +1,7 @@
+import math
+
+import numpy as np
+
 from sweeper.storage.arrow_tables import conform, one_per_trial, rows_except, rows_of, table_of
 from tests.sweeper.storage.rows import COLUMNS, row
 
@@ -18,3 +22,17 @@ def test_a_later_failure_does_not_replace_a_result():
     merged = one_per_trial(table)
     assert merged["trial_id"].to_pylist() == ["a", "b"] and merged["status"].to_pylist() == ["finished", "failed"]
     assert merged["error"].to_pylist() == [None, "last"]
+
+
+def test_rows_may_have_their_values_in_any_order_and_lack_some():
+    rows = [row("a", error=None), row("b", error="last")]
+    whole = table_of(rows, COLUMNS)
+    assert table_of([rows[0], dict(reversed(rows[1].items()))], COLUMNS).equals(whole)
+    short = [{name: value for name, value in values.items() if value is not None} for values in rows]
+    assert len(short[0]) < len(short[1]) and table_of(short, COLUMNS).equals(whole)
+
+
+def test_not_a_number_is_null_among_plain_numbers_and_others():
+    plain = table_of([row("a", seconds=math.nan), row("b", seconds=1.0)], COLUMNS)
+    mixed = table_of([row("a", seconds=np.float64("nan")), row("b", seconds=1)], COLUMNS)
+    assert plain["seconds"].to_pylist() == mixed["seconds"].to_pylist() == [None, 1.0]

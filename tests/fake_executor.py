@@ -18,8 +18,8 @@ import torch
 import sweeper.run as run
 from sweeper.execution import executor, remote_profiler
 from sweeper.execution.tune_adapter import CohortSearcher, TuneCallback
-from sweeper.packing.cluster import Cluster
-from sweeper.packing.device_kinds import DeviceKind
+from sweeper.packing.profiling.cluster import Cluster
+from sweeper.packing.profiling.device_kinds import DeviceKind
 from sweeper.pruning import rung_client
 from trainables.learners.data_parallel import SINGLE_PROCESS
 from trainables.profiling.measurement import DeviceMemory, Measurement, Probe

@@ -62,6 +62,10 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna"),
     ),
+    "sweeper.packing.profiling": Rule(
+        may=("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.profiling.measurement"),
+        never=("ray", "optuna"),
+    ),
     "sweeper.packing": Rule(
         may=(
             "sweeper.errors",
@@ -69,6 +73,7 @@ SWEEPER: Mapping[str, Rule] = {
             "sweeper.spec",
             "sweeper.storage",
             "sweeper.plan",
+            "sweeper.packing.profiling",
             "trainables.config",
             "trainables.profiling.measurement",
         ),

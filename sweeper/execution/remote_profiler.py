@@ -9,8 +9,8 @@ from typing import Any
 import ray
 
 from sweeper.execution.process.stop_signal import StopSignal
-from sweeper.packing.cluster import Cluster, ProbeRequest, is_local
-from sweeper.packing.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
+from sweeper.packing.profiling.cluster import Cluster, ProbeRequest, is_local
+from sweeper.packing.profiling.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
 from sweeper.spec import user_code
 from trainables.profiling.measurement import Probe
 from trainables.worker.ray_train import import_from, measure_configs

@@ -7,9 +7,9 @@ from typing import cast
 
 from sweeper.execution.study_work import study_work
 from sweeper.packing.allocate import allocate_grid
-from sweeper.packing.cluster import Cluster, DeviceInfo, profile_devices, write_devices
 from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves, wave_cut
 from sweeper.packing.placement import whole_device_slots
+from sweeper.packing.profiling.cluster import Cluster, DeviceInfo, profile_devices, write_devices
 from sweeper.packing.slots import Slots
 from sweeper.packing.study_compilation import StudyCompilation, StudySlots
 from sweeper.plan import cohorts

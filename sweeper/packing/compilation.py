@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from sweeper.packing.cluster import DeviceInfo
 from sweeper.packing.placement import Placement
-from sweeper.packing.profiler import Profiler
-from sweeper.packing.workloads import Workload, candidate_cuts
+from sweeper.packing.profiling.cluster import DeviceInfo
+from sweeper.packing.profiling.profiler import Profiler
+from sweeper.packing.profiling.workloads import Workload, candidate_cuts
 from sweeper.plan.cohorts import Cut, Group, parts
 from trainables.profiling.measurement import CompiledProbe, Measurement
 

@@ -5,9 +5,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sweeper.packing.devices import Devices
 from sweeper.packing.makespan import CutOption, SlotPool, list_schedule, makespan, minimise_makespan
-from sweeper.packing.workloads import Candidate, Workload, candidate_cuts, one_per_cohort
+from sweeper.packing.profiling.devices import Devices
+from sweeper.packing.profiling.workloads import Candidate, Workload, candidate_cuts, one_per_cohort
 from sweeper.plan.cohorts import Cut
 
 COHORT_START_SECONDS = 0.4

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sweeper.packing.cluster import DeviceInfo
-from sweeper.packing.device_kinds import kind_resources
-from sweeper.packing.devices import Devices, cpu_devices
 from sweeper.packing.packer import Packing, pack
-from sweeper.packing.profile_store import GroupProfile
+from sweeper.packing.profiling.cluster import DeviceInfo
+from sweeper.packing.profiling.device_kinds import kind_resources
+from sweeper.packing.profiling.devices import Devices, cpu_devices
+from sweeper.packing.profiling.profile_store import GroupProfile
+from sweeper.packing.profiling.workloads import Workload, candidate_cuts, one_per_cohort
 from sweeper.packing.slots import SlotResources, Slots
-from sweeper.packing.workloads import Workload, candidate_cuts, one_per_cohort
 from sweeper.spec.node_price import NodePrice
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sweeper.packing.cluster import DeviceInfo, Measure
 from sweeper.packing.compilation import (
     LIKELY_SAVING,
     PROBE_SECONDS,
@@ -19,10 +18,11 @@ from sweeper.packing.compilation import (
     compiling_pays,
     nearest,
 )
-from sweeper.packing.profile_store import ProfileStore, fixed_shape
-from sweeper.packing.profiler import Profiler
+from sweeper.packing.profiling.cluster import DeviceInfo, Measure
+from sweeper.packing.profiling.profile_store import ProfileStore, fixed_shape
+from sweeper.packing.profiling.profiler import Profiler
+from sweeper.packing.profiling.workloads import Workload
 from sweeper.packing.study_steps import StudySteps, record_steps, recorded_steps
-from sweeper.packing.workloads import Workload
 from sweeper.plan.cohorts import parts
 from sweeper.plan.trials import Trial
 from sweeper.spec.request import Request

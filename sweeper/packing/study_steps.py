@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sweeper.packing.profile_store import fixed_shape
+from sweeper.packing.profiling.profile_store import fixed_shape
 from sweeper.spec.request import Request
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import read_record, text, truth, whole

@@ -19,9 +19,9 @@ from pathlib import Path
 import torch
 
 from search_spaces.anomaly_grid import DIGITS, PAPER
-from sweeper.packing.devices import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import pack
-from sweeper.packing.workloads import Workload
+from sweeper.packing.profiling.devices import MEMORY_MARGIN, Devices
+from sweeper.packing.profiling.workloads import Workload
 from sweeper.plan.cohorts import Cut
 from sweeper.plan.trials import Trial
 from trainables.config.trial import resolve

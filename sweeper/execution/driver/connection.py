@@ -10,7 +10,7 @@ from sweeper.errors import ClusterError
 from sweeper.execution.driver.ray_environment import quiet_loggers, set_environment
 from sweeper.execution.driver.ray_session import RaySession
 from sweeper.execution.driver.scratch import scratch_folder
-from sweeper.packing.cluster import is_local
+from sweeper.packing.profiling.cluster import is_local
 
 ANSWER_SECONDS = 5.0
 """Seconds to wait for a connection to a cluster's address."""

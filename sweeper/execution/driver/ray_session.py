@@ -17,7 +17,7 @@ from sweeper.execution.driver.ray_environment import environment_of_workers, qui
 from sweeper.execution.driver.ray_token import make_token
 from sweeper.execution.driver.scratch import scratch_folder
 from sweeper.execution.process.signal_disposition import kept_disposition
-from sweeper.packing.cluster import is_local
+from sweeper.packing.profiling.cluster import is_local
 from sweeper.spec import user_code
 
 

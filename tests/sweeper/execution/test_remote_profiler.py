@@ -12,8 +12,8 @@ import ray
 from sweeper.execution import remote_profiler
 from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.execution.remote_profiler import announcement, ray_cluster
-from sweeper.packing.cluster import ProbeRequest
-from sweeper.packing.device_kinds import DeviceKind
+from sweeper.packing.profiling.cluster import ProbeRequest
+from sweeper.packing.profiling.device_kinds import DeviceKind
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
 from trainables.profiling.measurement import DeviceMemory, Probe
 

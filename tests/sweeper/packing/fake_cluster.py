@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from sweeper.packing.cluster import Cluster, ProbeRequest
-from sweeper.packing.device_kinds import DeviceKind
+from sweeper.packing.profiling.cluster import Cluster, ProbeRequest
+from sweeper.packing.profiling.device_kinds import DeviceKind
 from tests.sweeper.packing.measured import MIB
 from trainables.profiling.measurement import DeviceMemory, Measurement, Probe
 

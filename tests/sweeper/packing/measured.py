@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from sweeper.packing.workloads import Workload
+from sweeper.packing.profiling.workloads import Workload
 from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import Trial
 from trainables.profiling.measurement import Measurement

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.packing.devices import Devices
 from sweeper.packing.packer import TOLERANCE, Packing, pack
-from sweeper.packing.workloads import Workload
+from sweeper.packing.profiling.devices import Devices
+from sweeper.packing.profiling.workloads import Workload
 from sweeper.plan.cohorts import Cohort, Cut, Group, cut, parts
 from tests.sweeper.packing.measured import (
     EACH_100_MIB,

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from sweeper.packing.devices import MEMORY_MARGIN, Devices
 from sweeper.packing.packer import COHORT_START_SECONDS, TOLERANCE, Packing, pack
-from sweeper.packing.workloads import Workload
+from sweeper.packing.profiling.devices import MEMORY_MARGIN, Devices
+from sweeper.packing.profiling.workloads import Workload
 from sweeper.plan.cohorts import Cut, cut
 from tests.sweeper.packing.measured import MIB, measurement, members
 from trainables.profiling.measurement import Measurement

@@ -3,12 +3,12 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.packing.cluster import DeviceInfo
 from sweeper.packing.packer import TOLERANCE
 from sweeper.packing.placement import least_threads, longest_group, on_cores, on_gpus, whole_device_slots
-from sweeper.packing.profile_store import GroupProfile
+from sweeper.packing.profiling.cluster import DeviceInfo
+from sweeper.packing.profiling.profile_store import GroupProfile
+from sweeper.packing.profiling.workloads import Workload
 from sweeper.packing.slots import SlotResources
-from sweeper.packing.workloads import Workload
 from tests.sweeper.packing.fake_cluster import CORES, LARGE, MANY
 from tests.sweeper.packing.measured import MIB, measurement, members
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from sweeper.cli.arguments import parse
-from sweeper.packing.cluster import profile_devices
 from sweeper.packing.compilation import BUILD_SECONDS, LIKELY_SAVING, PROBE_SECONDS
-from sweeper.packing.device_kinds import DeviceKind
-from sweeper.packing.profile_store import fixed_shape
+from sweeper.packing.profiling.cluster import profile_devices
+from sweeper.packing.profiling.device_kinds import DeviceKind
+from sweeper.packing.profiling.profile_store import fixed_shape
 from sweeper.packing.study_compilation import CONVOLUTION_SECONDS, StudyCompilation, StudySlots, StudyWork
 from sweeper.packing.study_steps import StudySteps, recorded_steps
 from sweeper.storage.io.files import Files

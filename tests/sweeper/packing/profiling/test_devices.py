@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.packing.devices import Devices, cpu_devices
+from sweeper.packing.profiling.devices import Devices, cpu_devices
 from tests.sweeper.packing.measured import PLENTY
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import ClusterError
-from sweeper.packing.cluster import (
+from sweeper.packing.profiling.cluster import (
     Cluster,
     DeviceInfo,
     ProbeRequest,

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.packing.cluster import DeviceInfo, Measure
-from sweeper.packing.profile_store import GroupProfile, ProfileStore
-from sweeper.packing.profiler import Profiler, profiled_workloads, worth_measuring
-from sweeper.packing.workloads import Workload
+from sweeper.packing.profiling.cluster import DeviceInfo, Measure
+from sweeper.packing.profiling.profile_store import GroupProfile, ProfileStore
+from sweeper.packing.profiling.profiler import Profiler, profiled_workloads, worth_measuring
+from sweeper.packing.profiling.workloads import Workload
 from sweeper.plan.cohorts import Cut, Group
 from sweeper.plan.trials import Trial
 from sweeper.storage.io.files import Files

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.packing.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
+from sweeper.packing.profiling.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
 
 
 def node(resources: dict[str, float], alive: bool = True) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sweeper.packing.cluster import DeviceInfo, Measure, ProbeRequest
-from sweeper.packing.devices import MEMORY_MARGIN
-from sweeper.packing.profile_store import GroupProfile, ProfileStore, measured_configs, shape_hash
-from sweeper.packing.workloads import Workload
+from sweeper.packing.profiling.cluster import DeviceInfo, Measure, ProbeRequest
+from sweeper.packing.profiling.devices import MEMORY_MARGIN
+from sweeper.packing.profiling.profile_store import GroupProfile, ProfileStore, measured_configs, shape_hash
+from sweeper.packing.profiling.workloads import Workload
 from sweeper.plan.cohorts import Group
 from trainables.profiling.measurement import STEPS, CompiledProbe, stack_widths
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeper.errors import ClusterError
-from sweeper.packing.device_kinds import DeviceKind
+from sweeper.packing.profiling.device_kinds import DeviceKind
 from sweeper.plan.trials import content_hash
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import number, read_record, text, truth, whole

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.packing.profile_store import MAX_MEMBERS, GroupProfile, ProfileStore, measured_configs, shape_hash
+from sweeper.packing.profiling.profile_store import (
+    MAX_MEMBERS,
+    GroupProfile,
+    ProfileStore,
+    measured_configs,
+    shape_hash,
+)
 from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import Trial
 from sweeper.storage.io.files import Files

@@ -21,7 +21,7 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.io.local_disk import replace
 from sweeper.storage.layout import MODEL_SUFFIX
 from sweeper.storage.load import load
-from sweeper.storage.schema import columns_of
+from sweeper.storage.parquet.schema import columns_of
 from sweeper.storage.store_reader import StoreReader
 from trainables.evaluation.metrics import family_of
 from trainables.validation import nearest

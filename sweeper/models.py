@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from sweeper.errors import SpecError, StoreError
 from sweeper.plan.trials import content_hash
 from sweeper.spec.grid import unknown
-from sweeper.storage.arrow_tables import rows_of
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX, model_path
+from sweeper.storage.parquet.arrow_tables import rows_of
 from sweeper.storage.store_reader import StoreReader
 from trainables.reports import ModelError
 from trainables.training.model_metadata import read_metadata

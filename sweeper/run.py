@@ -30,7 +30,7 @@ from sweeper.storage.io.disk_checks import check_free_space
 from sweeper.storage.io.retry import SHORT_RETRIES
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load_trials
-from sweeper.storage.schema import Columns
+from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store
 from sweeper.trackers.catalog import connections
 from sweeper.trackers.sweep_trials import TrackedTrials, tracked

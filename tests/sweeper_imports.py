@@ -17,6 +17,11 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
     "sweeper.storage.io": Rule(may=("pyarrow", "tenacity", "sweeper.errors"), never=("torch", "ray", "optuna")),
+    "sweeper.storage.layout": Rule(may=("sweeper.names",), never=("torch", "ray", "optuna")),
+    "sweeper.storage.parquet": Rule(
+        may=("pyarrow", "sweeper.errors", "sweeper.storage.io", "sweeper.storage.layout", "trainables.validation"),
+        never=("torch", "ray", "optuna"),
+    ),
     "sweeper.storage": Rule(
         may=(
             *("pyarrow", "pandas", "sweeper.errors", "sweeper.names", "trainables.validation", "trainables.reports"),

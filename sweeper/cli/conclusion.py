@@ -13,12 +13,12 @@ from sweeper.plan.kept_models import ranked_columns, remove_displaced
 from sweeper.plan.plan import Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.storage.checkpoints import remove_orphans
-from sweeper.storage.damaged_files import quarantining
 from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.layout import history_folder, models_folder, trials_folder
 from sweeper.storage.load import load_trials
 from sweeper.storage.models import trials_with_models
-from sweeper.storage.schema import Columns
+from sweeper.storage.parquet.damaged_files import quarantining
+from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from sweeper.storage import replaced_rows as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints
 from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.io.files import Files
-from sweeper.storage.schema import Columns
+from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store
 
 CheckpointPath = Callable[[str], str]

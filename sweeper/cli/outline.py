@@ -14,7 +14,7 @@ from sweeper.plan.cohorts import Cut
 from sweeper.plan.plan import TO_RUN, GridPlan, Plan
 from sweeper.search.search_plan import SearchPlan
 from sweeper.spec import Space, Value
-from sweeper.storage.schema import STATUSES
+from sweeper.storage.parquet.schema import STATUSES
 
 WIDTH, INDENT = 110, 13
 """Characters per line, and of its left margin."""

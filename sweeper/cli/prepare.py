@@ -15,7 +15,7 @@ from sweeper.spec.request import Request, SearchOptions
 from sweeper.spec.schedulers import Halving
 from sweeper.spec.search import bounds
 from sweeper.spec.user_code import search_folder
-from sweeper.storage.schema import Columns
+from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store
 from trainables.config import trial as config
 from trainables.config.trial import stream_key

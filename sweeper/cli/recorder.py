@@ -15,7 +15,7 @@ from sweeper.plan.cohorts import Cohort
 from sweeper.plan.kept_models import KeptModels
 from sweeper.spec.node_price import NodePrice
 from sweeper.storage.layout import checkpoint_path
-from sweeper.storage.schema import Columns
+from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store
 from sweeper.trackers.sweep_trials import TrackedTrials
 from trainables.reports import Heartbeat, Member

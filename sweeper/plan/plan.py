@@ -11,7 +11,7 @@ from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import Trial, content_hash
 from sweeper.spec import Grid, Grids, Sweep
 from sweeper.spec.metric import Metric
-from sweeper.storage.schema import STATUSES
+from sweeper.storage.parquet.schema import STATUSES
 
 TO_RUN = "to run"
 """Status of a trial that has no row yet."""

@@ -14,7 +14,7 @@ from sweeper.report.formatting import DASH, MINUS, format_metric, format_signifi
 from sweeper.spec import Metric
 from sweeper.spec.views import Table
 from sweeper.storage.io.files import Files
-from sweeper.storage.row_values import plain_value
+from sweeper.storage.parquet.row_values import plain_value
 
 Columns = dict[str, list[str]]
 """Heading of a column -> the text of each of its cells."""

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import checkpoint_path, checkpoints_folder, new_archive, trials_folder
-from sweeper.storage.parquet_folder import read_tables
+from sweeper.storage.parquet.parquet_folder import read_tables
 from sweeper.storage.store import Store
 
 CHECKPOINT = ".pt"

@@ -7,10 +7,10 @@ import pandas as pd
 import pyarrow as pa
 
 from sweeper.errors import StoreError
-from sweeper.storage.arrow_tables import merged_rows, one_per_record
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import ARCHIVES, history_folder, trials_folder
-from sweeper.storage.parquet_folder import read_tables
+from sweeper.storage.parquet.arrow_tables import merged_rows, one_per_record
+from sweeper.storage.parquet.parquet_folder import read_tables
 from sweeper.storage.store_reader import StoreReader
 
 

@@ -13,7 +13,7 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import read_record, text
 from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.layout import MODEL_SUFFIX, best_models_path, model_path, models_folder
-from sweeper.storage.parquet_folder import map_parallel
+from sweeper.storage.parquet.parquet_folder import map_parallel
 from trainables.reports import ModelError
 from trainables.training.model_metadata import LENGTH_BYTES, metadata_bytes, read_metadata
 

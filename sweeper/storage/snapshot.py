@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import pandas as pd
 import pyarrow as pa
 
-from sweeper.storage.arrow_tables import merged_rows, one_per_record
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import history_folder, trials_folder
-from sweeper.storage.schema import HISTORY, Columns, columns_of
+from sweeper.storage.parquet.arrow_tables import merged_rows, one_per_record
+from sweeper.storage.parquet.schema import HISTORY, Columns, columns_of
 from sweeper.storage.store_reader import StoreReader
 
 

@@ -13,15 +13,15 @@ from functools import reduce
 import pyarrow as pa
 
 from sweeper.errors import SchemaError
-from sweeper.storage import arrow_tables as tables
-from sweeper.storage.compaction import Compactor, Merge
-from sweeper.storage.damaged_files import quarantine, quarantining, read_intact
 from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import SUFFIX, check_name, history_folder, sheet_path, trials_folder
-from sweeper.storage.parquet_file import table_to_parquet
-from sweeper.storage.parquet_folder import Tables, read_tables, replace
-from sweeper.storage.schema import Columns
+from sweeper.storage.parquet import arrow_tables as tables
+from sweeper.storage.parquet.compaction import Compactor, Merge
+from sweeper.storage.parquet.damaged_files import quarantine, quarantining, read_intact
+from sweeper.storage.parquet.parquet_file import table_to_parquet
+from sweeper.storage.parquet.parquet_folder import Tables, read_tables, replace
+from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store_reader import StoreReader
 
 

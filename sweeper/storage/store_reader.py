@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sweeper.errors import DAMAGED, SchemaError, StoreError
-from sweeper.storage.arrow_tables import merged_rows, one_per_record
-from sweeper.storage.damaged_files import find_damaged
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import history_folder, trials_folder
-from sweeper.storage.parquet_folder import Tables, contents_of, parse_intact, read_tables
-from sweeper.storage.schema import HISTORY, Columns, columns_of
+from sweeper.storage.parquet.arrow_tables import merged_rows, one_per_record
+from sweeper.storage.parquet.damaged_files import find_damaged
+from sweeper.storage.parquet.parquet_folder import Tables, contents_of, parse_intact, read_tables
+from sweeper.storage.parquet.schema import HISTORY, Columns, columns_of
 
 
 class StoreReader:

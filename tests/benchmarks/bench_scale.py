@@ -187,7 +187,7 @@ def run(options: argparse.Namespace) -> None:
         ms = tune_alone(options)
     else:
         if options.case == "loose":
-            from sweeper.storage import compaction as folding
+            from sweeper.storage.parquet import compaction as folding
 
             folding.MANY = 10**9
         with tempfile.TemporaryDirectory(dir=options.folder or None) as store:

@@ -8,8 +8,8 @@ import pandas as pd
 from sweeper.report.comparison.pairs import STUDY_COLUMNS
 from sweeper.spec import SpecError
 from sweeper.spec.grid import unknown
-from sweeper.storage.row_values import plain_value
-from sweeper.storage.schema import columns_of
+from sweeper.storage.parquet.row_values import plain_value
+from sweeper.storage.parquet.schema import columns_of
 from sweeper.storage.store_reader import StoreReader
 
 DEFAULT_STORE = "results"

@@ -13,7 +13,7 @@ from sweeper.report.page.document import document, page_data, static_document
 from sweeper.report.page.preset_views import read_views
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import INDEX, report_path
-from sweeper.storage.schema import STATUSES
+from sweeper.storage.parquet.schema import STATUSES
 from sweeper.storage.store_reader import StoreReader
 
 LAST_WAIT = 15.0

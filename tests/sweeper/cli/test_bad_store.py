@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.storage.schema import Columns
+from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.cli.refusals import CommandLine, command_line_of
 

@@ -9,7 +9,7 @@ from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.plan.plan import GridPlan
 from sweeper.storage.layout import checkpoint_path
-from sweeper.storage.schema import Columns
+from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.plan.test_plan import make
 

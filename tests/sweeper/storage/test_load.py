@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.arrow_tables import table_of
 from sweeper.storage.load import load, load_history, load_trials
-from sweeper.storage.parquet_file import table_to_parquet
-from sweeper.storage.schema import Columns
+from sweeper.storage.parquet.arrow_tables import table_of
+from sweeper.storage.parquet.parquet_file import table_to_parquet
+from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, folder, row
 

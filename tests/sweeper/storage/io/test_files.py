@@ -9,7 +9,7 @@ import pytest
 from sweeper.errors import StoreError
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import RetryPolicy
-from sweeper.storage.parquet_folder import contents_of
+from sweeper.storage.parquet.parquet_folder import contents_of
 
 
 def test_an_absent_file_is_none_and_a_written_one_is_read_back(tmp_path):

@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sweeper.storage import compaction
-from sweeper.storage.arrow_tables import table_of
 from sweeper.storage.io.files import Files
 from sweeper.storage.load import load, load_history
-from sweeper.storage.parquet_file import table_to_parquet
+from sweeper.storage.parquet import compaction
+from sweeper.storage.parquet.arrow_tables import table_of
+from sweeper.storage.parquet.parquet_file import table_to_parquet
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
 
@@ -147,8 +147,8 @@ def test_a_crash_at_any_moment_loses_nothing(tmp_path, monkeypatch, operation):
 WRITER = """
 import sys
 sys.path.insert(0, {root!r})
-from sweeper.storage import compaction
-from tests.sweeper.storage.test_compaction import COLUMNS, Store, write_cohort
+from sweeper.storage.parquet import compaction
+from tests.sweeper.storage.parquet.test_compaction import COLUMNS, Store, write_cohort
 compaction.MANY = 4
 store = Store({folder!r})
 store.prepare("grid", COLUMNS)

@@ -3,10 +3,10 @@ import pyarrow as pa
 import pytest
 
 from sweeper.errors import SchemaError
-from sweeper.storage.arrow_tables import table_of
 from sweeper.storage.load import load
-from sweeper.storage.parquet_file import table_to_parquet
-from sweeper.storage.schema import _ADDED, Columns, columns_of
+from sweeper.storage.parquet.arrow_tables import table_of
+from sweeper.storage.parquet.parquet_file import table_to_parquet
+from sweeper.storage.parquet.schema import _ADDED, Columns, columns_of
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
 

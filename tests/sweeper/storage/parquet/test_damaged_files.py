@@ -7,13 +7,13 @@ import pytest
 
 from sweeper.errors import DamagedFiles, StoreError
 from sweeper.search.warm_start import warm_start_from_rows
-from sweeper.storage import compaction
-from sweeper.storage.arrow_tables import table_of
-from sweeper.storage.damaged_files import quarantine, quarantining
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.load import load, load_history
-from sweeper.storage.parquet_file import table_to_parquet
+from sweeper.storage.parquet import compaction
+from sweeper.storage.parquet.arrow_tables import table_of
+from sweeper.storage.parquet.damaged_files import quarantine, quarantining
+from sweeper.storage.parquet.parquet_file import table_to_parquet
 from sweeper.storage.store import Store
 from tests.sweeper.storage.damage import DAMAGES, flipped
 from tests.sweeper.storage.rows import COLUMNS, row

@@ -9,8 +9,8 @@ from sweeper.errors import DamagedError, DamagedFiles, StoreError
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES, Result
 from sweeper.storage.layout import SUFFIX
-from sweeper.storage.parquet_file import parquet_to_table, table_to_parquet
-from sweeper.storage.schema import HISTORY
+from sweeper.storage.parquet.parquet_file import parquet_to_table, table_to_parquet
+from sweeper.storage.parquet.schema import HISTORY
 
 THREADS = 8
 """Number of files that are read or deleted in parallel, which hides the latency of an object store."""

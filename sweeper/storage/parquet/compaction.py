@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from sweeper.storage.damaged_files import read_intact
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import SUFFIX
-from sweeper.storage.parquet_folder import replace
+from sweeper.storage.parquet.damaged_files import read_intact
+from sweeper.storage.parquet.parquet_folder import replace
 
 MANY = 256
 """Number of files of one level that are merged into one file of the next.

@@ -13,7 +13,15 @@ from sweeper.errors import DAMAGED, DamagedError, DamagedFiles
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES, Result
 from sweeper.storage.layout import timestamp
-from sweeper.storage.parquet_folder import Tables, contents_of, map_parallel, names_in, parse, parse_file, read_all
+from sweeper.storage.parquet.parquet_folder import (
+    Tables,
+    contents_of,
+    map_parallel,
+    names_in,
+    parse,
+    parse_file,
+    read_all,
+)
 
 _ATTEMPTS = 20
 """Number of times that `quarantining` quarantines files before it gives up."""

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sweeper.storage.schema import HISTORY, STATUSES, Columns, columns_of
+from sweeper.storage.parquet.schema import HISTORY, STATUSES, Columns, columns_of
 from trainables.validation import nearest
 
 WORTH_THREADS = 100_000

@@ -51,28 +51,28 @@ class BestTrials:
     """The best trial of each cell of some rankings, among the rows that were added."""
 
     def __init__(self, rankings: Sequence[Ranking]) -> None:
-        self._rankings = tuple(dict.fromkeys(rankings))
-        self._best: dict[tuple[Ranking, tuple[Hashable, ...]], Rank] = {}
+        self._best: dict[Ranking, dict[tuple[Hashable, ...], Rank]] = {ranking: {} for ranking in rankings}
+        """Ranking -> cell -> rank of its best trial."""
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows, of which only the columns in `columns` are read."""
         for row in rows:
-            for ranking in self._rankings:
+            for ranking, best in self._best.items():
                 rank = ranking.rank(row)
                 if rank is not None:
-                    cell = (ranking, ranking.cell(row))
-                    self._best[cell] = min(self._best.get(cell, rank), rank)
+                    cell = ranking.cell(row)
+                    best[cell] = min(best.get(cell, rank), rank)
 
     @property
     def ids(self) -> frozenset[str]:
         """The ids of the best trials."""
-        return frozenset(trial for _, _, trial in self._best.values())
+        return frozenset(trial for best in self._best.values() for _, _, trial in best.values())
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of rows that the rankings read."""
-        names = [ranking.metric.name for ranking in self._rankings]
-        own = [column for ranking in self._rankings for column in ranking.columns]
+        names = [ranking.metric.name for ranking in self._best]
+        own = [column for ranking in self._best for column in ranking.columns]
         return tuple(dict.fromkeys((*ALWAYS, *names, *(f"{VALIDATION}{name}" for name in names), *own)))
 
 

@@ -20,13 +20,14 @@ from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Batch, Capability, ConditionalDensity, ImageMethod, Losses, Method, Noises
 from trainables.data.augmentation.views import normalise, scale_pixels
 from trainables.data.datasets.catalog import load
+from trainables.data.datasets.dataset import Dataset
 from trainables.learners.data_parallel import SINGLE_PROCESS
 from trainables.learners.noise import draw_noise
 from trainables.tasks.task import LoadedTask
 from trainables.training.models import build_models
 
-B, EPOCHS = 60, 5
-"""The images of one class of the digits make two batches of 60, and so do the pairs, so this is 10 steps."""
+B, EPOCHS = 60, 3
+"""The images of one class of the digits make two batches of 60, and so do the pairs, so this is 6 steps."""
 CPU = torch.device("cpu")
 HERE = Path()
 """Neither the digits nor the pairs need a folder."""
@@ -206,6 +207,11 @@ def outputs(model: Method, verb: str, arguments: tuple[Any, ...]) -> dict[str, T
 
 def images_of_tests() -> Tensor:
     """All test images `[N, 1, 8, 8]` as evaluation gives them."""
-    digits = load("digits", HERE)
+    digits = _digits()
     assert isinstance(digits.test_images, Tensor)
     return normalise(scale_pixels(digits.test_images, digits.levels), digits.mean, digits.std)
+
+
+@cache
+def _digits() -> Dataset:
+    return load("digits", HERE)

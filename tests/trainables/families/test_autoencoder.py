@@ -141,11 +141,11 @@ def _trained(models: Sequence[Any], batches: Sequence[Batch], members: Sequence[
     return {**tensors, **stack.parameters, **stack.buffers}
 
 
-@pytest.mark.slow
-@each_method
+@pytest.mark.parametrize("name", ["simvae", "vae"])
 def test_stacked_convolutions_equal_each_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In float64, with the residual encoder and the transposed convolutions of the paper at 32 by 32 pixels: two
-    members with their own weights, hyperparameters and images."""
+    members with their own weights, hyperparameters and images, with one view and with several. Small networks of all
+    methods are in `test_contract_fused`."""
     shape = (3, 32, 32)
     with float64(monkeypatch):
         configs = [

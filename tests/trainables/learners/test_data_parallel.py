@@ -43,7 +43,7 @@ def _config(**changes: Value) -> TrialConfig:
     return resolve(
         {
             "method": "vje", "dataset": "imagenet", "encoder": "mlp", "width": 8, "features": 6, "bottleneck": 8,
-            "batch_size": 12, "epochs": 3, "lr": 0.01, "crop_scale": 0.2, "flip": 0.5, "jitter": 0.8, "brightness": 0.4,
+            "batch_size": 12, "epochs": 2, "lr": 0.01, "crop_scale": 0.2, "flip": 0.5, "jitter": 0.8, "brightness": 0.4,
             "greyscale": 0.2, "blur": 0.5, "knn": 3, "probe_epochs": 3, **changes,
         }
     )  # fmt: skip
@@ -51,8 +51,8 @@ def _config(**changes: Value) -> TrialConfig:
 
 CASES: dict[str, dict[str, Value]] = {
     "files with warm-up, decay, outliers": {"warmup_epochs": 1, "weight_decay": 0.01, "outliers": "inverted"},
-    "resident images": {"dataset": "digits", "batch_size": 60, "blur": 0.0},
-    "BatchNorm": {"dataset": "digits", "batch_size": 60, "blur": 0.0, "encoder": "convnet"},
+    "resident images": {"dataset": "digits", "batch_size": 240, "blur": 0.0},
+    "BatchNorm": {"dataset": "digits", "batch_size": 240, "blur": 0.0, "encoder": "convnet"},
 }
 
 

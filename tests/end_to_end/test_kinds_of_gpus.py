@@ -9,7 +9,7 @@ import pytest
 from ray.cluster_utils import Cluster
 
 import sweeper.run as run
-from tests.end_to_end.sweeps import Sweeps, rows
+from tests.end_to_end.sweeps import rows
 
 ARGUMENTS = [
     *("--axis", "normal_class=0", "--axis", "beta=0.5,1", "--axis", "nu=0.5,3,20"),
@@ -37,10 +37,12 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_each_kind_is_measured_and_cohorts_go_to_both(
-    sweeps: Sweeps, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outcome = sweeps.run(tmp_path, *ARGUMENTS, "--address", address, "--cohort", "2")
-    assert outcome.status == 0 and outcome.err == "", outcome
+    arguments = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *ARGUMENTS, "--cohort", "2"]
+    status = run.main([*arguments, "--address", address])
+    out, err = capsys.readouterr()
+    assert status == 0 and err == "", out + err
     assert set(rows(tmp_path)["status"]) == {"finished"}
     devices = json.loads(next((tmp_path / "probes/devices").iterdir()).read_text())
     assert [(info["kind"]["accelerator"], info["kind"]["cores"]) for info in devices] == [("A", 2.0), ("B", 1.0)]
@@ -49,8 +51,8 @@ def test_each_kind_is_measured_and_cohorts_go_to_both(
     assert all(profile["measured"] for profile in profiles)
     overlaps = {profile["threads"]: profile["overlap"] for profile in profiles}
     assert not overlaps[1] and overlaps[2] and all(list(ratios) == ["2"] for ratios in overlaps[2].values())
-    arguments = ["anomaly_grid", "--preset", "digits", "--store", str(tmp_path), *ARGUMENTS, "--address", address]
-    assert run.main([*arguments, "--cohort", "2", "--fresh", "--plan", "--json", "--node-price", "3600"]) == 0
+    planned = [*arguments, "--address", address, "--fresh", "--plan", "--json", "--node-price", "3600"]
+    assert run.main(planned) == 0
     plan = json.loads(capsys.readouterr().out)
-    assert f"{plan['at_a_time']} at a time" in outcome.out and plan["hours"] > 0
+    assert f"{plan['at_a_time']} at a time" in out and plan["hours"] > 0
     assert plan["cost"] == pytest.approx(3600 * plan["hours"] * len(plan["places"]))

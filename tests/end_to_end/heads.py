@@ -33,6 +33,9 @@ QUICK = {
     "RAY_FAKE_CLUSTER": "1",
 }
 """Settings with which a cluster notices sooner than by default that a node has died, or is needed."""
+LEAN = ("--disable-usage-stats", "--include-log-monitor=False")
+"""Options of `ray start`. The log monitor, a process on each node, sends workers' output to drivers that ask for it, as
+ours do not."""
 
 
 class RayProcess:
@@ -42,7 +45,7 @@ class RayProcess:
         self.log = home / f"{uuid.uuid4().hex}.log"
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats", *arguments],
+                [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *LEAN, *arguments],
                 cwd=home,
                 env=environment,
                 stdout=out,

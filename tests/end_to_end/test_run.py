@@ -1,4 +1,7 @@
-"""Small real sweeps from the command line to the files."""
+"""Small real sweeps from the command line to the files.
+
+Trials that raise, hang, exhaust the memory or kill their process fail alone and are named; all others finish.
+"""
 
 import json
 import shutil
@@ -12,6 +15,7 @@ import sweeper.run as run
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load, load_history
+from tests.end_to_end.poisons import DIES, EATS, HANGS, RAISES
 from tests.end_to_end.shared_ray import SharedRay
 from tests.end_to_end.sweeps import assert_same_results, rows
 from tests.end_to_end.undisturbed import EPOCHS, GRID, TRIALS, undisturbed_output, undisturbed_store
@@ -21,6 +25,12 @@ pytestmark = pytest.mark.slow
 VIEWS = "heatmaps/anomaly_grid/digits, beta=0.5,1 epochs=60 normal_class=0,1 nu=0.5,3,inf"
 SMALL = ["--axis", "beta=0.5,1", "--axis", "nu=0.5", "--axis", "normal_class=0", "--set", "epochs=2", "--cohort", "1"]
 """2 trials in 2 cohorts."""
+NUS = (3, RAISES, HANGS, DIES, EATS, 20)
+"""In three cohorts, two with a trial that is not poisoned."""
+POISONED = [
+    *("--set", "normal_class=0", "--axis", "beta=1", "--axis", f"nu={','.join(map(str, NUS))}", "--set", "epochs=5"),
+    *("--cohort", "2", "--retries", "0", "--patience", "2"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +104,17 @@ def test_a_trial_that_cannot_train_takes_no_other_with_it(shared_ray: SharedRay,
     assert outcome.status == 1 and "Traceback" not in outcome.out + outcome.err, outcome
     assert frame.groupby("width")["status"].agg(set).to_dict() == {16: {"finished"}, 10**12: {"failed"}}
     assert frame[frame["status"] == "failed"]["error"].str.contains("allocate|memory").all(), frame["error"].tolist()
+
+
+def test_a_poisoned_trial_takes_no_other_with_it_and_is_named(shared_ray: SharedRay, tmp_path: Path) -> None:
+    outcome = shared_ray.run(tmp_path, *POISONED)
+    frame = rows(tmp_path).set_index("nu")
+    assert outcome.status == 1 and "4 failed, 2 finished of 6 trials" in outcome.out, frame["error"].to_dict()
+    errors = frame["error"].dropna()
+    assert set(errors.index) == {RAISES, HANGS, EATS, DIES} and not errors.str.contains("\n").any(), errors
+    assert "a poisoned trial" in errors[RAISES] and "died" in errors[DIES], errors
+    assert errors[HANGS].startswith("hung: no step was completed within 2 s, at "), errors
+    assert "sitecustomize.py" in errors[HANGS] and "OutOfMemory" in errors[EATS], errors
 
 
 def test_fresh_sets_aside_what_it_trains_again_and_restore_brings_it_back(

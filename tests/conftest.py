@@ -65,6 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_unconfigure() -> None:
+    gc.unfreeze()  # some libraries print what is left when the process ends
     if "PYTEST_XDIST_WORKER" not in os.environ:
         shutil.rmtree(os.environ.pop(RUN_FOLDER), ignore_errors=True)
 

@@ -46,7 +46,7 @@ def without_ray(scratch: Path, before_training: Callable[[CohortTask], None] = l
 
     def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
         before_training(task)
-        judge = ray_train._judge(task, task.spec.configs(), dispatch.judge_factory)
+        judge = ray_train._judge(task, dispatch.judge_factory)
         worker.train_cohort(task, dispatch.settings, judge, torch.device("cpu"), SINGLE_PROCESS, tuners[-1].report)
 
     threads = torch.get_num_threads()

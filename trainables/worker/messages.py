@@ -50,7 +50,11 @@ class CohortSpec:
 
     def configs(self) -> list[TrialConfig]:
         """The members' configs, resolved."""
-        return [resolve({**self.shared, **own}) for own in self.own]
+        return [self.config(index) for index in range(len(self.own))]
+
+    def config(self, index: int) -> TrialConfig:
+        """The config of the member with this index, resolved."""
+        return resolve({**self.shared, **self.own[index]})
 
 
 @dataclass(frozen=True)

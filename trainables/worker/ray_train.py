@@ -26,7 +26,6 @@ from ray.tune.integration.ray_train import TuneReportCallback
 from threadpoolctl import threadpool_limits
 
 from trainables.config.trial import resolve
-from trainables.config.trial_config import TrialConfig
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.profiling.contention import measure_slowdowns
 from trainables.profiling.measurement import CompiledProbe, Measurement, Probe
@@ -65,8 +64,7 @@ def run_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
     the reason in a file (`trainables.worker.exit_file`).
     """
     import_from(dispatch.module_folders)
-    configs = task.spec.configs()
-    workers, judge = configs[0].training.processes, _judge(task, configs, dispatch.judge_factory)
+    workers, judge = task.spec.config(0).training.processes, _judge(task, dispatch.judge_factory)
     if workers == 1:
 
         def alone(_: dict[str, Any]) -> None:
@@ -128,10 +126,10 @@ def _exit_after_grace() -> None:
     timer.start()
 
 
-def _judge(task: CohortTask, configs: Sequence[TrialConfig], judge_factory: JudgeFactory | None) -> Judge | None:
+def _judge(task: CohortTask, judge_factory: JudgeFactory | None) -> Judge | None:
     """The judge of the task's members; None if they are not compared."""
     if task.comparison.population:
-        return task.comparison.population.judge_of(configs)
+        return task.comparison.population.judge_of(task.spec.configs())
     return judge_factory(task.cohort) if judge_factory and task.comparison.rungs else None
 
 

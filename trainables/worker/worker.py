@@ -87,7 +87,10 @@ def checkpoint_to_resume(task: CohortTask, checkpoints: Checkpoints, notify: Cal
             return None
 
     spec = task.spec
-    own, configs = read(spec.checkpoint), spec.configs()
+    own = read(spec.checkpoint)
+    if own is None and not task.earlier:
+        return None
+    configs = spec.configs()
     if own and unpack(own, configs, spec.width, notify, spec.compiled):
         return own
     other = {"whole_compiled": not spec.compiled, "compiled": spec.compiled}

@@ -10,10 +10,15 @@ from sweeper.execution.driver.ray_session import RaySession
 
 @contextlib.contextmanager
 def timed(
-    address: str | None, started: list[float], session: RaySession | None = None, meanwhile: Sequence[str] = ()
+    address: str | None,
+    session: RaySession | None = None,
+    meanwhile: Sequence[str] = (),
+    trials: int = 0,
+    *,
+    started: list[float],
 ) -> Iterator[str]:
     """`cluster.connected`, adding the seconds of its start to `started`."""
     begun = time.perf_counter()
-    with cluster.connected(address, session, meanwhile) as scratch:
+    with cluster.connected(address, session, meanwhile, trials) as scratch:
         started.append(time.perf_counter() - begun)
         yield scratch

@@ -6,6 +6,7 @@ So Ray starts while the main thread imports what a sweep needs, and ends while i
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import threading
 from pathlib import Path
@@ -32,6 +33,7 @@ class RaySession:
         self._thread: threading.Thread | None = None
         self._settled, self._over = threading.Event(), threading.Event()
         self._scratch, self._error = "", ""
+        self._restore_gc = False
 
     def begin(self, address: str | None, trials: int = 0) -> None:
         """Begin to join the cluster at `address`, or to start a local one, for this many trials, if that is None or
@@ -49,7 +51,14 @@ class RaySession:
         return self._scratch
 
     def end(self) -> None:
-        """Begin to end the connection, and with it a local cluster. Returns at once."""
+        """Begin to end the connection, and with it a local cluster. Returns at once.
+
+        Garbage is not collected until that is done: among it are references to objects of Ray, whose end is told to a
+        Ray that is half ended, which then ends this process.
+        """
+        if self._thread and not self._over.is_set() and gc.isenabled():
+            self._restore_gc = True
+            gc.disable()
         self._over.set()
 
     def __enter__(self) -> RaySession:
@@ -59,6 +68,7 @@ class RaySession:
         self.end()
         if self._thread:
             self._thread.join()
+        self._collect_again()  # if the thread had ended before
 
     def _run(self, address: str | None, trials: int) -> None:
         try:
@@ -79,6 +89,12 @@ class RaySession:
             self._error = f"cannot use Ray: {first_line(error, type(error).__name__)}"
         finally:
             self._settled.set()
+            self._collect_again()
+
+    def _collect_again(self) -> None:
+        if self._restore_gc:
+            self._restore_gc = False
+            gc.enable()
 
 
 def _start_or_join(address: str | None, scratch: str) -> None:

@@ -1,5 +1,6 @@
 """Ray starts and ends in a thread, beside the main thread."""
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -43,6 +44,26 @@ def test_a_given_session_ends_beside_what_follows(events: list[str], monkeypatch
         with connected(None, session):
             pass
         may_end.set()  # reached although Ray has not ended
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_collected_while_ray_ends(
+    collects: bool, events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reference to an object of Ray that is freed meanwhile ends the process."""
+    may_end = threading.Event()
+    monkeypatch.setattr(ray_session, "_shut_down", may_end.wait)
+    if not collects:
+        gc.disable()
+    try:
+        with RaySession() as session:
+            with connected(None, session):
+                assert gc.isenabled() == collects
+            assert not gc.isenabled()
+            may_end.set()
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()
 
 
 def test_modules_are_imported_while_ray_starts(events: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ class Sweep:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                env=_environment(cores),
+                env=environment(cores),
             )
         self._seen: dict[int, psutil.Process] = {}
 
@@ -190,8 +190,8 @@ def survivors(sweep: Sweep, seconds: float = 60.0, ignored: tuple[str, ...] = ()
         time.sleep(POLL)
 
 
-def _environment(cores: int) -> dict[str, str]:
-    """Environment of a sweep that sees `cores` cores."""
+def environment(cores: int) -> dict[str, str]:
+    """Environment of a process that sees `cores` cores."""
     paths = [os.environ.get("PYTHONPATH", ""), str(ROOT / "tests/end_to_end/cores")]
     counted = {"CORES": str(cores), "RAY_USE_MULTIPROCESSING_CPU_COUNT": "1"}
     return dict(os.environ) | counted | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}

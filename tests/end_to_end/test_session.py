@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.end_to_end.sweeps import ROOT, environment
 
 
 @pytest.mark.slow
 def test_a_session_runs_several_sweeps_and_stays_usable(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.end_to_end.session", str(tmp_path / "store")]
-    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    completed = subprocess.run(command, cwd=ROOT, env=environment(cores=1), capture_output=True, text=True, timeout=600)
     assert completed.returncode == 0, completed.stdout + completed.stderr
     lines = completed.stdout.splitlines()
     assert lines[-1] == "done" and "interrupted" in lines

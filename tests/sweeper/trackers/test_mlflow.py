@@ -14,8 +14,6 @@ import pytest
 from sweeper.storage.load import load_history
 from tests.sweeper.trackers.trials import FIRST, SECOND, row_of
 
-pytest.importorskip("mlflow", reason="mlflow-skinny is not installed: pip install -e '.[test]'")
-pytest.importorskip("flask", reason="MLflow's server needs Flask: pip install -e '.[test]'")
 pytestmark = pytest.mark.slow
 
 START_SECONDS = 180.0
@@ -32,6 +30,8 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed: pip install -e '.[test]'")
+    pytest.importorskip("flask", reason="MLflow's server needs Flask: pip install -e '.[test]'")
     folder, port = tmp_path_factory.mktemp("mlflow"), free_port()
     options = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     stores = ["--backend-store-uri", f"sqlite:///{folder}/runs.db", "--default-artifact-root", str(folder)]

@@ -11,7 +11,6 @@ import pytest
 
 from tests.sweeper.trackers.trials import FIRST, SECOND, row_of
 
-pytest.importorskip("wandb", reason="wandb is not installed: pip install -e '.[test]'")
 pytestmark = pytest.mark.slow
 
 WRITE_SECONDS = 60.0
@@ -25,6 +24,7 @@ WHOLE, FIRST_PART, LAST_PART = 1, 2, 4
 def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    pytest.importorskip("wandb", reason="wandb is not installed: pip install -e '.[test]'")
 
 
 def tracker() -> Any:

@@ -16,7 +16,6 @@ from sweeper.cli.page_writer import PageWriter
 from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.errors import ClusterError, NodeLost, StoreError
 from sweeper.execution.driver.connection import check_address, connected, starts_cluster
-from sweeper.execution.driver.ray_session import RaySession
 from sweeper.execution.process.early_imports import imported_meanwhile
 from sweeper.execution.process.exit import end_process
 from sweeper.execution.process.node_health import NodeHealth
@@ -159,21 +158,20 @@ class _Run:
     def run(self, report: Callable[[Exception], None] = lambda error: None) -> int:
         """Train what is left of the plan and show the results. Returns the exit status. If interrupted, by a signal or
         by an error, which is given to `report`, print how to continue, and raise it."""
-        with RaySession() as session:  # it ends while the results are shown
-            try:
-                with tracked(self.trackers, self.plan, self.store, _print_line, fresh=self.request.fresh) as trials:
-                    if self.plan.trials_left:
-                        self._train(session, trials)
-                    return finish(self.plan, self.store, self.columns, self.request.keep)
-            except (KeyboardInterrupt, StoreError, NodeLost) as error:
-                if isinstance(error, Exception):
-                    report(error)
-                print_how_to_continue(self.plan, self.store)
-                if not isinstance(error, StoreError):
-                    write_page_so_far(self.plan, self.store)  # last: nothing is lost if this is cut off
-                raise
+        try:
+            with tracked(self.trackers, self.plan, self.store, _print_line, fresh=self.request.fresh) as trials:
+                if self.plan.trials_left:
+                    self._train(trials)
+                return finish(self.plan, self.store, self.columns, self.request.keep)
+        except (KeyboardInterrupt, StoreError, NodeLost) as error:
+            if isinstance(error, Exception):
+                report(error)
+            print_how_to_continue(self.plan, self.store)
+            if not isinstance(error, StoreError):
+                write_page_so_far(self.plan, self.store)  # last: nothing is lost if this is cut off
+            raise
 
-    def _train(self, session: RaySession, tracked_trials: TrackedTrials) -> None:
+    def _train(self, tracked_trials: TrackedTrials) -> None:
         request, plan, store, address = self.request, self.plan, self.store, address_of(self.request)
         _print_line(
             f"{plan.trials_left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray"
@@ -181,7 +179,7 @@ class _Run:
         own_cluster = starts_cluster(address)
         with (
             NodeWatchdog(NodeHealth(), partial(print_how_to_continue, plan, store)) as watchdog,
-            connected(address, session, TRAINING_MODULES, plan.trials_left) as scratch,
+            connected(address, TRAINING_MODULES, plan.trials_left) as scratch,
             contextlib.closing(watchdog),
         ):
             # Imported here because `connected` sets Ray's environment.

@@ -96,7 +96,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.execution.driver": Rule(
         may=(
             *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.packing"),
-            "sweeper.execution.process.signal_disposition",
+            *("sweeper.execution.process.early_imports", "sweeper.execution.process.signal_disposition"),
         ),
         never=("torch", "pandas", "optuna"),
     ),

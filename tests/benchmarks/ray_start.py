@@ -5,20 +5,14 @@ import time
 from collections.abc import Iterator, Sequence
 
 from sweeper.execution.driver import connection as cluster
-from sweeper.execution.driver.ray_session import RaySession
 
 
 @contextlib.contextmanager
 def timed(
-    address: str | None,
-    session: RaySession | None = None,
-    meanwhile: Sequence[str] = (),
-    trials: int = 0,
-    *,
-    started: list[float],
+    address: str | None, meanwhile: Sequence[str] = (), trials: int = 0, *, started: list[float]
 ) -> Iterator[str]:
     """`cluster.connected`, adding the seconds of its start to `started`."""
     begun = time.perf_counter()
-    with cluster.connected(address, session, meanwhile, trials) as scratch:
+    with cluster.connected(address, meanwhile, trials) as scratch:
         started.append(time.perf_counter() - begun)
         yield scratch

@@ -1,15 +1,14 @@
 """Which Ray cluster a sweep uses: that of this process, an existing one, or a local one that ends with the sweep."""
 
 import contextlib
-import importlib
 import socket
 import sys
 from collections.abc import Iterator, Sequence
 
 from sweeper.errors import ClusterError
-from sweeper.execution.driver.ray_environment import quiet_loggers, set_environment
-from sweeper.execution.driver.ray_session import RaySession
+from sweeper.execution.driver.ray_environment import environment_of_workers, quiet_loggers, set_environment
 from sweeper.execution.driver.scratch import scratch_folder
+from sweeper.execution.process.early_imports import imported_meanwhile
 from sweeper.packing.profiling.cluster import is_local
 
 ANSWER_SECONDS = 5.0
@@ -47,37 +46,34 @@ def starts_cluster(address: str | None) -> bool:
 
 
 @contextlib.contextmanager
-def connected(
-    address: str | None, session: RaySession | None = None, meanwhile: Sequence[str] = (), trials: int = 0
-) -> Iterator[str]:
+def connected(address: str | None, meanwhile: Sequence[str] = (), trials: int = 0) -> Iterator[str]:
     """Connect to the cluster at `address`, or start a local one, for this many `trials`, if that is None or `local`.
     The modules `meanwhile` are imported while Ray starts.
 
     Yields a folder of this machine for Ray's scratch files. It is the working directory meanwhile, because that of a
-    Ray job is unpacked again when a node that shares it joins. At the end of the context Ray is shut down, unless this
-    process was connected before. Who gives a `session` waits for that by leaving the session; else it is waited for
-    here. Raises ClusterError if Ray cannot be started or joined.
+    Ray job is unpacked again when a node that shares it joins. Ray is shut down at the end, unless this process was
+    connected before, and the signal handlers stay the caller's. Raises ClusterError if Ray cannot be started or joined.
 
     Where this process was connected before, workers on this machine import the user's modules from their folders; a
     cluster must have got them by the `runtime_env` of `ray.init`.
     """
-    before = session_address()
-    if before and address not in (before, "auto"):
+    local, session = is_local(address), session_address()
+    if session and address not in (session, "auto"):
         raise ClusterError(
-            f"this process is connected to Ray at {before}, but --address asks for {address or 'local'}; call "
+            f"this process is connected to Ray at {session}, but --address asks for {address or 'local'}; call "
             "ray.shutdown() first"
         )
+    set_environment(local)
+    from sweeper.execution.driver.ray_init import shut_down, start_or_join  # here: Ray reads the environment
+
     with contextlib.ExitStack() as stack:
-        if before:
-            set_environment(local=False)
-            stack.enter_context(quiet_loggers())
-            scratch = str(stack.enter_context(scratch_folder()))
-        else:
-            session = stack.enter_context(RaySession()) if session is None else session
-            stack.callback(session.end)
-            session.begin(address, trials)
-            for module in meanwhile:
-                importlib.import_module(module)
-            scratch = session.wait()
+        stack.enter_context(quiet_loggers())
+        scratch = str(stack.enter_context(scratch_folder()))
+        if not session:
+            stack.callback(shut_down)
+            if local:
+                stack.enter_context(environment_of_workers(trials))
+            with imported_meanwhile(meanwhile):
+                start_or_join(address, scratch)
         stack.enter_context(contextlib.chdir(scratch))
         yield scratch

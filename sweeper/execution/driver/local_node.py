@@ -30,17 +30,15 @@ def lean_start() -> Iterator[None]:
     services, utils = ray._private.services, ray._private.utils
     with contextlib.ExitStack() as stack:
         for name in UNUSED:
-            stack.enter_context(replaced(ray._private.node.Node, name, _do_nothing))
+            stack.enter_context(replaced(ray._private.node.Node, name, _start_nothing))
         # The packages of the dashboard count as missing, so that its agent on the node starts without a server.
         stack.enter_context(replaced(utils, "get_dashboard_dependency_error", lambda: ImportError("not used")))
-        # Handlers can be installed in the main thread only, and those of this process stay.
-        stack.enter_context(replaced(utils, "set_sigterm_handler", _do_nothing))
         stack.enter_context(replaced(services, "get_node", partial(_node_soon, services.get_node)))
         yield
 
 
-def _do_nothing(*_: object, **__: object) -> None:
-    """Instead of a function that is not needed."""
+def _start_nothing(*_: object, **__: object) -> None:
+    """Instead of a method that starts a process."""
 
 
 def _node_soon(get_node: Callable[[str, str], Any], gcs_address: str, node_id: str) -> Any:

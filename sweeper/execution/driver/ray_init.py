@@ -1,0 +1,58 @@
+"""Starts Ray here or joins a cluster, and leaves it, with this process's own handling of SIGTERM."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray._private.utils
+
+from sweeper.errors import ClusterError, first_line
+from sweeper.execution.driver.local_node import lean_start
+from sweeper.execution.driver.ray_token import make_token
+from sweeper.execution.driver.replaced_attribute import replaced
+from sweeper.execution.process.signal_disposition import kept_disposition
+from sweeper.packing.profiling.cluster import is_local
+from sweeper.spec import user_code
+
+
+def start_or_join(address: str | None, scratch: str) -> None:
+    """Start a local cluster, or join the one at `address`. Raises ClusterError if that fails."""
+    if is_local(address):
+        make_token(Path.home(), os.environ)
+    try:
+        with _own_sigterm(), lean_start() if is_local(address) else contextlib.nullcontext():
+            ray.init(log_to_driver=False, configure_logging=False, **_init_arguments(address, scratch))
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        what = "start Ray here" if is_local(address) else f"join the Ray cluster at {address}"
+        raise ClusterError(f"cannot {what}: {first_line(error, type(error).__name__)}") from error
+
+
+def shut_down() -> None:
+    """Leave the cluster; a local one ends."""
+    with _own_sigterm():
+        ray.shutdown()
+
+
+@contextlib.contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Context in which Ray replaces our handler of SIGTERM neither in Python nor past it."""
+    with replaced(ray._private.utils, "set_sigterm_handler", lambda handler: None), kept_disposition():
+        yield
+
+
+def _init_arguments(address: str | None, scratch: str) -> dict[str, Any]:
+    """Return the arguments of `ray.init`. A local cluster has no dashboard.
+
+    A cluster elsewhere is sent the user's modules and our code, which the working directory of a Ray job has already.
+    """
+    if is_local(address):
+        return {"address": "local", "include_dashboard": False, "_temp_dir": scratch}
+    modules = [*user_code.modules()]
+    if address == os.environ.get("RAY_ADDRESS"):
+        modules = [module for module in modules if Path(module).parent != Path.cwd()]
+    else:
+        modules += [str(Path(__file__).parents[3] / name) for name in user_code.WORKER_PACKAGES]
+    return {"address": address, "runtime_env": {"py_modules": modules}} if modules else {"address": address}

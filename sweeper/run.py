@@ -179,7 +179,7 @@ class _Run:
         own_cluster = starts_cluster(address)
         with (
             NodeWatchdog(NodeHealth(), partial(print_how_to_continue, plan, store)) as watchdog,
-            connected(address, TRAINING_MODULES, plan.trials_left) as scratch,
+            connected(address, TRAINING_MODULES) as scratch,
             contextlib.closing(watchdog),
         ):
             # Imported here because `connected` sets Ray's environment.

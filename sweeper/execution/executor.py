@@ -116,7 +116,7 @@ def dispatch(
     try:
         while not queue.ended:
             searcher = CohortSearcher(slot_assigner, make_task, resources, COHORTS_A_TUNER)
-            with patched_placement_groups(lambda: cluster_ends and queue.ended), lean_tune():
+            with patched_placement_groups(lambda: cluster_ends and queue.ended), lean_tune(slots.local):
                 _tuner(trainable, searcher, callback, at_once, scratch).fit()
             shutil.rmtree(Path(scratch, "tune"), ignore_errors=True)
             stopping.check()

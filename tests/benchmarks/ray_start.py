@@ -8,11 +8,9 @@ from sweeper.execution.driver import connection as cluster
 
 
 @contextlib.contextmanager
-def timed(
-    address: str | None, meanwhile: Sequence[str] = (), trials: int = 0, *, started: list[float]
-) -> Iterator[str]:
+def timed(address: str | None, meanwhile: Sequence[str] = (), *, started: list[float]) -> Iterator[str]:
     """`cluster.connected`, adding the seconds of its start to `started`."""
     begun = time.perf_counter()
-    with cluster.connected(address, meanwhile, trials) as scratch:
+    with cluster.connected(address, meanwhile) as scratch:
         started.append(time.perf_counter() - begun)
         yield scratch

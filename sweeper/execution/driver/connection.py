@@ -46,9 +46,9 @@ def starts_cluster(address: str | None) -> bool:
 
 
 @contextlib.contextmanager
-def connected(address: str | None, meanwhile: Sequence[str] = (), trials: int = 0) -> Iterator[str]:
-    """Connect to the cluster at `address`, or start a local one, for this many `trials`, if that is None or `local`.
-    The modules `meanwhile` are imported while Ray starts.
+def connected(address: str | None, meanwhile: Sequence[str] = ()) -> Iterator[str]:
+    """Connect to the cluster at `address`, or start a local one if that is None or `local`. The modules `meanwhile` are
+    imported while Ray starts.
 
     Yields a folder of this machine for Ray's scratch files. It is the working directory meanwhile, because that of a
     Ray job is unpacked again when a node that shares it joins. Ray is shut down at the end, unless this process was
@@ -72,7 +72,7 @@ def connected(address: str | None, meanwhile: Sequence[str] = (), trials: int = 
         if not session:
             stack.callback(shut_down)
             if local:
-                stack.enter_context(environment_of_workers(trials))
+                stack.enter_context(environment_of_workers())
             with imported_meanwhile(meanwhile):
                 start_or_join(address, scratch)
         stack.enter_context(contextlib.chdir(scratch))

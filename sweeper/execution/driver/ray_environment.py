@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 from sweeper.spec import user_code
 
@@ -29,13 +28,6 @@ LOOPBACK = {
 }
 """Environment of a local cluster. It listens on the loopback interface only, which Ray does by itself except on Linux,
 and has no metrics, because their ports ask for no token."""
-
-PRELOAD = "RAY_preload_python_modules"
-"""Names modules that every worker imports when it starts."""
-TRAINING_MODULE = "trainables.worker.ray_train"
-"""What a worker imports before it can train, PyTorch among it: seconds."""
-GPUS = Path("/proc/driver/nvidia/gpus")
-"""Exists on a machine with GPUs."""
 
 NO_SERVER = "http://127.0.0.1:1"
 """An address that refuses at once. Ray Train asks the dashboard's server whether a group of workers lives, and looks
@@ -63,17 +55,11 @@ def quiet_loggers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def environment_of_workers(trials: int = 0) -> Iterator[None]:
+def environment_of_workers() -> Iterator[None]:
     """The environment that the workers of a local cluster inherit: with it they import the user's modules, and do not
-    look for the dashboard's server.
-
-    Ray starts a worker for each core at once. If there are as many `trials` to train, and no GPUs, which would take
-    fewer cohorts at once, these workers import what training needs while the main thread is still busy.
-    """
+    look for the dashboard's server."""
     folders = [*user_code.folders(), *filter(None, [os.environ.get("PYTHONPATH")])]
     values = {"PYTHONPATH": os.pathsep.join(folders), "RAY_API_SERVER_ADDRESS": NO_SERVER}
-    if trials >= (os.cpu_count() or 1) and not GPUS.exists():
-        values[PRELOAD] = TRAINING_MODULE
     before = {name: os.environ.get(name) for name in values}
     os.environ.update({name: value for name, value in values.items() if value})
     try:

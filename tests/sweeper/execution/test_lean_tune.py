@@ -4,6 +4,7 @@ from unittest.mock import Mock
 import pytest
 from ray import tune
 from ray.air._internal import usage
+from ray.tune.execution.class_cache import _ActorClassCache
 from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import trial
 from ray.tune.progress_reporter import TrialProgressCallback
@@ -32,6 +33,15 @@ def test_tune_saves_its_state_once_and_is_afterwards_as_it_was(monkeypatch: pyte
         for _ in range(3):
             TuneController.checkpoint(Mock(), force=True)
     assert save.call_count == 1 and TuneController.checkpoint is save
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_workers_of_a_local_cluster_have_no_environment_of_their_own(local: bool) -> None:
+    """They inherit this process's, and others are started for another."""
+    with lean_tune(local):
+        cache = _ActorClassCache()
+        cohort, again = cache.get(tune.Trainable), cache.get(tune.Trainable)
+    assert cohort is again and bool(cohort._default_options.get("runtime_env")) != local
 
 
 def test_tune_prints_no_line_for_a_cohort_that_ends(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.execution.driver import ray_environment
-from sweeper.execution.driver.ray_environment import NO_SERVER, PRELOAD, TRAINING_MODULE, environment_of_workers
+from sweeper.execution.driver.ray_environment import NO_SERVER, environment_of_workers
 from sweeper.spec.user_code import search_folder
 from tests.user_files import user_folder
 
@@ -33,14 +32,3 @@ def test_workers_do_not_look_for_a_server_that_is_not_there(monkeypatch: pytest.
     with environment_of_workers():
         assert os.environ["RAY_API_SERVER_ADDRESS"] == NO_SERVER
     assert "RAY_API_SERVER_ADDRESS" not in os.environ
-
-
-@pytest.mark.parametrize(("trials", "gpus", "module"), [(8, False, TRAINING_MODULE), (7, False, None), (8, True, None)])
-def test_as_many_workers_as_will_train_import_what_training_needs(
-    trials: int, gpus: bool, module: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(ray_environment, "GPUS", tmp_path if gpus else tmp_path / "none")
-    with environment_of_workers(trials):
-        assert os.environ.get(PRELOAD) == module
-    assert PRELOAD not in os.environ

@@ -1,7 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Compiled modules are kept, whatever the shell says: the tests start many processes that import them.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: install demo lint check test clean
 

@@ -56,7 +56,7 @@ class Cohort:
         self.members = tuple(range(len(configs)))
         """Indices, ascending, of the configs whose members are still in the cohort. Results `[K]` are in this order."""
         by_gradients = self.method.trains() and not self.method.fitted()
-        if compiler and not (by_gradients and not why_not_stacked(configs[0])):
+        if not by_gradients or (compiler and why_not_stacked(configs[0])):
             compiler = None  # what cannot be stacked may have values that are no tensors of its own
         self.compiled = compiler is not None
         """Whether steps are to be compiled."""

@@ -34,20 +34,28 @@ def scratch_folder() -> Iterator[Path]:
     can replace the contents of the temporary folder.
     """
     home = scratch_home()
-    try:
+    with _making():
         check_parents(home)
         remove_abandoned(home)
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))  # mode 0700
         lock = _locked(folder)
-        inner = folder / INNER
-        inner.mkdir(mode=0o700)
-    except OSError as error:
-        raise ClusterError(f"cannot make a scratch folder: {error}") from error
     try:
+        inner = folder / INNER
+        with _making():
+            inner.mkdir(mode=0o700)
         yield inner
     finally:
         _remove(folder)
         os.close(lock)
+
+
+@contextlib.contextmanager
+def _making() -> Iterator[None]:
+    """Context that raises ClusterError instead of OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise ClusterError(f"cannot make a scratch folder: {error}") from error
 
 
 def scratch_home() -> Path:

@@ -68,7 +68,7 @@ def trace(task: StepTask) -> tuple[GraphModule, list[Tensor], list[str]]:
     try:
         graph = make_fx(lambda *leaves: function(*tree_unflatten(leaves, nesting)), tracing_mode="fake")(*arguments)
     except Exception as error:  # a method of the user may raise anything
-        raise UntraceableError(f"a step cannot be traced: {_line(error)}") from error
+        raise UntraceableError(f"a step cannot be traced: {error_line(error)}") from error
     return graph, arguments, names
 
 
@@ -88,7 +88,7 @@ def build(task: StepTask, library: Path, outputs: Path) -> None:
     except InductorError as error:
         if _of_this_machine(error):
             raise
-        record["error"] = f"PyTorch cannot compile a step: {_line(error)}"
+        record["error"] = f"PyTorch cannot compile a step: {error_line(error)}"
     unfinished = library.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(record))
     unfinished.replace(library.with_suffix(RECORD))
@@ -123,8 +123,8 @@ def _of_this_machine(error: Any) -> bool:
     return isinstance(error.inner_exception, CppCompileError | OSError | MemoryError)
 
 
-def _line(error: Exception) -> str:
-    """The first line of an error's message."""
+def error_line(error: Exception) -> str:
+    """The first line of an error's message, or its type if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

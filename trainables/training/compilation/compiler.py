@@ -6,6 +6,7 @@ from trainables.config.trial_config import TrialConfig
 from trainables.contract import Shapes
 from trainables.learners.compiled.layout import StepShape
 from trainables.learners.compiled.library import FindLibrary, Library
+from trainables.training.compilation.build import error_line
 from trainables.training.compilation.folder import CompilationError, LibraryFolder, default_folder
 from trainables.training.compilation.task import StepTask
 
@@ -60,5 +61,5 @@ class StepCompiler:
         try:
             found.load(task.step.device)
         except RuntimeError as error:
-            raise CompilationError(f"a compiled step cannot be loaded: {str(error).splitlines()[0]}") from error
+            raise CompilationError(f"a compiled step cannot be loaded: {error_line(error)}") from error
         return found

@@ -87,6 +87,17 @@ def test_a_folder_that_others_can_rename_is_refused(home: Path) -> None:
         pass
 
 
+def test_a_folder_that_cannot_be_made_whole_leaves_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    refused = pytest.raises(ClusterError, match=r"^cannot make a scratch folder: No space left on device$")
+    with refused, scratch_folder():
+        pass
+    assert list(home.iterdir()) == []
+
+
 def test_the_folder_of_a_killed_driver_is_deleted_by_the_next_run(home: Path) -> None:
     abandoned = killed_driver()
     assert (abandoned / "r/session").is_dir()

@@ -115,14 +115,20 @@ def test_the_folder_of_a_living_driver_stays(home: Path) -> None:
 def test_a_folder_that_an_orphan_of_a_killed_driver_uses_stays_until_it_ends(use: str, home: Path) -> None:
     abandoned = killed_driver()
     (abandoned / "r/log").touch()
-    command = ["sh", "-c", "read line", f"--log={abandoned}/r/x"] if use == "was started with its path" else ["cat"]
+    path = [f"--log={abandoned}/r/x"] if use == "was started with its path" else []
     log = (abandoned / "r/log").open("w") if use == "has a file open" else None
     orphan = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=log, cwd=abandoned / "r" if use == "works there" else None
+        ["sh", "-c", "echo started >&2; read line", *path],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=subprocess.PIPE,
+        cwd=abandoned / "r" if use == "works there" else None,
     )
     if log:
         log.close()
     try:
+        assert orphan.stderr is not None
+        assert orphan.stderr.readline() == b"started\n"  # a program that just starts has an empty command line
         remove_abandoned(home)
         assert (abandoned / "r/session").is_dir()
     finally:

@@ -18,7 +18,6 @@ from tests.other_user import NOBODY, below, needs_root, open_parents, reached_by
 
 DRIVER = """
 import signal
-from sweeper.errors import ClusterError
 from sweeper.execution.driver.scratch import scratch_folder
 with scratch_folder() as folder:
     (folder / "session").mkdir()

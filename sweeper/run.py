@@ -18,6 +18,7 @@ from sweeper.errors import ClusterError, NodeLost, StoreError
 from sweeper.execution.driver.connection import check_address, connected, starts_cluster
 from sweeper.execution.process.early_imports import imported_meanwhile
 from sweeper.execution.process.exit import end_process
+from sweeper.execution.process.garbage import begin_collection, delay_collection
 from sweeper.execution.process.node_health import NodeHealth
 from sweeper.execution.process.node_watchdog import NodeWatchdog
 from sweeper.execution.process.stop_signal import StopSignal, ignore_signals
@@ -158,6 +159,7 @@ class _Run:
     def run(self, report: Callable[[Exception], None] = lambda error: None) -> int:
         """Train what is left of the plan and show the results. Returns the exit status. If interrupted, by a signal or
         by an error, which is given to `report`, print how to continue, and raise it."""
+        begin_collection()
         try:
             with tracked(self.trackers, self.plan, self.store, _print_line, fresh=self.request.fresh) as trials:
                 if self.plan.trials_left:
@@ -246,4 +248,5 @@ def _print_line(line: str) -> None:
 
 if __name__ == "__main__":
     ignore_signals()  # `main` handles signals while it runs; this is for the process's exit after it
+    delay_collection()
     end_process(main())

@@ -45,13 +45,15 @@ def measure(
 @contextlib.contextmanager
 def _frozen_objects() -> Iterator[None]:
     """Context in which the garbage collector passes over the objects that exist: millions, where Ray is imported, and
-    it runs once before each width."""
+    it runs once before each width. In a process that has frozen objects of its own they stay frozen."""
+    frozen_before = gc.get_freeze_count()
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not frozen_before:
+            gc.unfreeze()
 
 
 def device_memory(device: torch.device | str) -> DeviceMemory:

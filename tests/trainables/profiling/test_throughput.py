@@ -146,6 +146,10 @@ def test_measuring_does_not_change_the_global_generator() -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_objects_that_were_frozen_are_collected_again_afterwards() -> None:
-    measure(_configs(1), Path(), "cpu")
-    assert gc.get_freeze_count() == 0
+def test_objects_are_frozen_afterwards_if_some_were_before() -> None:
+    for frozen in (False, True):
+        gc.unfreeze()
+        if frozen:
+            gc.freeze()
+        measure(_configs(1), Path(), "cpu")
+        assert bool(gc.get_freeze_count()) == frozen

@@ -60,6 +60,7 @@ def test_a_group_of_workers_on_files(sweeps: Sweeps, tmp_path: Path) -> None:
     store = tmp_path / "group"
     sweep = sweeps.start(store, *arguments, name="imagenet_linear", preset="paper")
     sweep.wait_until(lambda: list(store.glob("checkpoints/sweep=imagenet_linear/*.pt")), "checkpoint")
+    assert not any("PreemptionWatcher" in title(process) for process in sweep.processes()), "it serves nothing here"
     [worker for worker in sweep.trainers() if "RayTrainWorker" in title(worker)][-1].kill()
     outcome = sweep.outcome()
     assert outcome.status == 0 and "goes on from its checkpoint" in outcome.out, str(outcome)

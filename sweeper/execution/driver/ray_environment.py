@@ -17,8 +17,10 @@ QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
 }
-"""Environment of this process and the workers: no telemetry; no logs, snapshots or Ctrl-C handler of Tune's."""
+"""Environment of this process and the workers: no telemetry; no logs, snapshots or Ctrl-C handler of Tune's; no process
+beside each group of workers that looks for nodes about to go, which send SIGTERM (see `cluster.spot_notice`)."""
 
 LOOPBACK = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

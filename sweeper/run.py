@@ -148,7 +148,8 @@ class _Run:
     trackers: Connections
 
     def execute(self) -> int:
-        """As `run`, but print an error and return the exit status."""
+        """As `run`, but print an error and return the exit status, for the command line."""
+        begin_collection()
         try:
             return self.run(lambda error: print(error_line(error), file=sys.stderr))
         except KeyboardInterrupt:
@@ -159,7 +160,6 @@ class _Run:
     def run(self, report: Callable[[Exception], None] = lambda error: None) -> int:
         """Train what is left of the plan and show the results. Returns the exit status. If interrupted, by a signal or
         by an error, which is given to `report`, print how to continue, and raise it."""
-        begin_collection()
         try:
             with tracked(self.trackers, self.plan, self.store, _print_line, fresh=self.request.fresh) as trials:
                 if self.plan.trials_left:

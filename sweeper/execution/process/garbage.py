@@ -10,8 +10,8 @@ def delay_collection() -> None:
 
 
 def begin_collection() -> None:
-    """Collect garbage from now on, but never look at what exists already. Does nothing in a process that has not called
-    `delay_collection`, such as a notebook's."""
+    """Collect garbage from now on, but never look at what exists already. Does nothing if the collection runs, as where
+    another program has called the command line."""
     if not gc.isenabled():
         gc.freeze()
         gc.enable()

@@ -24,6 +24,6 @@ def test_what_exists_when_the_collection_begins_is_not_looked_at_again() -> None
     assert not any(tracked is there for tracked in gc.get_objects())
 
 
-def test_a_process_that_has_not_delayed_it_keeps_its_objects_in_view() -> None:
+def test_a_process_whose_collection_runs_keeps_its_objects_in_view() -> None:
     begin_collection()
     assert gc.isenabled() and gc.get_freeze_count() == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sweeper.errors import ClusterError
+from sweeper.masking import remember
 
 LOCAL_DASHBOARD = "http://127.0.0.1:8265"
 """Address of Ray's dashboard, which takes jobs: on the head itself, or with its port forwarded to this machine."""
@@ -27,6 +28,7 @@ def address(requested: str | None, environment: Mapping[str, str]) -> str:
         ]
         if text is not None
     )
+    remember(text)
     try:
         parts = urlsplit(text)
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port and not parts.query
@@ -34,8 +36,8 @@ def address(requested: str | None, environment: Mapping[str, str]) -> str:
         valid = False
     if not valid or parts.username:
         raise ClusterError(
-            f"{name} must be the URL of the cluster's dashboard, http://host:port or https://host:port, but got "
-            f"{text!r}"
+            f"{name} must be the URL of the cluster's dashboard, http://host:port or https://host:port"
+            f"{' without a user' if '@' in text else ''}, but got {text!r}"
         )
     return text.rstrip("/")
 

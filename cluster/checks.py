@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sweeper.errors import StoreError
+from sweeper.masking import masked_url
 from sweeper.spec import SpecError
 from sweeper.spec.request import Request
 from sweeper.storage.store import Store
@@ -17,8 +18,8 @@ from sweeper.storage.store import Store
 ABSENT_FOLDER = f"{os.devnull}/absent"
 """A folder that cannot exist, so that nothing is downloaded into it."""
 CREDENTIALS_NOTE = (
-    "the credentials in --store {} can be read by all who see the cluster's jobs; better give the machines a role, or "
-    "set the credentials in the cluster's environment"
+    "the credentials in {} can be read by all who see the cluster's jobs; better give the machines a role, or set the "
+    "credentials in the cluster's environment"
 )
 
 
@@ -35,7 +36,11 @@ def check(request: Request) -> list[str]:
             f"job runs in a temporary copy of the working directory, but got {request.store!r}"
         )
     store = Store(request.store)
-    notes = [CREDENTIALS_NOTE.format(store.files.display_uri)] if store.files.uri != store.files.display_uri else []
+    addresses = {"--store": store.files.uri} | {f"--track {each.tracker}": each.target or "" for each in request.track}
+    shown = [
+        f"{option} {masked_url(address)}" for option, address in addresses.items() if masked_url(address) != address
+    ]
+    notes = [CREDENTIALS_NOTE.format(text) for text in shown]
     if not _is_visible(store):
         notes.append(
             f"store {store.files.display_uri} does not exist yet or is not visible from here; the job checks its rows"

@@ -17,6 +17,7 @@ from sweeper.cli import arguments as run_arguments
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG
 from sweeper.errors import ClusterError, JobLost, StoreError
 from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.masking import masked
 from sweeper.spec import SpecError, registry, user_code
 from sweeper.spec.request import Request
 from sweeper.storage.io.files import Files
@@ -188,7 +189,7 @@ def _print_commands(jobs: Jobs, job: str, rerun: Sequence[str]) -> None:
     commands = {"follow": ["--logs", job, *address], "stop": ["--stop", job, *address], "continue": rerun}
     for verb, words in commands.items():
         if words:
-            _print_message(f"  {verb:<9} python -m cluster.submit {shlex.join(words)}")
+            _print_message(f"  {verb:<9} python -m cluster.submit {shlex.join(map(masked, words))}")
 
 
 def _print_message(line: str) -> None:

@@ -2,19 +2,28 @@
 
 from collections.abc import Mapping
 
+from sweeper.masking import masked
+
 DAMAGED = "_damaged"
 """Folder of the store that damaged files are moved to. Parquet readers ignore names that begin with `_`."""
 
 
-class ClusterError(Exception):
+class SweeperError(Exception):
+    """An error whose message holds no secret: the URLs in it are `masked`."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(masked(str(message)))
+
+
+class ClusterError(SweeperError):
     """No Ray cluster can be used: none is reachable, it lacks what the sweep needs, or it was lost."""
 
 
-class SpecError(Exception):
+class SpecError(SweeperError):
     """A request or a sweep's definition is invalid. The message states the rule, the offender and the choices."""
 
 
-class StoreError(Exception):
+class StoreError(SweeperError):
     """The store could not be read or written, or lacks what was asked for."""
 
 
@@ -50,5 +59,5 @@ class JobLost(ClusterError):
 
 
 def first_line(text: object, otherwise: str) -> str:
-    """Return the first line of a text or exception that is not blank; `otherwise` if there is none."""
-    return next((line.strip() for line in str(text or "").splitlines() if line.strip()), otherwise)
+    """Return the first line of a text or exception that is not blank, `masked`; `otherwise` if there is none."""
+    return next((masked(line.strip()) for line in str(text or "").splitlines() if line.strip()), otherwise)

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from tests.import_rule import LAUNCHERS, Rule
 
 SWEEPER: Mapping[str, Rule] = {
-    "sweeper.errors": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.masking": Rule(never=("torch", *LAUNCHERS)),
+    "sweeper.errors": Rule(may=("sweeper.masking",), never=("torch", *LAUNCHERS)),
     "sweeper.names": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.version": Rule(never=("torch", *LAUNCHERS)),
     "sweeper.spec": Rule(
@@ -16,7 +17,9 @@ SWEEPER: Mapping[str, Rule] = {
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
-    "sweeper.storage.io": Rule(may=("pyarrow", "tenacity", "sweeper.errors"), never=("torch", "ray", "optuna")),
+    "sweeper.storage.io": Rule(
+        may=("pyarrow", "tenacity", "sweeper.errors", "sweeper.masking"), never=("torch", "ray", "optuna")
+    ),
     "sweeper.storage.layout": Rule(may=("sweeper.names",), never=("torch", "ray", "optuna")),
     "sweeper.storage.parquet": Rule(
         may=("pyarrow", "sweeper.errors", "sweeper.storage.io", "sweeper.storage.layout", "trainables.validation"),
@@ -40,7 +43,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.trackers": Rule(
         may=(
             *("tensorboardX", "mlflow", "wandb", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
-            "sweeper.plan",
+            *("sweeper.masking", "sweeper.plan"),
         ),
         never=("torch", "ray", "optuna"),
     ),
@@ -113,7 +116,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.cli": Rule(
         may=(
             *("rich", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
-            "sweeper.names",
+            *("sweeper.names", "sweeper.masking"),
             *("sweeper.report", "sweeper.packing", "sweeper.search", "sweeper.execution", "sweeper.trackers"),
             "trainables.validation",
             *("trainables.reports", "trainables.data", "trainables.evaluation", "trainables.catalog"),
@@ -167,7 +170,7 @@ SWEEPER: Mapping[str, Rule] = {
     "cluster": Rule(
         may=(
             *("ray", "sweeper.errors", "sweeper.version", "sweeper.spec", "sweeper.storage", "sweeper.execution"),
-            *("sweeper.cli", "trainables.data.errors"),
+            *("sweeper.cli", "sweeper.masking", "trainables.data.errors"),
         ),
         never=("torch",),
     ),

@@ -10,6 +10,7 @@ from sweeper.cli.progress.running_cohorts import RunningCohort
 from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.cli.provenance import consumption, provenance
 from sweeper.execution.listener import CohortListener
+from sweeper.masking import masked
 from sweeper.plan.cohort_source import CohortSource, Record
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.kept_models import KeptModels
@@ -81,7 +82,7 @@ class Recorder(CohortListener):
     def reported(self, cohort: str, message: CohortReport) -> None:
         report = message.report
         if message.notice:
-            self._progress.print_line(f"cohort {cohort}: {message.notice}")
+            self._progress.print_line(f"cohort {cohort}: {masked(message.notice)}")
         if message.uncompiled and message.uncompiled not in self._uncompiled:
             self._uncompiled.add(message.uncompiled)
             self._progress.print_line(f"steps are not compiled: {message.uncompiled}")
@@ -179,7 +180,7 @@ class Recorder(CohortListener):
                 **({"schedule": member.schedule} if "schedule" in self._columns.hyperparameters else {}),
                 **member.metrics,
                 "status": member.status,
-                "error": member.error,
+                "error": masked(member.error) if member.error else member.error,
                 "epochs_run": member.epochs_run,
                 "seconds": member.seconds,
                 **consumption(member.seconds, origin, self._node_price),

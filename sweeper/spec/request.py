@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -76,7 +76,7 @@ class TrackRequest:
     """`--track TRACKER[=TARGET]`."""
 
     tracker: str
-    target: str | None = None
+    target: str | None = field(default=None, repr=False)  # it may hold a password
     """TensorBoard: a folder. MLflow: the URI of a server. W&B: a project. None takes the default."""
 
 

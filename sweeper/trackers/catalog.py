@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from sweeper.errors import SpecError
+from sweeper.masking import remember
 from sweeper.spec.grid import unknown
 from sweeper.spec.request import TrackRequest
 from sweeper.storage.store import Store
@@ -31,6 +32,7 @@ def parse_track(text: str) -> TrackRequest:
     if importlib.util.find_spec(PACKAGES[tracker]) is None:
         install = f"the extra track-{tracker} has it: pip install {' '.join(_requirements(tracker))}"
         raise SpecError(f"--track {tracker} needs the package {PACKAGES[tracker]}, which is not installed; {install}")
+    remember(target)
     return TrackRequest(tracker, target or None)
 
 
@@ -72,6 +74,7 @@ def _mlflow(target: str | None, sweep: str, store: Store) -> Callable[[], Tracke
     uri = target or os.environ.get("MLFLOW_TRACKING_URI")
     if not uri:
         raise SpecError("--track mlflow needs a server: --track mlflow=http://HOST:PORT, or set MLFLOW_TRACKING_URI")
+    remember(uri)
 
     def connect() -> Tracker:
         from sweeper.trackers.mlflow import MLflow

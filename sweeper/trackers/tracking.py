@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from sweeper.masking import masked
 from sweeper.trackers.tracker import Reports, Row, TrackedTrial, Tracker, end_of
 
 RETRY_SECONDS = 30.0
@@ -212,7 +213,7 @@ class Tracking:
         """Say so once, and wait before the next attempt. Returns whether there is none, because the sweep has ended."""
         if not self._said:
             self._said = True
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            reason = masked(" ".join(f"{type(error).__name__}: {error}".split()))
             if len(reason) > LONGEST_REASON:
                 reason = f"{reason[:LONGEST_REASON]}..."
             later = "what it lacks is sent when it works again, or by the same command"

@@ -131,6 +131,21 @@ def test_a_token_that_travels_in_clear_is_warned_of(
     assert "note: the token goes to http://10.0.0.7:8265 unencrypted" in capsys.readouterr().err
 
 
+def test_no_line_shows_a_secret(client: FakeClient, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed: pip install -e '.[test]'")
+    arguments = [*arguments, "--track", "mlflow=http://me:SECRET@tracker:5000", "--no-wait"]
+    assert submit.main(arguments) == 0
+    assert "mlflow=http://me:SECRET@tracker:5000" in client.submissions[0]["entrypoint"]
+    err = capsys.readouterr().err
+    assert "note: the credentials in --track mlflow http://tracker:5000 can be read by all who see" in err
+    assert "--track mlflow=http://tracker:5000" in err and "SECRET" not in err
+    for address in ("http://me:SECRET@head:8265", "me:SECRET@head:8265"):
+        assert submit.main([*arguments, "--address", address]) == 2
+        err = capsys.readouterr().err
+        assert err.startswith("error: --address must be the URL of the cluster's dashboard") and "SECRET" not in err
+    assert "https://host:port without a user, but got" in err
+
+
 def test_a_sweep_that_a_job_already_runs_is_not_run_by_another(
     client: FakeClient, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

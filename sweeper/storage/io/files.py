@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -12,8 +11,9 @@ from pathlib import Path, PurePosixPath
 from pyarrow import ArrowException, fs
 
 from sweeper.errors import StoreError
+from sweeper.masking import is_uri, masked, masked_url, remember
 from sweeper.storage.io import local_disk
-from sweeper.storage.io.address import AddressError, join_address, parse_address, without_secrets
+from sweeper.storage.io.address import AddressError, join_address, parse_address
 from sweeper.storage.io.filesystem import move, open_filesystem
 from sweeper.storage.io.retry import NO_RETRIES, Result, RetryPolicy, call_with_retries
 from sweeper.storage.io.store_identity import StoreIdentity
@@ -67,7 +67,7 @@ class Files:
     @property
     def display_uri(self) -> str:
         """The folder, or the URI without its secrets."""
-        return without_secrets(self.uri)
+        return masked_url(self.uri)
 
     def display_uri_of(self, path: str) -> str:
         return join_address(self.display_uri, path)
@@ -211,11 +211,13 @@ class Files:
     def _open(self) -> tuple[fs.FileSystem, str]:
         """Return the filesystem and the store's root in it. Raises StoreError if the first call fails to open them."""
         if self._opened is None:
+            if is_uri(self.uri):
+                remember(self.uri)
             try:
                 filesystem, root = open_filesystem(self.uri)
             except (ArrowException, OSError, ValueError) as error:
-                reason = _reason(error).replace(self.uri, self.display_uri)
-                raise StoreError(f"store {self.display_uri} cannot be opened: {reason}") from error
+                message = f"store {self.display_uri} cannot be opened: {_reason(error)}"
+                raise StoreError(message) from _without_secrets(error)
             if not root.strip("/") and not isinstance(filesystem, fs.LocalFileSystem):
                 raise StoreError(f"store {self.display_uri} cannot be opened: it names no bucket")
             self._opened = filesystem, root.rstrip("/") or "/"
@@ -235,9 +237,15 @@ def _ignore_missing(operation: Callable[[], None]) -> None:
         operation()
 
 
+def _without_secrets(error: Exception) -> Exception:
+    """The error, for the traceback of another that it causes; a copy if its text has secrets."""
+    text = masked(str(error))
+    return error if text == str(error) else OSError(text) if isinstance(error, OSError) else ValueError(text)
+
+
 def _reason(error: BaseException) -> str:
-    """The error's text in one line, without the user and the password of a URI."""
+    """The error's text in one line, without secrets."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     if isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError) and error.filename:
         text = f"{text}: {error.filename}"
-    return re.sub(r"://[^/@\s]*@", "://", " ".join(text.split()))
+    return masked(" ".join(text.split()))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from sweeper.storage.io.address import is_uri
+from sweeper.masking import is_uri
 
 
 def open_filesystem(uri: str) -> tuple[fs.FileSystem, str]:

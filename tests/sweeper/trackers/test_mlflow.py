@@ -129,6 +129,24 @@ def test_a_server_that_is_gone_is_an_error_within_seconds(server: str, monkeypat
         tracker(f"http://127.0.0.1:{free_port()}", "whole")
 
 
+@pytest.mark.parametrize(
+    "target", ["http://me:SECRET/PW@127.0.0.1:{}", "http://127.0.0.1:{}/?x=1&api_token=SECRET", "me:SECRETPW@127.0.0.1"]
+)
+def test_no_line_shows_the_password_of_a_server(target: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("mlflow", reason="mlflow-skinny is not installed: pip install -e '.[test]'")
+    import sweeper.run as run
+    from tests.fake_executor import without_ray
+    from tests.sweeper.small_grid import small_grid
+
+    arguments = [*small_grid(tmp_path), "--track", f"mlflow={target.format(free_port())}"]
+    with without_ray(tmp_path):
+        assert run.main([*arguments, "--track", "mlflow=http://me:SECRETPW@host"]) == 2
+        assert run.main(arguments) == 0
+    out, err = capfd.readouterr()
+    assert "tracker mlflow failed" in out and "127.0.0.1" in out
+    assert "SECRET" not in out + err + repr(run.parse(arguments)), out + err
+
+
 def test_the_store_of_a_sweep_is_sent_to_a_server(server: str, tmp_path: Path) -> None:
     """A sweep that ended without the tracker is there after the same command with `--track`."""
     import sweeper.run as run

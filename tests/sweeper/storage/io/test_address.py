@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import StoreError
-from sweeper.storage.io.address import AddressError, join_address, parse_address, without_secrets
+from sweeper.storage.io.address import AddressError, join_address, parse_address
 from sweeper.storage.io.files import Files
 
 
@@ -19,6 +19,7 @@ from sweeper.storage.io.files import Files
         ("results:1/x", "a store must be a folder or a URI"),
         ("foo://x", "must begin with one of file, s3, gs, gcs, abfs, abfss, hdfs, viewfs, but got foo://"),
         ("http://x", "but got http://"),
+        ("s3:KEY:PASS/WORD@bucket/x", "but got 's3:bucket/x'"),
         ("a\0b", "must not contain NUL"),
         ("a\udcff", "must be valid UTF-8"),
     ],
@@ -29,8 +30,9 @@ def test_an_address_that_is_neither_a_folder_nor_a_uri_is_refused(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(AddressError, match=law):
         parse_address(text)
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="cannot be opened") as refused:
         Files(text)
+    assert "WORD" not in str(refused.value)
     assert os.listdir(tmp_path) == []
 
 
@@ -51,25 +53,6 @@ def test_a_folder_of_any_name_is_used_and_shown_whole(name: str, tmp_path: Path)
     assert files.display_uri == str(tmp_path / name) and files.display_uri_of("a/b") == str(tmp_path / name / "a/b")
 
 
-@pytest.mark.parametrize(
-    ("uri", "shown"),
-    [
-        ("s3://KEY:SECRET@bucket/x", "s3://bucket/x"),
-        ("s3://KEY:SEC/RET@bucket/x", "s3://bucket/x"),
-        ("s3://KEY:SEC@RET@bucket/x", "s3://bucket/x"),
-        ("s3://bucket/a@b/x", "s3://bucket/a@b/x"),
-        ("s3://host:9000/a@b", "s3://host:9000/a@b"),
-        ("s3://b/x?scheme=http&endpoint_override=h:1", "s3://b/x?scheme=http&endpoint_override=h:1"),
-        ("s3://b/x?secret_key=SECRET&region=r", "s3://b/x?secret_key=***&region=r"),
-        ("s3://b/x?endpoint_override=KEY:SECRET@h", "s3://b/x?endpoint_override=***"),
-        ("gs://b/x?anonymous", "gs://b/x?anonymous"),
-        ("/a?b=SECRET", "/a?b=SECRET"),
-    ],
-)
-def test_only_secrets_are_hidden(uri: str, shown: str) -> None:
-    assert without_secrets(uri) == shown
-
-
 def test_options_stay_at_the_end() -> None:
     assert join_address("s3://b/x?region=r", "t/y") == "s3://b/x/t/y?region=r"
     assert join_address("/a?b", "t") == "/a?b/t"
@@ -78,4 +61,5 @@ def test_options_stay_at_the_end() -> None:
 def test_a_secret_is_in_no_error() -> None:
     with pytest.raises(StoreError) as caught:
         Files("s3://KEY:SEC/RET@bucket/x?nonsense=SECRET").list()
-    assert not any(word in str(caught.value) for word in ("KEY", "SEC/", "RET@", "SECRET")), caught.value
+    for error in (caught.value, caught.value.__cause__):  # a traceback shows both
+        assert not any(word in str(error) for word in ("KEY", "SEC/", "RET@", "SECRET")), error

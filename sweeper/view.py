@@ -2,17 +2,19 @@
 
 import contextlib
 import json
+import secrets
+import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
+from http import HTTPStatus, cookies
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import BaseServer
+from types import MappingProxyType
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser, error_line
 from sweeper.cli.option_values import whole
@@ -29,6 +31,14 @@ PORT = 8642
 """The default port."""
 FRESH_SECONDS, FRESH_SHARE = 2.0, 5.0
 """How long data that were read are served: so many seconds, or so many times as long as it took to read them."""
+REQUEST_SECONDS, SEND_SECONDS = 10.0, 60.0
+"""Longest time, in seconds, until the request of a connection is complete, and until a part of the answer is taken."""
+MOST_CONNECTIONS = 32
+"""Most connections at a time."""
+PART = 1 << 16
+"""Size of the parts in which an answer is sent, in bytes."""
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+NO_TOKEN = b"open the link that sweeper.view has printed: it ends in ?token=...\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_WRONG
     with server, StopSignal().on_signals():
         try:
-            address = f"http://{LOOPBACK}:{server.server_address[1]}/"
-            print(f"{files.display_uri} is shown at {address}; Ctrl-C ends this", flush=True)
+            print(f"{files.display_uri} is shown at {server.link}; Ctrl-C ends this", flush=True)
             server.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
             return EXIT_INTERRUPTED
@@ -77,12 +86,14 @@ class Site:
 
     def __init__(self, files: Files) -> None:
         self.files = files
+        self._had_sweeps = False
         self._readings: dict[str, Reading] = {}
         self._locks: dict[str, threading.Lock] = {}
 
     def answer(self, path: str) -> Answer | None:
         """Return what is at `path`; None if there is nothing. Raises StoreError."""
         if path in ("/", "/index.html"):
+            self._sweep_names()
             return Answer(HTML, publish.index(self.files))
         name, _, kind = path.removeprefix("/").rpartition(".")
         reading = self._read(name) if kind in ("html", "json") else None
@@ -90,12 +101,21 @@ class Site:
             return None
         return reading.answer if kind == "json" else Answer(HTML, document(reading.data, live=True))
 
+    def _sweep_names(self) -> list[str]:
+        """Return the names of the store's sweeps. Raises StoreError if the store has vanished: its folder is gone, or
+        the file system or the objects in it."""
+        names, folder = publish.sweep_names(self.files), self.files.local_folder
+        if not names and (self._had_sweeps or (folder is not None and not folder.is_dir())):
+            raise StoreError(f"store {self.files.display_uri} has vanished, or its sweeps have; waiting for them")
+        self._had_sweeps = self._had_sweeps or bool(names)
+        return names
+
     def _read(self, name: str) -> Reading | None:
         """Return a recent reading of a sweep; None if there is none of this name."""
         known = self._readings.get(name)
         if known and time.monotonic() < known.until:
             return known
-        if name not in publish.sweep_names(self.files):
+        if name not in self._sweep_names():
             return None
         with self._locks.setdefault(name, threading.Lock()):  # several tabs wait for one reading of their sweep
             known, begun = self._readings.get(name), time.monotonic()
@@ -110,45 +130,128 @@ class Site:
             return self._readings[name]
 
 
+class Server(ThreadingHTTPServer):
+    """Answers requests of this user's browsers: whoever knows the token, which is in the printed link.
+
+    Every user of the machine can connect. A connection must send its request within `REQUEST_SECONDS`. Beyond
+    `MOST_CONNECTIONS`, the one that has waited longest for its request is closed for a new one.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, site: Site, port: int) -> None:
+        super().__init__((LOOPBACK, port), Handler)
+        self.site, self.token = site, secrets.token_urlsafe(32)
+        self.cookie = f"sweeper-{self.server_address[1]}"  # a browser sends a host's cookies to all of its ports
+        self._open: dict[socket.socket, float | None] = {}
+        """Connection -> time on the monotonic clock until which its request must come; None once it has."""
+        self._changed = threading.Lock()
+
+    @property
+    def link(self) -> str:
+        return f"http://{LOOPBACK}:{self.server_address[1]}/?token={self.token}"
+
+    def request_came(self, connection: socket.socket) -> None:
+        with self._changed:
+            if connection in self._open:
+                self._open[connection] = None
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._changed:
+            self._open[request] = time.monotonic() + REQUEST_SECONDS
+            if len(self._open) > MOST_CONNECTIONS:
+                oldest = next(connection for connection, until in self._open.items() if until is not None)
+                del self._open[oldest]
+                _hang_up(oldest)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._changed:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Called by `serve_forever` several times a second."""
+        now = time.monotonic()
+        with self._changed:
+            for connection, until in self._open.items():
+                if until is not None and now > until:
+                    _hang_up(connection)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing of a connection that broke; all else as usual."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """Have the thread of a connection see its end."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
 class Handler(BaseHTTPRequestHandler):
-    """Answers requests of this machine's browsers."""
-
+    server: Server
     server_version, sys_version = "sweeper", ""
-
-    def __init__(self, site: Site, request: Any, client_address: Any, server: BaseServer) -> None:
-        self._site = site
-        super().__init__(request, client_address, server)  # which answers
+    timeout = SEND_SECONDS
 
     def do_GET(self) -> None:
+        self.server.request_came(self.connection)
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
         if host not in (LOOPBACK, "localhost"):  # a foreign page whose name resolves to the loopback
             return self._send(HTTPStatus.FORBIDDEN, "text/plain", b"open this page at 127.0.0.1\n")
+        address = urlsplit(self.path)
+        typed = parse_qs(address.query).get("token", [])
+        if not any(
+            secrets.compare_digest(each.encode(), self.server.token.encode()) for each in typed or self._stored()
+        ):
+            return self._send(HTTPStatus.FORBIDDEN, "text/plain", NO_TOKEN)
+        headers = {}
+        if typed:  # the browser keeps it, and asks again without it in the address
+            headers["Set-Cookie"] = f"{self.server.cookie}={self.server.token}; HttpOnly; SameSite=Strict; Path=/"
         try:
-            answer = self._site.answer(unquote(urlsplit(self.path).path))
+            answer = self.server.site.answer(unquote(address.path))
         except StoreError as error:
-            return self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", f"{error}\n".encode())
+            text = f"{error}\n".encode()
+            return self._send(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", text, headers)
         if answer is None:
-            return self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is no such page\n")
-        if answer.version and self.headers.get("If-None-Match") == f'"{answer.version}"':
-            return self._send(HTTPStatus.NOT_MODIFIED)
-        self._send(HTTPStatus.OK, answer.media_type, answer.content, answer.version)
+            return self._send(HTTPStatus.NOT_FOUND, "text/plain", b"there is no such page\n", headers)
+        if answer.version:
+            headers["ETag"] = f'"{answer.version}"'
+            if self.headers.get("If-None-Match") == headers["ETag"]:
+                return self._send(HTTPStatus.NOT_MODIFIED, headers=headers)
+        elif typed:
+            headers["Refresh"] = f"0; url=/{address.path.lstrip('/')}"
+        self._send(HTTPStatus.OK, answer.media_type, answer.content, headers)
 
     do_HEAD = do_GET
 
-    def _send(self, status: HTTPStatus, media_type: str = "", content: bytes = b"", version: str = "") -> None:
+    def _stored(self) -> list[str]:
+        """The token that the browser keeps, if it has one."""
+        try:
+            found = cookies.SimpleCookie(self.headers.get("Cookie", "")).get(self.server.cookie)
+        except cookies.CookieError:
+            return []
+        return [found.value] if found else []
+
+    def _send(
+        self, status: HTTPStatus, media_type: str = "", content: bytes = b"", headers: Mapping[str, str] = NO_HEADERS
+    ) -> None:
         with contextlib.suppress(ConnectionError):  # the browser has gone
             self.send_response(status)
             if media_type:
                 self.send_header("Content-Type", media_type)
                 self.send_header("Content-Length", str(len(content)))
-            if version:
-                self.send_header("ETag", f'"{version}"')
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.send_header("Cache-Control", "no-store")
+            self.send_header("Referrer-Policy", "no-referrer")
             self.send_header("X-Content-Type-Options", "nosniff")
             self.send_header("Cross-Origin-Resource-Policy", "same-origin")
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(content)
+                for start in range(0, len(content), PART):
+                    self.wfile.write(content[start : start + PART])
 
     def log_message(self, format: str, *arguments: object) -> None:
         """Print nothing: a page asks every few seconds."""
@@ -170,9 +273,9 @@ def _existing(store: str) -> Files:
     return files
 
 
-def _server(site: Site, port: int) -> ThreadingHTTPServer:
+def _server(site: Site, port: int) -> Server:
     try:
-        return ThreadingHTTPServer((LOOPBACK, port), partial(Handler, site))
+        return Server(site, port)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError(f"port {port} of {LOOPBACK} cannot be used: {reason}; --port 0 takes a free one") from error

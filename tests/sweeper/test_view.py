@@ -5,15 +5,16 @@ import contextlib
 import gzip
 import http.client
 import json
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from unittest.mock import Mock
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -38,10 +39,10 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture
-def server(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingHTTPServer]:
+def server(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[view.Server]:
     monkeypatch.setattr(view, "FRESH_SECONDS", 0.0)
     monkeypatch.setattr(view, "FRESH_SHARE", 0.0)
-    with view._server(view.Site(store.files), 0) as server:
+    with view._server(view.Site(Files(store.files.uri)), 0) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
@@ -49,19 +50,23 @@ def server(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadingH
         thread.join()
 
 
-def get(
-    server: ThreadingHTTPServer, path: str, host: str = "127.0.0.1", version: str | None = None
-) -> tuple[int, bytes]:
+def ask(server: view.Server, path: str, **headers: str) -> tuple[int, bytes, Mapping[str, str]]:
+    """Status, content and headers of an answer."""
     with contextlib.closing(
         http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
     ) as connection:
-        known = {} if version is None else {"If-None-Match": f'"{version}"'}
-        connection.request("GET", path, headers={"Host": host, **known})
+        connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
-        return answer.status, answer.read()
+        return answer.status, answer.read(), dict(answer.getheaders())
 
 
-def test_pages_and_newer_data(server: ThreadingHTTPServer, store: Store) -> None:
+def get(server: view.Server, path: str, host: str = "127.0.0.1", version: str | None = None) -> tuple[int, bytes]:
+    """What a browser gets that has opened the printed link."""
+    known = {} if version is None else {"If-None-Match": f'"{version}"'}
+    return ask(server, path, Host=host, Cookie=f"{server.cookie}={server.token}", **known)[:2]
+
+
+def test_pages_and_newer_data(server: view.Server, store: Store) -> None:
     assert b'<a href="grid.html">grid</a>' in get(server, "/")[1]
     assert b'data-live="live"' in get(server, "/grid.html")[1]
     before = json.loads(get(server, "/grid.json")[1])
@@ -72,7 +77,7 @@ def test_pages_and_newer_data(server: ThreadingHTTPServer, store: Store) -> None
 
 
 def test_data_that_a_page_has_are_not_sent_again(
-    server: ThreadingHTTPServer, store: Store, monkeypatch: pytest.MonkeyPatch
+    server: view.Server, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compressed = Mock(wraps=document._compressed)
     monkeypatch.setattr(document, "_compressed", compressed)
@@ -106,7 +111,7 @@ def test_a_sweep_that_is_slow_to_read_does_not_keep_others_waiting(
     thread.join()
 
 
-def test_a_sweep_that_does_not_ship_has_its_views(server: ThreadingHTTPServer) -> None:
+def test_a_sweep_that_does_not_ship_has_its_views(server: view.Server) -> None:
     assert NAME not in registry.names()
     report = json.loads(gzip.decompress(base64.b64decode(json.loads(get(server, "/grid.json")[1])["report"])))
     assert report["about"] == SWEEP.about and report["views"]["paper"]["heatmaps"] and report["requests"][0]["tables"]
@@ -115,18 +120,77 @@ def test_a_sweep_that_does_not_ship_has_its_views(server: ThreadingHTTPServer) -
 @pytest.mark.parametrize(
     "path", ["/other.html", "/grid", "/grid.parquet", "/../grid.html", "/%2e%2e/trials", "/grid.html/x"]
 )
-def test_there_is_nothing_else(server: ThreadingHTTPServer, path: str) -> None:
+def test_there_is_nothing_else(server: view.Server, path: str) -> None:
     assert get(server, path)[0] == 404
 
 
-def test_foreign_names_of_this_machine_are_refused(server: ThreadingHTTPServer) -> None:
+def test_foreign_names_of_this_machine_are_refused(server: view.Server) -> None:
     assert get(server, "/grid.json", host="attacker.example")[0] == 403
     assert get(server, "/grid.json", host="localhost:1")[0] == 200
 
 
-def test_a_store_that_fails_is_an_answer_and_not_the_end(
-    server: ThreadingHTTPServer, store: Store, tmp_path: Path
-) -> None:
+def test_every_answer_needs_the_token_of_the_printed_link(server: view.Server, store: Store) -> None:
+    with view._server(view.Site(store.files), 0) as other:
+        others = f"{server.cookie}={other.token}"
+        assert other.token != server.token and len(server.token) >= 40
+    for path in (
+        "/",
+        "/grid.html",
+        "/grid.json",
+        "/grid.json?token=",
+        "/x",
+        f"/?token={server.token[:-1]}",
+        "/?token=%ff",
+    ):
+        for cookie in ("", others, f"other={server.token}", "=;;", f"{server.cookie}=\xff"):
+            status, content, headers = ask(server, path, Cookie=cookie)
+            assert (status, content) == (403, view.NO_TOKEN) and "Set-Cookie" not in headers
+    assert ask(server, f"/?token={server.token}", Host="attacker.example")[0] == 403
+    link = urlsplit(server.link)
+    status, content, headers = ask(server, f"{link.path}?{link.query}")
+    assert status == 200 and b"grid.html" in content and headers["Refresh"] == "0; url=/"
+    cookie, *attributes = headers["Set-Cookie"].split("; ")
+    assert attributes == ["HttpOnly", "SameSite=Strict", "Path=/"]
+    status, content, headers = ask(server, "/grid.json", Cookie=f"other=1; {cookie}")
+    assert status == 200 and json.loads(content)["report"] and not {"Set-Cookie", "Refresh"} & {*headers}
+
+
+def test_silent_connections_give_way_and_are_closed(server: view.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "MOST_CONNECTIONS", 3)
+    address = ("127.0.0.1", server.server_address[1])
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection(address, 20)) for _ in range(3)]
+        assert get(server, "/")[0] == 200
+        assert silent[0].recv(1) == b"", "the oldest is closed for one more"
+        silent[1].sendall(b"GET / HTTP/1.1\r\nHost: ")  # and never more
+        monkeypatch.setattr(view, "REQUEST_SECONDS", -1.0)
+        hasty = stack.enter_context(socket.create_connection(address, 20))
+        assert hasty.recv(1) == b"", "its request has not come in time"
+        monkeypatch.undo()
+        assert get(server, "/")[0] == 200 and len(server._open) <= 3
+
+
+def test_a_store_that_vanishes_is_no_empty_list(server: view.Server, store: Store, tmp_path: Path) -> None:
+    assert get(server, "/")[0] == get(server, "/grid.json")[0] == 200
+    (tmp_path / "store").rename(tmp_path / "moved")
+    for path in ("/", "/grid.html", "/grid.json"):
+        status, text = get(server, path)
+        assert status == 503 and text.decode().startswith(f"store {tmp_path / 'store'} has vanished")
+        assert text.count(b"\n") == 1
+    (tmp_path / "store").mkdir()  # as when its file system is unmounted
+    assert get(server, "/")[0] == 503
+    (tmp_path / "store").rmdir()
+    (tmp_path / "moved").rename(tmp_path / "store")
+    assert get(server, "/grid.json")[0] == 200
+
+
+def test_an_empty_store_is_an_empty_list(tmp_path: Path) -> None:
+    site = view.Site(Files(tmp_path))
+    answer = site.answer("/")
+    assert answer and b"<tbody>" in answer.content and site.answer("/grid.json") is None
+
+
+def test_a_store_that_fails_is_an_answer_and_not_the_end(server: view.Server, store: Store, tmp_path: Path) -> None:
     assert get(server, "/grid.json")[0] == 200
     (tmp_path / f"store/trials/sweep={NAME}/no.parquet").mkdir()
     status, text = get(server, "/grid.json")
@@ -157,7 +221,8 @@ def test_wrong_requests_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_ctrl_c_ends_it(store: Store) -> None:
     command = [sys.executable, "-m", "sweeper.view", str(store.files.local_folder), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and "is shown at http://127.0.0.1:" in process.stdout.readline()
+        assert process.stdout is not None
+        assert re.search(r"is shown at http://127\.0\.0\.1:\d+/\?token=[\w-]{43}; Ctrl-C", process.stdout.readline())
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and errors == ""
@@ -168,10 +233,16 @@ def live(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     """The page of the sweep in a browser, from a server."""
     monkeypatch.undo()  # the real library of charts
     monkeypatch.setattr(view, "FRESH_SECONDS", 0.0)
-    with view._server(view.Site(store.files), 0) as server, browser() as chromium, tab(chromium, offline=False) as page:
+    with (
+        view._server(view.Site(Files(store.files.uri)), 0) as server,
+        browser() as chromium,
+        tab(chromium, offline=False) as page,
+    ):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}/"
-        page.tab.goto(address)
+        page.tab.set_content(f'<a href="{server.link}">link</a>')  # a foreign page, as a terminal in a browser is
+        page.tab.get_by_role("link", name="link").click()
+        page.tab.wait_for_url(address)
         page.tab.get_by_role("link", name=NAME).click()
         page.tab.wait_for_selector("#heatmap path[role=button]")
         yield page
@@ -199,6 +270,19 @@ def test_newer_data_keep_what_was_chosen(live: Watched, store: Store) -> None:
     )
     assert page.tab.locator("#trials tbody tr[data-trial]").count() == 2
     assert page.tab.inner_text("#rows [role=status]").startswith("17 of 18 trials")
+
+
+@pytest.mark.slow
+def test_the_page_says_why_there_are_no_newer_data(live: Watched, store: Store, tmp_path: Path) -> None:
+    page, said = live, "(text) => document.querySelector('#header + p').textContent.includes(text)"
+    (tmp_path / "store").rename(tmp_path / "moved")
+    page.tab.wait_for_function(said, arg="No newer data: store ")
+    (tmp_path / "moved").rename(tmp_path / "store")
+    page.tab.wait_for_function("() => document.querySelector('#header + p').hidden")
+    page.tab.context.clear_cookies()  # as when the server was started again
+    page.tab.wait_for_function(said, arg="open the link that sweeper.view has printed")
+    assert page.complaints and all("the server responded with a status of" in line for line in page.complaints)
+    page.complaints.clear()
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ class Page {
     const { tables, trajectories, sheets, training, runs } = this.findings;
     this.sections = [training, this.heatmap.section, this.search.section, this.details.section, tables, trajectories, sheets, this.rows.section, runs];
     this.request = this.defaultRequest();
+    this.connection = el("p", { class: "note", role: "status", hidden: "" });
   }
 
   /* The request with the latest row, or all of its preset. */
@@ -32,6 +33,7 @@ class Page {
 
   begin() {
     document.body.append(tip);
+    document.getElementById("header").after(this.connection);
     document.getElementById("page").replaceChildren(...this.sections.map((section) => section.element));
     this.update();
     let width = window.innerWidth;
@@ -113,7 +115,10 @@ class Page {
   /* Ask the server for newer data again and again. They keep what was chosen. */
   async follow(version) {
     try {
-      const newer = await newerData(this.report.name, version);
+      const newer = await newerData(this.report.name, version, (text) => {
+        this.connection.textContent = text;
+        this.connection.hidden = text === "";
+      });
       if (newer) {
         const wanted = this.request.label;
         this.report = await Report.read(newer.report, newer.curves);
@@ -127,14 +132,16 @@ class Page {
   }
 }
 
-/* What the server has if it is another version; null if it is not, or if the server cannot be asked. */
-async function newerData(name, version) {
+/* What the server has if it is another version; null if it is not, or if there is no such answer, which `say` is told. */
+async function newerData(name, version, say) {
   let answer;
   try {
     answer = await fetch(`${encodeURIComponent(name)}.json`, { cache: "no-store", headers: { "If-None-Match": `"${version}"` } });
   } catch {
-    return null; // the server has ended; it may come back
+    say("No newer data: the server has ended.");
+    return null; // it may come back
   }
+  say(answer.ok || answer.status === 304 ? "" : `No newer data: ${(await answer.text()).trim()}.`);
   return answer.ok ? answer.json() : null; // not if nothing is newer: 304
 }
 

@@ -1,9 +1,15 @@
-"""Pack the working directory into a ZIP file, without stores, data, environments, caches and files ignored by git."""
+"""Pack the working directory into a ZIP file, without secrets, stores, data, environments, caches and files ignored by
+git."""
 
+import errno
 import os
+import re
+import stat
 import subprocess
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
@@ -16,43 +22,129 @@ MARKER_FILES = ("pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
 """Names of entries that mark a folder as an environment or a cache."""
 MODIFIED = (1980, 1, 1, 0, 0, 0)
 """Modification time of every packed file. With one fixed time, equal files make equal packages, which are sent once."""
+CODE_SUFFIXES = (".py", ".pyi")
+_SETTINGS = ("", ".json", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".txt", ".csv")
+SECRET_NAMES = (
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.ppk", "*.p12", "*.pfx", "*.jks"),
+    *("*.keystore", "*.kdbx", "*.gpg", "*.env", "env.local", "kubeconfig*", "*.kubeconfig", "auth_token", "*.token"),
+    *("client_secret*.json", "service[-_]account*.json", "application_default_credentials*", "terraform.tfstate*"),
+    *("htpasswd", "netrc", "_netrc", "npmrc", "pypirc", "pgpass", "*.tfvars"),
+    *(
+        f"{name}{suffix}"
+        for name in ("*credentials", "*secret", "*secrets", "*token", "*passwords")
+        for suffix in _SETTINGS
+    ),
+)
+"""Names of files that hold secrets, in small letters. Hidden ones, such as `.env` and `.netrc`, are never sent."""
+PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY")
+SECRET_JSON = re.compile(rb'"(private_key|client_secret|refresh_token|aws_secret_access_key)"\s*:', re.IGNORECASE)
+"""What the JSON file of a service account has, or of a user's credentials."""
+KEY_BYTES = 1 << 14
+"""How much of a file is searched for a key, in bytes."""
 LARGEST_FOLDERS = 3
 """Number of the largest folders that an error names."""
 
 
-def contents(folder: Path, excluded: Collection[Path] = ()) -> dict[str, int]:
-    """Files that a job needs: path relative to `folder` -> size in bytes.
+@dataclass(frozen=True)
+class Contents:
+    """What is sent of a folder."""
 
-    Hidden files and folders, linked folders and the folders in `excluded` (absolute paths) are not among them.
+    files: Mapping[str, int]
+    """Path relative to the folder -> size in bytes."""
+    secrets: Sequence[str] = ()
+    """Files that are left out because their names or their contents are those of secrets."""
+
+
+def contents(folder: Path, excluded: Collection[Path] = (), *, links_may_leave: bool = False) -> Contents:
+    """Return which files of a folder a job needs.
+
+    Hidden files and folders and the folders in `excluded` (absolute paths) are not among them, nor what only looks like
+    a file: pipes, sockets and devices. A symbolic link is sent as what it leads to. Raises SpecError if that lies
+    outside the folder, unless `links_may_leave`, or if a folder cannot be read.
     """
-    sizes: dict[str, int] = {}
-    for root, folders, files in os.walk(folder):
-        parent = Path(root)
-        folders[:] = sorted(
-            name for name in folders if _is_source(parent / name) and (parent / name).resolve() not in excluded
-        )
-        for name in sorted(files):
-            path = parent / name
-            if not name.startswith(".") and not name.endswith(".pyc") and path.is_file():
-                sizes[path.relative_to(folder).as_posix()] = path.stat().st_size
-    ignored = _ignored(folder, sizes)
-    return {path: size for path, size in sizes.items() if path not in ignored}
+    root = Path(os.path.realpath(folder))
+    targets = {path: Path(os.path.realpath(path)) for path in _sources(folder, excluded, root)}
+    relative = {path: path.relative_to(folder).as_posix() for path in targets}
+    inside = {path: target.relative_to(root) for path, target in targets.items() if target.is_relative_to(root)}
+    asked = {path: inside[path].as_posix() if path in inside else relative[path] for path in targets}
+    ignored = _ignored(folder, {*asked.values(), *(relative[path] for path in targets if path.is_symlink())})
+    wanted = {
+        path: target
+        for path, target in targets.items()
+        if not {asked[path], relative[path]} & ignored
+        and not any(part.startswith(".") for part in (inside[path].parts if path in inside else ()))
+    }
+    for path, target in wanted.items():
+        if path not in inside and not links_may_leave:
+            raise SpecError(
+                f"a symbolic link must not leave the folder that is sent, but {path} leads to {target}; replace it by "
+                "a copy, or have git ignore it"
+            )
+    files = {path: target for path, target in wanted.items() if target.is_file()}
+    secrets = [path for path, target in files.items() if any(map(is_secret, (path, target)))]
+    return Contents(
+        {relative[path]: target.stat().st_size for path, target in files.items() if path not in secrets},
+        [relative[path] for path in secrets],
+    )
 
 
-def installed_code() -> tuple[Path, dict[str, int]]:
-    """The folder of the packages that are imported, and their files: path relative to it -> size in bytes."""
+def _sources(folder: Path, excluded: Collection[Path], root: Path, above: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Yield the files below a folder that are not hidden, and the links that lead out of `root`, in order.
+
+    `above` are the real paths of the folders around it: a link to one of them is left out, as it has no end.
+    """
+    real = os.path.realpath(folder)
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise SpecError(f"the job's code cannot be read: {folder}: {error.strerror}") from error
+    for entry in entries:
+        path, target = Path(entry.path), Path(os.path.realpath(entry.path))
+        if path.is_dir():
+            if not _is_source(path) or target in excluded or str(target) in (*above, real):
+                continue
+            if entry.is_symlink() and not target.is_relative_to(root):
+                yield path
+            else:
+                yield from _sources(path, excluded, root, (*above, real))
+        elif path.is_file() and not entry.name.startswith(".") and not entry.name.endswith(".pyc"):
+            yield path
+
+
+def is_secret(file: Path) -> bool:
+    """Whether the name or the content of a file is that of a key, a password or a token. Python files are code."""
+    if file.suffix in CODE_SUFFIXES:
+        return False
+    if any(fnmatchcase(file.name.lower(), pattern) for pattern in SECRET_NAMES):
+        return True
+    try:
+        start = _read(file, KEY_BYTES)
+    except OSError:  # `pack` says so
+        return False
+    return PRIVATE_KEY.search(start) is not None or (file.suffix == ".json" and SECRET_JSON.search(start) is not None)
+
+
+def installed_code() -> tuple[Path, Contents]:
+    """The folder of the packages that are imported, and their files relative to it."""
     folder = Path(__file__).resolve().parents[1]
-    files = {f"{name}/{path}": size for name in user_code.PACKAGES for path, size in contents(folder / name).items()}
-    return folder, files
+    files = {
+        f"{name}/{path}": size
+        for name in user_code.PACKAGES
+        for path, size in contents(folder / name, links_may_leave=True).files.items()  # installers may link them
+    }
+    return folder, Contents(files)
 
 
-def user_files(modules: Iterable[str]) -> dict[str, Path]:
-    """Path at the top of the working directory -> file, for all files of the user's modules and packages."""
+def user_files(modules: Iterable[str]) -> tuple[dict[str, Path], list[str]]:
+    """Path at the top of the working directory -> file, for all files of the user's modules and packages; and the
+    secrets among them, which are left out."""
     files: dict[str, Path] = {}
+    secrets: list[str] = []
     for module in map(Path, modules):
-        names = contents(module) if module.is_dir() else [""]
-        files |= {str(PurePosixPath(module.name, name)): module / name for name in names}
-    return files
+        found = contents(module) if module.is_dir() else Contents({"": 0})
+        files |= {str(PurePosixPath(module.name, name)): module / name for name in found.files}
+        secrets += [str(PurePosixPath(module.name, name)) for name in found.secrets]
+    return files, secrets
 
 
 def check_size(folder: Path, files: Mapping[str, int], others: Mapping[str, Path] = MappingProxyType({})) -> None:
@@ -79,11 +171,20 @@ def pack(folder: Path, files: Iterable[str], target: Path, others: Mapping[str, 
         for path, source in ({path: folder / path for path in files} | dict(others)).items():
             try:
                 info = ZipInfo.from_file(source, path, strict_timestamps=False)
-                data = source.read_bytes()
+                info.date_time = MODIFIED
+                archive.writestr(info, _read(source), ZIP_DEFLATED)
             except OSError as error:
                 raise SpecError(f"the job's code cannot be read: {source}: {error.strerror}") from error
-            info.date_time = MODIFIED
-            archive.writestr(info, data, ZIP_DEFLATED)
+            except UnicodeEncodeError as error:
+                raise SpecError(f"a file that is sent must have a name in UTF-8, but got {str(source)!r}") from error
+
+
+def _read(file: Path, size: int = -1) -> bytes:
+    """Return the first `size` bytes of a file, or all. Raises OSError at once if it is a pipe or a device by now."""
+    with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return stream.read(size)
 
 
 def _folder_of(path: PurePosixPath) -> str:

@@ -100,15 +100,18 @@ def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str,
         installed = True
     notes = check(request)
     name = registry.find(str(request.name)).name
-    files = {} if installed else package.contents(folder, _excluded_folders(request, folder))
     if installed:
-        folder, files = package.installed_code()
+        folder, code = package.installed_code()
+    else:
+        code = package.contents(folder, _excluded_folders(request, folder))
     modules = [module for module in user_code.modules() if Path(module).parent != folder]
-    own_files = package.user_files(modules)
-    if taken := sorted(own_files.keys() & files.keys()):
+    own_files, own_secrets = package.user_files(modules)
+    if secrets := [*code.secrets, *own_secrets]:
+        notes.append(f"not sent, by names or contents that are those of secrets: {', '.join(secrets)}")
+    if taken := sorted(own_files.keys() & code.files.keys()):
         raise SpecError(f"modules of your own must not be named as the code's, but got {', '.join(taken)}; rename them")
     run_words = [_reference(word, modules) if word == request.name else word for word in run_words]
-    package.check_size(folder, files, own_files)
+    package.check_size(folder, code.files, own_files)
     if access.is_unencrypted(address) and access.token_enabled(os.environ):
         notes.append(f"the token goes to {address} unencrypted; better forward its port to this machine, or use https")
     for note in notes:
@@ -118,7 +121,7 @@ def _submit(options: argparse.Namespace, run_words: Sequence[str], address: str,
     _check_not_running(jobs, metadata)
     job = f"{name}-{uuid.uuid4().hex[:8]}"
     with tempfile.TemporaryDirectory() as scratch:
-        package.pack(folder, files, packed := Path(scratch, "code.zip"), own_files)
+        package.pack(folder, code.files, packed := Path(scratch, "code.zip"), own_files)
         jobs.send(job, entrypoint(run_words), packed, metadata)
     if options.no_wait:
         print(job)

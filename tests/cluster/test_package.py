@@ -1,4 +1,6 @@
+import contextlib
 import os
+import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,21 +29,21 @@ def tree(folder: Path, files: Sequence[str] | set[str]) -> Path:
 
 def test_the_code_alone_is_sent(tmp_path: Path) -> None:
     folder = tree(tmp_path, [*CODE, *NOT_CODE])
-    assert contents(folder, [folder / "results", folder / "data"]) == {name: len(name) for name in CODE}
+    assert contents(folder, [folder / "results", folder / "data"]).files == {name: len(name) for name in CODE}
 
 
 def test_an_excluded_folder_excludes_no_other_of_the_same_name(tmp_path: Path) -> None:
     folder = tree(tmp_path, ["data/a.py", "trainables/data/a.py"])
-    assert set(contents(folder, [folder / "data"])) == {"trainables/data/a.py"}
-    assert set(contents(folder)) == {"data/a.py", "trainables/data/a.py"}
+    assert set(contents(folder, [folder / "data"]).files) == {"trainables/data/a.py"}
+    assert set(contents(folder).files) == {"data/a.py", "trainables/data/a.py"}
 
 
 def test_what_git_ignores_is_not_sent(tmp_path: Path) -> None:
     folder = tree(tmp_path, ["a.py", "b.log", "runs/x", "kept/b.log", "ünï code.py", "ünï.log"])
     (folder / ".gitignore").write_text("*.log\n/runs/\n!/kept/*.log\n")
-    assert len(contents(folder)) == 6
+    assert len(contents(folder).files) == 6
     subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
-    assert set(contents(folder)) == {"a.py", "kept/b.log", "ünï code.py"}
+    assert set(contents(folder).files) == {"a.py", "kept/b.log", "ünï code.py"}
 
 
 def test_a_folder_that_git_ignores_is_sent_on_request(tmp_path: Path) -> None:
@@ -49,16 +51,62 @@ def test_a_folder_that_git_ignores_is_sent_on_request(tmp_path: Path) -> None:
     folder = tree(tmp_path, ["env/lib/sweeper/run.py", "env/lib/sweeper/storage/store.py"])
     (folder / ".gitignore").write_text("/env/\n")
     subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
-    assert set(contents(folder / "env/lib/sweeper")) == {"run.py", "storage/store.py"} and not contents(folder)
+    assert set(contents(folder / "env/lib/sweeper").files) == {"run.py", "storage/store.py"}
+    assert not contents(folder).files
+
+
+def test_secrets_are_left_out_and_named(tmp_path: Path) -> None:
+    secrets = [
+        "id_rsa", "deploy/ID_ED25519", "tls/server.pem", "tls/server.key", "credentials.json", "aws/credentials",
+        "kubeconfig", "kubeconfig-prod.yaml", "prod.env", "secrets.yaml", "hf_token", "token.json", "store.p12",
+    ]  # fmt: skip
+    code = ["credentials.py", "token.py", "tokens.md", "secretary.txt", "keys.json", "environment.yaml", "monkey.txt"]
+    folder = tree(tmp_path, [*secrets, *code, ".env", ".ssh/id_rsa", ".aws/credentials", ".netrc"])
+    (folder / "sa.json").write_text('{"type": "service_account", "private_key" : "x"}')
+    (folder / "notes.txt").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    (folder / "innocent.txt").symlink_to(folder / ".ssh/id_rsa")
+    (folder / "innocent.md").symlink_to(folder / "prod.env")
+    found = contents(folder)
+    assert set(found.files) == set(code)
+    assert sorted(found.secrets) == sorted([*secrets, "sa.json", "notes.txt", "innocent.md"])
 
 
 def test_only_files_are_sent(tmp_path: Path) -> None:
-    folder = tree(tmp_path, ["a.py", "there/b.py"])
+    folder = tree(tmp_path / "code", ["a.py", "there/b.py", "ignored/c.py"])
+    tree(tmp_path, ["mnt/data/x"])
     (folder / "broken").symlink_to("nowhere")
+    (folder / "loop").symlink_to("loop")
+    (folder / "there/endless").symlink_to("..")
     (folder / "linked").symlink_to("there")
     (folder / "link.py").symlink_to("a.py")
+    (folder / "device").symlink_to("/dev/zero")
+    (folder / "data").symlink_to(tmp_path / "mnt/data")
+    (folder / "skipped.py").symlink_to("ignored/c.py")
+    (folder / ".gitignore").write_text("ignored\n")
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
     os.mkfifo(folder / "pipe")
-    assert set(contents(folder)) == {"a.py", "there/b.py", "link.py"}
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener, contextlib.chdir(folder):
+        listener.bind("socket")
+    found = contents(folder, [(folder / "data").resolve()])
+    assert set(found.files) == {"a.py", "there/b.py", "link.py", "linked/b.py"}
+    pack(folder, found.files, packed := tmp_path / "code.zip")
+    with ZipFile(packed) as archive:
+        assert archive.read("linked/b.py") == b"there/b.py" and archive.read("link.py") == b"a.py"
+
+
+@pytest.mark.parametrize("target", ["file", "folder"])
+def test_a_link_that_leaves_the_folder_is_refused_unless_git_ignores_it(tmp_path: Path, target: str) -> None:
+    folder = tree(tmp_path / "code", ["a.py"])
+    tree(tmp_path, ["file", "folder/x"])
+    (folder / "link").symlink_to(f"../{target}")
+    law = f"a symbolic link must not leave the folder that is sent, but {folder}/link leads to {tmp_path}/{target}; "
+    with pytest.raises(SpecError) as refused:
+        contents(folder)
+    assert str(refused.value).startswith(law)
+    assert ("link" in contents(folder, links_may_leave=True).files) == (target == "file")
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    (folder / ".gitignore").write_text("link\n")
+    assert set(contents(folder).files) == {"a.py"}
 
 
 def test_a_directory_that_is_too_large_is_refused_with_its_largest_entries(tmp_path: Path) -> None:
@@ -89,6 +137,13 @@ def test_a_package_does_not_depend_on_when_its_files_were_written(tmp_path: Path
         }
 
 
-def test_a_missing_file_is_reported_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"^the job's code cannot be read: .*/gone: No such file or directory$"):
-        pack(tmp_path, ["gone"], tmp_path / "x.zip")
+def test_a_file_that_cannot_be_sent_is_reported_in_one_line(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "a\udcff").touch()
+    for name, law in {
+        "gone": "the job's code cannot be read: .*/gone: No such file or directory",
+        "pipe": "the job's code cannot be read: .*/pipe: it is no regular file",
+        "a\udcff": r"a file that is sent must have a name in UTF-8, but got '.*/a\\udcff'",
+    }.items():
+        with pytest.raises(SpecError, match=f"^{law}$"):
+            pack(tmp_path, [name], tmp_path / "x.zip")

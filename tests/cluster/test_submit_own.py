@@ -27,6 +27,7 @@ def sweep(client: FakeClient, user_folder: Path, monkeypatch: pytest.MonkeyPatch
     (user_folder / "sent_of_mine").mkdir()
     (user_folder / "sent_of_mine/denoise.py").write_text(DENOISE)
     (user_folder / "sent_of_mine/__init__.py").write_text("")
+    (user_folder / "sent_of_mine/prod.env").write_text("")
     (user_folder / "not_sent.py").write_text("")
     file = user_folder / "sweep_of_mine.py"
     file.write_text(SWEEP)
@@ -35,7 +36,7 @@ def sweep(client: FakeClient, user_folder: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("code", [[], ["--working-dir", str(Path(__file__).parents[2])]])
 def test_the_job_has_the_code_and_the_users_modules(
-    client: FakeClient, sweep: Path, tmp_path: Path, code: list[str]
+    client: FakeClient, sweep: Path, tmp_path: Path, code: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert submit.main([str(sweep), "--store", str(tmp_path / "store"), *code]) == 0
     (submission,) = client.submissions
@@ -43,6 +44,11 @@ def test_the_job_has_the_code_and_the_users_modules(
     assert submission["metadata"]["sweep"] == "chosen" and submission["submission_id"].startswith("chosen-")
     expected = {"sweep_of_mine.py", "sent_of_mine/__init__.py", "sent_of_mine/denoise.py", "sweeper/run.py"}
     assert expected | {"trainables/catalog.py", "search_spaces/anomaly_grid.py"} <= {*client.files}
+    assert "sent_of_mine/prod.env" not in client.files
+    assert (
+        "note: not sent, by names or contents that are those of secrets: sent_of_mine/prod.env\n"
+        in capsys.readouterr().err
+    )
     assert "not_sent.py" not in client.files and len(client.files) == len(set(client.files))
 
 

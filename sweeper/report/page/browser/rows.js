@@ -154,11 +154,12 @@ class Rows {
     }));
   }
 
-  /* All columns and all digits, as in the Parquet files. */
+  /* All columns and all digits, as in the Parquet files. A text that a spreadsheet would take for a formula begins with '. */
   csv() {
     const columns = [...this.report.columns.values()];
     const quoted = (value) => {
-      const text = value === null ? "" : value === Infinity ? "inf" : value === -Infinity ? "-inf" : String(value);
+      const plain = value === null ? "" : value === Infinity ? "inf" : value === -Infinity ? "-inf" : String(value);
+      const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) && !/^[+-]?[\d.]+(e[+-]?\d+)?$/i.test(value) ? `'${plain}` : plain;
       return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
     };
     const lines = this.shown().map((trial) => columns.map((column) => quoted(column.at(trial))).join(","));

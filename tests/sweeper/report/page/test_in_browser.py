@@ -181,6 +181,20 @@ def test_every_number_of_the_download_equals_the_files(page: Watched, rows: pd.D
         )
 
 
+def test_no_text_of_the_download_is_a_formula(page: Watched) -> None:
+    saved = """(texts) => {
+      const column = (name, at) => ({ name, at });
+      const columns = new Map([["=name", column("=name", (row) => texts[row])]]);
+      const rows = { report: { columns }, shown: () => [...texts.keys()] };
+      return Rows.prototype.csv.call(rows).trimEnd().split("\\r\\n");
+    }"""
+    texts = ["=1+1", "+cmd", "-2+3", "@SUM(A1)", "\t=1", '=HYPERLINK("x")', "-1.5e-3", "plain", -2.5, None]
+    assert page.tab.evaluate(saved, texts) == [
+        *("'=name", "'=1+1", "'+cmd", "'-2+3", "'@SUM(A1)", "'\t=1", '"\'=HYPERLINK(""x"")"'),
+        *("-1.5e-3", "plain", "-2.5"),
+    ]
+
+
 def test_text_of_a_row_is_never_html(page: Watched) -> None:
     page.see_everything()
     page.tab.get_by_label("filter").fill("status=failed")

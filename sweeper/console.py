@@ -1,9 +1,12 @@
 """The command `sweeper`: `sweeper run NAME` is `python -m sweeper.run NAME`, and so on for its other commands."""
 
+import os
 import runpy
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from sweeper.version import code_version
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ COMMANDS: Mapping[str, Command] = {
     "compare": Command("sweeper.compare", "compare two requests, presets or stores trial by trial"),
     "submit": Command("cluster.submit", "run a sweep on a Ray cluster, as a job"),
 }
+COMMAND = "SWEEPER_COMMAND"
+"""Environment variable, which `sweeper.cli.arguments` reads: the command that the user typed, such as `sweeper run`."""
 EXIT_WRONG = 2
 
 
@@ -34,10 +39,14 @@ def main() -> None:
     if name in ("--help", "-h", "help"):
         print(_usage())
         return
+    if name == "--version":
+        print(f"sweeper {code_version()}")
+        return
     if name not in COMMANDS:
         print(f"error: no command '{name}'; there are: {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(EXIT_WRONG)
     command = COMMANDS[name]
+    os.environ[COMMAND] = f"sweeper {name}"  # what its usage line names
     sys.argv[1:] = [*command.options, *arguments]
     runpy.run_module(command.module, run_name="__main__", alter_sys=True)
 

@@ -165,6 +165,7 @@ SWEEPER: Mapping[str, Rule] = {
         ),
         never=("torch", "ray", "optuna"),
     ),
+    "sweeper.console": Rule(may=("sweeper.version",), never=("torch", *LAUNCHERS)),
     "sweeper": Rule(may=("sweeper.api",), never=("torch", *LAUNCHERS), alone=True),
     "cluster.spot_notice": Rule(may=("psutil",), never=("torch", *LAUNCHERS)),
     "cluster": Rule(

@@ -1,6 +1,7 @@
 """Parse the command line into a `Request`. A wrong argument ends with one line and exit status 2."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from sweeper.spec.request import Compile, Keep, Request, SearchOptions
 from sweeper.spec.search import SAMPLERS
 from sweeper.trackers.catalog import parse_track
 
+COMMAND = "SWEEPER_COMMAND"
+"""Environment variable by which `sweeper.console` says which command the user typed, such as `sweeper run`."""
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_INTERRUPTED = 0, 1, 2, 130
 ABOUT = (
     "Run a sweep: its trials, on this machine or a Ray cluster, into a Parquet store. The same command continues it."
@@ -155,8 +158,9 @@ def error_line(error: Exception) -> str:
 class Parser(argparse.ArgumentParser):
     """Argument parser that raises SpecError with one line, where argparse prints its usage and exits."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options, allow_abbrev=False)
+    def __init__(self, *, prog: str, **options: Any) -> None:
+        """`prog` is the command, unless the user typed `sweeper COMMAND`."""
+        super().__init__(prog=os.environ.pop(COMMAND, prog), **options, allow_abbrev=False)
 
     def error(self, message: str) -> Never:
         raise SpecError(f"{message}; --help shows all options")

@@ -1,6 +1,7 @@
 """`sweeper COMMAND` runs the command's module as `python -m` does."""
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,6 +9,9 @@ import pytest
 
 from sweeper import console
 from sweeper.console import COMMANDS, Command
+from sweeper.version import code_version
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -15,6 +19,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A module that prints how it was started."""
     (tmp_path / "started_by_console.py").write_text("import sys\nprint(__name__, sys.argv[1:])\nsys.exit(7)")
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("SWEEPER_COMMAND", "")  # restored, as `main` sets it
     commands = {"begin": Command("started_by_console", "begins", ("--first",))}
     monkeypatch.setattr(console, "COMMANDS", commands)
 
@@ -49,3 +54,16 @@ def test_help_lists_the_commands(
     for name, command in COMMANDS.items():
         assert f"  {name:<8}  {command.about}\n" in shown and importlib.util.find_spec(command.module)
     assert "  run       run a sweep, or continue it\n" in shown
+
+
+@pytest.mark.parametrize("name", ["run", "view", "export", "compare", "submit"])
+def test_a_usage_line_names_the_command_that_was_typed(name: str) -> None:
+    command = [sys.executable, "-m", "sweeper.console", name, "--help"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert shown.returncode == 0 and shown.stdout.startswith(f"usage: sweeper {name} "), shown
+
+
+def test_the_version_is_that_of_the_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["sweeper", "--version"])
+    console.main()
+    assert capsys.readouterr().out == f"sweeper {code_version()}\n"

@@ -29,8 +29,9 @@ from sweeper.spec.request import Request
 from sweeper.storage.io.disk_checks import check_free_space
 from sweeper.storage.io.retry import SHORT_RETRIES
 from sweeper.storage.layout import checkpoint_path
-from sweeper.storage.load import load_trials
+from sweeper.storage.load import load_request
 from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.requests import write_request
 from sweeper.storage.store import Store
 from sweeper.trackers.catalog import connections
 from sweeper.trackers.sweep_trials import TrackedTrials, tracked
@@ -132,7 +133,9 @@ class PlannedRequest:
         store.quarantine(damaged)
         name = str(request.name)
         path = archive(plan, store, columns, name) if request.fresh else partial(checkpoint_path, plan.name)
-        return _Run(request, plan, store, store.prepare(plan.name, columns), stopping, path, self.trackers)
+        columns = store.prepare(plan.name, columns)
+        write_request(store.files, plan.name, plan.request_rows)
+        return _Run(request, plan, store, columns, stopping, path, self.trackers)
 
 
 @dataclass(frozen=True)
@@ -200,12 +203,14 @@ class _Run:
                 PageWriter(plan, store.files, progress.print_line) as page,
                 imported_meanwhile(REPORT_MODULES),
             ):
+                of_request = load_request(store.files, plan.name, plan.request_rows)
+                if kept:
+                    ranked = of_request[[name for name in of_request if name in ranked_columns(plan)]]
+                    kept.begin(ranked.to_dict("records"))
                 if plan.trials_left < plan.total:
-                    rows = load_trials(store.files, plan.name, plan.ids)
+                    rows = of_request[of_request["trial_id"].isin(plan.ids)]
                     columns_of_best = ("trial_id", "status", plan.headline.name, *plan.identifying_columns)
                     progress.rank(rows[[name for name in rows if name in columns_of_best]].to_dict("records"))
-                    if kept:
-                        kept.begin(rows[[name for name in rows if name in ranked_columns(plan)]].to_dict("records"))
                 for stage in plan_stages:
                     self.stopping.check()
                     dispatch(

@@ -15,10 +15,11 @@ from sweeper.search.search_plan import SearchPlan
 from sweeper.storage.checkpoints import remove_orphans
 from sweeper.storage.io.retry import NO_RETRIES
 from sweeper.storage.layout import history_folder, models_folder, trials_folder
-from sweeper.storage.load import load_trials
+from sweeper.storage.load import load_request
 from sweeper.storage.models import trials_with_models
 from sweeper.storage.parquet.damaged_files import quarantining
 from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.requests import selecting_line
 from sweeper.storage.store import Store
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ COMPACT_ABOVE = 256
 
 
 def finish(plan: Plan, store: Store, columns: Columns, keep: str = "best") -> int:
-    """Write figures and tables from all rows of the plan and print a summary. Returns the exit status. `keep`: which
+    """Write figures and tables from all rows of the request and print a summary. Returns the exit status. `keep`: which
     trained models the run keeps."""
     store.prepare(plan.name, columns)  # other runs may have written files of another schema meanwhile
     if len(store.files.list(f"trials/sweep={plan.name}")) > COMPACT_ABOVE:
@@ -39,17 +40,18 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: str = "best") -> in
     from sweeper.report import publish  # here: it imports Matplotlib
 
     def show() -> tuple[pd.DataFrame, str]:
-        rows = load_trials(store.files, plan.name, plan.ids)
+        rows = load_request(store.files, plan.name, plan.request_rows)
         if isinstance(plan, SearchPlan):
-            rows["study"] = rows["trial_id"].map(plan.study_names)
+            rows["study"] = rows["trial_id"].map(plan.study_names).fillna(rows["study"])
         comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
-        text = publish.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.label)
+        text = publish.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.request)
         return rows, text
 
-    rows, text = quarantining(store.files, show)
+    of_request, text = quarantining(store.files, show)
     if keep == "best":
-        read = [name for name in rows if name in ranked_columns(plan)]
-        remove_displaced(store.files, plan, rows[read].to_dict("records"))
+        ranked = of_request[[name for name in of_request if name in ranked_columns(plan)]]
+        remove_displaced(store.files, plan, ranked.to_dict("records"))
+    rows = of_request[of_request["trial_id"].isin(plan.ids)]
     texts, diverged = [text], list[str]()
     if isinstance(plan, SearchPlan):
         from sweeper.search import publish as studies  # here: it imports Optuna
@@ -59,7 +61,10 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: str = "best") -> in
     counts = rows["status"].value_counts().to_dict()
     print("".join(f"{text}\n\n" for text in texts if text), end="")
     print(f"{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
+    if len(rows) < len(of_request):
+        print(f"figures and tables show all {len(of_request)} trials of '{plan.request}' that have a row")
     print(f"rows: {store.files.display_uri_of(f'trials/sweep={plan.name}')}")
+    print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request)}")
     sheets = store.files.list(f"sheets/{plan.views}")
     for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan), "sheets": sheets}.items():
         if shown:

@@ -28,7 +28,7 @@ def preview_archive(plan: Plan, store: Store, columns: Columns) -> replaced.Arch
 
 
 def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
-    views = [f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "studies", "sheets")]
+    views = [f"{kind}/{plan.views}" for kind in (*plan.sweep.views, "sheets")]
     if isinstance(plan, GridPlan):
         return replaced.TrialSelection(plan.ids, paths=[*record_paths(store.files, plan), *views])
     assert isinstance(plan, SearchPlan)
@@ -39,6 +39,7 @@ def _selection(plan: Plan, store: Store) -> replaced.TrialSelection:
         [
             *(f"studies/{plan.name}/{study}.json" for study in studies),
             *(steps_path(plan.name, study) for study in studies),
+            *(f"studies/{plan.views}/{study_run.study.name}" for study_run in plan.study_runs),
             *views,
         ],
     )

@@ -31,6 +31,7 @@ def outline_plan(
     outline = {
         "sweep": plan.name,
         "preset": plan.preset,
+        "request": plan.request,
         "about": plan.sweep.about,
         "trials": plan.total,
         **plan.counts,
@@ -74,7 +75,7 @@ def outline_text(outline: Mapping[str, Any]) -> str:
     )
     return "\n".join(
         [
-            f"{outline['sweep']} ({outline['preset']}): {outline['about']}",
+            f"{outline['sweep']} ({outline['request']}): {outline['about']}",
             f"  trials     {outline['trials']}: {counts}",
             *(space_lines(outline) if "axes" in outline else []),
             *(_search_lines(outline) if "studies" in outline else _grid_lines(outline)),

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sweeper.plan.changes import subspaces
+from sweeper.plan.changes import DIGEST, subspaces
 from sweeper.spec import Grid, Search, Space, SpecError
 from sweeper.spec.grid import Grids, P
 from sweeper.spec.request import Request
 from trainables.data.datasets.loaders.folder import FOLDER, list_folder
 from trainables.data.errors import DataError
-
-DIGEST = "image_digest"
-"""Key that identifies the images of a trial."""
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,25 @@
 """Turn a request into a plan, and check all that can be checked before anything starts."""
 
+import contextlib
 import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from sweeper.cli.own_images import with_own_images
-from sweeper.plan import changes, cohorts
+from sweeper.plan import changes, cohorts, earlier_rows
+from sweeper.plan.changes import Changes
+from sweeper.plan.earlier_rows import expected_values
 from sweeper.plan.plan import GridPlan, Plan
-from sweeper.plan.trials import Trial, enumerate_trials
+from sweeper.plan.trials import Trial, content_hash, enumerate_trials
 from sweeper.spec import Grid, Grids, Metric, Search, Searches, Space, SpecError, Sweep, Value, registry
 from sweeper.spec.request import Request, SearchOptions
 from sweeper.spec.schedulers import Halving
 from sweeper.spec.search import bounds
 from sweeper.spec.user_code import search_folder
 from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.requests import RequestRows
 from sweeper.storage.store import Store
 from trainables.config import trial as config
 from trainables.config.trial import stream_key
@@ -28,6 +32,8 @@ from trainables.validation import nearest
 FIRST_RUNG_DIVISOR = 9
 """First rung of a pruner requested with `--pruner` for a search that defines none: `epochs // FIRST_RUNG_DIVISOR`."""
 
+S = TypeVar("S", bound=Space)
+"""A grid or a search, or several."""
 OF_EVERY_ROW = ("seconds", "device_seconds", "epochs_run")
 """Numeric columns that every row has in addition to its metrics."""
 
@@ -56,7 +62,9 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
 
         assert isinstance(preset_space, Search | Searches)
         search = _with_options(space, request.search)
-        search_plan, columns = studies.prepare(request, store, name, preset, sweep, preset_space, search)
+        changed = changes.request_changes(request, preset, preset_space, search, config.defaults)
+        whole_search = _without_narrowing(request, preset_space, changed, own.classes, search)
+        search_plan, columns = studies.prepare(request, store, name, sweep, preset_space, search, whole_search, changed)
         return replace(search_plan, notes=(*filter(None, [own.note]), *search_plan.notes)), columns
     assert isinstance(preset_space, Grid | Grids)
     if request.warm_start or request.search != SearchOptions():
@@ -67,6 +75,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         resolved.append(config.resolve(combination))
         return resolved[-1].flat()
 
+    changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
     changes_of_trial = changes.trial_changes(request, preset_space, config.defaults)
     trials = enumerate_trials(
         space.combinations(), complete, lambda config: {"preset": preset, "changes": changes_of_trial(config)}
@@ -86,6 +95,15 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         ignored = fusible[str(trial.config["method"])]
         return (preflight_results[trial.id].steps, *(item for item in trial.config.items() if item[0] not in ignored))
 
+    whole = _without_narrowing(request, preset_space, changed, own.classes, space)
+    whole_configs = {trial.id: trial.config for trial in trials} if whole == space else _legal_trials(whole)
+    request_rows = RequestRows(changed.name, preset, "trial_id", list(whole_configs))
+    statuses = {} if request.fresh else store.statuses(name)
+    earlier = None
+    if not statuses.keys() <= whole_configs.keys():
+        of_trials = {str(trial.facts["changes"]) for trial in trials}
+        expected = expected_values(whole_configs.values())
+        earlier = earlier_rows.note(store, name, request_rows, changed, of_trials, expected)
     groups = cohorts.group(trials, shape, lambda trial: stream_key(configs[trial.id]))
     first_ids = [group[0][0].id for group in groups]
     unsized = (str(trial.config["dataset"]) for trial in trials if not preflight_results[trial.id].size_known)
@@ -96,11 +114,12 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         trials=trials,
         groups=groups,
         steps=[configs[first_id].training.epochs * preflight_results[first_id].steps for first_id in first_ids],
-        statuses={} if request.fresh else store.statuses(name),
+        statuses=statuses,
         space=space,
         unsized=tuple(dict.fromkeys(unsized)),
-        changes=changes.request_changes(request, preset, preset_space, space, config.defaults),
-        notes=(*filter(None, [own.note]), *preflight.stacking_notes(list(configs.values()), checked)),
+        changes=changed,
+        whole=request_rows,
+        notes=(*filter(None, [own.note, earlier]), *preflight.stacking_notes(list(configs.values()), checked)),
     )
     return plan, Columns(types, metrics)
 
@@ -113,6 +132,28 @@ def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
     except ValueError as error:
         raise SpecError(str(error)) from error
     return space.changed(fixed, axes) if isinstance(space, Grid | Search) else space.changed(fixed, axes, config.keys)
+
+
+def _without_narrowing(request: Request, preset_space: Space, changed: Changes, classes: Sequence[str], own: S) -> S:
+    """The space of a request without its narrowing, of which its `own` space is a part."""
+    wider = changed.without_narrowing(request)
+    if (wider.fixed, wider.axes) == (request.fixed, request.axes):
+        return own
+    try:
+        space = _changed(preset_space, wider, classes)
+        return cast(S, _with_options(space, request.search) if isinstance(space, Search | Searches) else space)
+    except (SpecError, ValueError):  # what the request changes is legal in its part of the preset alone
+        return own
+
+
+def _legal_trials(space: Grid | Grids) -> dict[str, Mapping[str, Value]]:
+    """Id -> config of the trials of a space, without those that are illegal."""
+    trials: dict[str, Mapping[str, Value]] = {}
+    for combination in space.combinations():
+        with contextlib.suppress(ValueError):
+            trial_config = config.resolve(combination).flat()
+            trials[content_hash(trial_config)] = trial_config
+    return trials
 
 
 def _load_methods(space: Space, request: Request) -> None:

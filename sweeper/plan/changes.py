@@ -1,26 +1,28 @@
-"""What a request changes in its preset: as a whole, for the folder of its views, and in each trial, for its row.
+"""What a request changes in its preset: as a whole, which is the request's name, and in each trial, for its row.
 
 A trial's changes depend on its preset and on its own values alone. So its row is the same whichever request trained it.
-A request that narrows an axis changes no trial, because all its trials are trials of the preset.
+A request that narrows an axis changes nothing, because all its trials are trials of the preset: it trains a part of the
+request without the narrowing, whose name it has.
 """
 
 import functools
-import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sweeper.spec import Grid, Grids, Search, Searches, Space, Value
 from sweeper.spec.request import Request
 from sweeper.spec.search import Study
+from sweeper.storage.requests import request_name
 
 Defaults = Callable[[str], Mapping[str, Value]]
 """Name of a method -> every key of its trials that has a default, with the default."""
 
 SELECTING_KEYS = ("method", "dataset")
 """Keys by which a request chooses among the parts of a preset."""
-LONGEST_LABEL = 120
-"""Most characters of a label in a folder's name; a longer one is cut and ends with a hash of the whole."""
+OWN_IMAGES, DIGEST = "folder", "image_digest"
+"""The data set of the user's own images, and the key that identifies them. In a name they are one: `folder-1f3a9c`."""
+DIGEST_LENGTH = 6
+"""Characters of a digest in a name."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +44,14 @@ class Changes:
     """Hyperparameter or option of a search (`sampler`, `wave`, ...) -> its change; sorted by name."""
 
     @property
-    def label(self) -> str:
-        """`digits` for an unchanged preset, else e.g. `digits, epochs=5 seed=0,1`."""
-        pairs = [f"{key}={','.join(map(format_value, change.values))}" for key, change in self.keys.items()]
-        return ", ".join(filter(None, [self.preset, " ".join(pairs)]))
+    def name(self) -> str:
+        """The name of the request: `digits` for an unchanged preset, else e.g. `digits, epochs=5 seed=0,1`."""
+        return request_name(self.preset, _text({key: change.values for key, change in self.keys.items()}))
 
-    @property
-    def folder(self) -> str:
-        """The label as a folder name that is legal in every file system and object store."""
-        name = re.sub(r"[^\w ,=.+-]", "_", self.label, flags=re.ASCII)
-        if name == self.label and len(name) <= LONGEST_LABEL:
-            return name
-        return f"{name[:LONGEST_LABEL]}-{hashlib.sha256(self.label.encode()).hexdigest()[:8]}"
+    def without_narrowing(self, request: Request) -> Request:
+        """Return the request with only those keys that change the preset."""
+        fixed = {key: value for key, value in request.fixed.items() if key in self.keys}
+        return replace(request, fixed=fixed, axes={key: axis for key, axis in request.axes.items() if key in self.keys})
 
 
 def request_changes(request: Request, preset: str, before: Space, after: Space, defaults: Defaults) -> Changes:
@@ -78,7 +76,7 @@ def trial_changes(request: Request, before: Grid | Grids, defaults: Defaults) ->
         values = {**defaults(method), **config}  # a config lacks the keys of optional sections at their defaults
         parts = tried_by_part(method, tuple(values))
         differences = ({key: value for key, value in values.items() if value not in tried[key]} for tried in parts)
-        return _text(min(differences, key=len))
+        return _text({key: (value,) for key, value in min(differences, key=len).items()})
 
     return of_trial
 
@@ -87,8 +85,10 @@ def study_changes(request: Request, before: Search | Searches, study: Study, def
     """Return the changes of all trials of a study, e.g. `lr=0.01 sampler=gp`; a fixed key that was searched is one."""
     method, searches = str(study.fixed["method"]), subspaces(before)
     own = next((search for search in searches if _method(search) == method), searches[0])
-    changed = {key: value for key, value in study.fixed.items() if value not in _values_of(key, own, defaults(method))}
-    changed |= {key: change.values[0] for key, change in _option_changes(request, own, study.search).items()}
+    fixed = study.fixed.items()
+    tried = {key: _values_of(key, own, defaults(method)) for key, _ in fixed}
+    changed: dict[str, Sequence[Value]] = {key: (value,) for key, value in fixed if value not in tried[key]}
+    changed |= {key: change.values for key, change in _option_changes(request, own, study.search).items()}
     return _text(changed)
 
 
@@ -108,8 +108,11 @@ def subspaces(space: Space) -> Sequence[Grid | Search]:
     return space.searches if isinstance(space, Searches) else (space,)
 
 
-def _text(changed: Mapping[str, Value]) -> str:
-    return " ".join(f"{key}={format_value(value)}" for key, value in sorted(changed.items()))
+def _text(changed: Mapping[str, Sequence[Value]]) -> str:
+    texts = {key: ",".join(map(format_value, values)) for key, values in changed.items()}
+    if digest := texts.pop(DIGEST, ""):
+        texts["dataset"] = f"{OWN_IMAGES}-{digest[:DIGEST_LENGTH]}"
+    return " ".join(f"{key}={text}" for key, text in sorted(texts.items()))
 
 
 def _values_of(key: str, part: Grid | Search, defaults: Mapping[str, Value]) -> tuple[Value, ...]:
@@ -120,7 +123,7 @@ def _values_of(key: str, part: Grid | Search, defaults: Mapping[str, Value]) -> 
 
 
 def _key_change(key: str, before: Space, after: Space, defaults: Defaults) -> Change | None:
-    """Return the change of a requested key; None if the request has the preset's own values."""
+    """Return the change of a requested key; None if the preset has all values of the request."""
     methods: set[str] = set() if key in SELECTING_KEYS else set(map(_method, subspaces(after)))
     unpinned = [part for part in subspaces(before) if key not in part.pinned]
     compared = [part for part in unpinned if _method(part) in methods] or unpinned
@@ -128,10 +131,9 @@ def _key_change(key: str, before: Space, after: Space, defaults: Defaults) -> Ch
     tried = [_values_of(key, part, part_defaults) for part, part_defaults in parts if _has(key, part, part_defaults)]
     preset_values = _sorted({value for values in tried for value in values})
     requested = _sorted({value for part in subspaces(after) if key not in part.pinned for value in part.values(key)})
-    alike = (
-        requested == preset_values if key in SELECTING_KEYS else all(set(values) == set(requested) for values in tried)
-    )
-    return None if tried and alike else Change(requested, preset_values)
+    own = [preset_values] if key in SELECTING_KEYS else tried
+    known = bool(tried) and all(set(requested) <= set(values) for values in own)
+    return None if known else Change(requested, preset_values)
 
 
 def _option_changes(request: Request, before: Space, after: Space) -> dict[str, Change]:

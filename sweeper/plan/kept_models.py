@@ -29,7 +29,7 @@ class KeptModels:
         self._displaced: frozenset[str] = frozenset()
 
     def begin(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Take the rows that the plan's trials have already."""
+        """Take the rows that the request has already, including those of trials of which the plan is only a part."""
         self._best.add(rows)
 
     def delete_worse(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -54,8 +54,8 @@ class KeptModels:
 
 
 def remove_displaced(files: Files, plan: Plan, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Delete the models of the plan's trials that have a row and are not best, as far as runs with `--keep best` wrote
-    them: a driver that was killed may have left some. `rows` are those of the plan."""
+    """Delete the models of the request's trials that have a row and are not best, as far as runs with `--keep best`
+    wrote them: a driver that was killed may have left some. `rows` are those of the request."""
     best = BestTrials(rankings_of(plan))
     best.add(rows)
     write_best(files, plan.views, best.ids)

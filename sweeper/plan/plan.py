@@ -11,7 +11,9 @@ from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import Trial, content_hash
 from sweeper.spec import Grid, Grids, Sweep
 from sweeper.spec.metric import Metric
+from sweeper.storage.layout import file_name
 from sweeper.storage.parquet.schema import STATUSES
+from sweeper.storage.requests import RequestRows
 
 TO_RUN = "to run"
 """Status of a trial that has no row yet."""
@@ -26,6 +28,8 @@ class Plan:
     sweep: Sweep
     changes: Changes = field(default=Changes("", {}), kw_only=True)
     """What the request changes in the preset."""
+    whole: RequestRows | None = field(default=None, kw_only=True)
+    """The rows of the request without its narrowing; None if they are those of the plan's own trials."""
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     """What the user should know before it runs, one line each."""
 
@@ -52,14 +56,19 @@ class Plan:
         return tuple(trial.id for trial in self.trials)
 
     @property
-    def label(self) -> str:
-        """The preset and what the request changes in it: `digits, epochs=5`."""
-        return self.changes.label or self.preset
+    def request(self) -> str:
+        """The name of the request: the preset and what the request changes in it, `digits, epochs=5`."""
+        return self.changes.name or self.preset
+
+    @property
+    def request_rows(self) -> RequestRows:
+        """The rows that belong to the request, of which a plan that narrows it trains a part."""
+        return self.whole or RequestRows(self.request, self.preset, "trial_id", self.ids)
 
     @property
     def views(self) -> str:
         """Path of this request's views below the folder of each kind of view, e.g. `anomaly_grid/digits, epochs=5`."""
-        return f"{self.name}/{self.changes.folder or self.preset}"
+        return f"{self.name}/{file_name(self.request)}"
 
     @property
     def headline(self) -> Metric:

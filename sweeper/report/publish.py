@@ -35,7 +35,7 @@ def write(
 
     `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `folder` is
     `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.views`), and its own `label`
-    in the figures (`Plan.label`).
+    in the figures (`Plan.request`).
     """
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
     folder, about = folder or f"{name}/{preset}", _about(name, label or preset, rows)

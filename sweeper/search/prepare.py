@@ -2,9 +2,11 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from sweeper.errors import SpecError
-from sweeper.plan import changes
+from sweeper.plan import changes, earlier_rows
+from sweeper.plan.changes import Changes
 from sweeper.plan.cohort_source import Record
 from sweeper.plan.trials import content_hash
 from sweeper.search.search_plan import SearchPlan
@@ -16,6 +18,7 @@ from sweeper.spec.grid import Value
 from sweeper.spec.request import Request
 from sweeper.spec.search import Search, Searches, Study
 from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.requests import RequestRows
 from sweeper.storage.store import Store
 from trainables.config import trial as config
 from trainables.data.errors import DataError
@@ -29,16 +32,18 @@ def prepare(
     request: Request,
     store: Store,
     name: str,
-    preset: str,
     sweep: Sweep,
     preset_space: Search | Searches,
     space: Search | Searches,
+    whole: Search | Searches,
+    changed: Changes,
 ) -> tuple[SearchPlan, Columns]:
     """Return the plan of a search and the columns of its rows.
 
-    `preset_space` is the preset's search and `space` the same search with the request's changes. Raises SpecError or
-    StoreError, with a message of one line, if the search cannot run.
+    `preset_space` is the preset's search, `space` the same search as the request changes it, and `whole` the latter
+    without narrowing. Raises SpecError or StoreError, with a message of one line, if the search cannot run.
     """
+    preset = changed.preset
     studies = list(space.studies())
     study_corners = [corners(study) for study in studies]
     configs = list(itertools.chain(*study_corners))
@@ -62,10 +67,18 @@ def prepare(
         return {"preset": preset, "changes": changes.study_changes(request, preset_space, study, config.defaults)}
 
     defaults = [own_corners[0].flat() for own_corners in study_corners]
-    study_runs = _study_runs(studies, defaults, request, store, name, facts)
-    changed = changes.request_changes(request, preset, preset_space, space, config.defaults)
-    notes = preflight.stacking_notes(configs, preflight_results)
-    plan = SearchPlan(name, preset, sweep, space, study_runs, steps, changes=changed, notes=notes)
+    recorded = ([], []) if request.fresh else store.records(name)
+    study_runs = _study_runs(studies, defaults, request, store, name, facts, *recorded)
+    whole_ids = [_identity(study, request) for study in whole.studies()]
+    request_rows = RequestRows(changed.name, preset, "study_id", whole_ids)
+    of_trials = {str(facts(study)["changes"]) for study in studies}
+    searched = {*FACTS, *(key for study in studies for key in study.search.space)}
+    expected = earlier_rows.expected_values((corner.flat() for corner in configs), searched)
+    earlier = None
+    if any(row.get("study_id") not in whole_ids for row in recorded[0]):
+        earlier = earlier_rows.note(store, name, request_rows, changed, of_trials, expected, searched)
+    notes = (*filter(None, [earlier]), *preflight.stacking_notes(configs, preflight_results))
+    plan = SearchPlan(name, preset, sweep, space, study_runs, steps, changes=changed, whole=request_rows, notes=notes)
     return plan, Columns({**types, **FACTS}, metrics)
 
 
@@ -76,16 +89,17 @@ def _study_runs(
     store: Store,
     sweep: str,
     facts: Callable[[Study], Mapping[str, Value]],
+    rows: Sequence[Mapping[str, Any]],
+    history: Sequence[Record],
 ) -> list[StudyRun]:
     """Rebuild the studies from their rows. `configs` has a config of each; `facts` returns columns of its rows."""
-    rows, history = ([], []) if request.fresh else store.records(sweep)
     reports: dict[str, list[Record]] = {}
     for report in history:
         reports.setdefault(report[0], []).append(report)
     study_runs = []
     for study, study_config in zip(studies, configs, strict=True):
         defaults = config.defaults(str(study.fixed["method"]))
-        identity = content_hash([study.identity, request.warm_start])
+        identity = _identity(study, request)
         warm = None if request.fresh else read_warm_start(store.files, definition_path(sweep, identity), study)
         if warm is None and request.warm_start:
             warm = warm_start_from_rows(store, request.warm_start, study, study_config, defaults)
@@ -98,6 +112,10 @@ def _study_runs(
         }
         study_runs.append(StudyRun(study, identity, warm or WarmStart(None), recorded, _complete, facts(study)))
     return study_runs
+
+
+def _identity(study: Study, request: Request) -> str:
+    return content_hash([study.identity, request.warm_start])
 
 
 def _complete(params: Mapping[str, Value]) -> Mapping[str, Value]:

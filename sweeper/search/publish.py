@@ -13,7 +13,7 @@ def write(plan: SearchPlan, files: Files) -> str:
     for study_run in plan.study_runs:
         copy(study_run)
         name, study = study_run.study.name, study_run.engine.optuna_study
-        title = f"{plan.name} ({plan.label})" + (f", study {name}" if len(plan.study_runs) > 1 else "")
+        title = f"{plan.name} ({plan.request})" + (f", study {name}" if len(plan.study_runs) > 1 else "")
         folder, objectives = f"studies/{plan.views}/{name}", study_run.study.search.objectives
         texts.append(publish.write(files, folder, title, study, objectives, plan.sweep.contours))
     return "\n\n".join(texts)

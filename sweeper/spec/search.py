@@ -109,8 +109,13 @@ class Search:
         return (self.metric,) if isinstance(self.metric, Metric) else self.metric
 
     def changed(self, fixed: Fixed, axes: Axes) -> Search:
-        """Return this search with the keys in `fixed` fixed and those in `axes` varied, which are then not searched."""
+        """Return this search with the keys in `fixed` fixed and those in `axes` varied, which are then not searched.
+
+        An axis that is fixed remains an axis, of one value, so the study of that value keeps its name.
+        """
         grid = Grid(self.fixed, self.axes).changed(fixed, axes)
+        kept = {key: (fixed[key],) for key in self.axes if key in fixed}
+        grid = Grid({key: value for key, value in grid.fixed.items() if key not in kept}, {**kept, **grid.axes})
         space = {key: dist for key, dist in self.space.items() if key not in grid.fixed and key not in grid.axes}
         return replace(self, space=space, fixed=grid.fixed, axes=grid.axes)
 

@@ -1,11 +1,15 @@
 """Names and paths in a store."""
 
+import hashlib
+import re
 from datetime import UTC, datetime
 
 from sweeper.names import LAW, is_name
 
 SUFFIX = ".parquet"
 MODEL_SUFFIX = ".safetensors"
+LONGEST_NAME = 120
+"""Most characters of a request's name in a path; a longer one is cut and ends with a hash of the whole."""
 ARCHIVES = "_replaced"
 """Folder of the store below which results that `--fresh` replaces get a folder of their own, named by the time."""
 INDEX = "reports/index.html"
@@ -37,6 +41,24 @@ def checkpoints_folder(sweep: str) -> str:
 def checkpoint_path(sweep: str, cohort: str) -> str:
     """The path of a cohort's checkpoint, which exists until the cohort's rows are written."""
     return f"{checkpoints_folder(sweep)}/{check_name(cohort)}.pt"
+
+
+def file_name(request: str) -> str:
+    """The name of a request, such as `digits, epochs=5`, as a name that is legal in every file system and store."""
+    name = re.sub(r"[^\w ,=.+-]", "_", request, flags=re.ASCII)
+    if name == request and len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[:LONGEST_NAME]}-{hashlib.sha256(request.encode()).hexdigest()[:8]}"
+
+
+def requests_folder(sweep: str) -> str:
+    """The folder of the lists of the trials of each request."""
+    return f"requests/{check_name(sweep)}"
+
+
+def request_path(sweep: str, request: str) -> str:
+    """The path of the list of the trials of a request."""
+    return f"{requests_folder(sweep)}/{file_name(request)}{SUFFIX}"
 
 
 def sheets_folder(sweep: str) -> str:

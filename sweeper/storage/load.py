@@ -11,6 +11,7 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.layout import ARCHIVES, history_folder, trials_folder
 from sweeper.storage.parquet.arrow_tables import merged_rows, one_per_record
 from sweeper.storage.parquet.parquet_folder import read_tables
+from sweeper.storage.requests import RequestRows, read_request, request_name
 from sweeper.storage.store_reader import StoreReader
 
 
@@ -22,9 +23,10 @@ def load(
 ) -> pd.DataFrame:
     """Return the rows of a sweep, or of several, one per trial, with all their columns and the column `sweep`.
 
-    `preset` selects the rows of one preset (None: all presets). `changes` selects among them: `"epochs=5"` the rows of
-    runs with this change, "" those of the preset as it is defined (of all runs without a preset), None all of them.
-    Raises StoreError if no row is left.
+    `preset` and `changes` are the two parts of a request's name, such as `"digits"` and `"epochs=5"`, or `""` for the
+    preset as it is defined: the rows that belong to the request, as its last run found it defined. Without `preset` all
+    rows are returned, and with `changes=None` all rows that were trained for the preset. Raises StoreError if no row is
+    left.
     """
     files = store if isinstance(store, Files) else Files(store)
     tables = []
@@ -37,10 +39,32 @@ def load(
         rows = pa.concat_tables(tables, promote_options="permissive").to_pandas()
     except pa.ArrowException as error:
         raise StoreError(f"sweeps {', '.join(name)} do not fit into one table: {error}") from error
+    if preset is not None and changes is not None:
+        sweeps = [name] if isinstance(name, str) else name
+        parts = [select_request(files, sweep, rows[rows["sweep"] == sweep], preset, changes) for sweep in sweeps]
+        return pd.concat(parts, ignore_index=True)
     rows = rows if preset is None else _select(files, rows, "preset", preset)
-    if changes is None or (preset is None and changes == ""):
-        return rows
-    return _select(files, rows, "changes", changes)
+    return rows if not changes else _select(files, rows, "changes", changes)
+
+
+def select_request(files: Files, sweep: str, rows: pd.DataFrame, preset: str, changes: str) -> pd.DataFrame:
+    """Return those of a sweep's rows that belong to a request. Raises StoreError if there are none.
+
+    A request that no run has listed, as in a store of an earlier version, has the rows with its preset and changes.
+    """
+    name = request_name(preset, changes)
+    listed = read_request(files, sweep, name)
+    if listed is None:
+        return _select(files, _select(files, rows, "preset", preset), "changes", changes)
+    if not len(chosen := listed.select(rows)):
+        raise StoreError(f"store {files.display_uri}: request {name!r} of sweep {sweep!r} has no rows yet")
+    return chosen
+
+
+def load_request(files: Files, sweep: str, listed: RequestRows) -> pd.DataFrame:
+    """Return the rows that belong to a request, in its order; empty if there are none."""
+    rows = StoreReader(files).rows(sweep)
+    return listed.select(pd.DataFrame({"trial_id": [], "status": []}) if rows is None else rows.to_pandas())
 
 
 def load_runs(name: str, store: str | os.PathLike[str] | Files = "results") -> pd.DataFrame:

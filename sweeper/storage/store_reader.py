@@ -5,6 +5,7 @@ to run. `Store` moves the files to `_damaged` before it writes.
 """
 
 import os
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from sweeper.storage.parquet.arrow_tables import merged_rows, one_per_record
 from sweeper.storage.parquet.damaged_files import find_damaged
 from sweeper.storage.parquet.parquet_folder import Tables, contents_of, parse_intact, read_tables
 from sweeper.storage.parquet.schema import HISTORY, Columns, columns_of
+from sweeper.storage.requests import RequestRows
 
 
 class StoreReader:
@@ -61,6 +63,21 @@ class StoreReader:
             [{**row, "status": "failed"} if row["trial_id"] in lost else row for row in rows],
             [tuple(record.values()) for record in history],
         )
+
+    def unlisted(self, sweep: str, listed: RequestRows, changes: Collection[str]) -> list[dict[str, Any]]:
+        """Return the rows, reduced to hyperparameters, that have the preset of a request and some of these changes, but
+        do not belong to the request."""
+        rows: dict[str, dict[str, Any]] = {}
+        for schema, table in self.read_intact(trials_folder(sweep)).values():
+            if not {"preset", "changes", listed.column} <= set(schema.names):
+                continue
+            known = pc.is_in(table[listed.column], pa.array(listed.ids, pa.string()))
+            same_preset = pc.equal(table["preset"], listed.preset)
+            same_changes = pc.is_in(table["changes"], pa.array(list(changes), pa.string()))
+            chosen = table.filter(pc.and_(pc.and_(same_preset, same_changes), pc.invert(known)))
+            keys = [*columns_of(schema).hyperparameters]
+            rows |= dict(zip(chosen["trial_id"].to_pylist(), chosen.select(keys).to_pylist(), strict=True))
+        return list(rows.values())
 
     def rows(self, sweep: str) -> pa.Table | None:
         """Return all rows of the sweep, or None if there are none. Raises DamagedFiles."""

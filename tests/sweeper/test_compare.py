@@ -41,6 +41,10 @@ def test_the_second_side_takes_what_it_lacks_from_the_first() -> None:
     assert (a.conditions, b.conditions) == ({"terms": "dir+rad", "nu": "1"}, {"terms": "dir"})
     assert parse_sides("grid:short", "other")[1] == Side("other"), "the preset belongs to the name"
     assert parse_sides("grid:short", ",changes=epochs=5")[1].conditions == {"changes": "epochs=5"}
+    changed = "grid:short,nu=1,changes=epochs=5,7 seed=0,1"
+    assert parse_sides(changed, ",nu=3")[1].conditions == {"changes": "epochs=5,7 seed=0,1", "nu": "3"}
+    assert parse_sides(changed, ",changes=")[1].conditions == {"changes": ""}
+    assert parse_sides(changed, ":long")[1].conditions == {}, "the changes belong to the preset"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ class TrialConfig:
 
     optional: ClassVar[frozenset[str]] = frozenset({"optimiser"})
     """Sections whose keys are part of a trial only if one of them differs from its default. A section that is added
-    later must be optional, so that the ids of earlier trials do not change."""
+    later must be optional, so that the ids of earlier trials do not change; a key is added to a section by `added`."""
 
     method: str
     training: Training
@@ -40,12 +40,28 @@ class TrialConfig:
         return {name: hints[name] for name in names if name not in ("method", "training", "options")}
 
     def flat(self) -> dict[str, Value]:
-        """All keys and their values, including defaults, except those of optional sections at their defaults."""
+        """All keys and their values, including defaults, except those of optional sections and keys that were `added`,
+        at their defaults."""
         values: dict[str, Value] = {"method": self.method}
         for name, section in vars(self).items():
             if name != "method" and (name not in self.optional or section != _default(section.__class__)):
-                values |= vars(section)
+                later = _added(section.__class__)
+                values |= {
+                    key: value for key, value in vars(section).items() if key not in later or value != later[key]
+                }
         return values
+
+
+def added(default: Value) -> Any:
+    """Return the default of a key that is added to a section later, with which trials behave as before: those that have
+    it lack the key, so that their ids and rows are those of earlier trials. Example: `steps: int = added(0)`."""
+    return field(default=default, metadata={"added": True})
+
+
+@functools.cache
+def _added(section: type) -> Mapping[str, Any]:
+    """The keys of a section that were added later, with their defaults."""
+    return {each.name: each.default for each in dataclasses.fields(section) if each.metadata.get("added")}
 
 
 @functools.cache

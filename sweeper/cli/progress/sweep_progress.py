@@ -35,7 +35,7 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`cohorts` is the number of cohorts in this run; None if unknown."""
-        self.total, self.label, self.cohorts = plan.total, f"{plan.name} ({plan.label})", cohorts
+        self.total, self.label, self.cohorts = plan.total, f"{plan.name} ({plan.request})", cohorts
         self.metric, self._best = plan.headline.name, BestTrial(plan.headline, plan.identifying_columns)
         counts = plan.counts
         self._before = Counter({status: counts[status] for status in DONE})

@@ -1,6 +1,7 @@
 """The two sides of a comparison as typed, and their rows."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pandas as pd
@@ -10,9 +11,11 @@ from sweeper.spec import SpecError
 from sweeper.spec.grid import unknown
 from sweeper.storage.parquet.row_values import plain_value
 from sweeper.storage.parquet.schema import columns_of
+from sweeper.storage.requests import read_request, request_name
 from sweeper.storage.store_reader import StoreReader
 
 DEFAULT_STORE = "results"
+CHANGES = "changes"
 SYNTAX = "NAME[:PRESET][,KEY=VALUE...][@STORE]"
 
 
@@ -23,7 +26,7 @@ class Side:
     name: str
     preset: str | None = None
     conditions: Mapping[str, str] = field(default_factory=dict)
-    """Column -> value, as typed. `changes` selects trials of a request that changes its preset."""
+    """Column -> value, as typed. `changes` and the preset are the request whose rows are compared."""
     store: str = DEFAULT_STORE
 
     @property
@@ -46,7 +49,8 @@ class SideRows:
 
 def parse_sides(first: str, second: str) -> tuple[Side, Side]:
     """Parse `NAME[:PRESET][,KEY=VALUE...][@STORE]` twice. Parts that the second lacks are those of the first, except
-    for conditions; the preset is taken over only together with the name. Raises SpecError."""
+    for conditions; the preset is taken over only together with the name, and the changes only together with the preset.
+    Raises SpecError."""
     a = _parse(first, None)
     b = _parse(second, a)
     if a == b:
@@ -63,7 +67,7 @@ def _parse(text: str, default: Side | None) -> Side:
     if at and not store.strip():
         raise SpecError(f"a store must follow the @, but got '{text}'")
     values: dict[str, str] = {}
-    for condition in conditions:
+    for condition in _joined(conditions):
         key, equals, value = (part.strip() for part in condition.partition("="))
         if not key or not equals:
             raise SpecError(f"a side must be {SYNTAX}, but got '{text}'")
@@ -74,7 +78,22 @@ def _parse(text: str, default: Side | None) -> Side:
     if default is None:
         return side
     side = replace(side, store=side.store if at else default.store)
-    return side if name else replace(side, name=default.name, preset=preset or default.preset)
+    if name:
+        return side
+    if not preset and CHANGES in default.conditions:
+        side = replace(side, conditions={CHANGES: default.conditions[CHANGES], **values})
+    return replace(side, name=default.name, preset=preset or default.preset)
+
+
+def _joined(conditions: Sequence[str]) -> list[str]:
+    """Join what belongs together again, because the values of an axis in `changes` have commas between them."""
+    joined: list[str] = []
+    for condition in conditions:
+        if joined and joined[-1].partition("=")[0].strip() == CHANGES and not re.match(r"\s*\w+\s*=", condition):
+            joined[-1] += f",{condition}"
+        else:
+            joined.append(condition)
+    return joined
 
 
 def rows_of(side: Side) -> SideRows:
@@ -91,7 +110,12 @@ def rows_of(side: Side) -> SideRows:
         raise SpecError(
             f"{side.name} has rows of several presets; write {side.name}:PRESET with one of: {', '.join(presets)}"
         )
-    conditions = {**({"preset": side.preset} if side.preset else {}), "changes": "", **side.conditions}
+    preset = side.preset or "".join(presets)
+    changes = side.conditions.get(CHANGES, "")
+    conditions = {**({"preset": side.preset} if side.preset else {}), CHANGES: "", **side.conditions}
+    if listed := read_request(reader.files, side.name, request_name(preset, changes)):
+        rows = listed.select(rows)
+        conditions = {key: value for key, value in side.conditions.items() if key != CHANGES}
     for key, value in conditions.items():
         rows = _selected(rows, key, value, side)
     counts = rows["status"].value_counts().to_dict()
@@ -109,7 +133,7 @@ def rows_of(side: Side) -> SideRows:
 def _selected(rows: pd.DataFrame, key: str, text: str, side: Side) -> pd.DataFrame:
     if key not in rows.columns:
         raise SpecError(unknown(f"column in the rows of {side.name}", key, [str(name) for name in rows.columns]))
-    if key == "changes" and rows[key].isna().all():  # of a version that did not record them
+    if key == CHANGES and rows[key].isna().all():  # of a version that did not record them
         return rows
     values = [plain_value(value) for value in rows[key]]
     mask = [_matches(value, text) for value in values]

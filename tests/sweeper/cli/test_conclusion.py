@@ -10,6 +10,7 @@ from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_
 from sweeper.plan.plan import GridPlan
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.parquet.schema import Columns
+from sweeper.storage.requests import selecting_line
 from sweeper.storage.store import Store
 from tests.sweeper.plan.test_plan import make
 
@@ -45,6 +46,7 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
     assert out.splitlines() == [
         f"{counts} of 4 trials",
         f"rows: {tmp_path}/trials/sweep=grid",
+        f"request 'paper': {selecting_line(store.files, 'grid', 'paper')}",
         f"heatmaps: {tmp_path}/heatmaps/grid/paper",
         f"page: {tmp_path}/reports/grid.html",
     ]

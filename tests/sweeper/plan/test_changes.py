@@ -1,4 +1,4 @@
-"""The changes of a request in its preset: of each trial for its row, of the request for the folder of its views."""
+"""The changes of a request in its preset: of each trial for its row, of the request for its name and its rows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,25 +29,25 @@ def by_trial(tmp_path: Path, command: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("command", "trials", "label"),
+    ("command", "trials", "name"),
     [
         ("anomaly_grid digits", {""}, "digits"),
         ("anomaly_grid digits --set epochs=50 --set momentum=0.9", {""}, "digits"),
         ("anomaly_grid digits --axis nu=20,10,5,3,2,1,0.5,0.25", {""}, "digits"),
-        ("anomaly_grid digits --axis normal_class=0", {""}, "digits, normal_class=0"),
-        ("anomaly_grid digits --set epochs=5", {"epochs=5"}, "digits, epochs=5"),
-        (f"anomaly_grid digits {SMALL} --axis seed=0,1", {"", "seed=1"}, None),
+        ("anomaly_grid digits --axis normal_class=0", {""}, "digits"),
+        ("anomaly_grid digits --set epochs=5 --axis beta=1,0.5", {"epochs=5"}, "digits, epochs=5"),
+        (f"anomaly_grid digits {SMALL} --axis seed=0,1", {"", "seed=1"}, "digits, seed=0,1"),
         ("anomaly_grid digits --set epochs=5 --set seed=1", {"epochs=5 seed=1"}, "digits, epochs=5 seed=1"),
         ("anomaly_grid digits --axis nu=0.5,inf", {"", "nu=inf"}, "digits, nu=0.5,inf"),
         ("anomaly_grid digits --set small_stem=false", {"small_stem=false"}, "digits, small_stem=false"),
         ("anomaly_grid digits --set optimiser=adam", {"optimiser=adam"}, "digits, optimiser=adam"),
         ("anomaly_grid digits --axis optimiser=sgd,adam", {"", "optimiser=adam"}, "digits, optimiser=adam,sgd"),
         ("anomaly_grid digits --set optimiser=sgd", {""}, "digits"),
-        ("ssl_cifar10 digits --axis method=byol,simclr", {""}, "digits, method=byol,simclr"),
+        ("ssl_cifar10 digits --axis method=byol,simclr", {""}, "digits"),
         ("ssl_cifar10 digits --set epochs=5", {"epochs=5", ""}, "digits, epochs=5"),
-        ("ssl_cifar10 digits --set method=simclr --set tau=0.5", {""}, "digits, method=simclr"),
+        ("ssl_cifar10 digits --set method=simclr --set tau=0.5", {""}, "digits"),
         ("ssl_cifar10 digits --axis tau=0.5,0.7", {"", "tau=0.5", "tau=0.7"}, "digits, tau=0.5,0.7"),
-        ("nu_ablation paper --axis dataset=stl10 --axis seed=0,5", {"", "seed=5"}, "paper, dataset=stl10 seed=0,5"),
+        ("nu_ablation paper --axis dataset=stl10 --axis seed=0,5", {"", "seed=5"}, "paper, seed=0,5"),
         ("vje_search digits", {""}, "digits"),
         ("vje_search digits --trials 128", {""}, "digits"),
         ("vje_search digits --set lr=0.01", {"lr=0.01"}, "digits, lr=0.01"),
@@ -55,14 +55,14 @@ def by_trial(tmp_path: Path, command: str) -> dict[str, object]:
         ("vje_search digits --set width=64 --sampler gp", {"sampler=gp width=64"}, "digits, sampler=gp width=64"),
         ("vje_search digits --sampler tpe --pruner halving --wave 32", {""}, "digits"),
         ("vje_search digits --pruner none", {"pruner=none"}, "digits, pruner=none"),
-        ("ssl_search digits --set method=byol --set epochs=12", {"epochs=12"}, "digits, epochs=12 method=byol"),
+        ("ssl_search digits --set method=byol --set epochs=12", {"epochs=12"}, "digits, epochs=12"),
     ],
 )
-def test_what_a_request_changes(tmp_path: Path, command: str, trials: set[str], label: str | None) -> None:
+def test_what_a_request_changes(tmp_path: Path, command: str, trials: set[str], name: str) -> None:
     planned = plan(tmp_path, command)
     assert {trial.facts["changes"] for trial in planned.trials} == trials
     assert {trial.facts["preset"] for trial in planned.trials} == {command.split()[1]}
-    assert label is None or planned.label == label
+    assert planned.request == name and planned.request_rows.request == name
     assert list(tmp_path.iterdir()) == []
 
 
@@ -112,10 +112,24 @@ def test_values_are_written_as_the_command_line_takes_them(value: Value, text: s
     assert format_value(value) == text
 
 
-def test_a_folder_is_a_name_that_every_file_system_takes() -> None:
-    plain = Changes("digits", {"epochs": Change((5,), (50,))})
-    assert plain.folder == plain.label == "digits, epochs=5"
-    odd = [Changes("digits", {"terms": Change((text,), ())}).folder for text in ("a/b:c*", "a\\b:c*")]
-    assert all("/" not in name and ":" not in name and "*" not in name for name in odd) and odd[0] != odd[1]
-    many = [Changes("digits", {"seed": Change(tuple(range(count)), (0,))}).folder for count in (200, 201)]
-    assert many[0] != many[1] and all(len(name) < 140 for name in many)
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        ("anomaly_grid digits --set epochs=5", "anomaly_grid digits --set epochs=5 --axis nu=1,3 --set normal_class=7"),
+        ("ssl_cifar10 digits --set epochs=5", "ssl_cifar10 digits --set epochs=5 --axis method=byol,random"),
+        ("ssl_search digits --set epochs=12", "ssl_search digits --set epochs=12 --set method=byol --trials 16"),
+    ],
+)
+def test_a_narrower_request_has_the_name_and_the_rows_of_the_wider(tmp_path: Path, wide: str, narrow: str) -> None:
+    wider, narrower = plan(tmp_path, wide), plan(tmp_path, narrow)
+    assert narrower.request_rows == wider.request_rows and narrower.total < wider.total
+    assert narrower.request == wider.request and narrower.views == wider.views
+    if wider.request_rows.column == "trial_id":
+        assert list(wider.request_rows.ids) == list(wider.ids) and set(narrower.ids) < set(wider.ids)
+
+
+def test_own_images_have_a_short_name() -> None:
+    keys: dict[str, Value] = {"dataset": "folder", "image_digest": "0123456789ab", "epochs": 5}
+    assert Changes("digits", {key: Change((value,), ()) for key, value in keys.items()}).name == (
+        "digits, dataset=folder-012345 epochs=5"
+    )

@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 from trainables.catalog import METHODS
+from trainables.config.training import Training
 from trainables.config.trial import column_types, defaults, keys, resolve, sections
-from trainables.config.trial_config import Value
+from trainables.config.trial_config import TrialConfig, Value, added
 
 OPTIMISER = {"optimiser", "lr_schedule", "adam_epsilon"}
 OTHER: dict[str, dict[str, Value]] = {
@@ -58,3 +59,13 @@ def test_columns_are_the_keys_of_the_trials_alone() -> None:
     both = column_types([plain, adam])
     assert set(both) == set(plain.flat()) | OPTIMISER and both == column_types([adam, plain])
     assert (both["optimiser"], both["adam_epsilon"], both["normal_class"]) == (str, float, int)
+
+
+def test_a_key_that_was_added_later_is_part_of_a_trial_only_beside_its_default() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Later:
+        width: int = 3
+        steps: int = added(0)
+
+    trials = [TrialConfig(method="vje", training=Training(), options=Later(steps=steps)).flat() for steps in (0, 2)]
+    assert "steps" not in trials[0] and trials[1] == {**trials[0], "steps": 2} and trials[0]["width"] == 3

@@ -1,0 +1,111 @@
+"""Which rows belong to a request, listed in the store as `requests/SWEEP/REQUEST.parquet`.
+
+A row cannot say this: one trial may belong to several requests, and to a request no longer once the definition of its
+preset has changed. The list depends on that definition and the request's name alone, so every run of the request writes
+the same one, also a run that narrows it. It has one column, so that `rows.merge(pd.read_parquet(LIST))` selects the
+rows: the ids of trials; or those of studies, because the trials of a search are known only when they are proposed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from sweeper.errors import DamagedError, StoreError
+from sweeper.storage.io.files import Files
+from sweeper.storage.layout import SUFFIX, request_path, requests_folder, trials_folder
+from sweeper.storage.parquet.parquet_file import parquet_to_table, table_to_parquet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAME, PRESET = b"sweeper.request", b"sweeper.preset"
+"""Metadata of a list: the request's name, of which the file's name may be a shorter form, and its preset."""
+
+
+@dataclass(frozen=True)
+class RequestRows:
+    """The rows that belong to a request."""
+
+    request: str
+    """The name of the request: `digits, epochs=5`."""
+    preset: str
+    column: Literal["trial_id", "study_id"]
+    ids: Sequence[str]
+    """The values of the column, in the order of the plan."""
+
+    def select(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return those of the sweep's rows that belong to the request, in the order of `ids`, and in a study by number.
+
+        Trials without a row are left out.
+        """
+        if self.column not in rows:
+            return rows.iloc[:0]
+        order = {name: index for index, name in enumerate(self.ids)}
+        chosen = rows[rows[self.column].isin(order)]
+        if self.column == "study_id":
+            chosen = chosen.sort_values("number", kind="stable")
+        places = chosen[self.column].map(order).astype("int64")
+        return chosen.iloc[places.argsort(kind="stable")].reset_index(drop=True)
+
+
+def request_name(preset: str, changes: str) -> str:
+    """Return the name of a request: `digits`, or with changes `digits, epochs=5`."""
+    return ", ".join(filter(None, [preset, changes]))
+
+
+def write_request(files: Files, sweep: str, listed: RequestRows) -> None:
+    """Write the list of a request, unless it is there."""
+    path = request_path(sweep, listed.request)
+    table = pa.table({listed.column: pa.array(listed.ids, pa.string())})
+    metadata = {NAME: listed.request.encode(), PRESET: listed.preset.encode()}
+    data = table_to_parquet(table.replace_schema_metadata(metadata))
+    if files.read(path) != data:
+        files.write(path, data)
+
+
+def read_request(files: Files, sweep: str, request: str) -> RequestRows | None:
+    """Return the list of a request; None if there is none, as in a store of an earlier version, or for a request that
+    has not run. Raises StoreError if it is damaged."""
+    return _read(files, request_path(sweep, request))
+
+
+def read_requests(files: Files, sweep: str) -> tuple[list[RequestRows], list[str]]:
+    """Return the lists of all requests of a sweep, and a sentence about each that is damaged."""
+    folder = requests_folder(sweep)
+    listed, problems = list[RequestRows](), list[str]()
+    for name in (name for name in files.list(folder) if name.endswith(SUFFIX)):
+        try:
+            if found := _read(files, f"{folder}/{name}"):
+                listed.append(found)
+        except StoreError as error:
+            problems.append(f"{error}.")
+    return listed, problems
+
+
+def selecting_line(files: Files, sweep: str, request: str) -> str:
+    """Return the expression of pandas that selects the rows of a request."""
+    paths = trials_folder(sweep), request_path(sweep, request)
+    rows, listed = (json.dumps(files.display_uri_of(path), ensure_ascii=False) for path in paths)
+    return f"pd.read_parquet({rows}).merge(pd.read_parquet({listed}))"
+
+
+def _read(files: Files, path: str) -> RequestRows | None:
+    data = files.read(path)
+    if data is None:
+        return None
+    try:
+        schema, table = parquet_to_table(data)
+        metadata, (column,) = schema.metadata or {}, schema.names
+        if column not in ("trial_id", "study_id") or schema.types != [pa.string()]:
+            raise DamagedError(f"its column must be trial_id or study_id, but is {column}")
+        return RequestRows(metadata[NAME].decode(), metadata[PRESET].decode(), column, table[column].to_pylist())
+    except (DamagedError, ValueError, KeyError) as error:
+        reason = str(error) if isinstance(error, DamagedError) else "it is no list of a request"
+        raise StoreError(
+            f"store {files.display_uri}: '{path}' is damaged: {reason}; the next run of the request writes it anew"
+        ) from None

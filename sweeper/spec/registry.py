@@ -37,7 +37,7 @@ def find(reference: str) -> Sweep:
     """
     path, _, attribute = reference.partition(":")
     file = Path(path).expanduser()
-    if path.endswith(".py") or os.sep in path:
+    if path.endswith(".py") or os.sep in path or ("." in path and os.path.isfile(path)):
         if file.resolve().parent in _folders() and not attribute:
             return find(file.stem)
         return _named(_of_file(file, reference), reference, attribute, file.stem)

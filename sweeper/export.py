@@ -14,7 +14,7 @@ from sweeper.errors import SpecError, StoreError
 from sweeper.models import find_model
 from sweeper.names import LAW, is_name
 from sweeper.plan.best_trials import find_best
-from sweeper.plan.changes import format_value
+from sweeper.plan.changes import format_value, subspaces
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.storage.io.files import Files
@@ -46,15 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     store, data = (partial(named, option, "a folder") for option in ("--store", "--data"))
     add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
     add("--data", type=data, default="data", metavar="DIR", help="folder of the data sets, to train a trial again")
+    method_help = "a method of your own that may be imported (again for another); those of a sweep's file may be, too"
+    add("--method", action="append", default=[], metavar="MODULE:CLASS", help=method_help)
     add("--device", type=_device, default="cpu", metavar="cpu|cuda", help="where a trial is trained again")
     try:
         options = parser.parse_args(arguments)
-        name = _name(options.name)
+        name, own_methods = _named(options.name)
         files, rows = Files(options.store), load(name, options.store, changes=None)
         metrics = _metrics(files, name)
         trial = _trial(rows, options.trial) if options.trial else _best(rows, metrics, options.best, options.preset)
         out = _checked(Path(options.out or f"{name}-{trial['trial_id']}{MODEL_SUFFIX}"))
-        _, content = find_model(files, trial["trial_id"], sweep=name, data=options.data, device=options.device)
+        methods = [*options.method, *own_methods.intersection([trial["method"]])]
+        where = {"data": options.data, "device": options.device}
+        _, content = find_model(files, trial["trial_id"], sweep=name, methods=methods, **where)
         _write(out, content)
         print(f"{_line(trial, options.best)}\nwritten: {out} ({len(content) / 2**20:.2f} MiB)")
         return EXIT_OK
@@ -66,13 +70,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
-def _name(reference: str) -> str:
-    """The name of a sweep in the store: what was typed, or the name of the sweep that a file or a module defines."""
+def _named(reference: str) -> tuple[str, frozenset[str]]:
+    """The name of a sweep in the store, and the methods that its definition names: what was typed and none, or those of
+    the sweep that a file or a module defines."""
     if reference.endswith(".py") or os.sep in reference or ":" in reference:
-        return str(registry.find(reference).name)
+        sweep = registry.find(reference)
+        parts = [part for space in sweep.presets.values() for part in subspaces(space)]
+        return sweep.name, frozenset(str(method) for part in parts for method in part.values("method"))
     if not is_name(reference):
         raise SpecError(f"the name of a sweep {LAW}, but got {reference!r}")
-    return reference
+    return reference, frozenset()
 
 
 def _checked(out: Path) -> Path:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import SpecError, StoreError
 from sweeper.plan.trials import content_hash
 from sweeper.spec.grid import unknown
+from sweeper.spec.user_code import search_folder
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX, model_path
 from sweeper.storage.parquet.arrow_tables import rows_of
@@ -34,6 +35,7 @@ def load_model(
     trial_id: str | None = None,
     *,
     sweep: str | None = None,
+    methods: Sequence[str] = (),
     data: str | os.PathLike[str] = "data",
     device: str | torch.device = "cpu",
     log: Callable[[str], None] | None = None,
@@ -46,13 +48,20 @@ def load_model(
     `sweep` is the sweep of the trial. It matters where several sweeps of the store have trained the same trial: their
     models can differ by rounding, or by the version of the code.
 
+    `methods` names the methods of your own that may be imported: `methods=["my_method:MyMethod"]`. A store and a file
+    are data, so no other module that they name is. Those that ship, those of installed packages, and those of sweeps
+    that this process has run need no name.
+
     A trial whose weights were not kept is trained again on `device`, alone, with the data sets in the folder `data`:
     the model is then equal up to rounding. `log` is called with a line before that, and where sweeps have different
     models of the trial; by default it is printed. Raises StoreError if there is no such trial, or if it has no final
-    weights because it failed, diverged, was pruned, or is of a population; SpecError for a device that is not there.
+    weights because it failed, diverged, was pruned, or is of a population; SpecError for a device that is not there,
+    and for a method that is none or must be named.
     """
+    from trainables.catalog import NotImportedError
     from trainables.training.model_file import unpack_model
 
+    _import_methods(methods)
     if trial_id is None:
         file, content = str(store), _exported(str(store))
     else:
@@ -60,6 +69,8 @@ def load_model(
         file, content = find_model(files, trial_id, sweep=sweep, data=data, device=device, log=log)
     try:
         return unpack_model(content).build().to(device)
+    except NotImportedError as error:
+        raise SpecError(_not_imported(f"the model '{file}'", error.name)) from error
     except ModelError as error:
         remedy = "" if trial_id is None else "; without this file the trial is trained again"
         raise StoreError(f"the model '{file}' cannot be used: {error}{remedy}") from error
@@ -70,11 +81,13 @@ def find_model(
     trial_id: str,
     *,
     sweep: str | None = None,
+    methods: Sequence[str] = (),
     data: str | os.PathLike[str] = "data",
     device: str | torch.device = "cpu",
     log: Callable[[str], None] | None = None,
 ) -> tuple[str, bytes]:
     """Return where a trial's model is, and its safetensors file. See `load_model`."""
+    _import_methods(methods)
     if str(device) != "cpu":
         from trainables.training.retrain import check_device
 
@@ -99,12 +112,14 @@ def find_model(
     return files.display_uri_of(paths[chosen]), kept[chosen]
 
 
-def config_of(row: Mapping[str, Any] | pd.Series) -> TrialConfig:
+def config_of(row: Mapping[str, Any] | pd.Series, *, methods: Sequence[str] = ()) -> TrialConfig:
     """Rebuild the configuration of a trial from its row, a dict or a pandas Series: a key that is null in the row has
-    its default. `flat()` of the result gives all keys and values. Raises SpecError for a row that is none of a trial of
-    this version of the code."""
+    its default. `flat()` of the result gives all keys and values. `methods`: as for `load_model`. Raises SpecError for
+    a row that is none of a trial of this version of the code, and for a method that must be named."""
+    from trainables.catalog import NotImportedError
     from trainables.config.trial import keys, resolve
 
+    _import_methods(methods)
     values: dict[str, Value] = {}
     try:
         for key, kind in keys(str(row["method"])).items():
@@ -113,6 +128,8 @@ def config_of(row: Mapping[str, Any] | pd.Series) -> TrialConfig:
             if isinstance(value, bool | int | str) or (isinstance(value, float) and not math.isnan(value)):
                 values[key] = kind(value) if value == kind(value) else value  # pandas makes floats of ints with nulls
         return resolve(values)
+    except NotImportedError as error:
+        raise SpecError(_not_imported(f"trial {row.get('trial_id', 'of this row')}", error.name)) from error
     except KeyError as error:
         raise SpecError(f"a row must name a method of this version of the code, but got {error}") from error
     except (ValueError, OverflowError) as error:
@@ -130,6 +147,30 @@ def row_of(files: Files, trial_id: str, sweep: str | None = None) -> dict[str, A
         where = "any of its sweeps" if sweep is None else f"sweep '{sweep}'"
         raise StoreError(f"store {files.display_uri}: no trial {trial_id!r} in {where}")
     return next((row for row in rows if row["status"] == "finished"), rows[0])
+
+
+def _import_methods(names: Sequence[str]) -> None:
+    """Import methods that the user names, as in a sweep also from the working directory. Raises SpecError."""
+    from trainables.catalog import import_method
+
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise SpecError(f"methods must be a list of names, as in ['my_method:MyMethod'], but got {names!r}")
+    if any(":" in name for name in names):
+        search_folder(Path.cwd())
+    try:
+        for name in names:
+            import_method(name)
+    except ValueError as error:
+        raise SpecError(str(error)) from error
+
+
+def _not_imported(what: str, method: str) -> str:
+    """A line about a model or a trial whose method would have to be imported because data name it."""
+    name = f"{method:.80}"
+    return (
+        f"{what} names the method {name!r}, which neither ships nor is installed; it is imported only if you name it, "
+        f"because that runs its code: methods=[{name!r}] in Python, --method for sweeper export"
+    )
 
 
 def _trained_again(

@@ -146,7 +146,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.models": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "trainables.reports"),
-            *("trainables.data.errors", "trainables.config", "trainables.training"),
+            *("trainables.catalog", "trainables.data.errors", "trainables.config", "trainables.training"),
         ),
         never=("ray", "optuna"),
     ),

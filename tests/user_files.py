@@ -59,6 +59,17 @@ class Twice(Denoise):
 """A method that keeps the contract and cannot be stacked."""
 
 
+def forget_modules(folder: Path) -> None:
+    """Forget what was imported from a folder, and all methods of the user, as a new process has."""
+    catalog._own_methods.clear()
+    for cache in CACHES:
+        cache.cache_clear()
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(f"{folder}/"):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
 @pytest.fixture
 def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty working directory. What is imported from it is forgotten afterwards."""
@@ -68,11 +79,5 @@ def user_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(user_code, "_folders", [])
     monkeypatch.setattr(catalog, "_own_methods", {})
-    imported_before = dict(sys.modules)
     yield folder
-    for cache in CACHES:
-        cache.cache_clear()
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)) and name not in imported_before:
-            del sys.modules[name]
-    importlib.invalidate_caches()
+    forget_modules(tmp_path)

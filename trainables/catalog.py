@@ -1,6 +1,7 @@
 """METHODS and TASKS, the only lists of them. A new method is one file in `trainables/methods/` and one entry here.
 
-Methods of the user are not listed: `method_of` imports them by `package.module:Class` or by an entry point.
+Methods of the user are not listed: `import_method` imports them by `package.module:Class`, and those of installed
+packages are found by their entry points.
 """
 
 from collections.abc import Mapping
@@ -79,10 +80,37 @@ TASKS: Mapping[str, Task] = MappingProxyType({"images": Images(), "pairs": Synth
 _own_methods: dict[str, type[Method]] = {}
 
 
-def method_of(name: str) -> type[Method]:
-    """The method with this name: in METHODS, of an entry point, or `package.module:Class`.
+class NotImportedError(ValueError):
+    """A name `package.module:Class` that was not given to `import_method`."""
 
-    A method of the user is imported once. Raises ValueError, with one line, if there is none, or if it cannot be used.
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the method {name!r:.80} neither ships nor is installed; trainables.catalog.import_method imports it, "
+            "which runs its code"
+        )
+        self.name = name
+
+
+def method_of(name: str) -> type[Method]:
+    """The method with this name: in METHODS, of an entry point, or one that `import_method` has imported.
+
+    The name may be data, from a row or from a model's file, so nothing else is imported: that would execute any module
+    that the data choose. Raises ValueError, with one line, if there is no such method, and NotImportedError for one of
+    the user that was not imported.
+    """
+    if name in METHODS:
+        return METHODS[name]
+    if name not in _own_methods and name not in installed_methods() and ":" in name:
+        raise NotImportedError(name)
+    return import_method(name)
+
+
+def import_method(name: str) -> type[Method]:
+    """Import the method with this name, of the user by `package.module:Class`, and make it known to `method_of`.
+
+    This executes a module, so the name must come from the user: from a sweep's file, an option or an argument, never
+    from data. A module is imported once. Raises ValueError, with one line, if there is no such method, or if it cannot
+    be used.
     """
     if name in METHODS:
         return METHODS[name]
@@ -96,7 +124,7 @@ def method_of(name: str) -> type[Method]:
 
 
 def known_methods() -> Mapping[str, type[Method]]:
-    """Name -> method, of METHODS and of the user's that have been used in this process."""
+    """Name -> method, of METHODS and of the user's that have been imported in this process."""
     return MappingProxyType({**METHODS, **_own_methods})
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from sweeper.errors import SpecError
 from sweeper.spec.grid import Value
 from sweeper.spec.user_code import search_folder
-from trainables.catalog import METHODS, method_of
+from trainables.catalog import METHODS, import_method
 from trainables.config.key_docs import KeyDoc, key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
@@ -46,7 +46,8 @@ MOST = 12
 def describe(name: str) -> str:
     """Describe a method, a data set or a metric. Raises SpecError, with one line, for any other name."""
     if name in METHODS or name in installed_methods() or ":" in name:
-        search_folder(Path.cwd())
+        if ":" in name:
+            search_folder(Path.cwd())
         try:
             return _method(name)
         except ValueError as error:
@@ -70,7 +71,7 @@ def describe(name: str) -> str:
 
 
 def _method(name: str) -> str:
-    cls = method_of(name)
+    cls = import_method(name)
     keys, module = key_docs(name), inspect.getdoc(sys.modules[cls.__module__]) or ""
     reported = [metric for metric, methods in methods_by_metric().items() if name in methods]
     summary = " ".join(module.split("\n\n")[0].split())

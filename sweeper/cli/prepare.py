@@ -21,6 +21,7 @@ from sweeper.spec.user_code import search_folder
 from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.store import Store
+from trainables.catalog import import_method
 from trainables.config import trial as config
 from trainables.config.trial import stream_key
 from trainables.config.trial_config import TrialConfig
@@ -164,7 +165,7 @@ def _load_methods(space: Space, request: Request) -> None:
         search_folder(Path.cwd())
     try:
         for name in names:
-            config.keys(name)
+            import_method(name)
     except ValueError as error:
         raise SpecError(str(error)) from error
 

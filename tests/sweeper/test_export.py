@@ -10,9 +10,17 @@ from sweeper.errors import SpecError, StoreError
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 from tests.sweeper.tiny_sweep import TINY
-from tests.user_files import user_folder
+from tests.user_files import DENOISE, forget_modules, user_folder
 
 __all__ = ["user_folder"]
+
+OWN_SWEEP = """
+from sweeper.spec import Grid, Metric, Sweep, Table
+
+KEYS = {"method": "own_method:Denoise", "dataset": "digits", "epochs": 1, "knn": 5, "encoder": "mlp", "width": 8}
+TABLE = Table("knn", ("sigma",), (Metric("knn_z", "maximize"),))
+SWEEP = Sweep("mine", {"tiny": Grid(KEYS, {"sigma": (0.1, 0.2)})}, tables=(TABLE,))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +96,28 @@ def test_a_sweep_is_named_by_its_file(store: Path, user_folder: Path) -> None:
     (user_folder / "tiny.py").write_text("from tests.sweeper.tiny_sweep import TINY as SWEEP")
     assert export.main(["tiny.py", "--best", "auroc_joint", "--store", str(store), "--out", "tiny.safetensors"]) == 0
     assert (user_folder / "tiny.safetensors").exists()
+
+
+def test_a_method_of_the_user_is_imported_by_its_sweep_or_by_its_name_alone(
+    user_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (user_folder / "own_method.py").write_text(DENOISE)
+    (user_folder / "own_sweep.py").write_text(OWN_SWEEP)
+    with without_ray(tmp_path):
+        rows = sweeper.run("own_sweep.py", store=tmp_path / "s", cohort=2, keep="none")
+    asked = ["--trial", rows["trial_id"][0], "--store", str(tmp_path / "s"), "--out", "own.safetensors"]
+    for name, *named in (["own_sweep"], ["own_sweep.py"], ["own_sweep", "--method", "own_method:Denoise"]):
+        forget_modules(user_folder)
+        (user_folder / "own.safetensors").unlink(missing_ok=True)
+        known = bool(named) or name.endswith(".py")
+        assert export.main([name, *named, *asked]) == (0 if known else 2)
+        assert (user_folder / "own.safetensors").exists() == known
+        law = "names the method 'own_method:Denoise', which neither ships nor is installed; it is imported only if you"
+        assert (law in capsys.readouterr().err) != known
+    forget_modules(user_folder)
+    assert sweeper.load_model("own.safetensors", methods=["own_method:Denoise"]).config == sweeper.config_of(
+        rows.iloc[0]
+    )
 
 
 def test_only_a_file_that_cannot_be_written_is_said_to_be_one(

@@ -1,12 +1,13 @@
 """A method of the user is imported by its path or its entry point; what is none is refused with the reason."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from sweeper.spec.user_code import search_folder
 from tests.user_files import DENOISE, user_folder
-from trainables.catalog import METHODS, known_methods, method_of, ships, task_of
+from trainables.catalog import METHODS, NotImportedError, import_method, known_methods, method_of, ships, task_of
 from trainables.config.trial import fusible_keys, keys, parse, resolve
 from trainables.method_loading import installed_methods
 from trainables.training.metric_names import methods_by_metric
@@ -27,6 +28,7 @@ def mine(user_folder: Path) -> Path:
 
 @pytest.mark.usefixtures("mine")
 def test_a_method_has_its_path_as_name_and_its_keys() -> None:
+    import_method(MINE)
     config = resolve({"method": MINE, "sigma": 1})
     assert config.flat()["method"] == MINE and config.flat()["sigma"] == 1.0
     assert method_of(MINE) is method_of(MINE) and not ships(MINE) and task_of(MINE) is task_of("vje")
@@ -41,16 +43,28 @@ def test_a_method_has_its_path_as_name_and_its_keys() -> None:
 
 
 @pytest.mark.usefixtures("mine")
-def test_a_method_is_known_from_its_first_use() -> None:
+def test_a_method_is_known_once_it_is_imported() -> None:
     assert MINE not in known_methods() and MINE not in methods_by_metric()["knn_z"]
-    method_of(MINE)
+    import_method(MINE)
     assert [*known_methods()] == [*METHODS, MINE] and methods_by_metric()["knn_z"][-1] == MINE
+
+
+@pytest.mark.usefixtures("mine")
+@pytest.mark.parametrize("name", [MINE, "method_of_mine:Denoise.__init__", "this:d", "os.path:join", ":", "a:\n"])
+def test_a_name_alone_imports_nothing(name: str) -> None:
+    """It may come from data."""
+    before = set(sys.modules)
+    for use in (method_of, task_of, keys, fusible_keys, lambda name: resolve({"method": name})):
+        with pytest.raises(NotImportedError, match="neither ships nor is installed") as refused:
+            use(name)
+        assert "\n" not in str(refused.value)
+    assert set(sys.modules) == before
 
 
 def test_a_key_that_may_be_none_can_be_none_on_the_command_line(mine: Path) -> None:
     own = "@dataclass(frozen=True)\nclass C:\n    depth: int | None = 3\n"
     mine.write_text(f"{DENOISE}\n\n{own}\nclass x(Denoise):\n    Config, fusible = C, frozenset()\n")
-    method_of("method_of_mine:x")
+    import_method("method_of_mine:x")
     assert parse("depth", "none") is None and parse("depth", "2") == 2
 
 
@@ -94,7 +108,7 @@ BROKEN = {
 def test_what_is_no_method_is_refused_with_the_reason_in_one_line(mine: Path, text: str) -> None:
     mine.write_text(f"{DENOISE}\n\n{text}\n")
     with pytest.raises(ValueError) as refused:
-        resolve({"method": "method_of_mine:x"})
+        import_method("method_of_mine:x")
     assert BROKEN[text] in str(refused.value) and "\n" not in str(refused.value)
 
 

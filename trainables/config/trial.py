@@ -9,7 +9,7 @@ import typing
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trainables.catalog import METHODS, TASKS, known_methods, method_of, task_of
+from trainables.catalog import METHODS, TASKS, import_method, known_methods, method_of, task_of
 from trainables.config.training import GradientTraining, Training
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.validation import nearest
@@ -37,6 +37,13 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
     config = task_of(str(method)).Trial(method=str(method), **built)
     _check(config)
     return config
+
+
+def resolve_sent(values: Mapping[str, Value]) -> TrialConfig:
+    """As `resolve`, for values that the process of this user sent that started this one. A method of the user is
+    imported here, too, because that process has its name from the user. Never call it with values from a store."""
+    import_method(str(values["method"]))
+    return resolve(values)
 
 
 def _check(config: TrialConfig) -> None:

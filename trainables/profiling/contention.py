@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import torch
 
-from trainables.config.trial import resolve
+from trainables.config.trial import resolve_sent
 from trainables.config.trial_config import TrialConfig
 from trainables.training.cohort import Cohort
 
@@ -113,7 +113,7 @@ def _serve(requests: IO[str], replies: IO[str]) -> None:
     w}` builds a cohort (reply: 1), and `{"seconds": s, "threads": n}` steps it (reply: the seconds of a step). The
     reply is 0 where the device runs out of memory, or has done so since the last cohort was built."""
     task = json.loads(requests.readline())
-    configs, device = [resolve(config) for config in task["configs"]], torch.device(task["device"])
+    configs, device = [resolve_sent(config) for config in task["configs"]], torch.device(task["device"])
     cohort: Cohort | None = None
     print(1.0, file=replies, flush=True)
     for line in requests:

@@ -15,7 +15,7 @@ from safetensors.numpy import save as save_arrays
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from trainables.catalog import method_of, task_of
+from trainables.catalog import NotImportedError, method_of, task_of
 from trainables.config.trial import defaults, resolve
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Shapes
@@ -77,7 +77,7 @@ def pack_model(model: TrainedModel, facts: Mapping[str, Value]) -> bytes:
 
 def unpack_model(data: bytes) -> TrainedModel:
     """Read what `pack_model` returned. Raises ModelError if the file is damaged, of another format, or of a model that
-    this version of the code does not know."""
+    this version of the code does not know, and NotImportedError for a method of the user that was not imported."""
     content = read_metadata(data)
     try:
         tensors = load(data)
@@ -85,6 +85,8 @@ def unpack_model(data: bytes) -> TrainedModel:
             raise ModelError("it is damaged: its digest differs")
         shapes = {name: tuple(shape) for name, shape in content["shapes"].items()}
         return TrainedModel(resolve(content["config"]), tensors, shapes, content["inputs"])
+    except NotImportedError:
+        raise
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ModelError(f"it cannot be used: {reason}") from error

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Self
 
-from trainables.config.trial import resolve
+from trainables.config.trial import resolve_sent
 from trainables.config.trial_config import TrialConfig
 from trainables.reports import Heartbeat, Report
 from trainables.training.population import Population
@@ -54,7 +54,7 @@ class CohortSpec:
 
     def config(self, index: int) -> TrialConfig:
         """The config of the member with this index, resolved."""
-        return resolve({**self.shared, **self.own[index]})
+        return resolve_sent({**self.shared, **self.own[index]})
 
 
 @dataclass(frozen=True)

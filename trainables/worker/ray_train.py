@@ -25,7 +25,7 @@ from ray.train.torch import TorchConfig, TorchTrainer, get_device
 from ray.tune.integration.ray_train import TuneReportCallback
 from threadpoolctl import threadpool_limits
 
-from trainables.config.trial import resolve
+from trainables.config.trial import resolve_sent
 from trainables.learners.data_parallel import SINGLE_PROCESS, Peers
 from trainables.profiling.contention import measure_slowdowns
 from trainables.profiling.measurement import CompiledProbe, Measurement, Probe
@@ -153,7 +153,7 @@ def measure_configs(
     """
     device = _device()
     _use_cores(threads)
-    resolved = [resolve(config) for config in configs]
+    resolved = [resolve_sent(config) for config in configs]
     measurements: Sequence[Measurement] = ()
     if seconds:
         with contextlib.suppress(Exception):  # training will raise the same error again and report it

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainables.catalog import task_of
-from trainables.config.trial import fusible_keys, resolve
+from trainables.config.trial import fusible_keys, resolve_sent
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.contract import Shapes
 from trainables.learners.compiled.layout import StepShape
@@ -34,7 +34,7 @@ class StepTask:
 
     def trial(self) -> TrialConfig:
         """A trial with such a step."""
-        return resolve(self.config)
+        return resolve_sent(self.config)
 
     @classmethod
     def of_json(cls, text: bytes) -> "StepTask":

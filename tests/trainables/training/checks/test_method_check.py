@@ -9,7 +9,7 @@ import torch
 from sweeper.spec.user_code import search_folder
 from tests.trainables.methods.method_configs import config_of
 from tests.user_files import DENOISE, TWICE, user_folder
-from trainables.config.trial import resolve
+from trainables.config.trial import resolve, resolve_sent
 from trainables.config.trial_config import Value
 from trainables.method_loading import ContractError
 from trainables.training.checks.method_check import check_method
@@ -22,7 +22,7 @@ KEYS: dict[str, Value] = {"encoder": "mlp", "width": 8, "features": 4, "decoder"
 def _check(folder: Path, text: str, name: str = "X", keys: Mapping[str, Value] = KEYS) -> str:
     search_folder(folder)
     (folder / "checked_of_mine.py").write_text(f"{DENOISE}{TWICE}\n\n{text}\n")
-    return check_method(resolve({"method": f"checked_of_mine:{name}", **keys}))
+    return check_method(resolve_sent({"method": f"checked_of_mine:{name}", **keys}))
 
 
 @pytest.mark.parametrize("method", ["vje", "moco_v2", "vae", "gmje_mdn", "byol", "random", "gmje_parametric"])

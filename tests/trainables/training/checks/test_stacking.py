@@ -8,7 +8,7 @@ import torch
 from sweeper.spec.user_code import search_folder
 from tests.trainables.traced import TracingCompiler
 from tests.user_files import DENOISE, TWICE, user_folder
-from trainables.config.trial import resolve
+from trainables.config.trial import resolve, resolve_sent
 from trainables.config.trial_config import TrialConfig, Value
 from trainables.training.checkpoints.checkpoint import pack
 from trainables.training.checkpoints.checkpoint_slicing import slice_checkpoint
@@ -33,7 +33,7 @@ def trials(user_folder: Path) -> list[TrialConfig]:
         "epochs": 1,
         "knn": 5,
     }
-    return [resolve({**keys, "sigma": sigma}) for sigma in (0.1, 0.2, 0.4)]
+    return [resolve_sent({**keys, "sigma": sigma}) for sigma in (0.1, 0.2, 0.4)]
 
 
 def test_only_methods_of_the_user_are_tried(trials: list[TrialConfig]) -> None:

@@ -12,7 +12,7 @@ from torch._inductor.exc import InductorError
 
 from tests.trainables.small import HERE, metrics_of, state_of
 from tests.trainables.training.compilation.steps import task_of
-from trainables.config.trial import resolve
+from trainables.config.trial import resolve_sent
 from trainables.config.trial_config import Value
 from trainables.contract import Batch, Losses
 from trainables.methods.pairs.jepa_pairs import JEPAPairs
@@ -40,7 +40,7 @@ class DecorrelatedPairs(JEPAPairs):
 
 @pytest.mark.slow
 def test_compiled_training_equals_eager_training_and_resumes_to_the_last_bit(tmp_path: Path) -> None:
-    configs = [resolve({**PAIRS, "lr": lr}) for lr in (0.01, 0.02)]
+    configs = [resolve_sent({**PAIRS, "lr": lr}) for lr in (0.01, 0.02)]
     folder, lines, saved, again = LibraryFolder(tmp_path / "steps"), list[str](), list[bytes](), list[bytes]()
 
     def trained(checkpoints: list[bytes], **options: Any) -> list[dict[str, float | None]]:

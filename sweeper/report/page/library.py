@@ -3,8 +3,10 @@
 import contextlib
 import functools
 import gzip
+import hashlib
 import os
 import zlib
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -12,23 +14,29 @@ from sweeper.storage.io import local_disk
 
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 """What the bundle exports."""
+DIGESTS: Mapping[str, str] = {"1.9.0.post1": "94d067fef37adf4266ff263b1bdee2ac1b2eada0cf50b7261fc58cfe28a825e1"}
+"""Version of vl-convert -> SHA-256 of its library. It runs in the page, so a cached one that differs is not used,
+and that of another version is bundled anew in each process."""
 
 
 @functools.cache
 def compressed_library() -> bytes:
     """Return the JavaScript of the library, compressed by gzip: 300 kB for 900 kB.
 
-    Bundling takes seconds, so the bundle is kept in the user's cache folder, one file for each version of vl-convert.
+    Bundling takes seconds, so the bundle is kept in the user's cache folder, one file for each version in `DIGESTS`.
     """
-    cached = cache_folder() / f"vega-{metadata.version('vl-convert-python')}.js.gz"
+    version = metadata.version("vl-convert-python")
+    cached = cache_folder() / f"vega-{version}.js.gz"
     with contextlib.suppress(OSError, EOFError, zlib.error):
-        data = cached.read_bytes()
-        if gzip.decompress(data).endswith(b"})();"):
+        data = cached.read_bytes() if version in DIGESTS else b""
+        if hashlib.sha256(gzip.decompress(data)).hexdigest() == DIGESTS.get(version):
             return data
     import vl_convert  # here: only pages need it, and it is large
 
     bundle = vl_convert.javascript_bundle(SNIPPET)  # a module, whose functions have short names that would be global
     data = gzip.compress(f'(() => {{"use strict";{bundle}}})();'.encode(), 9, mtime=0)
+    if version not in DIGESTS:
+        return data
     with contextlib.suppress(OSError):  # a folder that cannot be written costs the seconds again
         local_disk.replace(cached, data)
     return data

@@ -110,6 +110,11 @@ class LibraryFolder:
                 send(task, process.stdin)
                 while process.poll() is None:
                     _sleep(wait)
+            if process.returncode < 0:
+                name = signal.Signals(-process.returncode).name
+                raise CompilationError(
+                    f"a step was not compiled: {name} ended the compiler, perhaps for lack of memory"
+                )
             if process.returncode:
                 errors.seek(0)
                 lines = errors.read().decode(errors="replace").strip().splitlines()

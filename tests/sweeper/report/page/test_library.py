@@ -1,9 +1,14 @@
 import gzip
+import hashlib
 from pathlib import Path
 
 import pytest
 
+from sweeper.report.page import library as module
 from sweeper.report.page.library import cache_folder, compressed_library
+
+PLANTED = gzip.compress(b"(() => {fetch('//evil')})();", mtime=0)
+LIBRARY = b'(() => {"use strict";const el = 1; window.vegaEmbed = vegaEmbed;})();'
 
 
 class Bundler:
@@ -22,6 +27,8 @@ def bundler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bundler:
     bundler = Bundler()
     monkeypatch.setitem(__import__("sys").modules, "vl_convert", bundler)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    digest = hashlib.sha256(LIBRARY).hexdigest()
+    monkeypatch.setattr(module, "DIGESTS", {module.metadata.version("vl-convert-python"): digest})
     return bundler
 
 
@@ -42,7 +49,7 @@ def test_it_is_bundled_once_a_machine(bundler: Bundler) -> None:
     assert library() == library() and bundler.made == 1
 
 
-@pytest.mark.parametrize("damage", [b"", b"no gzip", gzip.compress(b"half a libr", mtime=0)])
+@pytest.mark.parametrize("damage", [b"", b"no gzip", gzip.compress(b"half a libr", mtime=0), PLANTED])
 def test_a_damaged_cache_is_made_again(bundler: Bundler, damage: bytes) -> None:
     whole = library()
     (cached,) = cache_folder().iterdir()
@@ -56,3 +63,13 @@ def test_a_folder_that_cannot_be_written_costs_time_only(
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert library().endswith(b"})();")
+
+
+def test_a_library_of_a_version_that_is_not_known_is_never_taken_from_the_cache(
+    bundler: Bundler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library()
+    monkeypatch.setattr(module, "DIGESTS", {})
+    (cached,) = cache_folder().iterdir()
+    cached.write_bytes(PLANTED)
+    assert library() == LIBRARY and bundler.made == 2

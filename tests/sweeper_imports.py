@@ -18,11 +18,15 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
     "sweeper.storage.io": Rule(
-        may=("pyarrow", "tenacity", "sweeper.errors", "sweeper.masking"), never=("torch", "ray", "optuna")
+        may=("pyarrow", "tenacity", "sweeper.errors", "sweeper.masking", "trainables.json_input"),
+        never=("torch", "ray", "optuna"),
     ),
     "sweeper.storage.layout": Rule(may=("sweeper.names",), never=("torch", "ray", "optuna")),
     "sweeper.storage.parquet": Rule(
-        may=("pyarrow", "sweeper.errors", "sweeper.storage.io", "sweeper.storage.layout", "trainables.validation"),
+        may=(
+            *("pyarrow", "sweeper.errors", "sweeper.storage.io", "sweeper.storage.layout", "trainables.validation"),
+            "trainables.json_input",
+        ),
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.storage": Rule(
@@ -48,14 +52,17 @@ SWEEPER: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.report": Rule(
-        may=("pandas", "numpy", "matplotlib", "PIL", "tabulate", "sweeper.spec", "sweeper.storage"),
+        may=(
+            *("pandas", "numpy", "matplotlib", "PIL", "tabulate"),
+            *("sweeper.errors", "sweeper.names", "sweeper.spec", "sweeper.storage"),
+        ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
     "sweeper.report.page": Rule(
         may=(
             *("pandas", "numpy", "PIL", "vl_convert", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
             "sweeper.names",
-            *("sweeper.report", "trainables.evaluation.metrics"),
+            *("sweeper.report", "trainables.evaluation.metrics", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
@@ -71,7 +78,10 @@ SWEEPER: Mapping[str, Rule] = {
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.packing.profiling": Rule(
-        may=("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.profiling.measurement"),
+        may=(
+            *("sweeper.errors", "sweeper.storage", "sweeper.plan", "trainables.profiling.measurement"),
+            "trainables.json_input",
+        ),
         never=("ray", "optuna"),
     ),
     "sweeper.packing": Rule(
@@ -83,6 +93,7 @@ SWEEPER: Mapping[str, Rule] = {
             "sweeper.plan",
             "sweeper.packing.profiling",
             "trainables.config",
+            "trainables.json_input",
             "trainables.profiling.measurement",
         ),
         never=("ray", "optuna"),

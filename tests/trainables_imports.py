@@ -11,6 +11,7 @@ LOOP = (
 
 TRAINABLES: Mapping[str, Rule] = {
     "trainables": Rule(alone=True),
+    "trainables.json_input": Rule(never=("torch", *LAUNCHERS)),
     "trainables.validation": Rule(never=("torch", *LAUNCHERS)),
     "trainables.reports": Rule(never=("torch", *LAUNCHERS)),
     "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
@@ -87,7 +88,9 @@ TRAINABLES: Mapping[str, Rule] = {
         never=LAUNCHERS,
     ),
     "trainables.config": Rule(may=("trainables.validation", "trainables.catalog"), never=LAUNCHERS),
-    "trainables.training.model_metadata": Rule(may=("trainables.reports",), never=("torch", *LAUNCHERS)),
+    "trainables.training.model_metadata": Rule(
+        may=("trainables.json_input", "trainables.reports"), never=("torch", *LAUNCHERS)
+    ),
     "trainables.training.model_file": Rule(
         may=(
             *("torch", "safetensors", "trainables.contract", "trainables.reports", "trainables.catalog"),
@@ -101,7 +104,9 @@ TRAINABLES: Mapping[str, Rule] = {
     ),
     "trainables.profiling.measurement": Rule(never=("torch", *LAUNCHERS)),
     "trainables.profiling": Rule(may=("torch", "psutil", "trainables.config", "trainables.training"), never=LAUNCHERS),
-    "trainables.worker": Rule(may=(*LOOP, "trainables.training", "trainables.profiling"), never=LAUNCHERS),
+    "trainables.worker": Rule(
+        may=(*LOOP, "trainables.json_input", "trainables.training", "trainables.profiling"), never=LAUNCHERS
+    ),
     "trainables.worker.ray_train": Rule(
         may=("ray", "threadpoolctl", *LOOP, "trainables.training", "trainables.profiling", "trainables.worker"),
         never=("pandas", "pyarrow", "optuna"),

@@ -4,8 +4,7 @@ import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 from sweeper.plan import cohorts
 from sweeper.plan.cohorts import Cut, Group
@@ -13,8 +12,26 @@ from sweeper.plan.plan import GridPlan
 from sweeper.plan.trials import Trial
 from sweeper.spec.request import Request
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record, truth, whole
+from sweeper.storage.io.json_records import read_record
 from sweeper.storage.store import Store
+from trainables.json_input import PositiveCount
+
+
+@dataclass(frozen=True)
+class _CutRecord:
+    """A cut as it is recorded."""
+
+    size: PositiveCount
+    width: PositiveCount
+    compiled: bool = False
+
+
+@dataclass(frozen=True)
+class _CutsRecord:
+    """The cuts of a plan as they are recorded."""
+
+    cuts: list[_CutRecord]
+    threads: PositiveCount = 1
 
 
 def requested_cut(request: Request) -> Cut | None:
@@ -91,21 +108,19 @@ def describe_cuts(cuts: Sequence[Cut]) -> list[str]:
 def recorded_cuts(files: Files, plan: GridPlan) -> list[Cut] | None:
     """Return the cut of each group with which the plan was begun; None if it was not begun or the record is damaged."""
 
-    def parse(plain: Any) -> list[Cut]:
-        cuts = [
-            Cut(whole(cut["size"], 1), whole(cut["width"], 1), truth(cut.get("compiled", False)))
-            for cut in plain["cuts"]
-        ]
-        if len(cuts) != len(plan.groups):
-            raise ValueError(f"the record must have {len(plan.groups)} cuts, one for each group, but has {len(cuts)}")
-        return cuts
+    def cuts_of(record: _CutsRecord) -> list[Cut]:
+        count = len(record.cuts)
+        if count != len(plan.groups):
+            raise ValueError(f"the record must have {len(plan.groups)} cuts, one for each group, but has {count}")
+        return [Cut(cut.size, cut.width, cut.compiled) for cut in record.cuts]
 
-    return read_record(files, _path(plan), parse)
+    return read_record(files, _path(plan), _CutsRecord, cuts_of)
 
 
 def recorded_threads(files: Files, plan: GridPlan) -> int:
     """Return the CPU threads with which each process trains. The last bits of its results may depend on them."""
-    return read_record(files, _path(plan), lambda plain: whole(plain.get("threads", 1), 1)) or 1
+    record: _CutsRecord | None = read_record(files, _path(plan), _CutsRecord)
+    return record.threads if record else 1
 
 
 def record_cuts(files: Files, plan: GridPlan, cuts: Sequence[Cut], measured: object, threads: int = 1) -> None:

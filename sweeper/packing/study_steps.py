@@ -8,14 +8,15 @@ from typing import Any
 from sweeper.packing.profiling.profile_store import fixed_shape
 from sweeper.spec.request import Request
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record, text, truth, whole
+from sweeper.storage.io.json_records import read_record
+from trainables.json_input import PositiveCount
 
 
 @dataclass(frozen=True)
 class StudySteps:
     """Which trials of a study train with compiled steps. By default none."""
 
-    width: int
+    width: PositiveCount
     """Members of a compiled stack."""
     every: bool = False
     """True if all trials do, whatever their shapes."""
@@ -37,11 +38,7 @@ def requested_steps(request: Request, files: Files, sweep: str, study: str) -> S
 
 def recorded_steps(files: Files, sweep: str, study: str) -> StudySteps | None:
     """Return the steps with which the study with this id was begun; None if it was not, or the record is damaged."""
-
-    def parse(plain: Any) -> StudySteps:
-        return StudySteps(whole(plain["width"], 1), truth(plain["every"]), tuple(map(text, plain["shapes"])))
-
-    return read_record(files, steps_path(sweep, study), parse)
+    return read_record(files, steps_path(sweep, study), StudySteps)
 
 
 def record_steps(files: Files, sweep: str, study: str, steps: StudySteps) -> None:

@@ -1,12 +1,13 @@
 """Names of the classes of a user's own images, which views show in place of their numbers."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
+from sweeper.names import is_name
 from sweeper.report.formatting import format_value
 from sweeper.storage.io.files import Files
+from sweeper.storage.io.json_records import read_record
 from sweeper.storage.layout import class_names_path
 
 DIGEST, CLASS = "image_digest", "normal_class"
@@ -17,13 +18,9 @@ ValueText = Callable[[str, object], str]
 
 def read_class_names(files: Files, name: str, rows: pd.DataFrame) -> Mapping[str, Sequence[str]]:
     """Return digest of a user's own images -> the names of their classes, as the last run of the sweep wrote them."""
-    found = {}
-    for digest in filter(None, _digests(rows)):
-        try:
-            found[digest] = list(map(str, json.loads(files.read(class_names_path(name, digest)) or b"[]")))
-        except (ValueError, TypeError):  # damaged; the next run writes them anew
-            continue
-    return found
+    digests = [digest for digest in _digests(rows) if is_name(digest)]
+    found = {digest: read_record(files, class_names_path(name, digest), list[str]) for digest in digests}
+    return {digest: names for digest, names in found.items() if names is not None}
 
 
 def plain_text(name: str, value: object) -> str:

@@ -1,16 +1,14 @@
 """Warm start: results of another sweep that a study begins with, kept in the store for continuing the study."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sweeper.errors import SpecError
 from sweeper.spec.grid import Value
 from sweeper.spec.search import Study, within
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record, text
+from sweeper.storage.io.json_records import read_record
 from sweeper.storage.store import Store
 
 MATCHED_KEYS = ("method", "dataset", "image_digest", "normal_class", "held_out", "outliers", "validation")
@@ -32,6 +30,14 @@ class WarmStart:
         files.write(path, json.dumps(content, indent=1).encode())
 
 
+@dataclass(frozen=True)
+class _WarmStartRecord:
+    """What `WarmStart.write` writes of a warm start."""
+
+    warm_start: str | None
+    results: tuple[tuple[Mapping[str, Value], tuple[float, ...]], ...]
+
+
 def definition_path(sweep: str, identity: str) -> str:
     """Return the path in the store of a study's definition and warm start."""
     return f"studies/{sweep}/{identity}.json"
@@ -41,20 +47,19 @@ def read_warm_start(files: Files, path: str, study: Study) -> WarmStart | None:
     """Read what `WarmStart.write` wrote for this study; None if there is no file or it is damaged."""
     space, objectives = study.search.space, study.search.objectives
 
-    def result(params: Any, values: Any) -> tuple[Mapping[str, Value], tuple[float, ...]]:
+    def checked(
+        params: Mapping[str, Value], values: tuple[float, ...]
+    ) -> tuple[Mapping[str, Value], tuple[float, ...]]:
         if set(params) != set(space) or not all(within(space[key], params[key]) for key in space):
             raise ValueError("a result must have one value inside the search space for each searched key")
-        if len(values) != len(objectives) or not all(type(value) is float for value in values):
-            raise ValueError("a result must have one float for each objective")
-        if not all(map(math.isfinite, values)):
-            raise ValueError("the objectives of a result must be finite")
-        return dict(params), tuple(values)
+        if len(values) != len(objectives):
+            raise ValueError("a result must have one number for each objective")
+        return params, values
 
-    def parse(plain: Any) -> WarmStart:
-        sweep = plain["warm_start"]
-        return WarmStart(sweep and text(sweep), tuple(result(*pair) for pair in plain["results"]))
+    def warm_start(record: _WarmStartRecord) -> WarmStart:
+        return WarmStart(record.warm_start, tuple(checked(*pair) for pair in record.results))
 
-    return read_record(files, path, parse)
+    return read_record(files, path, _WarmStartRecord, warm_start)
 
 
 def warm_start_from_rows(

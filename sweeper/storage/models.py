@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import PurePosixPath
 
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import read_record, text
+from sweeper.storage.io.json_records import read_record
 from sweeper.storage.io.retry import NO_RETRIES, Result
 from sweeper.storage.layout import MODEL_SUFFIX, best_models_path, model_path, models_folder
 from sweeper.storage.parquet.parquet_folder import map_parallel
@@ -20,8 +20,7 @@ from trainables.training.model_metadata import LENGTH_BYTES, metadata_bytes, rea
 
 def trials_with_models(files: Files, sweep: str) -> list[str]:
     """The ids of the sweep's trials whose models are in the store, sorted."""
-    names = files.list(models_folder(sweep))
-    return [name.removesuffix(MODEL_SUFFIX) for name in names if name.endswith(MODEL_SUFFIX)]
+    return [name.removesuffix(MODEL_SUFFIX) for name in files.list_files(models_folder(sweep), MODEL_SUFFIX)]
 
 
 def write_best(files: Files, views: str, trials: Collection[str]) -> None:
@@ -37,9 +36,9 @@ def best_of_others(files: Files, views: str) -> frozenset[str]:
     folder = str(path.parent)
 
     def read(name: str) -> list[str] | None:
-        return read_record(once, f"{folder}/{name}", lambda trials: list(map(text, trials)))
+        return read_record(once, f"{folder}/{name}", list[str])
 
-    others = [name for name in files.list(folder) if name != path.name]
+    others = [name for name in files.list_files(folder, path.suffix) if name != path.name]
     lists = files.retry("read", folder, lambda: _of_each(files, read, others))
     return frozenset(trial for trials in lists for trial in trials or ())
 

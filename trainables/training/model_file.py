@@ -43,6 +43,7 @@ class TrainedModel:
         """The model as its task gives it to users, in evaluation mode. Raises ModelError if the tensors are not those
         of the method."""
         task = task_of(self.config.method)
+        self._check_size()
         with torch.random.fork_rng(devices=[]):
             method = method_of(self.config.method)(self.config.options, task.networks(self.config), self.shapes)
         own = dict(method.named_parameters()) | dict(method.named_buffers())
@@ -56,6 +57,20 @@ class TrainedModel:
                 raise ModelError(f"{name} must be {expected}, but is {saved.dtype} of shape {[*saved.shape]}")
             tensor.copy_(saved)
         return task.model(self.config, method.eval(), self.inputs).eval()
+
+    def _check_size(self) -> None:
+        """Raise ModelError if the method would have other tensors than the file, before any memory is allocated for
+        them: the metadata can declare any width. A method that cannot be built without memory is not checked."""
+        task = task_of(self.config.method)
+        try:
+            with torch.device("meta"):
+                method = method_of(self.config.method)(self.config.options, task.networks(self.config), self.shapes)
+        except (RuntimeError, NotImplementedError):
+            return
+        for name, tensor in (*method.named_parameters(), *method.named_buffers()):
+            if name in self.tensors and self.tensors[name].shape != tensor.shape:
+                saved = [*self.tensors[name].shape]
+                raise ModelError(f"{name} must have the shape {[*tensor.shape]}, but has {saved}")
 
 
 def pack_model(model: TrainedModel, facts: Mapping[str, Value]) -> bytes:

@@ -4,9 +4,10 @@ They have one entry, `ENTRY`, a JSON object; safetensors would write several in 
 equal files.
 """
 
-import json
+from collections.abc import Mapping
 from typing import Any
 
+from trainables.json_input import decode, parse_json
 from trainables.reports import ModelError
 
 FORMAT = 1
@@ -28,7 +29,8 @@ def read_metadata(data: bytes) -> dict[str, Any]:
     """The metadata of a model's file, of which `data` are the first `metadata_bytes` bytes or more. Raises ModelError
     if it is damaged or of another format."""
     try:
-        content = json.loads(json.loads(data[LENGTH_BYTES : metadata_bytes(data)])["__metadata__"][ENTRY])
+        header = parse_json(data[LENGTH_BYTES : metadata_bytes(data)])
+        content = decode(Mapping[str, Any], parse_json(header["__metadata__"][ENTRY]))
         version = content["format"]
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(f"it is no model of a sweep, or damaged ({type(error).__name__})") from error

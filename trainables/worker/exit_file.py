@@ -1,9 +1,10 @@
 """The file beside a cohort's checkpoint in which a process that ends itself says why."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
+from trainables.json_input import JsonError, read_json
 from trainables.worker.messages import Failure
 
 SUFFIX = ".why"
@@ -18,7 +19,7 @@ def write_failure(write: Callable[[str, bytes], None], checkpoint: str, run: str
 def parse_failure(data: bytes, run: str) -> Failure | None:
     """Return the failure that `data` holds; None if it is by a process of another run, or damaged."""
     try:
-        record = json.loads(data)
-        return Failure(record["cause"], record["reason"]) if record["run"] == run else None
-    except (ValueError, KeyError, TypeError):
+        failure: Failure = read_json(Failure, data)
+        return failure if read_json(Mapping[str, str], data).get("run") == run else None
+    except JsonError:
         return None

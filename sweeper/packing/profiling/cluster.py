@@ -10,7 +10,8 @@ from sweeper.errors import ClusterError
 from sweeper.packing.profiling.device_kinds import DeviceKind
 from sweeper.plan.trials import content_hash
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import number, read_record, text, truth, whole
+from sweeper.storage.io.json_records import read_record
+from trainables.json_input import Amount, Count, PositiveCount
 from trainables.profiling.measurement import CompiledProbe, DeviceMemory, Probe
 
 
@@ -76,29 +77,48 @@ def profile_devices(cluster: Cluster) -> list[DeviceInfo]:
     return devices
 
 
+@dataclass(frozen=True)
+class _KindRecord:
+    """A kind of device as `write_devices` writes it."""
+
+    gpus: bool
+    accelerator: str
+    nodes: tuple[PositiveCount, ...]
+    cores: Amount
+    on_demand: bool | None = None
+    comes: bool | None = None
+    """What earlier versions called `on_demand`."""
+
+
+@dataclass(frozen=True)
+class _DeviceRecord:
+    """A device as `write_devices` writes it."""
+
+    device: str
+    bytes: Count
+    overhead: Count
+    kind: _KindRecord
+
+    def info(self) -> DeviceInfo:
+        """Return the device. Raises ValueError if it has no nodes."""
+        kind = self.kind
+        on_demand = kind.comes if kind.on_demand is None else kind.on_demand
+        if not kind.nodes or on_demand is None:
+            raise ValueError("a kind of device must have nodes and on_demand, but lacks one")
+        known = DeviceKind(kind.gpus, kind.accelerator, kind.nodes, kind.cores, on_demand)
+        return DeviceInfo(self.device, self.bytes, self.overhead, known)
+
+
 def read_devices(files: Files, address: str | None) -> list[DeviceInfo] | None:
     """Return the devices that were last seen at a cluster's address; None if there are none, or the file is damaged."""
-    return read_record(files, _path(address), lambda plain: [_parsed_device(device) for device in plain] or None)
+    return read_record(
+        files, _path(address), list[_DeviceRecord], lambda devices: [device.info() for device in devices] or None
+    )
 
 
 def write_devices(files: Files, address: str | None, devices: Sequence[DeviceInfo]) -> None:
     """Keep the devices that were seen at a cluster's address."""
     files.write(_path(address), json.dumps([asdict(device) for device in devices], indent=1).encode())
-
-
-def _parsed_device(plain: Any) -> DeviceInfo:
-    """Parse one device of those that `write_devices` wrote. Raises an error for anything else."""
-    kind = plain["kind"]
-    nodes = tuple(whole(devices, 1) for devices in kind["nodes"])
-    if not nodes:
-        raise ValueError("a kind of device must have nodes, but has none")
-    on_demand = truth(kind["on_demand"] if "on_demand" in kind else kind["comes"])  # the key of earlier versions
-    return DeviceInfo(
-        text(plain["device"]),
-        whole(plain["bytes"]),
-        whole(plain["overhead"]),
-        DeviceKind(truth(kind["gpus"]), text(kind["accelerator"]), nodes, number(kind["cores"]), on_demand),
-    )
 
 
 def _path(address: str | None) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 from sweeper.plan.cohorts import Group
 from sweeper.plan.trials import content_hash
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import number, read_record, whole
+from sweeper.storage.io.json_records import read_record
+from trainables.json_input import Count, PositiveAmount, PositiveCount
 from trainables.profiling.measurement import Measurement
 
 MAX_MEMBERS = 64
@@ -31,6 +32,33 @@ class GroupProfile:
     versions."""
 
 
+@dataclass(frozen=True)
+class _MeasurementRecord:
+    """A measurement as `ProfileStore.write` writes it."""
+
+    width: PositiveCount
+    seconds: PositiveAmount
+    bytes: Count
+    held: Count
+
+
+@dataclass(frozen=True)
+class _ProfileRecord:
+    """A profile as `ProfileStore.write` writes it."""
+
+    measured: list[_MeasurementRecord]
+    overhead: Count
+    overlap: Mapping[PositiveCount, Mapping[PositiveCount, PositiveAmount]] | None
+    compiled: Mapping[PositiveCount, PositiveAmount] = field(default_factory=dict)
+
+    def profile(self) -> GroupProfile:
+        """Return the profile. Raises ValueError if it lacks a stack of width 1."""
+        if self.measured and (narrowest := min(stack.width for stack in self.measured)) != 1:
+            raise ValueError(f"a profile must have a stack of width 1, but its narrowest has width {narrowest}")
+        measurements = tuple(Measurement(**asdict(stack)) for stack in self.measured)
+        return GroupProfile(measurements, self.overhead, self.overlap, self.compiled)
+
+
 class ProfileStore:
     """The profiles in a store that one version of the code has measured."""
 
@@ -39,7 +67,7 @@ class ProfileStore:
 
     def read(self, shape: str, device: str, threads: int) -> GroupProfile | None:
         """Return the profile of a group's `shape` on a device; None if there is none, or its file is damaged."""
-        return read_record(self._files, self._path(shape, device, threads), _parsed_profile)
+        return read_record(self._files, self._path(shape, device, threads), _ProfileRecord, _ProfileRecord.profile)
 
     def write(self, shape: str, device: str, threads: int, profile: GroupProfile) -> None:
         """Keep the profile of a group's `shape`, measured with so many CPU `threads` per process."""
@@ -73,26 +101,3 @@ def fixed_shape(config: Mapping[str, Any], fusible: Callable[[str], frozenset[st
 def _fixed(config: Mapping[str, Any], fusible: Callable[[str], frozenset[str]]) -> dict[str, Any]:
     fusible_keys = fusible(str(config["method"]))
     return {key: value for key, value in config.items() if key not in fusible_keys}
-
-
-def _parsed_profile(plain: Any) -> GroupProfile:
-    """Parse what `ProfileStore.write` wrote. Raises an error for anything else."""
-    measurements = tuple(
-        Measurement(
-            whole(stack["width"], 1),
-            number(stack["seconds"], positive=True),
-            whole(stack["bytes"]),
-            whole(stack["held"]),
-        )
-        for stack in plain["measured"]
-    )
-    if measurements and (narrowest := min(stack.width for stack in measurements)) != 1:
-        raise ValueError(f"a profile must have a stack of width 1, but its narrowest has width {narrowest}")
-    slowdowns = plain["overlap"] and {
-        whole(int(width), 1): {whole(int(count), 1): number(ratio, positive=True) for count, ratio in ratios.items()}
-        for width, ratios in plain["overlap"].items()
-    }
-    compiled = {
-        whole(int(width), 1): number(seconds, positive=True) for width, seconds in plain.get("compiled", {}).items()
-    }
-    return GroupProfile(measurements, whole(plain["overhead"]), slowdowns, compiled)

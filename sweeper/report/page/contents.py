@@ -1,6 +1,6 @@
 """All that the page of a sweep shows, as plain values for JSON, and its curves."""
 
-import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,8 +12,10 @@ from sweeper.report.page import curves, findings, pictures
 from sweeper.report.page.columns import declared_metrics, encode
 from sweeper.report.page.preset_views import PresetViews, read_views
 from sweeper.report.page.reruns import reruns
+from sweeper.spec.grid import Value
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.io.files import Files
+from sweeper.storage.io.json_records import read_record
 from sweeper.storage.layout import trial_names_path
 from sweeper.storage.snapshot import Snapshot, take_snapshot
 
@@ -68,11 +70,11 @@ def collect(files: Files, name: str) -> Contents:
 
 def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
     """Return trial_id -> the hyperparameters that identify it, as the last run wrote them; empty if it wrote none."""
-    try:
-        names = json.loads(files.read(trial_names_path(name)) or b"{}", parse_constant=str)
-        return {str(trial): dict(config) for trial, config in names.items()}
-    except (ValueError, AttributeError):  # damaged; the next run writes it anew
-        return {}
+    names = read_record(files, trial_names_path(name), Mapping[str, Mapping[str, Value]]) or {}
+    return {
+        trial: {key: str(value) if value in (math.inf, -math.inf) else value for key, value in config.items()}
+        for trial, config in names.items()
+    }
 
 
 def _requests(

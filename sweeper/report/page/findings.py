@@ -1,5 +1,6 @@
 """What the views of a preset say to show: each request's tables and trajectories, each preset's heatmaps and search."""
 
+import functools
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -108,13 +109,28 @@ def in_order(grids: Sequence[Grid], rows: pd.DataFrame, keys: Sequence[str]) -> 
     mentioned = [key for key in keys if key in rows and any(grid.values(key) for grid in grids)]
     if not mentioned:
         return rows
-    combinations = (
-        tuple(combination.get(key) for key in mentioned) for grid in grids for combination in grid.combinations()
-    )
-    position = {key: index for index, key in enumerate(dict.fromkeys(combinations))}
+    positions = [
+        {
+            key: {value: i for i, value in enumerate(grid.values(key) or (None,))}
+            for key in (*grid.axes, *mentioned)
+            if key in mentioned
+        }
+        for grid in grids
+    ]
     values = zip(*(rows[key].where(rows[key].notna(), None) for key in mentioned), strict=True)
-    order = pd.Series([position.get(tuple(key), len(position)) for key in values], dtype="int64")
-    return rows.iloc[order.argsort(kind="stable")]
+
+    @functools.cache
+    def position(combination: tuple[Any, ...]) -> tuple[int, ...]:
+        """Which grid has the combination first, and the index of the value on each of its axes. It takes no
+        combination of the grids: there can be any number of them."""
+        wanted = dict(zip(mentioned, combination, strict=True))
+        for index, known in enumerate(positions):
+            if all(wanted[key] in known[key] for key in mentioned):
+                return index, *(known[key][wanted[key]] for key in known)
+        return (len(positions),)
+
+    places = list(map(position, values))
+    return rows.iloc[sorted(range(len(places)), key=places.__getitem__)]
 
 
 def _json(values: Sequence[Any]) -> list[Any]:

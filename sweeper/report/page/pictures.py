@@ -5,8 +5,8 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from PIL import Image
-
+from sweeper.errors import DamagedError
+from sweeper.report.sheets.pictures import MAX_BYTES, open_sheet
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import sheets_folder
 
@@ -38,7 +38,7 @@ def collect(files: Files, name: str, trials: Sequence[str]) -> Pictures:
     """Return the sheets that compare methods, and then those of `trials`, in their order."""
     pictures, size, left_out = list[Picture](), 0, 0
     for title, trial, path in _paths(files, name, trials):
-        small = None if size >= BYTES else _small(files.read(path))
+        small = None if size >= BYTES else _small(files, path)
         if small is None or size + len(small[1]) > BYTES:
             left_out += 1
             continue
@@ -64,14 +64,15 @@ def _paths(files: Files, name: str, trials: Sequence[str]) -> Iterator[tuple[str
                 yield file.removesuffix(".png"), trial, f"{root}/{trial}/{file}"
 
 
-def _small(data: bytes | None) -> tuple[str, bytes, tuple[int, int]] | None:
+def _small(files: Files, path: str) -> tuple[str, bytes, tuple[int, int]] | None:
     """Return the picture as PNG or WebP, whichever is smaller, with its format and its size in pixels.
 
     Returns None if there is no picture, or if it is damaged.
     """
     try:
-        picture = Image.open(io.BytesIO(data or b"")).convert("RGB")
-    except (OSError, SyntaxError, ValueError):
+        data = files.read(path, MAX_BYTES)
+        picture = open_sheet(data or b"")
+    except (DamagedError, ValueError):
         return None
     is_large = max(picture.size) > MAX_SIDE
     picture.thumbnail((MAX_SIDE, MAX_SIDE))

@@ -6,16 +6,19 @@ of the user that cannot be found any more, or must not be executed.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from sweeper.spec import Grid, Grids, Heatmap, Metric, Search, Searches, Selection, SpecError, Sweep, Table, Trajectory
+from sweeper.spec import Grid, Grids, Heatmap, Metric, Search, Searches, Selection, Sweep, Table, Trajectory
+from sweeper.spec.grid import Value
 from sweeper.storage.io.files import Files
+from sweeper.storage.io.json_records import checked_record
 from sweeper.storage.layout import page_views_folder
+from trainables.json_input import Length
 
-MAX_REASON = 200
-"""Maximum number of characters of the reason why a file cannot be read."""
+MAX_VIEWS, MAX_FIGURES = 500, 20_000
+"""Most views of a kind, grids, selections or metrics of a file that is read, and most published figures of a view."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +89,12 @@ def read_views(files: Files, name: str) -> tuple[dict[str, PresetViews], list[st
     """Return preset -> its views, of those that were written, and a sentence for each file that cannot be read."""
     folder = page_views_folder(name)
     found, problems = dict[str, PresetViews](), list[str]()
-    for file in files.list(folder):
-        try:
-            views = _decoded(json.loads(files.read(f"{folder}/{file}") or b""))
+    for file in files.list_files(folder, ".json"):
+        views, problem = checked_record(files, f"{folder}/{file}", _PresetRecord, _PresetRecord.views)
+        if views:
             found[views.preset] = views
-        except (ValueError, TypeError, LookupError, AttributeError, SpecError) as error:
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:MAX_REASON]
-            problems.append(f"The views in {folder}/{file} cannot be read and are left out: {reason}.")
+        if problem:
+            problems.append(f"The views in {folder}/{file} cannot be read and are left out: {problem}.")
     return found, problems
 
 
@@ -100,36 +102,86 @@ def _published(view: Heatmap | Table, preset: str) -> Mapping[str, Any]:
     return {preset: figures} if (figures := view.published.get(preset)) else {}
 
 
-def _decoded(plain: dict[str, Any]) -> PresetViews:
-    preset = str(plain["preset"])
-
-    def shared(record: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields that have one form in all kinds of views."""
-        fields: dict[str, Any] = dict(record, selections=tuple(Selection(**each) for each in record["selections"]))
-        if "metrics" in record:
-            fields["metrics"] = tuple(Metric(**metric) for metric in record["metrics"])
-        if figures := {tuple(cell): figure for cell, figure in record.get("published", ())}:
-            fields["published"] = {preset: figures}
-        else:
-            fields.pop("published", None)
-        return fields
-
-    return PresetViews(
-        preset,
-        str(plain["about"]),
-        str(plain["over"]),
-        Metric(**plain["headline"]),
-        tuple(Heatmap(**shared(view) | {"metric": Metric(**view["metric"])}) for view in plain["heatmaps"]),
-        tuple(Table(**shared(view) | {"rows": tuple(view["rows"])}) for view in plain["tables"]),
-        tuple(Trajectory(**shared(view) | {"by": tuple(view["by"])}) for view in plain["trajectories"]),
-        tuple(_grid(**grid) for grid in plain["grids"]),
-        tuple(Metric(**metric) for metric in plain["objectives"]),
-        tuple(Parameter(**parameter) for parameter in plain["parameters"]),
-    )
+Figures = Annotated[list[tuple[Annotated[tuple[Value, ...], Length(20)], Mapping[str, float]]], Length(MAX_FIGURES)]
+"""The paper's figures of a table: cell -> metric -> figure. JSON has no tuples as keys."""
+Selections = Annotated[tuple[Selection, ...], Length(MAX_VIEWS)]
+Metrics = Annotated[tuple[Metric, ...], Length(MAX_VIEWS)]
+Axes = Annotated[tuple[str, ...], Length(20)]
 
 
-def _grid(fixed: Mapping[str, Any], axes: Mapping[str, list[Any]]) -> Grid:
-    return Grid(fixed, {key: tuple(values) for key, values in axes.items()})
+@dataclass(frozen=True)
+class _HeatmapRecord:
+    metric: Metric
+    rows: str
+    columns: str
+    published: Annotated[list[tuple[tuple[Value, Value], float]], Length(MAX_FIGURES)] = field(default_factory=list)
+    selections: Selections = ()
+
+    def view(self, preset: str) -> Heatmap:
+        published = {preset: dict(self.published)} if self.published else {}
+        return Heatmap(self.metric, self.rows, self.columns, published, selections=self.selections)
+
+
+@dataclass(frozen=True)
+class _TableRecord:
+    name: str
+    rows: Axes
+    metrics: Metrics
+    columns: str | None = None
+    listed: bool = False
+    selections: Selections = ()
+    published: Figures = field(default_factory=list)
+    note: str = ""
+
+    def view(self, preset: str) -> Table:
+        published = {preset: dict(self.published)} if self.published else {}
+        return Table(
+            self.name, self.rows, self.metrics, self.columns, self.listed, (), self.selections, published, self.note
+        )
+
+
+@dataclass(frozen=True)
+class _TrajectoryRecord:
+    name: str
+    metrics: Metrics
+    by: Axes
+    selections: Selections = ()
+
+
+@dataclass(frozen=True)
+class _GridRecord:
+    fixed: Mapping[str, Value]
+    axes: Annotated[Mapping[str, tuple[Value, ...]], Length(100)]
+
+
+@dataclass(frozen=True)
+class _PresetRecord:
+    """The views of a preset as `write_views` writes them."""
+
+    preset: str
+    about: str
+    over: str
+    headline: Metric
+    heatmaps: Annotated[list[_HeatmapRecord], Length(MAX_VIEWS)]
+    tables: Annotated[list[_TableRecord], Length(MAX_VIEWS)]
+    trajectories: Annotated[list[_TrajectoryRecord], Length(MAX_VIEWS)]
+    grids: Annotated[list[_GridRecord], Length(MAX_VIEWS)]
+    objectives: Metrics
+    parameters: Annotated[tuple[Parameter, ...], Length(MAX_VIEWS)]
+
+    def views(self) -> PresetViews:
+        return PresetViews(
+            self.preset,
+            self.about,
+            self.over,
+            self.headline,
+            tuple(record.view(self.preset) for record in self.heatmaps),
+            tuple(record.view(self.preset) for record in self.tables),
+            tuple(Trajectory(view.name, view.metrics, view.by, view.selections) for view in self.trajectories),
+            tuple(Grid(record.fixed, record.axes) for record in self.grids),
+            self.objectives,
+            self.parameters,
+        )
 
 
 def _plain(value: Any) -> Any:

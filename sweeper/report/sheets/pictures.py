@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 from PIL import Image, ImageDraw, ImageFont
 
+from sweeper.errors import DamagedError
 from sweeper.report.style import INK
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import sheet_path, sheets_folder
 
 DENSITY, NO_DENSITY = "density", "none"
 """The hyperparameter that names the density of latents that a trial samples, and its value for none."""
+MAX_PIXELS, MAX_BYTES = 25_000_000, 64 << 20
+"""Most pixels and bytes of a sheet that is read."""
 ABREAST = 4
 """Most methods beside each other; further ones follow below."""
 GAP, TITLE = 16, 20
@@ -105,14 +108,24 @@ def _canvas(width: int, height: int) -> Image.Image:
 
 def _read(files: Files, path: str) -> Image.Image | None:
     """The picture at `path`, or None if there is none, or if it is damaged, about which a line is logged."""
-    data = files.read(path)
-    if data is None:
-        return None
     try:
-        return Image.open(io.BytesIO(data)).convert("RGB")
-    except (OSError, SyntaxError) as error:  # PIL raises the latter for a file that is damaged in its middle
+        data = files.read(path, MAX_BYTES)
+        return None if data is None else open_sheet(data)
+    except (DamagedError, ValueError) as error:
         files.log(f"store {files.display_uri}: '{path}' cannot be shown: {error}")
         return None
+
+
+def open_sheet(data: bytes) -> Image.Image:
+    """Return a sheet, a PNG of at most `MAX_PIXELS`, as RGB. Raises ValueError for anything else."""
+    try:
+        with Image.open(io.BytesIO(data), formats=["PNG"]) as picture:
+            width, height = picture.size
+            if width * height > MAX_PIXELS:
+                raise ValueError(f"it must have at most {MAX_PIXELS} pixels, but has {width} x {height}")
+            return picture.convert("RGB")
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:  # a SyntaxError for damage in its middle
+        raise ValueError(" ".join(str(error).split())) from error
 
 
 def _png(picture: Image.Image) -> bytes:

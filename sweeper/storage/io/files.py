@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
+import functools
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from pyarrow import ArrowException, fs
 
-from sweeper.errors import StoreError
+from sweeper.errors import DamagedError, StoreError
 from sweeper.masking import is_uri, masked, masked_url, remember
 from sweeper.storage.io import local_disk
 from sweeper.storage.io.address import AddressError, join_address, parse_address
@@ -90,30 +93,29 @@ class Files:
         else:
             warnings.warn(line, stacklevel=2)
 
-    def read(self, path: str) -> bytes | None:
-        """Return the content of the file at `path`, or None if there is no such file."""
+    def read(self, path: str, most: int | None = None) -> bytes | None:
+        """Return the content of the file at `path`, or None if there is no such file.
+
+        Raises DamagedError if it is no regular file, or has more than `most` bytes.
+        """
+        return self._read(path, most)
+
+    def read_start(self, path: str, size: int) -> bytes | None:
+        """Return the first `size` bytes of the file at `path`, or all if it is shorter; None if there is no such
+        file."""
+        return self._read(path, size, start=True)
+
+    def _read(self, path: str, most: int | None, start: bool = False) -> bytes | None:
         filesystem, target = self._resolve(path)
 
         def operation() -> bytes | None:
             try:
                 if isinstance(filesystem, fs.LocalFileSystem):
-                    return Path(target).read_bytes()
+                    return local_disk.read(Path(target), most, start=start)
                 with filesystem.open_input_file(target) as stream:
-                    return bytes(stream.read())
-            except FileNotFoundError:
-                return None
-
-        return self.retry("read", path, operation)
-
-    def read_start(self, path: str, size: int) -> bytes | None:
-        """Return the first `size` bytes of the file at `path`, or all if it is shorter; None if there is no such
-        file."""
-        filesystem, target = self._resolve(path)
-
-        def operation() -> bytes | None:
-            try:
-                with filesystem.open_input_file(target) as stream:
-                    return bytes(stream.read(size))
+                    if most is not None and not start and stream.size() > most:
+                        raise local_disk.too_large(stream.size(), most)
+                    return bytes(stream.read(most))
             except FileNotFoundError:
                 return None
 
@@ -160,7 +162,26 @@ class Files:
         self.retry("delete", path, lambda: _ignore_missing(lambda: filesystem.delete_dir(target)))
 
     def list(self, folder: str = "") -> list[str]:
-        """Return the sorted names in `folder` that are not hidden; empty if there is no such folder."""
+        """Return the sorted names of the files and folders in `folder` that are not hidden; empty if there is no such
+        folder. Of anything else, such as a named pipe, a line says that it is left out."""
+        entries = self._entries(folder)
+        for info in entries:
+            if info.type == fs.FileType.Unknown:
+                self._say_left_out(folder, info.base_name, "a file or a folder, but is a named pipe, device or socket")
+        return [info.base_name for info in entries if info.type != fs.FileType.Unknown]
+
+    def list_files(self, folder: str, suffix: str) -> builtins.list[str]:
+        """Return the sorted names of the files in `folder` that end with `suffix` and are not hidden. Of anything else
+        with such a name, such as a folder or a named pipe, a line says that it is left out."""
+        entries = [info for info in self._entries(folder) if info.base_name.endswith(suffix)]
+        for info in entries:
+            if info.type != fs.FileType.File:
+                kind = "a folder" if info.type == fs.FileType.Directory else "a named pipe, device or socket"
+                self._say_left_out(folder, info.base_name, f"a file, but is {kind}")
+        return [info.base_name for info in entries if info.type == fs.FileType.File]
+
+    def _entries(self, folder: str) -> builtins.list[fs.FileInfo]:
+        """The entries of `folder` that are not hidden, sorted by name."""
         filesystem, target = self._resolve(folder)
 
         def operation() -> list[fs.FileInfo]:
@@ -169,8 +190,11 @@ class Files:
             except (NotADirectoryError, FileNotFoundError):  # PyArrow raises the latter for a folder just being created
                 return []
 
-        entries = self.retry("list", folder, operation)
-        return sorted(info.base_name for info in entries if not info.base_name.startswith(HIDDEN))
+        entries = [info for info in self.retry("list", folder, operation) if not info.base_name.startswith(HIDDEN)]
+        return sorted(entries, key=lambda info: info.base_name)
+
+    def _say_left_out(self, folder: str, name: str, law: str) -> None:
+        say_once(f"store {self.display_uri}: '{folder}/{name}' must be {law}; it is left out")
 
     def move(self, source: str, target: str) -> bool:
         """Rename a file, or a folder with its content. Returns False if there is no `source`."""
@@ -205,6 +229,8 @@ class Files:
 
         try:
             return call_with_retries(guarded, self.retry_policy, on_first_failure, on_recovery)
+        except local_disk.UnusableFile as error:
+            raise DamagedError(message(error)) from error
         except (OSError, ArrowException) as error:
             raise StoreError(message(error)) from error
 
@@ -230,6 +256,12 @@ class Files:
             raise ValueError(f"a name in the store must be relative, without '..', backslash and NUL, but got {path!r}")
         filesystem, root = self._open()
         return filesystem, f"{root}/{relative}" if relative.parts else root
+
+
+@functools.cache
+def say_once(line: str) -> None:
+    """Print to stderr (stdout is for `--json`), once per process, since a run reads the same files several times."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def _ignore_missing(operation: Callable[[], None]) -> None:

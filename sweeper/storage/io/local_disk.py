@@ -1,7 +1,9 @@
 """Files on a local disk: replaced atomically, deleted only if unchanged, and cleaned up after a killed writer."""
 
 import contextlib
+import errno
 import os
+import stat
 import time
 import uuid
 from pathlib import Path
@@ -10,6 +12,38 @@ STALE_SECONDS = 3600.0
 """Age in seconds from which a temporary file is considered left behind by a killed writer."""
 TEMPORARY, MOVED = ".tmp", ".aside"
 """Suffixes of hidden files: one that is being written, and one that `delete_if_unchanged` compares and deletes."""
+
+
+class UnusableFile(OSError):
+    """What is at a path is no regular file, or is larger than its reader allows."""
+
+
+def read(path: Path, most: int | None = None, *, start: bool = False) -> bytes:
+    """Return the content of a regular file.
+
+    Raises UnusableFile if it has more than `most` bytes, or with `start` returns as many of its first bytes. A named
+    pipe, a device or a folder is never read: that could take forever. It is UnusableFile, too.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise UnusableFile(errno.EINVAL, f"it must be a file, but is {kind_of(status.st_mode)}")
+    with open(descriptor, "rb") as stream:
+        if most is None:
+            return stream.read()
+        if status.st_size > most and not start:
+            raise too_large(status.st_size, most)
+        return stream.read(most)
+
+
+def kind_of(mode: int) -> str:
+    """What is at a path that is no regular file, by the mode of its status."""
+    return "a folder" if stat.S_ISDIR(mode) else "a named pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
+
+
+def too_large(size: int, most: int) -> UnusableFile:
+    return UnusableFile(errno.EFBIG, f"it must have at most {most / 2**20:g} MiB, but has {size / 2**20:.1f}")
 
 
 def replace(path: Path, data: bytes) -> None:

@@ -12,12 +12,15 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from sweeper.storage.io import local_disk
 from sweeper.storage.io.retry import Result
 
 MARKER = ".store-id"
 """Hidden file in the store's root. It holds a random id that identifies the store wherever it is mounted."""
 _ATTEMPTS = 3
 """Number of times that `StoreIdentity.of` reads the marker before it gives up."""
+_MAX_BYTES = 4096
+"""Largest marker."""
 
 
 class StoreIdentity:
@@ -39,7 +42,7 @@ class StoreIdentity:
         """Identify the folder `root`. Creates its marker if it has none."""
         for _ in range(_ATTEMPTS):  # if two runs begin at once, both use the marker that is linked first
             with contextlib.suppress(FileNotFoundError):
-                if marker := (root / MARKER).read_text(errors="replace"):
+                if marker := _read_marker(root):
                     return cls(marker)
             _make_marker(root / MARKER)
         raise OSError(errno.EIO, "its marker does not read back", str(root / MARKER))
@@ -73,11 +76,15 @@ class StoreIdentity:
 
     def _check_marker(self, root: Path) -> None:
         try:
-            marker = (root / MARKER).read_text(errors="replace")
+            marker = _read_marker(root)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise _gone("another folder is in its place") from error
         if marker != self._marker:
             raise _gone("another store is in its place")
+
+
+def _read_marker(root: Path) -> str:
+    return local_disk.read(root / MARKER, _MAX_BYTES).decode(errors="replace")
 
 
 def _make_marker(path: Path) -> None:

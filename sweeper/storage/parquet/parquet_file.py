@@ -19,6 +19,10 @@ MARK = bytes.fromhex("d17e8ce55c0ffee5") + b"sha256\r\n"
 LARGE = 1 << 20
 """Bytes of a table from which Zstandard is worth its time: files of a cohort are no smaller with it, and take 5 ms
 instead of 1.4."""
+MAX_CELLS = 1 << 28
+"""Most values of a file that is read. A file of a kilobyte can declare billions."""
+PANDAS = b"pandas"
+"""Key of metadata by which pandas would make columns an index."""
 _TAIL = 8
 """Bytes after the footer: its length and `PAR1`."""
 
@@ -42,9 +46,15 @@ def parquet_to_table(data: bytes, names: list[str] | None = None) -> tuple[pa.Sc
     verified = has_digest(data)
     try:
         with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as file:
+            cells = file.metadata.num_rows * file.metadata.num_columns
+            if cells > MAX_CELLS:
+                raise DamagedError(f"it must have at most {MAX_CELLS} values, but declares {cells}")
             schema = file.schema_arrow
+            schema = schema.with_metadata({key: text for key, text in (schema.metadata or {}).items() if key != PANDAS})
             present = None if names is None else [name for name in names if name in schema.names]
             table = file.read(columns=present if verified else None, use_threads=False)
+            table = table.replace_schema_metadata(schema.metadata)
+            table.validate(full=True)  # texts are UTF-8
             return schema, table if present is None else table.select(present)
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]

@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sweeper.errors import DamagedError, DamagedFiles, StoreError
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES, Result
 from sweeper.storage.layout import SUFFIX
 from sweeper.storage.parquet.parquet_file import parquet_to_table, table_to_parquet
-from sweeper.storage.parquet.schema import HISTORY
+from sweeper.storage.parquet.schema import HISTORY, STATUSES
 
 THREADS = 8
 """Number of files that are read or deleted in parallel, which hides the latency of an object store."""
@@ -49,7 +50,7 @@ def contents_of(files: Files, folder: str) -> dict[str, bytes]:
 
 
 def names_in(files: Files, folder: str) -> list[str]:
-    return [name for name in files.list(folder) if name.endswith(SUFFIX)]
+    return files.list_files(folder, SUFFIX)
 
 
 def parse(files: Files, folder: str, contents: Mapping[str, bytes], columns: list[str] | None = None) -> Tables:
@@ -80,7 +81,14 @@ def parse_file(folder: str, data: bytes, columns: list[str] | None = None) -> tu
     """As `parquet_to_table`, but files below `history/` must also have exactly the columns of a history."""
     schema, table = parquet_to_table(data, columns)
     if folder.startswith("history/") and not schema.equals(HISTORY):
-        raise DamagedError(f"its columns are {', '.join(schema.names)}, not {', '.join(HISTORY.names)}")
+        raise DamagedError(f"its columns are {', '.join(schema.names)}, not {', '.join(HISTORY.names)}"[:300])
+    for name in ("trial_id", "status", "epoch", "metric"):
+        if name in table.schema.names and table[name].null_count:
+            raise DamagedError(f"its column {name} has nulls")
+    if "status" in table.schema.names and table["status"].type == pa.string():
+        for status in pc.unique(table["status"]).to_pylist():
+            if status not in STATUSES:
+                raise DamagedError(f"it has a trial with the status {status!r:.40}, which is none of {STATUSES}")
     return schema, table
 
 

@@ -9,9 +9,12 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from sweeper.errors import SchemaError
+from trainables.json_input import JsonError, read_json
 
 FORMAT = "1"
 """Version of the file format, written into every file. A file of another version raises SchemaError."""
+MAX_COLUMNS = 5000
+"""Most columns of a file that is read."""
 STATUSES = ("finished", "diverged", "pruned", "failed")
 
 _TYPES = MappingProxyType({bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()})
@@ -104,7 +107,7 @@ class Columns:
 def columns_of(schema: pa.Schema) -> Columns:
     """Return the columns that a file was written with. Raises SchemaError if it does not have this format."""
     metadata = schema.metadata or {}
-    version = metadata.get(b"sweeper.format", b"none").decode()
+    version = metadata.get(b"sweeper.format", b"none").decode(errors="replace")[:40]
     if version != FORMAT:
         raise SchemaError(f"the file format must be {FORMAT!r}, but is {version!r}")
     for name, arrow_type in _FIXED.items():
@@ -114,10 +117,21 @@ def columns_of(schema: pa.Schema) -> Columns:
             raise SchemaError(f"column {name!r} is missing")
         if schema.field(name).type != arrow_type:
             raise SchemaError(f"column {name!r} must be {arrow_type}, but is {schema.field(name).type}")
-    metrics = tuple(json.loads(metadata.get(b"sweeper.metrics", b"[]")))
+    if len(set(schema.names)) < len(schema.names) or len(schema.names) > MAX_COLUMNS:
+        raise SchemaError(f"its {len(schema.names)} columns must have different names and be at most {MAX_COLUMNS}")
+    try:
+        metrics = tuple(read_json(list[str], metadata.get(b"sweeper.metrics", b"[]")))
+    except JsonError as error:
+        raise SchemaError(f"its list of metrics is damaged: {error}") from error
+    for metric in metrics:
+        if metric not in schema.names or schema.field(metric).type != pa.float64():
+            raise SchemaError(f"metric {metric!r:.40} must be a column of numbers")
     hyperparameters = [field for field in schema if field.name not in _FIXED and field.name not in metrics]
     for field in hyperparameters:
         if field.type not in _PYTHON:
             kinds = ", ".join(map(str, _PYTHON))
             raise SchemaError(f"hyperparameter {field.name!r} must be {kinds}, but is {field.type}")
-    return Columns({field.name: _PYTHON[field.type] for field in hyperparameters}, metrics)
+    try:
+        return Columns({field.name: _PYTHON[field.type] for field in hyperparameters}, metrics)
+    except ValueError as error:
+        raise SchemaError(str(error)) from error

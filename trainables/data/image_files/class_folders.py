@@ -17,6 +17,8 @@ from trainables.data.errors import DataError
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff", ".webp")
 """Endings of the names of image files, in upper or lower case."""
+MAX_NAMED = 20
+"""Most foreign files that an error names."""
 
 
 def list_images(name: str, folder: Path, split: str) -> tuple[NDArray[np.bytes_], Tensor, tuple[str, ...]]:
@@ -35,7 +37,14 @@ def list_images(name: str, folder: Path, split: str) -> tuple[NDArray[np.bytes_]
     if not classes:
         raise DataError(f"{name} has no images: {folder / split} is empty; images belong in {folder}/{split}/CLASS/")
     with ThreadPoolExecutor(8) as pool:
-        files_by_class = list(pool.map(partial(_images, name), (folder / split / class_ for class_ in classes)))
+        listed = list(pool.map(partial(_images, name), (folder / split / class_ for class_ in classes)))
+    if foreign := [path for _, paths in listed for path in paths]:
+        more = f" and {len(foreign) - MAX_NAMED} more" if len(foreign) > MAX_NAMED else ""
+        raise DataError(
+            f"class folders of {name} must hold nothing but images ({' '.join(ENDINGS)}), but got "
+            f"{', '.join(foreign[:MAX_NAMED])}{more}"
+        )
+    files_by_class = [names for names, _ in listed]
     files = [
         os.path.join(split, class_, file)
         for class_, names in zip(classes, files_by_class, strict=True)
@@ -55,17 +64,13 @@ def same_classes(name: str, folder: Path, train: tuple[str, ...], val: tuple[str
         )
 
 
-def _images(name: str, folder: Path) -> list[str]:
-    """The file names in the folder of one class."""
+def _images(name: str, folder: Path) -> tuple[list[str], list[str]]:
+    """The names of the images in the folder of one class, and the paths of everything else there."""
     entries = _entries(folder)
-    for entry in entries:
-        if not entry.name.lower().endswith(ENDINGS) or entry.is_dir():
-            raise DataError(
-                f"class folders of {name} must hold nothing but images ({' '.join(ENDINGS)}), but got {entry.path}"
-            )
     if not entries:
         raise DataError(f"every class of {name} must have images, but {folder} is empty")
-    return [entry.name for entry in entries]
+    foreign = [entry.path for entry in entries if not entry.name.lower().endswith(ENDINGS) or entry.is_dir()]
+    return [entry.name for entry in entries], foreign
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

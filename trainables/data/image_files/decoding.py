@@ -6,6 +6,7 @@ Shapes: N images, B images of a batch, S the length of a side.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -25,6 +26,10 @@ from trainables.data.errors import DataError
 RESIZE = 256 / 224
 """For evaluation: length of an image's shorter side before the central crop, divided by the side of the crop."""
 
+FORMATS = ("PNG", "JPEG", "MPO", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+"""Formats of image files. A phone's JPEG of several pictures is an MPO."""
+MAX_PIXELS = 178_956_970
+"""Most pixels of an image, the number from which Pillow refuses them."""
 Crop = Callable[[Image.Image], list[Image.Image]]
 Decoding = Callable[[], list[Tensor]]
 """Waits until batches of images are decoded and returns them. Raises DataError for the first file that cannot be."""
@@ -114,11 +119,23 @@ Images: TypeAlias = Tensor | ImageFiles
 def decode_file(path: str, crop: Crop) -> list[Image.Image]:
     """The crops of one file, as RGB. Raises DataError, with a one-line message, if the file cannot be decoded."""
     try:
-        with Image.open(path) as image:
+        with open_image(path) as image:
             return crop(rgb(image))
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(f"the image {path} cannot be decoded ({reason}); remove or replace it") from error
+
+
+def open_image(path: str) -> Image.Image:
+    """Open an image file of one of the `FORMATS`, without decoding it. Raises OSError or ValueError for anything else:
+    Pillow's other formats start programs, such as Ghostscript, and opening a named pipe would wait for ever."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("it must be a file, but is a folder, named pipe, device or socket")
+    image = Image.open(path, formats=FORMATS)
+    if image.width * image.height > MAX_PIXELS:
+        image.close()
+        raise ValueError(f"it must have at most {MAX_PIXELS} pixels, but has {image.width} x {image.height}")
+    return image
 
 
 def rgb(image: Image.Image) -> Image.Image:

@@ -5,13 +5,14 @@ Damage in the middle of a file is not detected.
 """
 
 import os
+import stat
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from PIL import Image, UnidentifiedImageError
+from PIL import UnidentifiedImageError
 
 from trainables.data.errors import DataError
-from trainables.data.image_files.decoding import rgb
+from trainables.data.image_files.decoding import open_image, rgb
 
 ENDS = ((b"\xff\xd8\xff", b"\xff\xd9"), (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"))
 """The first and last bytes of a JPEG and of a PNG."""
@@ -41,11 +42,13 @@ def check_image_files(name: str, paths: Sequence[str]) -> None:
 def _fault(path: str) -> str | None:
     """Why a file cannot be read; None if it can."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return "not a file"
         if _ends_well(path):
             return None
         if not os.path.getsize(path):
             return "empty"
-        with Image.open(path) as image:
+        with open_image(path) as image:
             rgb(image)
     except UnidentifiedImageError:
         return "not an image"

@@ -1,41 +1,17 @@
-from collections.abc import Callable
+import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sweeper.storage.io.files import Files
-from sweeper.storage.io.json_records import number, read_record, text, truth, whole
+from sweeper.storage.io.json_records import read_record
+from trainables.json_input import PositiveCount
 
 
-@pytest.mark.parametrize(
-    ("check", "value"),
-    [(whole, 0), (whole, 2**62), (number, 0), (number, 0.5), (number, 10**9), (text, ""), (truth, False)],
-)
-def test_a_valid_value_is_returned(check: Callable[[Any], Any], value: Any) -> None:
-    assert check(value) == value
-
-
-@pytest.mark.parametrize(
-    ("check", "value"),
-    [
-        *((whole, value) for value in (-1, 2**63, 1.0, True, "1", None)),
-        *((number, value) for value in (-0.5, 2e9, float("nan"), float("inf"), True, "1", None)),
-        *((text, value) for value in (1, None, ["a"])),
-        *((truth, value) for value in (0, 1, "true", None)),
-    ],
-)
-def test_a_value_of_another_type_or_out_of_range_is_refused(check: Callable[[Any], Any], value: Any) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        check(value)
-
-
-def test_bounds_may_be_stricter() -> None:
-    assert whole(1, 1) == 1 and number(0.1, positive=True) == 0.1
-    with pytest.raises(ValueError, match="at least 1"):
-        whole(0, 1)
-    with pytest.raises(ValueError, match="above 0"):
-        number(0, positive=True)
+@dataclass(frozen=True)
+class Counted:
+    count: PositiveCount
 
 
 def test_a_damaged_file_counts_as_absent_and_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,10 +19,18 @@ def test_a_damaged_file_counts_as_absent_and_is_named(tmp_path: Path, capsys: py
     files.write("sound.json", b'{"count": 3}')
     files.write("damaged.json", b'{"count": ')
     files.write("invalid.json", b'{"count": -3}')
-    counts = [
-        read_record(files, f"{name}.json", lambda plain: whole(plain["count"]))
-        for name in ("sound", "damaged", "invalid", "missing")
-    ]
-    assert counts == [3, None, None, None]
+    (tmp_path / "folder.json").mkdir()
+    os.mkfifo(tmp_path / "pipe.json")
+    names = ("sound", "damaged", "invalid", "folder", "pipe", "missing")
+    assert [read_record(files, f"{name}.json", Counted) for name in names] == [Counted(3), *[None] * 5]
     lines = capsys.readouterr().err.splitlines()
-    assert ["'damaged.json'" in line or "'invalid.json'" in line for line in lines] == [True, True]
+    assert [line.split("'")[1] for line in lines] == [f"{name}.json" for name in names[1:-1]]
+    assert "count must be at least 1" in lines[1] and "a folder" in lines[2] and "a named pipe" in lines[3]
+
+
+def test_only_files_and_folders_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.json").write_text("1")
+    (tmp_path / "b.json").mkdir()
+    os.mkfifo(tmp_path / "c.json")
+    assert Files(tmp_path).list() == ["a.json", "b.json"] and Files(tmp_path).list_files("", ".json") == ["a.json"]
+    assert [name in capsys.readouterr().err for name in ("b.json' must be a file",)] == [True]

@@ -5,6 +5,7 @@ Shapes: N images, C channels, S the length of a side.
 
 import hashlib
 import os
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -114,6 +115,8 @@ def _digest(root: Path, paths: list[str]) -> str:
 
     def hashed(path: str) -> bytes:
         try:
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                raise DataError(f"the image {path} must be a file, but is a named pipe, device or socket")
             with open(path, "rb") as file:
                 content = hashlib.file_digest(file, "sha256").digest()
         except OSError as error:

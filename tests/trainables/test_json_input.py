@@ -1,0 +1,84 @@
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from trainables.json_input import MAX_DEPTH, JsonError, PositiveAmount, decode, parse_json, read_json
+
+
+@dataclass(frozen=True)
+class Inner:
+    share: PositiveAmount
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: list[Inner]
+    values: Mapping[str, bool | int | float | str | None]
+    note: str | None = None
+
+
+def _random_json(rng: random.Random, depth: int = 0) -> Any:
+    """A value of any type, whose objects often have the keys that are expected."""
+    kind = rng.randrange(7 if depth < 4 else 5)
+    if kind == 5:
+        return [_random_json(rng, depth + 1) for _ in range(rng.randrange(3))]
+    if kind == 6:
+        return {
+            key: _random_json(rng, depth + 1) for key in ("inner", "values", "share", "names") if rng.random() < 0.8
+        }
+    return rng.choice([None, True, -1, 10**30, 0.5, math.inf, math.nan, "x", "\ud800", 0, 1])
+
+
+def test_whatever_is_read_is_of_the_kind_or_refused() -> None:
+    rng, read = random.Random(0), 0
+    for _ in range(20_000):
+        plain = {"inner": _random_json(rng), "values": _random_json(rng)}
+        try:
+            outer = decode(Outer, plain)
+        except JsonError as error:
+            assert "\n" not in str(error)
+            continue
+        read += 1
+        assert all(0 < inner.share <= 1e9 for inner in outer.inner)
+        assert all(isinstance(name, str) for inner in outer.inner for name in inner.names)
+        assert all(isinstance(value, bool | int | float | str | None) for value in outer.values.values())
+    assert read > 10
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 10**6, b'{"a":' * 10**6, b"[" * 40 + b"]" * 40, b"9" * 5000, b'"' + b'\\"' * 10**6, b"\xff", b"",
+        b"[" + b"1," * 5 * 10**6 + b"1]",
+    ],
+    ids=["lists", "objects", "closed", "digits", "escapes", "bytes", "nothing", "items"],
+)  # fmt: skip
+def test_json_beyond_a_limit_is_refused(data: bytes) -> None:
+    with pytest.raises(JsonError):
+        parse_json(data)
+
+
+def test_brackets_in_texts_do_not_count() -> None:
+    assert parse_json(b'["' + b"[" * 100 + b'"]') == ["[" * 100]
+    assert parse_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"values": {}}', "inner is missing"),
+        (b'{"inner": [{"share": 0}], "values": {}}', "inner[0].share must be above 0 and at most 1e+09, but is 0"),
+        (b'{"inner": [], "values": {"a": [1]}}', "values.a must be bool or int or float or str, but is a list of 1"),
+        (b'{"inner": [{"share": NaN}], "values": {}}', "inner[0].share must be a finite number, but is nan"),
+        (b"[]", "it must be an object, but is a list of 0"),
+    ],
+)
+def test_the_message_says_where(data: bytes, message: str) -> None:
+    with pytest.raises(JsonError) as refused:
+        read_json(Outer, data)
+    assert str(refused.value) == message

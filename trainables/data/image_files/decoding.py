@@ -26,8 +26,8 @@ from trainables.data.errors import DataError
 RESIZE = 256 / 224
 """For evaluation: length of an image's shorter side before the central crop, divided by the side of the crop."""
 
-FORMATS = ("PNG", "JPEG", "MPO", "BMP", "GIF", "WEBP", "TIFF", "PPM")
-"""Formats of image files. A phone's JPEG of several pictures is an MPO."""
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+"""Formats of image files."""
 MAX_PIXELS = 178_956_970
 """Most pixels of an image, the number from which Pillow refuses them."""
 Crop = Callable[[Image.Image], list[Image.Image]]

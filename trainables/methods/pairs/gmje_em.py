@@ -19,8 +19,11 @@ from trainables.validation import positive, whole
 class EMConfig:
     components: int = 3
     """Number M of components, at least 1."""
+    starts: int = 10
+    """Starts of EM from clusters of k-means in the first epoch, at least 1. The mixture with the greatest likelihood of
+    the training pairs is kept."""
     iterations: int = 500
-    """Most steps of EM in an epoch."""
+    """Most steps of EM in an epoch, of each start."""
     tolerance: float = 1e-6
     """EM ends when a step raises the mean log density by less, at least 0."""
     jitter: float = 1e-6
@@ -28,18 +31,19 @@ class EMConfig:
 
     def __post_init__(self) -> None:
         whole("components", self.components, 1)
+        whole("starts", self.starts, 1)
         whole("iterations", self.iterations, 1)
         positive("tolerance", self.tolerance, zero=True)
         positive("jitter", self.jitter, zero=True)
 
 
 SEEDS = 2**24
-"""Number of different starts of k-means: as many as there are uniform numbers in float32."""
+"""Number of different seeds of k-means: as many as there are uniform numbers in float32."""
 
 
 class EM(JointMixture):
-    """Fusible: `jitter`. The first epoch starts from the clusters of k-means, which the noise starts, and each further
-    one from the mixture of the last."""
+    """Fusible: `jitter`. The first epoch starts from several clusterings by k-means, whose seed is noise, and each
+    further one from the mixture of the last."""
 
     Config = EMConfig
     fusible = frozenset({"jitter"})
@@ -70,7 +74,7 @@ class EM(JointMixture):
                 tol=self.config.tolerance,
                 reg_covar=self.jitter.item(),
                 random_state=int(noise["clusters"].item() * SEEDS),
-                **(self._current() if self.started else {}),
+                **(self._current() if self.started else {"n_init": self.config.starts}),
             )
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # an epoch may end before EM does

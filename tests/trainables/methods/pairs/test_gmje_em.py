@@ -17,7 +17,7 @@ from torch import Tensor
 from tests.trainables.methods.pairs.known import SHAPES, Known
 from trainables.data.pairs import draw_pairs
 from trainables.learners.fitted import FittedMembers
-from trainables.methods.pairs.gmje_em import EM, EMConfig
+from trainables.methods.pairs.gmje_em import EM, SEEDS, EMConfig
 
 
 def _batch(dataset: str = "synthetic_a") -> Mapping[str, Tensor]:
@@ -34,7 +34,7 @@ START: Mapping[str, Tensor] = {"clusters": torch.tensor(0.0)}
 
 
 def _model(**options: Any) -> EM:
-    return EM(EMConfig(**options), Known(300), SHAPES)
+    return EM(EMConfig(**{"starts": 1, **options}), Known(300), SHAPES)
 
 
 @pytest.mark.parametrize("components", [1, 3])
@@ -51,6 +51,19 @@ def test_an_epoch_is_scikit_learns_fit(components: int) -> None:
     assert model.nll(torch.from_numpy(_points(batch)).float()).item() == pytest.approx(
         -expected.score(_points(batch)), rel=1e-4
     )
+
+
+def test_the_best_of_several_starts_is_kept() -> None:
+    """The first two of these end in a worse mixture."""
+    pairs = draw_pairs("synthetic_a", 600, torch.Generator().manual_seed(0))
+    batch, source = {"x": pairs.x_N[:, None].float(), "y": pairs.y_N.float()}, np.random.RandomState(3)
+    points = _points(batch)
+    alone = [GaussianMixture(3, max_iter=500, tol=1e-6, random_state=source).fit(points).score(points) for _ in "1234"]
+    assert max(alone) - max(alone[:2]) > 0.05
+    for starts, reached in ((1, alone[0]), (4, max(alone))):
+        model = _model(starts=starts)
+        model.fit(batch, {"clusters": torch.tensor(3 / SEEDS)})
+        assert -model.nll(torch.from_numpy(points).float()).item() == pytest.approx(reached, abs=1e-4)
 
 
 def test_the_noise_alone_decides_where_k_means_starts() -> None:

@@ -114,6 +114,9 @@ def change_each(parts: Sequence[P], fixed: Fixed, axes: Axes, keys: KeysOf) -> t
     changeable = [set(keys(str(part.fixed["method"]))) - part.pinned - selecting for part in selected]
     for key in (*fixed, *axes):
         if key not in selecting.union(*changeable):
+            if all(key in part.pinned for part in selected):
+                methods = ", ".join(dict.fromkeys(str(part.fixed["method"]) for part in selected))
+                raise SpecError(f"{key} stays as it is in trials of {methods}, where another value has no meaning")
             raise SpecError(f"no method of these trials has the key '{key}' to change")
     return tuple(
         part.changed({key: fixed[key] for key in fixed if key in own}, {key: axes[key] for key in axes if key in own})

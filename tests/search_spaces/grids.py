@@ -50,7 +50,7 @@ COUNTS = {
     ("ssl_benchmark", "digits"): 52,
     ("ssl_cifar10", "paper"): 31,
     ("ssl_cifar10", "digits"): 31,
-    ("synthetic_alignment", "paper"): 42,
+    ("synthetic_alignment", "paper"): 54,
     ("variance_ablation", "paper"): 36,
     ("variance_ablation", "digits"): 63,
 }

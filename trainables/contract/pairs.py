@@ -29,6 +29,11 @@ class PairStatistics(Protocol):
         """Number of training pairs."""
         ...
 
+    @property
+    def steps(self) -> int:
+        """Number of steps of the whole training."""
+        ...
+
     def target_quantiles(self, levels: Tensor) -> Tensor:
         """Quantiles of the targets y at these levels in [0, 1]."""
         ...

@@ -66,7 +66,7 @@ OVERRIDES: Mapping[str, Mapping[str, Value]] = {
     "gmje_mdn": {"projector_width": 16, "projection": 8, "parameter_width": 16, "components": 3},
     "gmje_em": {"components": 6, "iterations": 3, "jitter": 0.1},
     "gmje_gng": {"nodes": 8, "steps": 200, "insert_every": 20, "jitter": 0.1},
-    "gmje_mdn_pairs": {**ADAM, "initial_floor": 1.0, "sigma_floor": 0.2, "anneal_steps": 5, "width": 16},
+    "gmje_mdn_pairs": {**ADAM, "initial_floor": 1.0, "sigma_floor": 0.2, "anneal_share": 0.8, "width": 16},
     "gmje_parametric": {**GMJE, "prototypes": 12, "projector_width": 16, "projection": 8},
     "gpje": {"lr": 0.1, "projector_width": 16, "projection": 8},
     "hsic": {"lr": 0.1, "entropy_weight": 0.1, "projector_width": 16, "projection": 8},

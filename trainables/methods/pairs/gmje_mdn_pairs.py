@@ -1,8 +1,10 @@
 """GMJE-MDN on pairs: a network predicts the mixture density of y given x (arXiv 2603.26799, section 5.1).
 
 It has the likelihood of the method `gmje_mdn`, without its terms for embeddings: x and y are given, so they cannot
-collapse. Two things let components find all modes: their means start at quantiles of y, and their standard deviations
-have a floor that falls while they train. Shapes: B examples, X inputs, M components.
+collapse. Three things let components find all modes: their means start at quantiles of y, their standard deviations
+have a floor that falls while they train, and of several networks the one with the greatest likelihood is kept.
+
+Shapes: B examples, X inputs, M components, R networks, I inputs and O outputs of a layer.
 """
 
 import math
@@ -14,73 +16,101 @@ from torch import Tensor, nn
 
 from trainables.contract import Batch, ConditionalDensity, Losses, PairsMethod, PairStatistics, Shapes
 from trainables.losses.mixture_density import floored_softplus, mixture_density_nll
-from trainables.networks.heads import mlp
-from trainables.validation import positive, whole
+from trainables.validation import between, positive, whole
+
+MEMORY = 0.9
+"""Share of its value that the moving average of a network's loss keeps per step. It decides which network is kept."""
 
 
 @dataclass(frozen=True)
 class MDNPairsConfig:
     components: int = 3
     """Number M of components, at least 1."""
+    starts: int = 4
+    """Number R of networks that train side by side from different initial weights, at least 1. The one with the
+    greatest likelihood of the training pairs predicts."""
     sigma_floor: float = 1e-3
     """Least standard deviation of a component, above 0."""
-    initial_floor: float = 0.3
+    initial_floor: float = 0.1
     """The floor at the first step, at least 0, from which it falls linearly until it is `sigma_floor`. 0 does not
     anneal."""
-    anneal_steps: int = 600
-    """Steps in which the initial floor would fall to 0: half of the training's."""
+    anneal_share: float = 0.5
+    """Share of the training's steps in which the initial floor would fall to 0, above 0 and at most 1."""
     width: int = 64
     """Hidden units of both layers."""
 
     def __post_init__(self) -> None:
         whole("components", self.components, 1)
+        whole("starts", self.starts, 1)
         positive("sigma_floor", self.sigma_floor)
         positive("initial_floor", self.initial_floor, zero=True)
-        whole("anneal_steps", self.anneal_steps, 1)
+        between("anneal_share", self.anneal_share, 0, 1, above=True)
         whole("width", self.width, 1)
 
 
 class MDNPairs(PairsMethod):
-    """Fusible: `sigma_floor`, `initial_floor`. One network of two layers with ReLU has three heads: weights, means and
+    """Fusible: `sigma_floor`, `initial_floor`. A network has two layers with ReLU, then one for the weights, means and
     standard deviations."""
 
     Config = MDNPairsConfig
     fusible = frozenset({"sigma_floor", "initial_floor"})
-    per_example = True
 
     sigma_floor: Tensor
     initial_floor: Tensor
     steps: Tensor
+    anneal_steps: Tensor
+    nll_R: Tensor
+    """Moving average of each network's loss, times a factor that is the same for all."""
 
     def __init__(self, config: MDNPairsConfig, networks: PairStatistics, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
-        count = config.components
-        self.backbone = nn.Sequential(mlp(math.prod(shapes["x"]), config.width, config.width, norm=None), nn.ReLU())
-        self.heads = nn.Linear(config.width, 3 * count)
+        count, starts, width = config.components, config.starts, config.width
+        self.first = _Linears(starts, math.prod(shapes["x"]), width)
+        self.second = _Linears(starts, width, width)
+        self.heads = _Linears(starts, width, 3 * count)
         self.register_buffer("steps", torch.zeros(()))
+        self.register_buffer("nll_R", torch.zeros(starts))
+        self.register_buffer("anneal_steps", torch.tensor(max(config.anneal_share * networks.steps, 1.0)))
         levels = (torch.arange(count, dtype=torch.get_default_dtype()) + 0.5) / count
         with torch.no_grad():
-            self.heads.bias[count : 2 * count].copy_(networks.target_quantiles(levels))
+            self.heads.bias_R1O[..., count : 2 * count].copy_(networks.target_quantiles(levels))
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """The mean negative log density of y."""
-        logits_BM, means_BM, sigma_BM = self._mixture(batch["x"])
-        nll_B = mixture_density_nll(batch["y"][:, None], logits_BM, means_BM[..., None], sigma_BM[..., None])
-        return Losses(nll_B.mean(), {})
+        """The mean negative log density of y, the mean over networks."""
+        logits_RBM, means_RBM, sigma_RBM = self._mixtures(batch["x"])
+        nll_RB = mixture_density_nll(batch["y"][:, None], logits_RBM, means_RBM[..., None], sigma_RBM[..., None])
+        nll_R = nll_RB.mean(-1)
+        self.nll_R.mul_(MEMORY).add_((1 - MEMORY) * nll_R.detach())
+        return Losses(nll_R.mean(), {})
 
     def after_step(self, noise: Mapping[str, Tensor]) -> None:
         self.steps.add_(1)
 
     def predict(self, x_BX: Tensor) -> ConditionalDensity:
-        logits_BM, means_BM, sigma_BM = self._mixture(x_BX)
+        best_1 = self.nll_R.argmin()[None]
+        logits_BM, means_BM, sigma_BM = (part.index_select(0, best_1).squeeze(0) for part in self._mixtures(x_BX))
         return ConditionalDensity(logits_BM.log_softmax(-1), means_BM, sigma_BM)
 
     def floor(self) -> Tensor:
         """The least standard deviation at this step, `[]`."""
-        annealed = self.initial_floor * (1 - self.steps / self.config.anneal_steps)
+        annealed = self.initial_floor * (1 - self.steps / self.anneal_steps)
         return torch.maximum(annealed, self.sigma_floor)
 
-    def _mixture(self, x_BX: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Logits, means and standard deviations, `[B, M]` each."""
-        logits_BM, means_BM, raw_BM = self.heads(self.backbone(x_BX)).float().chunk(3, dim=-1)
-        return logits_BM, means_BM, floored_softplus(raw_BM, self.floor())
+    def _mixtures(self, x_BX: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits, means and standard deviations, `[R, B, M]` each."""
+        hidden_RBO = self.second(self.first(x_BX.expand(len(self.nll_R), *x_BX.shape)).relu()).relu()
+        logits_RBM, means_RBM, raw_RBM = self.heads(hidden_RBO).float().chunk(3, dim=-1)
+        return logits_RBM, means_RBM, floored_softplus(raw_RBM, self.floor())
+
+
+class _Linears(nn.Module):
+    """R linear layers side by side, each with initial weights of its own, drawn as by torch.nn.Linear."""
+
+    def __init__(self, count: int, inputs: int, outputs: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(inputs)
+        self.weight_RIO = nn.Parameter(torch.empty(count, inputs, outputs).uniform_(-bound, bound))
+        self.bias_R1O = nn.Parameter(torch.empty(count, 1, outputs).uniform_(-bound, bound))
+
+    def forward(self, x_RBI: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias_R1O, x_RBI, self.weight_RIO)

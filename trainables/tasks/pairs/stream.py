@@ -36,10 +36,15 @@ class TrainingStatistics:
 
     def __init__(self, config: PairsTrial) -> None:
         self._y_N = training_pairs(config).y_N
+        self._steps = config.training.epochs * config.steps
 
     @property
     def count(self) -> int:
         return len(self._y_N)
+
+    @property
+    def steps(self) -> int:
+        return self._steps
 
     def target_quantiles(self, levels: Tensor) -> Tensor:
         return torch.quantile(self._y_N, levels.to(self._y_N)).to(levels)

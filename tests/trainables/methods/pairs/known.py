@@ -12,6 +12,7 @@ class Known:
     """Training pairs whose targets are uniform on [-1, 1]."""
 
     count: int = 100
+    steps: int = 6
 
     def target_quantiles(self, levels: Tensor) -> Tensor:
         return 2 * levels - 1

@@ -67,11 +67,12 @@ def test_an_epoch_is_a_pass_in_an_order_of_its_own() -> None:
 
 
 def test_methods_are_built_from_what_is_known_of_the_targets() -> None:
-    config = _trial(examples=101)
+    config = _trial(examples=101, batch_size=25, epochs=3)
     statistics = SyntheticPairs().networks(config)
     levels = torch.tensor([0.0, 0.5, 1.0])
     expected = training_pairs(config).y_N.sort().values[[0, 50, 100]].float()
-    assert statistics.count == 101 and torch.equal(statistics.target_quantiles(levels), expected)
+    assert (statistics.count, statistics.steps) == (101, 12)
+    assert torch.equal(statistics.target_quantiles(levels), expected)
 
 
 def test_pairs_need_no_files() -> None:

@@ -47,7 +47,7 @@ def accuracies(
     epochs: int,
     lr: float,
     batch_size: int,
-    initial_generator: torch.Generator,
+    initial_generators: Sequence[torch.Generator],
     generator_of_epoch: Callable[[int], torch.Generator],
 ) -> Accuracies:
     """Train probes with `train` and return their accuracy on the test images.
@@ -74,7 +74,7 @@ def accuracies(
         epochs=epochs,
         lr=lr,
         batch_size=batch_size,
-        initial_generator=initial_generator,
+        initial_generators=initial_generators,
         generator_of_epoch=generator_of_epoch,
         after_epoch=lambda layers: share_by_epoch.append(_share_correct(layers, test_KMD, test_labels_M)),
     )
@@ -91,24 +91,25 @@ def train(
     epochs: int,
     lr: float,
     batch_size: int,
-    initial_generator: torch.Generator,
+    initial_generators: Sequence[torch.Generator],
     generator_of_epoch: Callable[[int], torch.Generator],
     after_epoch: Callable[[Layers], None] = lambda layers: None,
 ) -> Layers:
     """Train K classifiers and return their layers.
 
-    `widths` are `(D, C)` for linear probes and `(D, H, C)` for MLPs with H hidden units. All members start from the
-    same weights, which are drawn by `initial_generator` as torch.nn.Linear draws them. They are trained in float32 on
+    `widths` are `(D, C)` for linear probes and `(D, H, C)` for MLPs with H hidden units. Member k starts from weights
+    that `initial_generators[k]` draws as torch.nn.Linear draws them. Probes are trained in float32 on
     the bank's device, by Adam on the cross-entropy with a constant learning rate and without weight decay. An epoch
     consists of whole batches of `batch_size` images (N, if that is smaller), in a permutation drawn by
     `generator_of_epoch(epoch)`, counted from 0, which all members share. After each epoch `after_epoch` is called with
     the layers. Members do not affect each other.
     """
-    members, images, _ = bank_KND.shape
+    images = bank_KND.shape[1]
     size = min(batch_size, images)
     labels_N = labels_N.to(bank_KND.device)
     # All parameters share one tensor, so that one kernel updates them.
-    parameters_KP = _initial_parameters(widths, initial_generator).to(bank_KND.device).repeat(members, 1)
+    drawn = [_initial_parameters(widths, generator) for generator in initial_generators]
+    parameters_KP = torch.stack(drawn).to(bank_KND.device)
     parameters_KP.grad = torch.empty_like(parameters_KP)
     layers, gradients = _layers(parameters_KP, widths), _layers(parameters_KP.grad, widths)
     optimiser = torch.optim.Adam([parameters_KP], lr, eps=EPS, fused=True)

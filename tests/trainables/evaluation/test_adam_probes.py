@@ -21,10 +21,10 @@ def generator_of_epoch(epoch: int) -> torch.Generator:
     return torch.Generator().manual_seed(100 + epoch)
 
 
-def how(**changed: Any) -> dict[str, Any]:
+def how(members: int = K, **changed: Any) -> dict[str, Any]:
     """Arguments of a short training; generators keep a state, so each call makes its own."""
     settings = {"epochs": EPOCHS, "lr": LR, "batch_size": B, "generator_of_epoch": generator_of_epoch}
-    return {**settings, "initial_generator": torch.Generator().manual_seed(SEED), **changed}
+    return {**settings, "initial_generators": [torch.Generator().manual_seed(SEED) for _ in range(members)], **changed}
 
 
 HIDDEN = pytest.mark.parametrize("hidden", [(), (H,)], ids=["linear", "mlp"])
@@ -89,17 +89,19 @@ def test_accuracies_are_those_after_the_last_and_the_best_epoch(sets: Sets, hidd
 
 
 @pytest.mark.parametrize("inputs", [4, 100])
-def test_probes_start_as_torch_draws_linear_layers_and_equal_in_all_members(inputs: int) -> None:
+def test_probes_start_as_torch_draws_linear_layers_each_by_its_own_generator(inputs: int) -> None:
     """A learning rate of almost 0 leaves the initial weights."""
     bank_KND = torch.randn(K, 8, inputs)
     labels_N = torch.zeros(8, dtype=torch.long)
-    layers = train(bank_KND, labels_N, (inputs, H, C), **how(lr=1e-12, epochs=1))
-    with torch.random.fork_rng():
-        torch.manual_seed(SEED)
-        expected = [nn.Linear(inputs, H), nn.Linear(H, C)]
-    for (weight_KOI, bias_KO1), linear in zip(layers, expected, strict=True):
-        torch.testing.assert_close(weight_KOI, linear.weight.detach().expand(K, -1, -1))
-        torch.testing.assert_close(bias_KO1[..., 0], linear.bias.detach().expand(K, -1))
+    generators = [torch.Generator().manual_seed(seed) for seed in range(K)]
+    layers = train(bank_KND, labels_N, (inputs, H, C), **how(lr=1e-12, epochs=1, initial_generators=generators))
+    for k in range(K):
+        with torch.random.fork_rng():
+            torch.manual_seed(k)
+            expected = [nn.Linear(inputs, H), nn.Linear(H, C)]
+        for (weight_KOI, bias_KO1), linear in zip(layers, expected, strict=True):
+            torch.testing.assert_close(weight_KOI[k], linear.weight.detach())
+            torch.testing.assert_close(bias_KO1[k, :, 0], linear.bias.detach())
 
 
 def test_real_digits_as_well_as_scikit_learns_regression() -> None:
@@ -107,7 +109,7 @@ def test_real_digits_as_well_as_scikit_learns_regression() -> None:
     images, labels = load_digits(return_X_y=True)
     features, labels_N = torch.from_numpy(images / 16).float(), torch.from_numpy(labels)
     sets = (features[None, :1260], labels_N[:1260], features[None, 1260:], labels_N[1260:])
-    actual = accuracies(*sets, 10, hidden=(), **how(lr=1e-2, epochs=200, batch_size=128))
+    actual = accuracies(*sets, 10, hidden=(), **how(1, lr=1e-2, epochs=200, batch_size=128))
     reference = LogisticRegression(C=10, max_iter=1000).fit(images[:1260] / 16, labels[:1260])
     assert actual.last == pytest.approx(reference.score(images[1260:] / 16, labels[1260:]), abs=0.01)
 
@@ -116,8 +118,8 @@ def test_only_the_hidden_layer_solves_exclusive_or() -> None:
     corners = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]).repeat(8, 1)[None]
     labels_N = torch.tensor([0, 1, 1, 0]).repeat(8)
     sets = (corners, labels_N, corners, labels_N)
-    assert accuracies(*sets, 2, hidden=(16,), **how(epochs=200)).last == 1
-    assert accuracies(*sets, 2, hidden=(), **how(epochs=200)).best <= 0.75
+    assert accuracies(*sets, 2, hidden=(16,), **how(1, epochs=200)).last == 1
+    assert accuracies(*sets, 2, hidden=(), **how(1, epochs=200)).best <= 0.75
 
 
 @HIDDEN
@@ -130,9 +132,9 @@ def test_fused_equals_alone(sets: Sets, hidden: tuple[int, ...]) -> None:
     assert len(set(fused.last)) > 1, "the members differ"
     for k in range(K):
         member = slice(k, k + 1)
-        alone = accuracies(bank_KND[member], bank_labels_N, test_KMD[member], test_labels_M, C, hidden=hidden, **how())
+        alone = accuracies(bank_KND[member], bank_labels_N, test_KMD[member], test_labels_M, C, hidden=hidden, **how(1))
         assert (alone.last[0], alone.best[0]) == (fused.last[k], fused.best[k])
-        layers_alone = train(bank_KND[member], bank_labels_N, (D, *hidden, C), **how())
+        layers_alone = train(bank_KND[member], bank_labels_N, (D, *hidden, C), **how(1))
         for actual, expected in zip(layers_alone, layers, strict=True):
             torch.testing.assert_close(actual[0], expected[0][member], rtol=1e-4, atol=1e-5)
             torch.testing.assert_close(actual[1], expected[1][member], rtol=1e-4, atol=1e-5)

@@ -7,6 +7,7 @@ test images. Where validation images are held out, each metric is also computed 
 Shapes: K members, N images.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -36,7 +37,8 @@ class CohortEvaluator(Evaluator):
     def metrics(self, stacks: Sequence[StackedMembers], members: Sequence[int], last: bool) -> dict[str, Floats]:
         asked = self._at_end if last else self._always
         self._pictures = []
-        by_stack = [self._of_representations(stack, asked) for stack in stacks]
+        seeds = iter([self._images.seeds[index] for index in members])
+        by_stack = [self._of_representations(stack, [*itertools.islice(seeds, stack.size)], asked) for stack in stacks]
         metrics = {name: np.concatenate([values[name] for values in by_stack]) for name in by_stack[0]}
         for tested in self._images.sets:
             for evaluator in self._scoring:
@@ -48,10 +50,10 @@ class CohortEvaluator(Evaluator):
         return self._pictures
 
     def _of_representations(
-        self, stack: StackedMembers, evaluators: Sequence[RepresentationEvaluator]
+        self, stack: StackedMembers, seeds: Sequence[int], evaluators: Sequence[RepresentationEvaluator]
     ) -> dict[str, Floats]:
         """Metrics of the members of one stack."""
-        vectors, metrics = Representations(stack, self._images), dict[str, Floats]()
+        vectors, metrics = Representations(stack, self._images, seeds), dict[str, Floats]()
         for tested in self._images.sets:
             for evaluator in evaluators:
                 metrics |= tested.named(evaluator.metrics(vectors, tested))

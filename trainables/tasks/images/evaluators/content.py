@@ -52,7 +52,9 @@ class AdamProbes(RepresentationEvaluator):
             epochs=content.content_probe_epochs,
             lr=content.content_probe_lr,
             batch_size=content.content_probe_batch_size,
-            initial_generator=seeded_generator("content probe weights", self.config.data.dataset),
+            initial_generators=[
+                seeded_generator("content probe weights", self.config.data.dataset, seed) for seed in vectors.seeds
+            ],
             generator_of_epoch=generator_of_epoch,
         )
 

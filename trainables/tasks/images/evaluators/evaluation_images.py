@@ -68,6 +68,7 @@ class EvaluationImages:
         """`splits`: one for each config. `raise_if_stopped` is called between batches. Raises DataError or ValueError
         if a set of outliers cannot be loaded or does not suit the data set."""
         self.config, self.dataset, self.device = configs[0], dataset, device
+        self.seeds = [config.training.seed for config in configs]
         self.classes = len(dataset.classes)
         self.raise_if_stopped = raise_if_stopped
         self._peers = peers

@@ -19,8 +19,10 @@ from trainables.tasks.images.evaluators.evaluation_images import EvaluationImage
 class Representations:
     """The vectors of one stack's members, computed once for all evaluators."""
 
-    def __init__(self, stack: StackedMembers, images: EvaluationImages) -> None:
+    def __init__(self, stack: StackedMembers, images: EvaluationImages, seeds: Sequence[int]) -> None:
+        """`seeds`: of the stack's members. What an evaluator fits with a random start starts by these."""
         assert isinstance(stack.method, ImageMethod)
+        self.seeds = seeds
         self.stack, self.method, self._images = stack, stack.method, images
         self._bank: dict[str, Tensor] = {}
         self._test: dict[str, dict[str, Tensor]] = {}  # by prefix

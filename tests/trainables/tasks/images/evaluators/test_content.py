@@ -132,6 +132,17 @@ def test_probes_of_equal_trials_are_equal_and_draw_from_no_global_generator() ->
     }
 
 
+def test_a_probe_starts_by_the_seed_of_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members of equal representations and different seeds have different probes, in one stack or several."""
+    recorded = Recorded(monkeypatch)
+    for width in (None, 1):
+        evaluated(*(trial("vae", **{**CONTENT, "styles": "", "seed": seed}) for seed in (3, 3, 8)), width=width)
+    drawn = [torch.rand(4, generator=g) for _, options, _ in recorded.calls for g in options["initial_generators"]]
+    fused, alone = drawn[:6], drawn[6:]
+    assert torch.equal(fused[0], fused[1]) and not torch.equal(fused[0], fused[2])
+    assert all(torch.equal(fused[member], alone[2 * member]) for member in range(3))
+
+
 def test_validation_images_are_judged_like_test_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """With features and labels of their own, and a bank without them."""
     recorded, config = Recorded(monkeypatch), trial("vae", **CONTENT, validation=0.25)

@@ -7,7 +7,6 @@
   their first failure, until the trial that causes it is alone and takes no other trial with it.
 """
 
-import itertools
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -27,8 +26,8 @@ class Attempt:
     cohort: Cohort
     earlier: tuple[Cohort, ...] = ()
     """Cohorts whose checkpoints also serve, nearest first: those that it was part of, or itself in wider stacks."""
-    order: tuple[int, ...] = ()
-    """Sort key: the order in which cohorts were first given, where halves take the position of their whole."""
+    order: int = 0
+    """Place of its cohort among those of the source. The parts of a cohort have the place of their whole."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,10 @@ class RetryQueue:
     def __init__(self, source: CohortSource, retries: int) -> None:
         """`retries` is how often in a row a cohort is tried again after an error without reaching a further epoch."""
         self._source, self._retries = source, retries
-        self._again: list[Attempt] = []
-        """Attempts to give again, by their `order`."""
-        self._numbers = itertools.count()
+        self._left: list[Attempt] = []
+        """Attempts to give, by their `order`; those of equal order in the sequence in which they came here."""
+        self._orders: dict[str, int] = {}
+        """Id of a whole cohort -> the `order` of its parts."""
         self._running: dict[str, Attempt] = {}
         self._failures, self._losses = Counter[str](), Counter[str]()
         self._reached: dict[str, int] = {}
@@ -62,20 +62,24 @@ class RetryQueue:
     @property
     def ended(self) -> bool:
         """True if no cohort will follow."""
-        return self._source.exhausted and not self._again and not self._running
+        return self._source.exhausted and not self._left and not self._running
 
     def next(self) -> Attempt | None:
         """Return the next attempt; None if there is none at the moment.
 
-        Cohorts that are tried again come before new ones, in the order in which they were first given, because a cohort
-        may wait for those before it.
+        Cohorts that are tried again come before later ones, because a cohort may wait for those before it. The parts of
+        a cohort may wait for each other, so a part that has given up its slot comes after the others.
         """
-        attempt = self._again.pop(0) if self._again else None
-        if attempt is None and (cohort := self._source.next()):
-            attempt = Attempt(cohort, tuple(self._source.ancestors(cohort.id)), (next(self._numbers),))
-        if attempt:
-            self._running[attempt.cohort.id] = attempt
+        self._put_back(*map(self._first_attempt, iter(self._source.next, None)))
+        if not self._left:
+            return None
+        attempt = self._left.pop(0)
+        self._running[attempt.cohort.id] = attempt
         return attempt
+
+    def _first_attempt(self, cohort: Cohort) -> Attempt:
+        wholes = tuple(self._source.ancestors(cohort.id))
+        return Attempt(cohort, wholes, self._orders.setdefault((cohort, *wholes)[-1].id, len(self._orders)))
 
     def reported(self, cohort: str, epoch: int, done: bool) -> None:
         """Record that the cohort has reached an epoch, and whether it is `done`."""
@@ -124,13 +128,11 @@ class RetryQueue:
         if not halves and narrower and attempt.cohort.width > 1:
             narrow = replace(attempt.cohort, width=(attempt.cohort.width + 1) // 2)
             return [Attempt(narrow, (attempt.cohort, *attempt.earlier), attempt.order)]
-        return [
-            Attempt(half, tuple(self._source.ancestors(half.id)), (*attempt.order, index))
-            for index, half in enumerate(halves)
-        ]
+        return [Attempt(half, tuple(self._source.ancestors(half.id)), attempt.order) for half in halves]
 
     def _put_back(self, *attempts: Attempt) -> None:
-        self._again = sorted([*self._again, *attempts], key=lambda attempt: attempt.order)
+        if attempts:
+            self._left = sorted([*self._left, *attempts], key=lambda attempt: attempt.order)
 
     def _forget(self, cohort: str) -> None:
         self._running.pop(cohort, None)

@@ -4,6 +4,9 @@ A rung is an epoch at which members are compared and some are pruned. Every coho
 ascend in the order in which cohorts start. At a rung the members of a cohort are compared with each other and with the
 members of all cohorts at lower positions, whenever those reached the rung. So a cohort waits for lower positions, and
 never for higher ones.
+
+A cohort may be split while it trains. Its parts keep its position and wait for each other at a rung, so that they are
+judged as the whole would have been.
 """
 
 from __future__ import annotations
@@ -11,14 +14,12 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from sweeper.pruning.rung_events import Position
 from sweeper.spec.metric import Direction
 
-T = TypeVar("T")
 Values = Mapping[int, float | None]
 """Index of a member in its cohort -> its value at an epoch; None or not finite if it has no value there."""
 GOLDEN = 0x9E3779B97F4A7C15
@@ -31,34 +32,30 @@ class _CohortState:
 
     brackets: tuple[int, ...]
     """The bracket of each member."""
-    posts: dict[int, dict[int, float | None]] = field(default_factory=dict)
+    values: dict[int, dict[int, float | None]] = field(default_factory=dict)
     """Epoch -> index -> value, of the members that were running then."""
-    verdicts: dict[int, dict[int, str]] = field(default_factory=dict)
-    """Epoch -> index -> reason, of the members that were pruned there."""
-    ended: bool = False
+    known: dict[int, set[int]] = field(default_factory=dict)
+    """Epoch -> indices of the members of which it is known whether they were running then, and with which value."""
+    verdicts: dict[tuple[int, int], dict[int, str]] = field(default_factory=dict)
+    """Epoch and bracket -> index -> reason, of the members that were pruned there."""
+    ended: set[int] = field(default_factory=set)
+    """Indices of the members that will not be trained any further."""
 
-    def part(self, members: Sequence[int]) -> _CohortState:
-        """Return the part of the cohort with these consecutive members, which are numbered from 0 again."""
-
-        def of_part(by_epoch: Mapping[int, Mapping[int, T]]) -> dict[int, dict[int, T]]:
-            return {
-                epoch: {index - members[0]: value for index, value in values.items() if index in members}
-                for epoch, values in by_epoch.items()
-            }
-
-        brackets = tuple(self.brackets[index] for index in members)
-        return _CohortState(brackets, of_part(self.posts), of_part(self.verdicts), self.ended)
-
-    def running(self) -> Iterator[int]:
-        """Yield the brackets of the members that have not been pruned."""
-        pruned = {index for verdict in self.verdicts.values() for index in verdict}
-        return (bracket for index, bracket in enumerate(self.brackets) if index not in pruned)
+    def awaited(self, epoch: int, brackets: Collection[int]) -> set[int]:
+        """Return the members of these brackets that may still have a value at an epoch, which is not known yet."""
+        known = self.known.get(epoch, set())
+        if len(known) == len(self.brackets) or len(self.ended) == len(self.brackets):
+            return set()
+        pruned = {index for (at, _), verdict in self.verdicts.items() if at < epoch for index in verdict}
+        members = {index for index, bracket in enumerate(self.brackets) if bracket in brackets}
+        return members - known - self.ended - pruned
 
 
 class Rungs:
     """The rungs of one study, and the cohorts that have reached them.
 
-    `announce`, `post` and `end` may be repeated, as a retried cohort does: the first call counts.
+    Where a method takes `members`, they are the indices of the cohort's members that it is about; None: all.
+    `announce`, `post` and `end` may be repeated, as a retried cohort does: the first call counts, for each member.
     """
 
     def __init__(self, direction: Direction, factor: int, ladders: Sequence[Sequence[int]]) -> None:
@@ -69,10 +66,13 @@ class Rungs:
         self._ladders = tuple(frozenset(ladder) for ladder in ladders)
         self._positions: dict[Position, _CohortState] = {}
 
-    def announce(self, position: Position, brackets: Sequence[int]) -> None:
+    def announce(
+        self, position: Position, brackets: Sequence[int], reached: Mapping[int, Mapping[int, float]] | None = None
+    ) -> None:
         """Announce the cohort at `position`, with the bracket of each member. Positions must ascend.
 
-        Raises ValueError if a higher position was announced before, or this position with other brackets.
+        `reached` maps the index of each member that ended in an earlier run to its values by epoch. Raises ValueError
+        if a higher position was announced before, or this position with other brackets.
         """
         if position in self._positions:
             if self._positions[position].brackets != tuple(brackets):
@@ -88,71 +88,49 @@ class Rungs:
             if not 0 <= bracket < len(self._ladders):
                 raise ValueError(f"`0 <= bracket < {len(self._ladders)}` must hold, but got bracket={bracket}")
         self._positions[position] = _CohortState(tuple(brackets))
+        for epoch in frozenset().union(*self._ladders) if reached else ():
+            values = {index: of_member[epoch] for index, of_member in (reached or {}).items() if epoch in of_member}
+            self.post(position, epoch, values, reached)
+        self.end(position, reached or ())
 
-    def post(self, position: Position, epoch: int, values: Values) -> None:
-        """Record the values of the cohort's running members at an epoch.
+    def post(self, position: Position, epoch: int, values: Values, members: Collection[int] | None = None) -> None:
+        """Record the values of those of the `members` that are running at an epoch.
 
-        A second post for an epoch, or one after the cohort's end, changes nothing.
+        A second post of a member for an epoch, or one after the member's end, changes nothing.
         """
         cohort = self._cohort(position)
+        members = set(range(len(cohort.brackets)) if members is None else members)
         for index in values:
-            if not 0 <= index < len(cohort.brackets):
+            if index not in members:
                 raise ValueError(
-                    f"`0 <= member < {len(cohort.brackets)}` must hold of the cohort at position {position}, but got "
-                    f"member={index}"
+                    f"a member of the cohort at position {position} must be one of "
+                    f"{', '.join(map(str, sorted(members)))}, but got member={index}"
                 )
-        if epoch not in cohort.posts and not cohort.ended:
-            cohort.posts[epoch] = {index: _finite(value) for index, value in sorted(values.items())}
+        known, known_values = cohort.known.setdefault(epoch, set()), cohort.values.setdefault(epoch, {})
+        new = members - known - cohort.ended
+        known |= new
+        known_values |= {index: _finite(values[index]) for index in sorted(new.intersection(values))}
 
-    def split(self, position: Position, *sizes: int) -> tuple[Position, Position]:
-        """Split a cohort in two of these sizes. Return their positions, which lie between this one and the next.
-
-        Values and verdicts of the members are kept. The old position is free.
-        """
+    def end(self, position: Position, members: Collection[int] | None = None) -> None:
+        """Record that the members finished or failed for good. No cohort waits for them any more."""
         cohort = self._cohort(position)
-        if len(sizes) != 2 or min(sizes) < 1 or sum(sizes) != len(cohort.brackets):
-            raise ValueError(
-                f"the two parts of the cohort at position {position} must have its {len(cohort.brackets)} members, but "
-                f"got sizes {sizes}"
-            )
-        members, parts = range(len(cohort.brackets)), ((*position, 0), (*position, 1))
-        del self._positions[position]
-        self._positions[parts[0]] = cohort.part(members[: sizes[0]])
-        self._positions[parts[1]] = cohort.part(members[sizes[0] :])
-        return parts
+        cohort.ended.update(range(len(cohort.brackets)) if members is None else members)
 
-    def end(self, position: Position) -> None:
-        """Record that the cohort finished or failed for good. No cohort waits for it any more."""
-        self._cohort(position).ended = True
+    def ready(self, position: Position, epoch: int, members: Collection[int] | None = None) -> bool:
+        """Whether a verdict on the members at an epoch waits for nobody."""
+        return not self.awaited(position, epoch, members)
 
-    def restore(self, position: Position, brackets: Sequence[int], reached: Sequence[Mapping[int, float]]) -> None:
-        """Add a cohort that ended in an earlier run; `reached` maps epochs to values, for each member."""
-        self.announce(position, brackets)
-        for epoch in sorted(frozenset().union(*self._ladders)):
-            self.post(
-                position, epoch, {index: values[epoch] for index, values in enumerate(reached) if epoch in values}
-            )
-        self.end(position)
+    def awaited(
+        self, position: Position, epoch: int, members: Collection[int] | None = None
+    ) -> dict[Position, set[int]]:
+        """Return the members at this and lower positions for which a verdict on `members` waits: those with which they
+        are compared, or which may be, and whose values of the epoch are not known."""
+        brackets = self._judged(self._cohort(position), epoch, members)
+        states = ((at, cohort) for at, cohort in self._positions.items() if brackets and at <= position)
+        return {at: awaited for at, cohort in states if (awaited := cohort.awaited(epoch, brackets))}
 
-    def ready(self, position: Position, epoch: int) -> bool:
-        """Whether the cohort has posted its values of an epoch, and waits for no lower position."""
-        return epoch in self._cohort(position).posts and not self.awaited(position, epoch)
-
-    def awaited(self, position: Position, epoch: int) -> list[Position]:
-        """Return the lower positions for which the cohort waits: they may have members to compare with, but have not
-        posted their values of the epoch."""
-        brackets = self._judged(self._cohort(position), epoch)
-        return [
-            lower
-            for lower, other in self._positions.items()
-            if lower < position
-            and epoch not in other.posts
-            and not other.ended
-            and not brackets.isdisjoint(other.running())
-        ]
-
-    def verdict(self, position: Position, epoch: int) -> dict[int, str]:
-        """Return the members of the cohort that are pruned at an epoch: index -> reason, in one line.
+    def verdict(self, position: Position, epoch: int, members: Collection[int] | None = None) -> dict[int, str]:
+        """Return those of the members that are pruned at an epoch: index -> reason, in one line.
 
         Of n values in a bracket, those of this cohort and of lower positions, the best `max(1, n // factor)` go on; of
         equal values the one posted at the lower position, or of the lower index. A member without a value is pruned. If
@@ -161,15 +139,16 @@ class Rungs:
         Raises ValueError before `ready`.
         """
         cohort = self._cohort(position)
-        if epoch not in cohort.verdicts:
-            if not self.ready(position, epoch):
-                raise ValueError(f"a verdict must be awaited, but position {position} at epoch {epoch} is not ready")
-            cohort.verdicts[epoch] = {
-                index: reason
-                for bracket in sorted(self._judged(cohort, epoch))
-                for index, reason in self._pruned(position, epoch, bracket)
-            }
-        return dict(cohort.verdicts[epoch])
+        verdict: dict[int, str] = {}
+        for bracket in sorted(self._judged(cohort, epoch, members)):
+            if (epoch, bracket) not in cohort.verdicts:
+                if not self.ready(position, epoch, members):
+                    raise ValueError(
+                        f"a verdict must be awaited, but position {position} at epoch {epoch} is not ready"
+                    )
+                cohort.verdicts[epoch, bracket] = dict(self._pruned(position, epoch, bracket))
+            verdict |= cohort.verdicts[epoch, bracket]
+        return {index: reason for index, reason in verdict.items() if members is None or index in members}
 
     def _pruned(self, position: Position, epoch: int, bracket: int) -> Iterator[tuple[int, str]]:
         """Yield the index and the reason of each of the cohort's members in a bracket that is pruned."""
@@ -177,12 +156,13 @@ class Rungs:
             (self._sign * value, lower, index)
             for lower, other in self._positions.items()
             if lower <= position
-            for index, value in other.posts.get(epoch, {}).items()
+            for index, value in other.values.get(epoch, {}).items()
             if value is not None and other.brackets[index] == bracket
         )
         best = ranked[: max(1, len(ranked) // self._factor)]
         cohort = self._positions[position]
-        members = {index: value for index, value in cohort.posts[epoch].items() if cohort.brackets[index] == bracket}
+        values = sorted(cohort.values.get(epoch, {}).items())
+        members = {index: value for index, value in values if cohort.brackets[index] == bracket}
         if not best:
             for index in itertools.islice(members, 1, None):
                 yield index, f"no value at epoch {epoch}, where nobody had one and the first went on"
@@ -195,9 +175,10 @@ class Rungs:
                 bar = f"{threshold:.6g}" + (", first of equals" if value == threshold else " or better")
                 yield index, f"{own_value} at epoch {epoch} was not among the best {len(best)} of {len(ranked)} ({bar})"
 
-    def _judged(self, cohort: _CohortState, epoch: int) -> set[int]:
-        """Return the brackets of the cohort that have a rung at this epoch."""
-        return {bracket for bracket in cohort.brackets if epoch in self._ladders[bracket]}
+    def _judged(self, cohort: _CohortState, epoch: int, members: Collection[int] | None) -> set[int]:
+        """Return the brackets of the members that have a rung at this epoch."""
+        brackets = cohort.brackets if members is None else {cohort.brackets[index] for index in members}
+        return {bracket for bracket in brackets if epoch in self._ladders[bracket]}
 
     def _cohort(self, position: Position) -> _CohortState:
         """Return the cohort at a position. Raises ValueError if none was announced there."""

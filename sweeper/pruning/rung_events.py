@@ -4,20 +4,22 @@ A cohort of a study has a position, a tuple of whole numbers; positions ascend i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Position = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class CohortAnnounced:
-    """A cohort will start. Positions must ascend within a study."""
+    """A cohort will start, without its members that ended in an earlier run. Positions must ascend within a study."""
 
     study: str
     position: Position
     cohort: str
     numbers: Sequence[int]
     """The number of each member in the study."""
+    reached: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    """Index of each member that ended in an earlier run -> epoch -> value of the metric."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,11 @@ class CohortReported:
 
 @dataclass(frozen=True)
 class CohortSplit:
-    """The cohort is replaced by its parts, which have its members in the same order."""
+    """The cohort is replaced by its parts, which have its position and, in order, the members that it trains."""
 
     cohort: str
     parts: Mapping[str, int]
-    """Id of each of the one or two parts -> its number of members."""
+    """Id of each part -> its number of members."""
 
 
 @dataclass(frozen=True)

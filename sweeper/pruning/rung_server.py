@@ -1,15 +1,16 @@
 """The Ray actor that compares the cohorts of all workers at rungs; its clients are in `sweeper.pruning.rung_client`.
 
-A cohort at a rung may wait for one that has no worker, because its node was lost or other cohorts have taken its slot.
-The waiting cohort then gives up its own slot; otherwise both would wait for ever.
+A cohort at a rung may wait for one that has no worker, because its node was lost or other cohorts have taken its slot,
+or because it is the other part of a cohort that was split and there is one slot for both. The waiting cohort then gives
+up its own slot; otherwise both would wait for ever.
 """
 
 import asyncio
 import contextlib
 import itertools
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 from sweeper.pruning.halving import Rungs, Values, assign_brackets
 from sweeper.pruning.rung_events import (
@@ -53,6 +54,23 @@ class Rule:
         return assign_brackets(numbers, len(self.ladders), self.factor, len(self.ladders[0]))
 
 
+@dataclass(frozen=True)
+class _Cohort:
+    """A cohort that was announced, or a part of one."""
+
+    study: str
+    position: Position
+    members: tuple[int, ...]
+    """Indices of its members among all at this position, in ascending order."""
+    turn: int
+    """The driver's turn in which the position was announced. Cohorts get slots in this order."""
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Cohorts that wait give up their slots in descending order of this."""
+        return self.turn, self.members[0]
+
+
 class RungServer:
     """The rungs of all studies, as the class of a Ray actor.
 
@@ -66,14 +84,16 @@ class RungServer:
         """`rules` maps a study's id to its rule. For the other arguments see `ANNOUNCEMENT_TIMEOUT` and `ABSENCE`."""
         self._rules, self._announcement_timeout, self._absence = rules, announcement_timeout, absence
         self._rungs = {study: Rungs(rule.direction, rule.factor, rule.ladders) for study, rule in rules.items()}
-        self._cohorts: dict[str, tuple[str, Position]] = {}
-        """Id of an announced cohort -> its study and position."""
-        self._with_worker: set[tuple[str, Position]] = set()
-        """Study and position of each cohort that a worker trains."""
-        self._waiting: list[tuple[str, Position]] = []
-        """Study and position of each call that waits for a verdict."""
-        self._leaving: set[tuple[str, Position]] = set()
-        """Cohorts that have been told to give up their slots, until their workers have stopped."""
+        self._cohorts: dict[str, _Cohort] = {}
+        """Announced cohorts and parts of them, by id."""
+        self._at: dict[tuple[str, Position], list[str]] = {}
+        """Study and position -> ids of the cohorts that have its members now."""
+        self._with_worker: set[str] = set()
+        """Ids of the cohorts that a worker trains."""
+        self._waiting: list[str] = []
+        """Id of the cohort of each call that waits for a verdict."""
+        self._leaving: set[str] = set()
+        """Ids of the cohorts that have been told to give up their slots, until their workers have stopped."""
         self._left_at = -math.inf
         """When the last of them was told, in seconds of the event loop's clock."""
         self._turn = 0
@@ -87,69 +107,86 @@ class RungServer:
 
     def _apply(self, event: RungEvent) -> None:
         match event:
-            case CohortAnnounced(study, position, cohort, numbers):
-                self._rungs[study].announce(position, self._rules[study].brackets(numbers))
-                self._cohorts[cohort] = study, position
+            case CohortAnnounced(study, position, cohort, numbers, reached):
+                self._rungs[study].announce(position, self._rules[study].brackets(numbers), reached)
+                if members := tuple(index for index in range(len(numbers)) if index not in reached):
+                    self._cohorts[cohort] = _Cohort(study, position, members, self._turn)
+                    self._at[study, position] = [cohort]
             case CohortRestored(study, position, numbers, reached):
-                self._rungs[study].restore(position, self._rules[study].brackets(numbers), reached)
+                brackets = self._rules[study].brackets(numbers)
+                self._rungs[study].announce(position, brackets, dict(enumerate(reached)))
             case CohortStarted(cohort):
-                self._with_worker.add(self._cohorts[cohort])
+                self._with_worker.add(cohort)
             case CohortStopped(cohort):
-                self._with_worker.discard(self._cohorts[cohort])
-                self._leaving.discard(self._cohorts[cohort])
+                self._with_worker.discard(cohort)
+                self._leaving.discard(cohort)
             case CohortReported(cohort, epoch, values):
-                study, position = self._cohorts[cohort]
-                if epoch in self._rules[study].epochs:
-                    self._rungs[study].post(position, epoch, values)
+                known = self._cohorts[cohort]
+                if epoch in self._rules[known.study].epochs:
+                    self._post(known, epoch, values)
             case CohortSplit(cohort, parts):
-                study, position = self._cohorts[cohort]
-                positions = self._rungs[study].split(position, *parts.values()) if len(parts) > 1 else (position,)
-                self._cohorts |= {part: (study, of_part) for part, of_part in zip(parts, positions, strict=True)}
+                self._split(cohort, parts)
             case CohortEnded(cohort):
-                study, position = self._cohorts[cohort]
-                self._rungs[study].end(position)
+                known = self._cohorts[cohort]
+                self._rungs[known.study].end(known.position, known.members)
+
+    def _split(self, cohort: str, parts: Mapping[str, int]) -> None:
+        """Give the cohort's members to its parts, which keep its position and so wait for each other."""
+        whole = self._cohorts[cohort]
+        if min(parts.values(), default=0) < 1 or sum(parts.values()) != len(whole.members):
+            raise ValueError(
+                f"the parts of cohort '{cohort}' must have its {len(whole.members)} members, but got "
+                f"{', '.join(map(str, parts.values())) or 'none'}"
+            )
+        members = iter(whole.members)
+        for part, size in parts.items():
+            self._cohorts[part] = replace(whole, members=tuple(itertools.islice(members, size)))
+        others = (other for other in self._at[whole.study, whole.position] if other != cohort)
+        self._at[whole.study, whole.position] = [*others, *parts]
+
+    def _post(self, cohort: _Cohort, epoch: int, values: Values) -> None:
+        """Record the values of a cohort's members, which are numbered within the cohort."""
+        by_index = {cohort.members[index]: value for index, value in values.items()}
+        self._rungs[cohort.study].post(cohort.position, epoch, by_index, cohort.members)
 
     async def rule(self, cohort: str) -> Rule:
         """Return the rule of the cohort's study."""
         async with self._changed:
-            study, _ = await self._announced(cohort)
-            return self._rules[study]
+            return self._rules[(await self._announced(cohort)).study]
 
     async def judge(self, cohort: str, epoch: int, values: Values) -> dict[int, str] | None:
         """Return the members to prune at an epoch: index -> reason.
 
-        Waits for the cohorts at lower positions. Returns None if one of them has no worker and this cohort must give up
-        its slot.
+        Waits for the cohorts at lower positions, and for the other parts of its own. Returns None if one of them has no
+        worker and this cohort must give up its slot.
         """
         async with self._changed:
-            study, position = await self._announced(cohort)
-            rungs = self._rungs[study]
-            rungs.post(position, epoch, values)
+            own = await self._announced(cohort)
+            self._post(own, epoch, values)
             self._changed.notify_all()
-            if not await self._wait_until_ready(study, position, epoch):
+            if not await self._wait_until_ready(cohort, epoch):
                 return None
-            verdict = rungs.verdict(position, epoch)
+            verdict = self._rungs[own.study].verdict(own.position, epoch, own.members)
             self._changed.notify_all()  # no cohort waits for one without members
-            return verdict
+            return {own.members.index(member): reason for member, reason in verdict.items()}
 
-    async def _wait_until_ready(self, study: str, position: Position, epoch: int) -> bool:
+    async def _wait_until_ready(self, cohort: str, epoch: int) -> bool:
         """Wait until the verdict is ready and return True, or False if this cohort must give up its slot.
 
         It must once a cohort that it waits for has had no worker for `absence` seconds, and no other cohort was told to
-        leave for as long. Only the waiting cohort of the highest position leaves. All calls of its processes return
-        False.
+        leave for as long. Only the waiting cohort of the highest rank leaves. All calls of its processes return False.
         """
-        rungs, now, absent_since = self._rungs[study], asyncio.get_running_loop().time, math.inf
-        self._waiting.append((study, position))
+        own, now, absent_since = self._cohorts[cohort], asyncio.get_running_loop().time, math.inf
+        self._waiting.append(cohort)
         try:
-            while (study, position) not in self._leaving:
-                if rungs.ready(position, epoch):
+            while cohort not in self._leaving:
+                awaited = self._rungs[own.study].awaited(own.position, epoch, own.members)
+                if not awaited:
                     return True
-                absent = any((study, lower) not in self._with_worker for lower in rungs.awaited(position, epoch))
-                absent_since = min(absent_since, now()) if absent else math.inf
+                absent_since = min(absent_since, now()) if self._some_absent(own.study, awaited) else math.inf
                 seconds_left = max(absent_since, self._left_at) + self._absence - now()
-                if seconds_left <= 0 and (study, position) == self._highest():
-                    self._leaving.add((study, position))
+                if seconds_left <= 0 and cohort == self._highest():
+                    self._leaving.add(cohort)
                     self._left_at = now()
                     self._changed.notify_all()
                     break
@@ -159,21 +196,27 @@ class RungServer:
                         await self._changed.wait()
             return False
         finally:
-            self._waiting.remove((study, position))
+            self._waiting.remove(cohort)
 
-    def _highest(self) -> tuple[str, Position] | None:
-        """Return the study and position of the waiting cohort with a worker that has the highest position.
+    def _some_absent(self, study: str, awaited: Mapping[Position, Set[int]]) -> bool:
+        """Whether one of these members is trained by no worker."""
+        for position, members in awaited.items():
+            at_work = self._with_worker.intersection(self._at[study, position])
+            if not members <= {index for cohort in at_work for index in self._cohorts[cohort].members}:
+                return True
+        return False
+
+    def _highest(self) -> str | None:
+        """Return the waiting cohort with a worker that has the highest rank.
 
         Calls of dead workers still wait; their cohorts have no worker.
         """
         return max(
-            self._with_worker.intersection(self._waiting),
-            key=lambda study_and_position: study_and_position[::-1],
-            default=None,
+            self._with_worker.intersection(self._waiting), key=lambda cohort: self._cohorts[cohort].rank, default=None
         )
 
-    async def _announced(self, cohort: str) -> tuple[str, Position]:
-        """Return the cohort's study and position, once the driver has announced it.
+    async def _announced(self, cohort: str) -> _Cohort:
+        """Return the cohort, once the driver has announced it.
 
         Raises LookupError if it does not within `announcement_timeout` seconds.
         """

@@ -1,7 +1,7 @@
 """Cohorts of a search, wave by wave.
 
-At a rung a cohort waits only for cohorts at lower positions. The cohort `index` of a wave has the position
-`(wave, index)`, and its parts have positions that begin with it: `(wave, index, part)`, and so on.
+At a rung a cohort waits only for cohorts at lower positions, and a part of one for the other parts. The cohort `index`
+of a wave has the position `(wave, index)`, in this run and in later ones, and so have its parts.
 """
 
 from __future__ import annotations
@@ -109,21 +109,22 @@ class Waves(CohortSource):
         cuts = self._cut(groups, study_run.study.search.population is not None)
         whole_cohorts = sorted(cohorts.cut(groups, cuts), key=lambda cohort: -len(cohort.trials))
         self._ancestors |= cohorts.lineage(whole_cohorts, self._halved)
-        for cohort_index, cohort in enumerate(whole_cohorts):
-            for part_index, part in enumerate(cohorts.halved([cohort], self._halved)):
-                self._open_part(study_run, (wave_number, cohort_index, part_index), part)
+        for index, cohort in enumerate(whole_cohorts):
+            self._make_ready(study_run, (wave_number, index), cohort)
 
-    def _open_part(self, study_run: StudyRun, position: events.Position, part: Cohort) -> None:
-        """Restore the trials of a cohort, or a part of one, that have a result, and make the remaining ones ready."""
-        statuses = study_run.statuses
-        if ended_trials := [trial for trial in part.trials if trial.id in statuses]:
-            self._restore(study_run, (*position, 0), ended_trials)
-        for cohort in cohorts.remaining([part], statuses):
-            self._whole[part.id] = part
-            self.cohorts[cohort.id], self._study_run_of[cohort.id] = cohort, study_run
-            numbers = _numbers(cohort.trials)
-            self._tell(study_run, events.CohortAnnounced(study_run.id, (*position, 1), cohort.id, numbers))
-            self._ready.append(cohort)
+    def _make_ready(self, study_run: StudyRun, position: events.Position, whole: Cohort) -> None:
+        """Announce a cohort, and make the trials of its parts that have no result ready."""
+        statuses, trials = study_run.statuses, whole.trials
+        reached = {index: study_run.reached(trial) for index, trial in enumerate(trials) if trial.id in statuses}
+        self._tell(study_run, events.CohortAnnounced(study_run.id, position, whole.id, _numbers(trials), reached))
+        parts = cohorts.halved([whole], self._halved)
+        left = cohorts.remaining(parts, statuses)
+        if left and len(parts) > 1:
+            self._tell(study_run, events.CohortSplit(whole.id, {part.id: len(part.trials) for part in left}))
+        self._whole |= {part.id: part for part in parts}
+        self.cohorts |= {part.id: part for part in left}
+        self._study_run_of |= dict.fromkeys((part.id for part in left), study_run)
+        self._ready += left
 
     def _restore(self, study_run: StudyRun, position: events.Position, trials: Sequence[Trial]) -> None:
         values = [study_run.reached(trial) for trial in trials]

@@ -106,6 +106,7 @@ def test_a_permanent_failure_is_halved_at_once_and_retried_once_alone(cause: Cau
     half = next_attempt(attempts)
     assert (half.cohort, half.earlier) == (decision.parts[0], (first.cohort,))
     assert attempts.lost(half.cohort.id, cause).kind == "again"
+    assert next_attempt(attempts).cohort == decision.parts[1]
     assert next_attempt(attempts) == half and attempts.lost(half.cohort.id, cause).kind == "failed"
 
 
@@ -115,7 +116,7 @@ def test_halves_name_all_cohorts_that_they_were_part_of() -> None:
     attempts.lost(first.id, "memory")
     second = next_attempt(attempts).cohort
     attempts.lost(second.id, "memory")
-    assert next_attempt(attempts).earlier == (second, first)
+    assert [next_attempt(attempts).earlier for _ in range(2)] == [(first,), (second, first)]
 
 
 def test_parts_of_an_earlier_run_name_them_too() -> None:
@@ -123,9 +124,23 @@ def test_parts_of_an_earlier_run_name_them_too() -> None:
     parts, before = halved([whole_one], [whole_one.id]), lineage([whole_one], [whole_one.id])
     attempts = RetryQueue(CohortQueue(parts, ancestors=before), 0)
     second = next_attempt(attempts)
-    assert second == Attempt(parts[0], (whole_one,), (0,))
+    assert second == Attempt(parts[0], (whole_one,))
     attempts.lost(second.cohort.id, "memory")
-    assert next_attempt(attempts).earlier == (parts[0], whole_one)
+    assert [next_attempt(attempts).earlier for _ in range(2)] == [(whole_one,), (parts[0], whole_one)]
+
+
+@pytest.mark.parametrize("continued", [False, True])
+def test_a_part_that_made_room_comes_after_the_other_parts_and_before_later_cohorts(continued: bool) -> None:
+    first, later = whole(4), whole(3)
+    parts, before = halved([first], [first.id]), lineage([first], [first.id])
+    if continued:
+        attempts = RetryQueue(CohortQueue([*parts, later], ancestors=before), 0)
+    else:
+        attempts = RetryQueue(CohortQueue([first, later]), 0)
+        assert attempts.lost(next_attempt(attempts).cohort.id, "memory").parts == parts
+    assert next_attempt(attempts).cohort == parts[0]
+    attempts.lost(parts[0].id, "machine")
+    assert [next_attempt(attempts).cohort for _ in range(3)] == [parts[1], parts[0], later]
 
 
 def test_a_cohort_that_must_stay_whole_is_stacked_narrower_without_memory() -> None:

@@ -126,9 +126,7 @@ def test_invalid_calls_are_refused() -> None:
         rungs.announce((2,), [0])
     with pytest.raises(ValueError, match="`0 <= bracket < 1` must hold, but got bracket=1"):
         rungs.announce((4,), [1])
-    with pytest.raises(
-        ValueError, match=r"`0 <= member < 2` must hold of the cohort at position \(3,\), but got member=2"
-    ):
+    with pytest.raises(ValueError, match=r"of the cohort at position \(3,\) must be one of 0, 1, but got member=2"):
         rungs.post((3,), 1, {2: 0.5})
     with pytest.raises(ValueError, match=r"no cohort is announced at position \(5,\); positions are: \(3,\)"):
         rungs.post((5,), 1, {0: 0.5})
@@ -200,28 +198,33 @@ def test_more_brackets_than_rungs_are_refused() -> None:
         assign_brackets([0], 3, 3, rungs=2)
 
 
-def test_a_cohort_that_is_split_is_judged_as_the_whole_was() -> None:
-    """Its parts keep their values and verdicts, wait for the same cohorts as before, and are counted once."""
+def test_parts_of_a_cohort_wait_for_each_other_and_are_judged_as_the_whole() -> None:
     whole, split = (Rungs("maximize", 2, [(1, 2)]) for _ in range(2))
     for rungs in (whole, split):
         for index, values in enumerate(({0: 1.0, 1: 5.0, 2: 2.0, 3: 4.0}, {0: 3.0, 1: 4.5})):
             rungs.announce((index,), [0] * len(values))
             rungs.post((index,), 1, values)
         assert set(rungs.verdict((0,), 1)) == {0, 2}
-    first, second = split.split((0,), 2, 2)
-    assert (0,) < first < second < (1,)
-    assert set(split.verdict(first, 1)) == {0} and set(split.verdict(second, 1)) == {0}  # formerly the third member
-    assert whole.verdict((1,), 1) == split.verdict((1,), 1)
-    split.post((1,), 2, {1: 1.0})
-    split.post(first, 2, {1: 6.0})
-    assert not split.ready((1,), 2), "the second part has a member that runs"
-    split.post(second, 2, {1: 0.5})
-    assert split.ready((1,), 2) and split.verdict(first, 2) == {} and set(split.verdict(second, 2)) == {1}
+    first, second = {0, 1}, {2, 3}
+    assert set(split.verdict((0,), 1, first)) == {0} and set(split.verdict((0,), 1, second)) == {2}
+    split.post((0,), 2, {1: 3.0}, first)
+    assert split.awaited((0,), 2, first) == {(0,): {3}}
+    split.post((0,), 2, {3: 6.0}, second)
+    whole.post((0,), 2, {1: 3.0, 3: 6.0})
+    assert split.verdict((0,), 2, first) | split.verdict((0,), 2, second) == whole.verdict((0,), 2)
+    assert set(whole.verdict((0,), 2)) == {1}
 
 
-@pytest.mark.parametrize("sizes", [(2,), (1, 2), (0, 2), (1, 1, 0)])
-def test_a_cohort_is_split_into_two_parts_with_all_its_members(sizes: tuple[int, ...]) -> None:
-    rungs = Rungs("maximize", 2, [(1,)])
-    rungs.announce((8,), [0, 0])
-    with pytest.raises(ValueError, match=r"the two parts of the cohort at position \(8,\) must have its 2 members"):
-        rungs.split((8,), *sizes)
+def test_a_verdict_of_a_later_epoch_does_not_hide_a_member_from_an_earlier_rung() -> None:
+    """A cohort that continues from a checkpoint may be judged before its earlier reports are known."""
+    rungs = Rungs("maximize", 2, [(1, 2)])
+    for index in range(3):
+        rungs.announce((index,), [0])
+    rungs.post((0,), 2, {0: 9.0})
+    rungs.post((1,), 2, {0: 1.0})
+    assert set(rungs.verdict((1,), 2)) == {0}
+    rungs.post((0,), 1, {0: 3.0})
+    rungs.post((2,), 1, {0: 2.0})
+    assert rungs.awaited((2,), 1) == {(1,): {0}}
+    rungs.post((1,), 1, {0: 1.0})
+    assert set(rungs.verdict((2,), 1)) == {0}

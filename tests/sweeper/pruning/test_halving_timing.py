@@ -167,8 +167,8 @@ def test_restored_cohorts_count_as_if_they_had_just_run(seed: int) -> None:
                 }
                 for index, curve in enumerate(simulated.curves)
             ]
-            rungs.restore((number,), simulated.brackets, reached)
-            rungs.restore((number,), simulated.brackets, reached)
+            rungs.announce((number,), simulated.brackets, dict(enumerate(reached)))
+            rungs.announce((number,), simulated.brackets, dict(enumerate(reached)))
         cohort, rng = Running(running, study[running], rungs), random.Random(0)
         while not cohort.ended:
             assert cohort.go_on(rng), "a restored cohort is not waited for"

@@ -187,16 +187,31 @@ def test_the_drivers_calls_count_in_their_order_however_they_arrive() -> None:
     play(scene())
 
 
-def test_the_parts_of_a_cohort_come_before_the_next_cohort() -> None:
+def test_the_parts_of_a_cohort_wait_for_each_other_and_make_room_for_each_other() -> None:
     async def scene() -> None:
-        server = rung_server()
-        await server.apply(0, announced("one", 0, "whole", 0, 0))
-        await server.apply(1, announced("one", 1, "high", 0))
-        await server.apply(2, CohortSplit("whole", {"first": 1, "second": 1}))
+        server, turn = rung_server(absence=0.5), itertools.count()
+        await server.apply(next(turn), announced("one", 0, "whole", 0, 0))
+        await server.apply(next(turn), announced("one", 1, "high", 0))
+        await server.apply(next(turn), CohortSplit("whole", {"first": 1, "second": 1}))
+        await server.apply(next(turn), CohortStarted("first"))
         (high,) = await settled(server.judge("high", 1, {0: 5.0}))
-        assert await pruned(server, "first", 1, {0: 6.0}) == set() and not high.done()
-        assert await pruned(server, "second", 1, {0: 4.0}) == {0}
-        assert set(await high) == {0}
+        assert await server.judge("first", 1, {0: 6.0}) is None, "the only slot is for the second"
+        await server.apply(next(turn), CohortStopped("first"))
+        await server.apply(next(turn), CohortStarted("second"))
+        assert await pruned(server, "second", 1, {0: 7.0}) == set() and set(await high) == {0}
+        await server.apply(next(turn), CohortStarted("first"))
+        assert await pruned(server, "first", 1, {0: 6.0}) == {0}, "compared with the second"
+
+    play(scene())
+
+
+def test_a_cohort_is_split_into_parts_with_all_its_members() -> None:
+    async def scene() -> None:
+        server, turn = rung_server(), itertools.count()
+        await server.apply(next(turn), announced("one", 0, "whole", 0, 0))
+        for sizes in ({"first": 1}, {"first": 1, "second": 2}, {"first": 2, "second": 0}):
+            with pytest.raises(ValueError, match="the parts of cohort 'whole' must have its 2 members, but got"):
+                await server.apply(next(turn), CohortSplit("whole", sizes))
 
     play(scene())
 

@@ -7,11 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from sweeper.execution.retries import RetryQueue
-from sweeper.plan.cohorts import halves
+from sweeper.plan.cohorts import Cohort, halves
 from sweeper.pruning.rung_events import CohortSplit
 from sweeper.search.study_run import RecordedTrial
 from sweeper.spec.schedulers import Halving, Population
 from tests.sweeper.search.toy_waves import Rungs, next_cohort, recorded, rows, study, study_run, waves
+
+
+def numbers(cohort: Cohort) -> tuple[int, ...]:
+    return tuple(int(str(trial.facts["number"])) for trial in cohort.trials)
 
 
 def test_the_rungs_get_the_halves_of_a_cohort() -> None:
@@ -38,9 +42,11 @@ def test_a_continued_search_resumes_the_parts_of_its_cohorts(done: Sequence[int]
     left = [part for index, part in enumerate(parts) if index not in done]
     assert list(iter(after.next, None)) == left and later.standing == rungs.standing
     assert all(after.ancestors(part.id) == source.ancestors(part.id) for part in left)
-    more = [part for part in left if len(part.trials) > 1 and after.halve(part)]
-    assert len(later.standing) == len(rungs.standing) + len(more)
-    assert sum(later.standing, ()) == sum(rungs.standing, ())
+    assert later.parts == {part.id: numbers(part) for part in left}
+    for part in left:
+        if len(part.trials) > 1:
+            after.halve(part)
+    assert later.standing == rungs.standing, "parts keep the position of their whole"
 
 
 @pytest.mark.parametrize(("done", "sizes"), [(1, [1, 2]), (2, [2])])
@@ -56,7 +62,8 @@ def test_halves_are_those_of_the_whole_without_trials_that_have_a_result(done: i
     split = rungs[-1]
     assert isinstance(split, CohortSplit) and set(split.parts) == {part.id for part in parts}
     assert {part.id for part in parts} <= {half.id for half in halves(whole)}
-    assert sum(rungs.standing, ()) == sum(before, ()) and len(rungs.standing) == len(before) + len(parts) - 1
+    assert rungs.standing == before and numbers(whole) in before
+    assert {part.id: numbers(part) for part in parts}.items() <= rungs.parts.items()
 
 
 def test_every_trial_of_a_search_ends_and_only_poisoned_ones_fail_whatever_is_halved_or_killed() -> None:
@@ -71,8 +78,7 @@ def test_every_trial_of_a_search_ends_and_only_poisoned_ones_fail_whatever_is_ha
             attempts = RetryQueue(source, 0)
             while (attempt := attempts.next()) and drawn.random() < 0.8:
                 cohort = attempt.cohort
-                numbers = {int(str(trial.facts["number"])) for trial in cohort.trials}
-                status = "failed" if numbers & poisoned else "finished"
+                status = "failed" if poisoned.intersection(numbers(cohort)) else "finished"
                 if status == "failed" and attempts.lost(cohort.id, "error").kind == "smaller":
                     failures[cohort.id] += 1
                     continue

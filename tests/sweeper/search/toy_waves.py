@@ -1,5 +1,6 @@
 """Waves of trials that cost nothing to train, and a record of what the rungs are told."""
 
+import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -34,23 +35,25 @@ class Rungs(list[RungEvent]):
     def standing(self) -> list[tuple[int, ...]]:
         """Numbers of the trials at each position, lowest position first."""
         positions: dict[Position, tuple[int, ...]] = {}
-        of_cohort: dict[str, Position] = {}
+        for event in self:
+            if isinstance(event, CohortAnnounced | CohortRestored):
+                assert all(other < event.position for other in positions)
+                positions[event.position] = tuple(event.numbers)
+        return [positions[position] for position in sorted(positions)]
+
+    @property
+    def parts(self) -> dict[str, tuple[int, ...]]:
+        """Id of each cohort that trains, whole or in part -> the numbers of its trials."""
+        cohorts: dict[str, tuple[int, ...]] = {}
         for event in self:
             match event:
-                case CohortSplit(cohort, parts):
-                    position, start = of_cohort[cohort], 0
-                    numbers = positions.pop(position)
-                    for index, (part, size) in enumerate(parts.items()):
-                        of_cohort[part] = (*position, index) if len(parts) > 1 else position
-                        positions[of_cohort[part]] = numbers[start : start + size]
-                        start += size
-                case CohortAnnounced(_, position, cohort, numbers):
-                    assert all(other < position for other in positions)
-                    positions[position], of_cohort[cohort] = tuple(numbers), position
-                case CohortRestored(_, position, numbers):
-                    assert all(other < position for other in positions)
-                    positions[position] = tuple(numbers)
-        return [positions[position] for position in sorted(positions)]
+                case CohortSplit(cohort, sizes):
+                    numbers = iter(cohorts.pop(cohort))
+                    cohorts |= {part: tuple(itertools.islice(numbers, size)) for part, size in sizes.items()}
+                    assert not tuple(numbers)
+                case CohortAnnounced(_, _, cohort, numbers, reached):
+                    cohorts[cohort] = tuple(number for index, number in enumerate(numbers) if index not in reached)
+        return {cohort: numbers for cohort, numbers in cohorts.items() if numbers}
 
 
 def waves(

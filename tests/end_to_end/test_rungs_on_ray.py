@@ -68,7 +68,7 @@ def waits(client: RungClient, call: Any, position: Position = (1,)) -> bool:
 
     def has_values(server: RungServer) -> bool:
         return any(
-            position in rungs._positions and rungs._positions[position].posts for rungs in server._rungs.values()
+            position in rungs._positions and rungs._positions[position].known for rungs in server._rungs.values()
         )
 
     while not ray.get(call_server.remote(has_values), timeout=300):

@@ -119,7 +119,8 @@ def test_a_store_that_only_the_cluster_sees_is_left_to_the_job(monkeypatch: pyte
 
 
 def test_credentials_in_a_store_cause_a_warning_and_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Files, "list", lambda *_: [])
+    for method in ("list", "list_files"):
+        monkeypatch.setattr(Files, method, lambda *_: [])
     monkeypatch.setattr(Files, "read", lambda *_: None)
     (note,) = check(parse([*DIGITS, "--store", "s3://KEY:SECRET@bucket1/r?region=us-east-1"]))
     assert "s3://bucket1/r?region=us-east-1 can be read by all who see the cluster's jobs" in note

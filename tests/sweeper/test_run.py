@@ -64,7 +64,8 @@ def test_the_loss_of_the_store_is_one_line_that_says_how_to_continue(
     request = parse(["anomaly_grid", "--preset", "digits", "--store", str(tmp_path)])
     plan, columns = prepare(request, Store(tmp_path))
     monkeypatch.setattr(run._Run, "_train", fail)
-    monkeypatch.setattr(Files, "list", fail)
+    for method in ("list", "list_files"):
+        monkeypatch.setattr(Files, method, fail)
     assert run._Run(request, plan, Store(tmp_path), columns, StopSignal(), str, {}).execute() == EXIT_FAILED
     out, error = capsys.readouterr()
     assert error == "error: store gone: cannot write 'x'\n"

@@ -16,6 +16,8 @@ from pathlib import Path
 from unittest.mock import Mock
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sweeper import view
@@ -192,10 +194,10 @@ def test_an_empty_store_is_an_empty_list(tmp_path: Path) -> None:
 
 def test_a_store_that_fails_is_an_answer_and_not_the_end(server: view.Server, store: Store, tmp_path: Path) -> None:
     assert get(server, "/grid.json")[0] == 200
-    (tmp_path / f"store/trials/sweep={NAME}/no.parquet").mkdir()
+    pq.write_table(pa.table({"mine": [1]}), tmp_path / f"store/trials/sweep={NAME}/no.parquet")
     status, text = get(server, "/grid.json")
     assert status == 503 and text.decode().startswith("store ") and text.count(b"\n") == 1
-    (tmp_path / f"store/trials/sweep={NAME}/no.parquet").rmdir()
+    (tmp_path / f"store/trials/sweep={NAME}/no.parquet").unlink()
     assert get(server, "/grid.json")[0] == 200
 
 

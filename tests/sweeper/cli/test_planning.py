@@ -56,12 +56,12 @@ def test_steps_are_known_from_what_is_published(tmp_path: Path, capsys: pytest.C
 def test_a_requested_value_is_shown_beside_that_of_the_preset(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    outline = planned(tmp_path, capsys, "nu_ablation", "digits", "--set", "epochs=5", "--axis", "nu=1,inf")
+    outline = planned(tmp_path, capsys, "nu_ablation", "digits", "--set", "epochs=5", "--axis", "nu=2,inf")
     assert outline["changed"] == {
         "epochs": {"values": [5], "preset": [80]},
-        "nu": {"values": [1.0, "inf"], "preset": [1.0, 3.0, 7.0, 20.0, 50.0, "inf"]},
+        "nu": {"values": [2.0, "inf"], "preset": [1.0, 3.0, 7.0, 20.0, 50.0, "inf"]},
     }
-    assert outline["axes"] == {"nu": [1.0, "inf"], "seed": [0, 1, 2]} and outline["fixed"]["epochs"] == 5
+    assert outline["axes"] == {"nu": [2.0, "inf"], "seed": [0, 1, 2]} and outline["fixed"]["epochs"] == 5
 
 
 def test_a_plan_as_text_lists_axes_changes_and_unknowns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

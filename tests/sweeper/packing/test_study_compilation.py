@@ -140,7 +140,7 @@ def test_with_a_requested_cohort_and_on_gpus_steps_are_eager_unless_requested(
     assert steps.compiled({"method": "vje", "width": 99}, fusible)
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"width": 0, "every": true, "shapes": []}', b'{"width": 4}'])
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"width": 0, "every": true, "shapes": []}', b'{"every": true}'])
 def test_a_damaged_record_counts_as_absent(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "cuts/sweep=search").mkdir(parents=True)
     (tmp_path / "cuts/sweep=search/s0.json").write_bytes(content)

@@ -73,7 +73,7 @@ def test_a_written_warm_start_is_read_back(warm: WarmStart, tmp_path: Path) -> N
     "result",
     [
         *([{"x": 0.5}, [0.75]], [{"x": 1.5, "width": 2}, [0.75]], [{"x": 0.5, "width": 2}, []]),
-        *([{"x": 0.5, "width": 2}, [1]], [{"x": 0.5, "width": 2}, [float("nan")]]),
+        *([{"x": 0.5, "width": 2}, ["1"]], [{"x": 0.5, "width": 2}, [float("nan")]]),
     ],
 )
 def test_a_damaged_file_counts_as_absent(result: list[Any], tmp_path: Path) -> None:

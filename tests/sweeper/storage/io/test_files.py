@@ -2,11 +2,11 @@ import errno
 import os
 import pickle
 import signal
-from pathlib import Path
 
 import pytest
 
 from sweeper.errors import StoreError
+from sweeper.storage.io import local_disk
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import RetryPolicy
 from sweeper.storage.parquet.parquet_folder import contents_of
@@ -118,7 +118,7 @@ def test_a_transient_failure_is_waited_for_and_reported_once(tmp_path, monkeypat
 
 @pytest.mark.parametrize("act", [lambda files: files.write("x", b""), lambda files: contents_of(files, "folder")])
 def test_an_interrupt_ends_the_wait_at_once(tmp_path, monkeypatch, act):
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.05)  # it fires while the next attempt is waited for
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -128,7 +128,7 @@ def test_an_interrupt_ends_the_wait_at_once(tmp_path, monkeypatch, act):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/x.parquet").write_bytes(b"")
     monkeypatch.setattr(os, "fsync", refuse)
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(local_disk, "read", refuse)
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with pytest.raises(KeyboardInterrupt):

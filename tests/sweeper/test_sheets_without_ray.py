@@ -4,6 +4,7 @@ import io
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -42,6 +43,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*.png")}
 
 
+def pixels(picture: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(picture)), int)
+
+
 def test_each_trial_has_its_sheets_and_the_sweep_has_one_with_all_methods(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,6 +78,7 @@ def test_sheets_that_a_fresh_run_replaces_come_back(tmp_path: Path, capsys: pyte
     older = {path for path, content in again.items() if content == b"older"}
     assert len(older) == 4, "the sheets of seed 1"
     own = {path for path in before if not path.startswith("digits/")}  # the others are drawn of both seeds
-    assert [path for path in own - older if again[path] != before[path]] == []
+    for path in own - older:  # of a stack of one where it was of two: equal up to rounding
+        np.testing.assert_allclose(pixels(again[path]), pixels(before[path]), atol=2)
     assert run.main(restore) == 0
     assert set(contents(tmp_path)[path] for path in before) == {b"older"}

@@ -19,8 +19,10 @@ ValueText = Callable[[str, object], str]
 def read_class_names(files: Files, name: str, rows: pd.DataFrame) -> Mapping[str, Sequence[str]]:
     """Return digest of a user's own images -> the names of their classes, as the last run of the sweep wrote them."""
     digests = [digest for digest in _digests(rows) if is_name(digest)]
-    found = {digest: read_record(files, class_names_path(name, digest), list[str]) for digest in digests}
-    return {digest: names for digest, names in found.items() if names is not None}
+    names: dict[str, list[str] | None] = {
+        digest: read_record(files, class_names_path(name, digest), list[str]) for digest in digests
+    }
+    return {digest: known for digest, known in names.items() if known is not None}
 
 
 def plain_text(name: str, value: object) -> str:

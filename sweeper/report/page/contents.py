@@ -70,7 +70,9 @@ def collect(files: Files, name: str) -> Contents:
 
 def _trial_names(files: Files, name: str) -> Mapping[str, Mapping[str, Any]]:
     """Return trial_id -> the hyperparameters that identify it, as the last run wrote them; empty if it wrote none."""
-    names = read_record(files, trial_names_path(name), Mapping[str, Mapping[str, Value]]) or {}
+    names: Mapping[str, Mapping[str, Value]] = (
+        read_record(files, trial_names_path(name), Mapping[str, Mapping[str, Value]]) or {}
+    )
     return {
         trial: {key: str(value) if value in (math.inf, -math.inf) else value for key, value in config.items()}
         for trial, config in names.items()

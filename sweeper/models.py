@@ -13,6 +13,7 @@ from sweeper.errors import SpecError, StoreError
 from sweeper.plan.trials import content_hash
 from sweeper.spec.grid import unknown
 from sweeper.spec.user_code import search_folder
+from sweeper.storage.io import local_disk
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import MODEL_SUFFIX, model_path
 from sweeper.storage.parquet.arrow_tables import rows_of
@@ -213,7 +214,7 @@ def _weights(content: bytes) -> object:
     """What is equal for models with equal weights: the digest that a model's file has, or all of a damaged file."""
     try:
         return read_metadata(content)["digest"]
-    except (ModelError, KeyError):
+    except ModelError:
         return content
 
 
@@ -222,7 +223,7 @@ def _exported(file: str) -> bytes:
     if not file.endswith(MODEL_SUFFIX):
         raise SpecError(f"a trial_id is required, or a file that ends in {MODEL_SUFFIX}, but got {file!r} alone")
     try:
-        return Path(file).read_bytes()
+        return local_disk.read(Path(file))
     except OSError as error:
         raise StoreError(f"the model '{file}' cannot be read: {error.strerror}") from error
 

@@ -72,7 +72,7 @@ TRAINABLES: Mapping[str, Rule] = {
         may=(
             *("torch", "numpy", "trainables.validation", "trainables.contract", "trainables.networks"),
             *("trainables.data", "trainables.evaluation", "trainables.learners"),
-            *("trainables.config.training", "trainables.config.trial_config"),
+            *("trainables.config.training", "trainables.config.trial_config", "trainables.json_input"),
         ),
         never=LAUNCHERS,
     ),

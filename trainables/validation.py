@@ -59,15 +59,15 @@ LARGEST_INTEGER = 2**63 - 1
 """The largest integer that a column of the store and a tensor can hold."""
 
 
-def whole(name: str, value: int, low: int) -> None:
-    """Raises ValueError unless `value` is an integer of at least `low` and at most `LARGEST_INTEGER`."""
+def whole(name: str, value: int, low: int, high: int = LARGEST_INTEGER) -> None:
+    """Raises ValueError unless `value` is an integer of at least `low` and at most `high`."""
     _record(name, f"`{name} >= {low}`")
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"{name} must be a whole number, but got {name}={value!r}")
     if value < low:
         raise ValueError(f"`{name} >= {low}` must hold, but got {name}={value}")
-    if value > LARGEST_INTEGER:
-        raise ValueError(f"`{name} <= {LARGEST_INTEGER}` must hold, but got {name}={value}")
+    if value > high:
+        raise ValueError(f"`{name} <= {high}` must hold, but got {name}={value}")
 
 
 def truth(name: str, value: bool) -> None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Collection
 from pathlib import PurePosixPath
 
+from sweeper.errors import DamagedError
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import read_record
 from sweeper.storage.io.retry import NO_RETRIES, Result
@@ -68,9 +69,9 @@ def _of_each(files: Files, act: Callable[[str], Result], names: Collection[str])
 
 def _kept(files: Files, path: str) -> str | None:
     """Under which `--keep` a model was written; None if there is no such file, or it is damaged."""
-    header = files.read_start(path, metadata_bytes(files.read_start(path, LENGTH_BYTES) or b"")) or b""
     try:
-        kept = read_metadata(header).get("kept")
-    except ModelError:
+        header = files.read_start(path, metadata_bytes(files.read_start(path, LENGTH_BYTES) or b"")) or b""
+        kept: str | None = read_metadata(header).get("kept")
+        return kept
+    except (ModelError, DamagedError):
         return None
-    return kept if isinstance(kept, str) else None

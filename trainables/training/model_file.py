@@ -3,9 +3,11 @@
 The file holds no code. Its metadata are those of `model_metadata`.
 """
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +16,15 @@ from safetensors import SafetensorError
 from safetensors.numpy import save as save_arrays
 from safetensors.torch import load, save
 from torch import Tensor, nn
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 
 from trainables.catalog import NotImportedError, method_of, task_of
 from trainables.config.trial import defaults, resolve
 from trainables.config.trial_config import TrialConfig, Value
-from trainables.contract import Shapes
+from trainables.contract import Method, Shapes
 from trainables.reports import ModelError
 from trainables.training.model_metadata import ENTRY, FORMAT, read_metadata
 
@@ -41,11 +47,29 @@ class TrainedModel:
     @torch.no_grad()
     def build(self) -> nn.Module:
         """The model as its task gives it to users, in evaluation mode. Raises ModelError if the tensors are not those
-        of the method."""
-        task = task_of(self.config.method)
-        self._check_size()
-        with torch.random.fork_rng(devices=[]):
-            method = method_of(self.config.method)(self.config.options, task.networks(self.config), self.shapes)
+        of the method, which is built without memory first: the metadata can declare any width."""
+        try:
+            with _at_most(self.tensors), torch.random.fork_rng(devices=[]):
+                with contextlib.suppress(RuntimeError), torch.device("meta"):  # some cannot be built without memory
+                    self._check(self._method())
+                method = self._method()
+            self._check(method)
+            for name, tensor in (*method.named_parameters(), *method.named_buffers()):
+                tensor.copy_(self.tensors[name])
+            return task_of(self.config.method).model(self.config, method.eval(), self.inputs).eval()
+        except ModelError:
+            raise
+        except Exception as error:  # a method may raise anything for shapes and inputs that a file declares
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise ModelError(f"{self.config.method} cannot be built of it: {reason}") from error
+
+    def _method(self) -> Method:
+        """The method with new weights."""
+        networks = task_of(self.config.method).networks(self.config)
+        return method_of(self.config.method)(self.config.options, networks, self.shapes)
+
+    def _check(self, method: nn.Module) -> None:
+        """Raise ModelError if the tensors are not those of the method."""
         own = dict(method.named_parameters()) | dict(method.named_buffers())
         if own.keys() != self.tensors.keys():
             name = min(own.keys() ^ self.tensors.keys())
@@ -55,22 +79,29 @@ class TrainedModel:
             if saved.shape != tensor.shape or saved.dtype != tensor.dtype:
                 expected = f"{tensor.dtype} of shape {[*tensor.shape]}"
                 raise ModelError(f"{name} must be {expected}, but is {saved.dtype} of shape {[*saved.shape]}")
-            tensor.copy_(saved)
-        return task.model(self.config, method.eval(), self.inputs).eval()
 
-    def _check_size(self) -> None:
-        """Raise ModelError if the method would have other tensors than the file, before any memory is allocated for
-        them: the metadata can declare any width. A method that cannot be built without memory is not checked."""
-        task = task_of(self.config.method)
-        try:
-            with torch.device("meta"):
-                method = method_of(self.config.method)(self.config.options, task.networks(self.config), self.shapes)
-        except (RuntimeError, NotImplementedError):
+
+@contextlib.contextmanager
+def _at_most(tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """Context in which a module that this thread builds raises ModelError once it has far more parameters and buffers,
+    or far larger ones, than these: before they are initialised, so that the memory of large ones is never used."""
+    counts = [2 * len(tensors) + 100, 2 * sum(tensor.numel() for tensor in tensors.values()) + 2**20]
+    thread = threading.get_ident()
+
+    def count(module: nn.Module, name: str, tensor: Tensor | None) -> None:
+        if tensor is None or threading.get_ident() != thread:
             return
-        for name, tensor in (*method.named_parameters(), *method.named_buffers()):
-            if name in self.tensors and self.tensors[name].shape != tensor.shape:
-                saved = [*self.tensors[name].shape]
-                raise ModelError(f"{name} must have the shape {[*tensor.shape]}, but has {saved}")
+        counts[0] -= 1
+        counts[1] -= tensor.numel()
+        if min(counts) < 0:
+            raise ModelError(f"its metadata declare far more weights than it has, such as {name} {[*tensor.shape]}")
+
+    hooks = [register_module_parameter_registration_hook(count), register_module_buffer_registration_hook(count)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def pack_model(model: TrainedModel, facts: Mapping[str, Value]) -> bytes:

@@ -5,9 +5,10 @@ equal files.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from trainables.json_input import decode, parse_json
+from trainables.json_input import JsonError, Length, PositiveCount, decode, parse_json
 from trainables.reports import ModelError
 
 FORMAT = 1
@@ -18,6 +19,17 @@ LENGTH_BYTES = 8
 """Bytes at the beginning of a safetensors file that give the length of its header, little-endian."""
 LONGEST_HEADER = 100 << 20
 """Largest header, in bytes, that safetensors reads."""
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    """What the metadata of every model must have; the rest is facts about it."""
+
+    config: Mapping[str, bool | int | float | str | None]
+    shapes: Mapping[str, Annotated[tuple[PositiveCount, ...], Length(8)]]
+    inputs: Mapping[str, Any]
+    digest: str
+    kept: str | None = None
 
 
 def metadata_bytes(start: bytes) -> int:
@@ -37,4 +49,8 @@ def read_metadata(data: bytes) -> dict[str, Any]:
     if version != FORMAT:
         raise ModelError(f"it must have format {FORMAT}, but has {version!r:.40}")
     assert isinstance(content, dict)
+    try:
+        decode(_Metadata, content)
+    except JsonError as error:
+        raise ModelError(f"it is damaged: {error}") from error
     return content

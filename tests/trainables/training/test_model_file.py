@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
@@ -166,6 +166,43 @@ def test_files_that_cannot_be_used_are_refused_in_one_line(model: TrainedModel) 
     for tensors, reason in others:
         with pytest.raises(ModelError, match=re.escape(reason)):
             replace(model, tensors=tensors).build()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"width": 10**9}, "far more weights than it has"),
+        ({"method": "simsiam", "projector_layers": 100, "projector_width": 10**6}, "far more weights than it has"),
+        ({"method": "simsiam", "projector_layers": 10**9}, "`projector_layers <= 100` must hold"),
+        ({"shapes": {"views": [10**9, 8, 8]}}, "far more weights than it has"),
+        ({"shapes": {"views": [1, -8, 8]}}, "shapes.views[1] must be at least 1"),
+        ({"shapes": {}}, "it cannot be built of it"),
+        ({"shapes": {"views": [8]}}, "it cannot be built of it"),
+        ({"shapes": [1]}, "shapes must be an object"),
+        ({"inputs": {}}, "classes is missing"),
+        ({"inputs": {"classes": [], "levels": 0, "mean": [0], "std": [1]}}, "levels must be at least 1"),
+        ({"inputs": {"classes": [], "levels": 1, "mean": [], "std": []}}, "mean and std must have 1 values"),
+        ({"config": "vje"}, "config must be an object"),
+        ({"config": {"method": ["vje"]}}, "config.method must be"),
+        ({"digest": 7}, "digest must be text"),
+        ({"kept": [7]}, "kept must be text"),
+    ],
+)
+def test_metadata_declare_nothing_that_the_weights_are_not(
+    model: TrainedModel, change: dict[str, Any], reason: str
+) -> None:
+    """Nothing of the declared size is allocated: 10**9 wide layers would need terabytes."""
+    data = pack_model(model, {})
+    content = read_metadata(data)
+    keys_of_config = {key: value for key, value in change.items() if key not in (*content, "kept")}
+    if "method" in keys_of_config:
+        content["config"] = {**dict(config_of("simsiam").flat()), **keys_of_config}
+    content["config"].update(keys_of_config)
+    content.update({key: value for key, value in change.items() if key not in keys_of_config})
+    with pytest.raises(ModelError) as raised:
+        unpack_model(save(dict(model.tensors), {ENTRY: json.dumps(content)})).build()
+    expected = reason.replace("it cannot", f"{model.config.method} cannot")
+    assert expected in str(raised.value) and "\n" not in str(raised.value)
 
 
 def test_only_members_that_finish_are_kept() -> None:

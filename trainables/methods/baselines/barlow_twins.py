@@ -31,7 +31,7 @@ class BarlowTwinsConfig:
     def __post_init__(self) -> None:
         positive("redundancy_weight", self.redundancy_weight, zero=True)
         positive("loss_scale", self.loss_scale)
-        whole("projector_layers", self.projector_layers, 1)
+        whole("projector_layers", self.projector_layers, 1, 100)
         whole("projector_width", self.projector_width, 1)
 
 

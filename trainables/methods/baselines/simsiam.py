@@ -24,7 +24,7 @@ class SimSiamConfig:
     """Hidden units of the two-layer predictor."""
 
     def __post_init__(self) -> None:
-        whole("projector_layers", self.projector_layers, 1)
+        whole("projector_layers", self.projector_layers, 1, 100)
         whole("projector_width", self.projector_width, 1)
         whole("predictor_width", self.predictor_width, 1)
 

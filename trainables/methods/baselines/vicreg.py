@@ -36,7 +36,7 @@ class VICRegConfig:
         positive("invariance_weight", self.invariance_weight, zero=True)
         positive("variance_weight", self.variance_weight, zero=True)
         positive("covariance_weight", self.covariance_weight, zero=True)
-        whole("projector_layers", self.projector_layers, 1)
+        whole("projector_layers", self.projector_layers, 1, 100)
         whole("projector_width", self.projector_width, 0)
 
 

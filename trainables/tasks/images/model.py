@@ -4,6 +4,7 @@ Shapes: B images of C channels, H by W pixels; D dimensions.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from trainables.config.training import GradientTraining
 from trainables.contract import Capability, ImageMethod
 from trainables.data.augmentation.views import prepare, scale_pixels
 from trainables.data.datasets.dataset import Dataset
+from trainables.json_input import PositiveAmount, PositiveCount, decode
 from trainables.learners.noise import draw_noise
 from trainables.tasks.images.config import ImageTrial
 from trainables.tasks.images.evaluators.evaluation_images import BATCH
@@ -27,6 +29,16 @@ def inputs_of(dataset: Dataset) -> dict[str, Any]:
         "mean": list(dataset.mean),
         "std": list(dataset.std),
     }
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """What `inputs_of` returns, as a model's file has it."""
+
+    classes: tuple[str, ...]
+    levels: PositiveCount
+    mean: tuple[float, ...]
+    std: tuple[PositiveAmount, ...]
 
 
 class ImageModel(nn.Module):
@@ -45,13 +57,17 @@ class ImageModel(nn.Module):
         super().__init__()
         self.config, self.method = config, method
         self.image_shape = method.image_shape
-        self.classes: tuple[str, ...] = tuple(inputs["classes"])
+        known: _Inputs = decode(_Inputs, inputs)
+        channels = self.image_shape[0]
+        if not len(known.mean) == len(known.std) == channels:
+            raise ValueError(f"mean and std must have {channels} values, one for each channel")
+        self.classes: tuple[str, ...] = known.classes
         """Names of the classes of the data set."""
-        self.levels: int = inputs["levels"]
+        self.levels: int = known.levels
         """The pixel value of white in uint8 images."""
-        self.mean: tuple[float, ...] = tuple(inputs["mean"])
+        self.mean: tuple[float, ...] = known.mean
         """Mean of each channel over the training images, for pixels in [0, 1]."""
-        self.std: tuple[float, ...] = tuple(inputs["std"])
+        self.std: tuple[float, ...] = known.std
         """Standard deviation of each channel, likewise."""
         training = config.training
         self._autocast = isinstance(training, GradientTraining) and training.precision == "bfloat16"

@@ -1,17 +1,19 @@
 """All that the page of a sweep shows, as plain values for JSON, and its curves."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from sweeper.report.class_names import read_class_names
+from sweeper.report.guard import made
 from sweeper.report.page import curves, findings, pictures
 from sweeper.report.page.columns import declared_metrics, encode
 from sweeper.report.page.preset_views import PresetViews, read_views
-from sweeper.report.page.reruns import reruns
+from sweeper.report.page.reruns import Reruns, reruns
 from sweeper.spec.grid import Value
 from sweeper.spec.metric import VALIDATION
 from sweeper.storage.io.files import Files
@@ -43,7 +45,8 @@ def collect(files: Files, name: str) -> Contents:
     sheets = pictures.collect(files, name, recorded)
     requests, requests_note = _requests(files, name, snapshot, shown)
     importances, importances_notes = findings.importances(files, name)
-    earlier = reruns(files, name, rows)
+    failures = list[str]()
+    earlier = made(failures.append, "earlier runs", partial(reruns, files, name, rows)) or Reruns([], failures)
     report = {
         "name": name,
         "about": next((preset.about for preset in shown.values()), ""),
@@ -87,7 +90,7 @@ def _requests(
     A preset with several changes has a request for all of them, so no trial is left out. The changes with the fewest
     trials have none of their own.
     """
-    rows, found = snapshot.rows, []
+    rows, found, failures = snapshot.rows, [], list[str]()
     pairs = list(_pairs(rows)[["preset", "changes"]].itertuples(index=False, name=None))
     changes: dict[str, list[str]] = {}
     for preset, change in pairs:
@@ -103,13 +106,14 @@ def _requests(
             comparable = rows[
                 chosen & (rows["status"] != "pruned")
             ]  # metrics of pruned trials are from an earlier epoch
-            views = _findings_of(shown.get(preset), comparable, snapshot.history)
+            views = _findings_of(shown.get(preset), comparable, snapshot.history, failures.append)
             found.append({"label": label, "preset": preset, "changes": change, **views})
+    failed = [f"{failure}." for failure in dict.fromkeys(failures)]
     if not left_out:
-        return found, []
+        return found, failed
     lacks = f"{len(left_out)} of {len(several)} changes of presets, those with the fewest trials, cannot be chosen"
     place = f"their trials are among 'all changes', and their tables in {files.display_uri_of(f'tables/{name}')}"
-    return found, [f"To keep this page small, {lacks}; {place}."]
+    return found, [*failed, f"To keep this page small, {lacks}; {place}."]
 
 
 def _pairs(rows: pd.DataFrame) -> pd.DataFrame:
@@ -118,11 +122,21 @@ def _pairs(rows: pd.DataFrame) -> pd.DataFrame:
     return pairs.value_counts(sort=True).rename("trials").reset_index()
 
 
-def _findings_of(shown: PresetViews | None, rows: pd.DataFrame, history: pd.DataFrame) -> dict[str, Any]:
-    """Return the tables and trajectories of one request."""
+def _findings_of(
+    shown: PresetViews | None, rows: pd.DataFrame, history: pd.DataFrame, say: Callable[[str], object]
+) -> dict[str, Any]:
+    """Return the tables and trajectories of one request. `say` gets a sentence about each that cannot be made."""
     if shown is None:
         return {"tables": [], "trajectories": []}
-    return {"tables": findings.tables(shown, rows), "trajectories": findings.trajectories(shown, rows, history)}
+    tables = [made(say, f"table {view.name}", partial(findings.table, shown, view, rows)) for view in shown.tables]
+    trajectories = [
+        made(say, f"trajectory {view.name}", partial(findings.trajectory, shown, view, rows, history))
+        for view in shown.trajectories
+    ]
+    return {
+        "tables": [table for table in tables if table],
+        "trajectories": [trajectory for trajectory in trajectories if trajectory],
+    }
 
 
 def _first_metrics(shown: Mapping[str, PresetViews]) -> Sequence[str]:

@@ -17,6 +17,9 @@ BYTES_PER_TRIAL = 160
 """Size of the curves of a larger sweep, for each of its trials: 20 values."""
 MIN_EPOCHS = 8
 """Number of epochs below which a metric is left out instead of thinned further."""
+MAX_VALUES = 1 << 27
+"""Most trials times epochs of a metric; one with more is left out. A small file can have an epoch of its own for each
+trial."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,11 @@ def pack(history: pd.DataFrame, trials: Sequence[str], first: Sequence[str]) -> 
     budget = max(BYTES, BYTES_PER_TRIAL * len(trials)) // 8
     index = pd.Index(trials).get_indexer(history["trial_id"])
     known = history.assign(trial=index)[index >= 0]
-    matrices = {str(name): _matrix(part) for name, part in known.groupby("metric", sort=True)}
+    parts_by_name = {str(name): part for name, part in known.groupby("metric", sort=True)}
+    left_out = [
+        name for name, part in parts_by_name.items() if part["trial"].nunique() * part["epoch"].nunique() > MAX_VALUES
+    ]
+    matrices = {name: _matrix(part) for name, part in parts_by_name.items() if name not in left_out}
     names = [*(name for name in first if name in matrices), *(name for name in matrices if name not in first)]
     most = max((len(epochs) for _, epochs, _ in matrices.values()), default=0)
 
@@ -44,7 +51,7 @@ def pack(history: pd.DataFrame, trials: Sequence[str], first: Sequence[str]) -> 
     limit = most
     while limit > MIN_EPOCHS and size(limit) > budget:
         limit = max(MIN_EPOCHS, limit * 3 // 4)
-    series, parts, offset, left_out = list[dict[str, Any]](), list[np.ndarray](), 0, list[str]()
+    series, parts, offset = list[dict[str, Any]](), list[np.ndarray](), 0
     for name in names:
         rows, epochs, matrix = matrices[name]
         kept = _evenly(len(epochs), limit)

@@ -4,16 +4,18 @@ import functools
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from sweeper.report import paper_table
+from sweeper.report.guard import made
 from sweeper.report.page.columns import json_values
 from sweeper.report.page.preset_views import PresetViews
 from sweeper.report.selections import labelled
-from sweeper.report.trajectories import trajectory
-from sweeper.spec import Grid, Metric
+from sweeper.report.trajectories import trajectory as trajectories
+from sweeper.spec import Grid, Metric, Table, Trajectory
 from sweeper.spec.views import Selection
 from sweeper.storage.io.files import Files
 
@@ -51,33 +53,24 @@ def views(shown: PresetViews) -> dict[str, Any]:
     return found
 
 
-def tables(shown: PresetViews, rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the tables of a preset: keys of the rows, and for each row, column and metric the measured figures."""
-    found = []
-    for table in shown.tables:
-        cells = paper_table.average(_rows(shown, rows, table.axes, table.selections), table, shown.preset)
-        columns = {str(name): json_values(cells[name]) for name in cells}
-        found.append(
-            {
-                "name": table.name,
-                "caption": paper_table.caption(cells, table.note),
-                "rows": list(table.rows),
-                "columns": table.columns,
-                "metrics": _metrics(table.metrics),
-                "cells": columns,
-            }
-        )
-    return found
+def table(shown: PresetViews, view: Table, rows: pd.DataFrame) -> dict[str, Any]:
+    """Return a table of a preset: keys of the rows, and for each row, column and metric the measured figures."""
+    cells = paper_table.average(_rows(shown, rows, view.axes, view.selections), view, shown.preset)
+    return {
+        "name": view.name,
+        "caption": paper_table.caption(cells, view.note),
+        "rows": list(view.rows),
+        "columns": view.columns,
+        "metrics": _metrics(view.metrics),
+        "cells": {str(name): json_values(cells[name]) for name in cells},
+    }
 
 
-def trajectories(shown: PresetViews, rows: pd.DataFrame, history: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the trajectories of a preset: mean, standard deviation and number of trials over the epochs."""
-    found = []
-    for view in shown.trajectories:
-        points = trajectory.average(history, _rows(shown, rows, view.by, view.selections), view)
-        columns = {str(name): json_values(points[name]) for name in points}
-        found.append({"name": view.name, "key": view.key, "metrics": _metrics(view.metrics), "points": columns})
-    return found
+def trajectory(shown: PresetViews, view: Trajectory, rows: pd.DataFrame, history: pd.DataFrame) -> dict[str, Any]:
+    """Return a trajectory of a preset: mean, standard deviation and number of trials over the epochs."""
+    points = trajectories.average(history, _rows(shown, rows, view.by, view.selections), view)
+    columns = {str(name): json_values(points[name]) for name in points}
+    return {"name": view.name, "key": view.key, "metrics": _metrics(view.metrics), "points": columns}
 
 
 def _rows(shown: PresetViews, rows: pd.DataFrame, axes: Sequence[str], selections: Sequence[Selection]) -> pd.DataFrame:
@@ -88,20 +81,34 @@ def _rows(shown: PresetViews, rows: pd.DataFrame, axes: Sequence[str], selection
 def importances(files: Files, name: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the importances that the last run of each search wrote, with the number of complete trials behind them,
     and sentences about what is left out."""
-    found, studies = [], _studies(files, name)
-    for folder, study in studies[:MAX_STUDIES]:
-        path = f"studies/{name}/{folder}/{study}"
-        shares, trials = (_frame(files, f"{path}/{table}.parquet") for table in ("importance", "trials"))
-        if shares is not None and trials is not None and len(shares):
-            complete = int((trials["state"] == "complete").sum())
-            shares = shares.rename(columns={"importance": "share"})
-            records = {str(column): json_values(shares[column]) for column in shares}
-            found.append({"request": folder, "study": study, "complete": complete, **records})
+    studies, notes = _studies(files, name), list[str]()
+    shown = [
+        made(
+            lambda reason: notes.append(f"{reason}."), f"study {study} of {folder}", partial(_importances, files, path)
+        )
+        for folder, study in studies[:MAX_STUDIES]
+        for path in [f"studies/{name}/{folder}/{study}"]
+    ]
+    found = [
+        {"request": folder, "study": study, **importances}
+        for (folder, study), importances in zip(studies, shown, strict=False)
+        if importances
+    ]
     if not studies[MAX_STUDIES:]:
-        return found, []
+        return found, notes
     place = files.display_uri_of(f"studies/{name}")
     lacks = f"it lacks the importances of {len(studies) - MAX_STUDIES} of {len(studies)} studies, which are in {place}"
-    return found, [f"To keep this page small, {lacks}."]
+    return found, [*notes, f"To keep this page small, {lacks}."]
+
+
+def _importances(files: Files, path: str) -> dict[str, Any] | None:
+    """Return the importances of a study with its number of complete trials; None if it has none."""
+    shares, trials = (_frame(files, f"{path}/{table}.parquet") for table in ("importance", "trials"))
+    if shares is None or trials is None or not len(shares):
+        return None
+    named = shares.rename(columns={"importance": "share"})
+    records = {column: json_values(named[column]) for column in ("objective", "parameter", "share")}
+    return {"complete": int((trials["state"] == "complete").sum()), **records}
 
 
 def in_order(grids: Sequence[Grid], rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:

@@ -1,12 +1,15 @@
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from optuna.distributions import FloatDistribution
 
 from sweeper.report import publish as findings
+from sweeper.report.sheets.densities import Density
 from sweeper.spec import Grid, Metric, Search, Sweep
 from sweeper.spec.views import Heatmap, Table, Trajectory
 from sweeper.storage.io.files import Files
@@ -180,3 +183,25 @@ def test_heatmaps_come_before_tables_and_a_metric_that_no_row_has_is_null(tmp_pa
     assert [part.split()[0] for part in text.split("\n\n")[:3]] == ["auroc", "correlation", "all"]
     assert pd.read_parquet(tmp_path / "heatmaps/grid/paper/loss.parquet")["mean"].isna().all()
     assert pd.read_parquet(tmp_path / "tables/grid/paper/all.parquet")["width"].isna().all()
+
+
+def test_what_cannot_be_made_of_its_data_is_a_line_and_the_rest_is_made(tmp_path: Path, rows: pd.DataFrame) -> None:
+    """A text column as a metric, and a sheet whose arrays are NaN and of other lengths than each other."""
+    lines: list[str] = []
+    files = Files(tmp_path, log=lines.append)
+    odd = Metric("odd", "maximize")
+    sweep = replace(
+        SWEEP,
+        heatmaps=(Heatmap(odd, "beta", "nu"), SWEEP.heatmaps[0]),
+        tables=(Table("bad", ("beta",), (odd,)), Table("good", ("beta",), (Metric("auroc", "maximize"),))),
+    )
+    rows = rows.assign(odd="text", trial_id="a", dataset="digits", method="vje", seed=0)
+    buffer = io.BytesIO()
+    arrays: dict[str, Any] = {name: np.full((3 + i, 2), np.nan) for i, name in enumerate(Density._fields)}
+    np.savez(buffer, **arrays)
+    files.write("sheets/grid/a/density.npz", buffer.getvalue())
+    text = findings.write(files, "grid", sweep, "paper", rows)
+    failed = [line.split("grid/paper: ")[1].split(" cannot be shown: ")[0] for line in lines]
+    assert failed == ["heatmap odd", "breakdown", "table bad", "sheets of densities"]
+    assert all("\n" not in line for line in lines)
+    assert "\n\ngood\n" in text and (tmp_path / "heatmaps/grid/paper/auroc.png").exists()

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +145,20 @@ def test_rows_come_in_the_order_of_the_preset() -> None:
 def _plain(row: dict[Any, Any]) -> dict[str, Any]:
     plain = {name: None if pd.isna(value) else value for name, value in row.items()}
     return plain | {"width": None if plain["width"] is None else int(plain["width"])}
+
+
+def test_what_cannot_be_made_of_its_data_is_named_and_the_rest_is_shown(tmp_path: Path) -> None:
+    store = fill(tmp_path)
+    path = next(f"trials/sweep={NAME}/{file}" for file in store.files.list(f"trials/sweep={NAME}"))
+    views = page_views_folder(NAME)
+    plain = json.loads(store.files.read(f"{views}/paper.json") or b"")
+    odd = {**plain["tables"][0], "name": "odd", "published": [], "metrics": [{"name": "status"}]}
+    plain["tables"].insert(0, odd)
+    store.files.write(f"{views}/paper.json", json.dumps(plain).encode())
+    store.files.write(f"studies/{NAME}/paper/one/importance.parquet", store.files.read(path) or b"")
+    store.files.write(f"studies/{NAME}/paper/one/trials.parquet", store.files.read(path) or b"")
+    report = collect(store.files, NAME).report
+    (request,) = report["requests"]
+    assert [table["name"] for table in request["tables"]] == [plain["tables"][1]["name"]] and request["trajectories"]
+    assert [note.split(" cannot be shown: ")[0] for note in report["notes"]] == ["table odd", "study one of paper"]
+    assert report["count"] == 18 and report["importances"] == []

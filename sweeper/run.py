@@ -26,7 +26,7 @@ from sweeper.plan.kept_models import KeptModels, ranked_columns
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec import SpecError, registry
 from sweeper.spec.request import Request
-from sweeper.storage.io.disk_checks import check_free_space
+from sweeper.storage.io.disk_checks import check_free_space, check_no_folder_of_a_store
 from sweeper.storage.io.retry import SHORT_RETRIES
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.load import load_request
@@ -94,6 +94,7 @@ def plan_request(request: Request) -> "PlannedRequest":
 
     request = replace(request, data=os.path.abspath(request.data))  # workers have other working directories
     store = Store(request.store)
+    check_no_folder_of_a_store(store.files)
     plan, columns = prepare(request, store)
     trackers = connections(request.track, plan.name, store)
     for note in plan.notes:

@@ -17,11 +17,14 @@ SWEEPER: Mapping[str, Rule] = {
         never=("torch", "ray", "pandas", "pyarrow"),
     ),
     "search_spaces": Rule(may=("optuna.distributions", "sweeper.spec"), never=("torch", "ray")),
+    "sweeper.storage.layout": Rule(may=("sweeper.names", "sweeper.errors"), never=("torch", "ray", "optuna")),
     "sweeper.storage.io": Rule(
-        may=("pyarrow", "tenacity", "sweeper.errors", "sweeper.masking", "trainables.json_input"),
+        may=(
+            *("pyarrow", "tenacity", "sweeper.errors", "sweeper.masking", "sweeper.storage.layout"),
+            "trainables.json_input",
+        ),
         never=("torch", "ray", "optuna"),
     ),
-    "sweeper.storage.layout": Rule(may=("sweeper.names",), never=("torch", "ray", "optuna")),
     "sweeper.storage.parquet": Rule(
         may=(
             *("pyarrow", "sweeper.errors", "sweeper.storage.io", "sweeper.storage.layout", "trainables.validation"),

@@ -99,7 +99,10 @@ TRAINABLES: Mapping[str, Rule] = {
         never=LAUNCHERS,
     ),
     "trainables.training": Rule(
-        may=(*LOOP, "trainables.validation", "trainables.method_loading", "trainables.training.model_file"),
+        may=(
+            *(*LOOP, "trainables.json_input", "trainables.validation", "trainables.method_loading"),
+            "trainables.training.model_file",
+        ),
         never=LAUNCHERS,
     ),
     "trainables.profiling.measurement": Rule(never=("torch", *LAUNCHERS)),

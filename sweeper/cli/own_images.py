@@ -43,6 +43,11 @@ def with_own_images(request: Request, space: Space) -> OwnImages:
         f"dataset={FOLDER}: {sum(listing.train)} training and {sum(listing.test)} test images in {request.data}, "
         f"classes {names}"
     )
+    if listing.repeated:
+        note += (
+            f"; warning: {listing.repeated} of the test images are training images, too, so that metrics on "
+            "test images are better than on new ones"
+        )
     digest = {DIGEST: listing.digest}
     if FOLDER in requested:
         request = replace(request, fixed={**digest, **request.fixed})

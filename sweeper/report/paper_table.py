@@ -23,6 +23,8 @@ MEASURED = {
     **{"published": "float64", "difference": "float64"},
 }
 """Columns of `average` that hold numbers, with their types."""
+MAX_CELLS = 200_000
+"""Most cells of a table. All combinations of rows and columns are cells, so few trials can have billions."""
 
 
 def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
@@ -34,7 +36,7 @@ def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
 
     Rows and columns are in the order of their first appearance in `rows`, followed by those that only the paper has.
     All combinations are included; one without trials has count 0 and missing 0. A hyperparameter or metric that is no
-    column of `rows` is null.
+    column of `rows` is null. Raises ValueError if there would be more than `MAX_CELLS` cells.
     """
     keys, paper_cells = table.axes, table.published.get(preset, {})
     published = {tuple(map(plain_value, key)): figures for key, figures in paper_cells.items()}
@@ -49,6 +51,9 @@ def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
         dict.fromkeys(key[:split] for key in all_keys),
         dict.fromkeys(key[split:] for key in all_keys),
     )
+    if len(row_keys) * len(column_keys) * len(table.metrics) > MAX_CELLS:
+        counts = f"{len(row_keys)} rows, {len(column_keys)} columns and {len(table.metrics)} metrics"
+        raise ValueError(f"it must have at most {MAX_CELLS} cells, but has {counts}")
     records = []
     for key in (row_key + column_key for row_key in row_keys for column_key in column_keys):
         for metric in table.metrics:

@@ -4,6 +4,7 @@ import hashlib
 import re
 from datetime import UTC, datetime
 
+from sweeper.errors import DAMAGED
 from sweeper.names import LAW, is_name
 
 SUFFIX = ".parquet"
@@ -12,6 +13,10 @@ LONGEST_NAME = 120
 """Most characters of a request's name in a path; a longer one is cut and ends with a hash of the whole."""
 ARCHIVES = "_replaced"
 """Folder of the store below which results that `--fresh` replaces get a folder of their own, named by the time."""
+FOLDERS = frozenset(
+    ("trials", "history", "heatmaps", "tables", "trajectories", "models", "sheets", "studies", "reports", "checkpoints")
+) | {"tensorboard", "probes", "cuts", ARCHIVES, DAMAGED}
+"""The folders of a store."""
 INDEX = "reports/index.html"
 """The path of the list of all sweeps, so no sweep is named `index`."""
 

@@ -45,3 +45,11 @@ def test_a_damaged_image_is_refused_before_anything_starts(
     assert run.main([*ARGUMENTS, "--data", str(images), "--store", str(tmp_path / "store")]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: the image {file} cannot be decoded (") and error.count("\n") == 1
+
+
+def test_test_images_that_are_training_images_are_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images = write_own_images(tmp_path / "images")
+    same = next((images / "train/dog").iterdir())
+    (images / f"test/dog/same{same.suffix}").write_bytes(same.read_bytes())
+    assert run.main([*ARGUMENTS, "--data", str(images), "--store", str(tmp_path / "store"), "--plan"]) == 0
+    assert "; warning: 1 of the test images are training images, too" in capsys.readouterr().err

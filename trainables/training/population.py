@@ -3,7 +3,6 @@
 The worst members of a cohort copy the weights and hyperparameters of the best, and perturb the hyperparameters.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import torch
 
 from trainables.config.trial import adaptable_keys
 from trainables.config.trial_config import TrialConfig
+from trainables.json_input import read_json
 from trainables.learners.noise import seeded_generator
 from trainables.reports import Judge, Member, Move, Report, Verdict
 from trainables.validation import between, choices, positive, whole
@@ -106,8 +106,9 @@ class Population:
 def parse_schedule(text: str | None) -> tuple[dict[str, Any], ...]:
     """Parse `Member.schedule` into the member's moves; `text` is None for a member that never moved. Each move is a
     dict: the `epoch` after which it took place, the index of the member it copied (`from`), and the hyperparameters
-    from then on, as in `{"epoch": 2, "from": 1, "lr": 0.1}`."""
-    return tuple(json.loads(text)) if text else ()
+    from then on, as in `{"epoch": 2, "from": 1, "lr": 0.1}`. Raises ValueError for text that is no such list."""
+    moves: tuple[dict[str, Any], ...] = read_json(tuple[Mapping[str, int | float], ...], text) if text else ()
+    return moves
 
 
 def _draw(count: int, rng: torch.Generator) -> int:

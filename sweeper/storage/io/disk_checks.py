@@ -7,6 +7,8 @@ import uuid
 
 from sweeper.errors import StoreError
 from sweeper.storage.io.files import Files
+from sweeper.storage.io.store_identity import MARKER
+from sweeper.storage.layout import FOLDERS
 
 MIN_FREE_BYTES = 64 << 20
 """Least free space of a local store's disk at the start of a run."""
@@ -25,6 +27,21 @@ def check_writable(files: Files) -> None:
     if files.read(probe) != b"probe":
         raise StoreError(f"store {files.display_uri}: a file written there does not read back")
     files.delete(probe)
+
+
+def check_no_folder_of_a_store(files: Files) -> None:
+    """Raise StoreError if a local store would lie in a folder of another one, such as `results/trials`, whose readers
+    would take its files for their own."""
+    folder = files.local_folder
+    if folder is None:
+        return
+    for outer in folder.absolute().parents:
+        inner = folder.absolute().relative_to(outer).parts[0]
+        if inner in FOLDERS and (outer / MARKER).exists():
+            raise StoreError(
+                f"store {files.display_uri} must not be in the store {outer}, whose folder '{inner}' it would be in; "
+                f"use --store {outer}, or a folder outside it"
+            )
 
 
 def check_free_space(files: Files) -> None:

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+import sweeper.run as run
 from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store
 from tests.sweeper.cli.refusals import CommandLine, command_line_of
+
+PLAN = ["anomaly_grid", "--preset", "digits", "--axis", "beta=1", "--plan"]
 
 
 @pytest.fixture
@@ -40,3 +43,11 @@ def test_a_store_with_an_invalid_address(command_line: CommandLine, uri: str) ->
 
 def test_an_empty_store_is_not_the_working_folder(command_line: CommandLine) -> None:
     assert command_line.refuse("--store", "").error == "--store must name a folder, but got ''"
+
+
+def test_a_folder_of_a_store_is_no_store(command_line: CommandLine) -> None:
+    Store(command_line.store).prepare("anomaly_grid", Columns({"method": str, "dataset": str}, ()))
+    inner = command_line.store / "trials" / "mine"
+    error = command_line.refuse("--store", str(inner)).error
+    assert error.startswith(f"store {inner} must not be in the store {command_line.store}, whose folder 'trials'")
+    assert run.main([*PLAN, "--store", str(command_line.store / "mine")]) == 0

@@ -209,3 +209,10 @@ def test_written_files_are_a_table_and_its_markdown(tmp_path: Path, rows):
     assert stored["published"][0] == pytest.approx(0.8618) and stored[stored["metric"] == "knn"]["mean"].max() < 1
     assert stored["nu"].dropna().unique().tolist() == ["3", "∞", "none"]  # text, as the paper's is
     assert (tmp_path / "tables/grid/probe.md").read_text() == markdown(cells, table)
+
+
+def test_a_table_of_more_cells_than_anyone_reads_is_refused() -> None:
+    """Every trial has a row and a column of its own."""
+    rows = pd.DataFrame({"method": map(str, range(1000)), "nu": 1.0, "dataset": map(str, range(1000)), "knn": 0.5})
+    with pytest.raises(ValueError, match="at most 200000 cells, but has 1000 rows, 1000 columns and 2 metrics"):
+        average(rows, TABLE, "paper")

@@ -177,3 +177,9 @@ def test_a_metric_that_is_not_reported_is_refused() -> None:
 def test_a_member_that_never_moved_has_an_empty_schedule() -> None:
     assert parse_schedule(None) == ()
     assert parse_schedule('[{"epoch": 2, "from": 1, "lr": 0.1}]') == ({"epoch": 2, "from": 1, "lr": 0.1},)
+
+
+@pytest.mark.parametrize("text", ["[" * 10**5, "7", '["x"]', '[{"epoch": "two"}]', '{"epoch": 2}'])
+def test_a_schedule_of_other_json_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must"):
+        parse_schedule(text)

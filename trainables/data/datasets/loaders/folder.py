@@ -42,6 +42,8 @@ class Listing:
     """Number of training images of each class; 0 for a class that is only tested."""
     test: tuple[int, ...]
     """Number of test images of each class."""
+    repeated: int
+    """Number of test images whose files are those of training images."""
     paths: tuple[tuple[str, ...], ...] = field(repr=False)
     """Paths of the images of each split, class by class."""
 
@@ -61,7 +63,10 @@ def list_folder(root: Path) -> Listing:
         counts.append(tuple(count_of.get(class_, 0) for class_ in classes))
     paths = [tuple(os.path.join(root, os.fsdecode(file)) for file in files) for files, _, _ in found]
     train, test = counts
-    listing = Listing(classes, _digest(root, [*paths[0], *paths[1]]), train, test, tuple(paths))
+    digest, contents = _digests(root, [*paths[0], *paths[1]])
+    known = set(contents[: len(paths[0])])
+    repeated = sum(content in known for content in contents[len(paths[0]) :])
+    listing = Listing(classes, digest, train, test, repeated, tuple(paths))
     _by_digest[listing.digest] = listing
     return listing
 
@@ -110,21 +115,23 @@ def load_folder(root: Path, digest: str, size: int, channels: int) -> Dataset:
     )
 
 
-def _digest(root: Path, paths: list[str]) -> str:
-    """12 hexadecimal digits. Raises DataError if a file cannot be read."""
+def _digests(root: Path, paths: list[str]) -> tuple[str, list[bytes]]:
+    """The digest of a listing, 12 hexadecimal digits, and that of the content of each file. Raises DataError if a file
+    cannot be read."""
 
     def hashed(path: str) -> bytes:
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise DataError(f"the image {path} must be a file, but is a named pipe, device or socket")
             with open(path, "rb") as file:
-                content = hashlib.file_digest(file, "sha256").digest()
+                return hashlib.file_digest(file, "sha256").digest()
         except OSError as error:
             raise DataError(f"the image {path} cannot be read ({error.strerror})") from error
-        return os.fsencode(os.path.relpath(path, root)) + b"\0" + content
 
     with ThreadPoolExecutor() as pool:
-        return hashlib.sha256(b"".join(pool.map(hashed, paths))).hexdigest()[:12]
+        contents = list(pool.map(hashed, paths))
+    named = zip((os.fsencode(os.path.relpath(path, root)) for path in paths), contents, strict=True)
+    return hashlib.sha256(b"".join(name + b"\0" + content for name, content in named)).hexdigest()[:12], contents
 
 
 def _decoded(paths: tuple[str, ...], size: int, channels: int) -> Tensor:

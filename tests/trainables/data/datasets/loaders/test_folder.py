@@ -52,6 +52,14 @@ def test_an_image_is_resized_as_a_whole_and_upright(tmp_path: Path) -> None:
     assert dataset.test_images[0, 0, :3].min() > 200 > 50 > dataset.test_images[0, 0, 5:].max()
 
 
+def test_test_images_that_are_training_images_are_counted(images: Path, tmp_path: Path) -> None:
+    shutil.copytree(images, tmp_path / "copy")
+    assert list_folder(tmp_path / "copy").repeated == 0
+    for index in range(2):  # of another class, too, and under another name
+        shutil.copy(images / "train/cat/0.png", tmp_path / f"copy/test/dog/again{index}.png")
+    assert list_folder(tmp_path / "copy").repeated == 2
+
+
 def test_the_digest_is_that_of_names_and_contents_wherever_they_are(images: Path, tmp_path: Path) -> None:
     digest = list_folder(images).digest
     copy = tmp_path / "copy"

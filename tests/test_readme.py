@@ -48,5 +48,7 @@ def test_sweeps_are_run_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             exec(text, names)
             if "mine" not in names:
                 assert len(names["rows"]) == 20 and set(names["rows"]["status"]) == {"finished"}
-    assert list(names["rows"]["lr"]) == [0.01, 0.01, 0.05, 0.05]
+    rows = names["rows"]
+    assert list(rows["lr"]) == [0.001, 0.001, 0.003, 0.003] and set(rows["status"]) == {"finished"}
+    assert rows["auroc_joint"].min() > 0.8  # no example of rates that are too high
     assert {path.name for path in (tmp_path / "results/trials").iterdir()} == {"sweep=anomaly_grid", "sweep=vje_lr"}

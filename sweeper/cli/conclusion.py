@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
@@ -63,6 +64,8 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: str = "best") -> in
     print(f"{', '.join(f'{count} {status}' for status, count in counts.items())} of {plan.total} trials")
     if len(rows) < len(of_request):
         print(f"figures and tables show all {len(of_request)} trials of '{plan.request}' that have a row")
+    for line in _first_divergence(plan, rows):
+        print(line)
     print(f"rows: {store.files.display_uri_of(f'trials/sweep={plan.name}')}")
     print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request)}")
     sheets = store.files.list(f"sheets/{plan.views}")
@@ -84,6 +87,17 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: str = "best") -> in
         print(f"{lost}; the same command trains them again")
     complete = len(rows) == plan.total and "failed" not in counts and not without_history and not diverged
     return EXIT_OK if complete else EXIT_FAILED
+
+
+def _first_divergence(plan: Plan, rows: pd.DataFrame) -> Iterator[str]:
+    """A line that says which trial of the plan is the first that diverged, and where; none if no trial did."""
+    for _, row in rows[rows["status"] == "diverged"].head(1).iterrows():
+        known = row.dropna()
+        settings = ", ".join(
+            f"{name}={known[name]}" for name in dict.fromkeys(plan.identifying_columns) if name in known
+        )
+        named = f"trial {row['trial_id']}" + (f" ({settings})" if settings else "")
+        yield f"first to diverge: {named}, {known.get('error', 'no reason is recorded')}"
 
 
 def print_how_to_continue(plan: Plan, store: Store) -> None:

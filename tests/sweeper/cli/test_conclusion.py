@@ -24,6 +24,7 @@ def store_of(folder: Path, plan: GridPlan, statuses: Mapping[str, str]) -> Store
     rows = [
         {"trial_id": trial.id, **trial.config, "auroc": 0.5, "status": statuses[trial.id], "cohort": "c0"}
         | {"cohort_size": len(statuses), "preset": "paper", "changes": ""}
+        | ({"error": f"loss was not finite in epoch {trial.id[1:]}"} if statuses[trial.id] == "diverged" else {})
         for trial in plan.trials
         if trial.id in statuses
     ]
@@ -45,6 +46,7 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
     out = capsys.readouterr().out
     assert out.splitlines() == [
         f"{counts} of 4 trials",
+        *(["first to diverge: trial t3 (beta=1, nu=3), loss was not finite in epoch 3"] if last == "diverged" else []),
         f"rows: {tmp_path}/trials/sweep=grid",
         f"request 'paper': {selecting_line(store.files, 'grid', 'paper')}",
         f"heatmaps: {tmp_path}/heatmaps/grid/paper",
@@ -52,6 +54,15 @@ def test_a_run_ends_well_if_every_trial_has_a_result(
     ]
     assert (tmp_path / "heatmaps/grid/paper/auroc.png").exists()
     assert store.files.list("checkpoints/sweep=grid") == ([] if status == EXIT_OK else ["c0.pt"])
+
+
+def test_of_several_that_diverged_the_first_of_the_plan_is_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = make(4)
+    finish(plan, store_of(tmp_path, plan, {"t3": "diverged", "t1": "diverged", "t0": "finished"}), COLUMNS)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "diverge:" in line]
+    assert line == "first to diverge: trial t1 (beta=1, nu=1), loss was not finite in epoch 1"
 
 
 def test_a_run_without_all_rows_has_failed(tmp_path: Path) -> None:

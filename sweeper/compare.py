@@ -6,10 +6,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweeper.execution.process.stop_signal import exit_at_signals
+
+if __name__ == "__main__":
+    exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
+
 import pandas as pd
 
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK, EXIT_WRONG, Parser, error_line
 from sweeper.errors import StoreError
+from sweeper.execution.process.exit import end_process
 from sweeper.report.comparison import differences as compared
 from sweeper.report.comparison.figure import draw
 from sweeper.report.comparison.pairs import Pairs, pair
@@ -112,4 +118,4 @@ def _notes(table: pd.DataFrame) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from sweeper.execution.process.stop_signal import exit_at_signals
+
+if __name__ == "__main__":
+    exit_at_signals(last_line="interrupted\n")  # nothing is worth an orderly end
+
 import pandas as pd
 
 from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, DefaultsFormatter, Parser, error_line, named
 from sweeper.errors import SpecError, StoreError
+from sweeper.execution.process.exit import end_process
 from sweeper.models import find_model
 from sweeper.names import LAW, is_name
 from sweeper.plan.best_trials import find_best
@@ -145,4 +151,4 @@ def _line(trial: "pd.Series[object]", metric: str | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

@@ -8,6 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from sweeper.execution.process.stop_signal import StopSignal, exit_at_signals
+
+if __name__ == "__main__":
+    exit_at_signals()  # while modules are imported; `main` handles signals while it runs
+
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, error_line, list_sweeps, parse
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.cli.fresh import CheckpointPath, archive, preview_archive, restore
@@ -21,7 +26,6 @@ from sweeper.execution.process.exit import end_process
 from sweeper.execution.process.garbage import begin_collection, delay_collection
 from sweeper.execution.process.node_health import NodeHealth
 from sweeper.execution.process.node_watchdog import NodeWatchdog
-from sweeper.execution.process.stop_signal import StopSignal, ignore_signals
 from sweeper.plan.kept_models import KeptModels, ranked_columns
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec import SpecError, registry
@@ -253,6 +257,5 @@ def _print_line(line: str) -> None:
 
 
 if __name__ == "__main__":
-    ignore_signals()  # `main` handles signals while it runs; this is for the process's exit after it
     delay_collection()
     end_process(main())

@@ -16,10 +16,15 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from sweeper.execution.process.stop_signal import StopSignal, exit_at_signals
+
+if __name__ == "__main__":
+    exit_at_signals(last_line="interrupted\n")  # until the server starts
+
 from sweeper.cli.arguments import EXIT_INTERRUPTED, EXIT_OK, EXIT_WRONG, Parser, error_line
 from sweeper.cli.option_values import whole
 from sweeper.errors import SpecError, StoreError
-from sweeper.execution.process.stop_signal import StopSignal, ignore_signals
+from sweeper.execution.process.exit import end_process
 from sweeper.report.page import publish
 from sweeper.report.page.contents import collect
 from sweeper.report.page.document import PageData, document, page_data
@@ -282,6 +287,4 @@ def _server(site: Site, port: int) -> Server:
 
 
 if __name__ == "__main__":
-    status = main()
-    ignore_signals()
-    sys.exit(status)
+    end_process(main())

@@ -149,12 +149,15 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.view": Rule(
         may=(
             *("sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.report", "sweeper.cli"),
-            "sweeper.execution.process.stop_signal",
+            "sweeper.execution.process",
         ),
         never=("torch", "ray", "optuna"),
     ),
     "sweeper.compare": Rule(
-        may=("pandas", "sweeper.errors", "sweeper.spec", "sweeper.report", "sweeper.cli"),
+        may=(
+            *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.report", "sweeper.cli"),
+            "sweeper.execution.process",
+        ),
         never=("torch", "ray"),
     ),
     "sweeper.models": Rule(
@@ -167,7 +170,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.export": Rule(
         may=(
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
-            "sweeper.names",
+            *("sweeper.names", "sweeper.execution.process"),
             *("sweeper.models", "trainables.evaluation.metrics", "trainables.validation"),
         ),
         never=("torch", "ray", "optuna"),

@@ -5,14 +5,12 @@ import os
 
 from sweeper.errors import SpecError
 from sweeper.spec.node_price import NodePrice
-from sweeper.storage.io.retry import LONG_RETRIES, RetryPolicy
+from sweeper.storage.io.retry import LONG_RETRIES, STORE_TIMEOUT, RetryPolicy
 
 LARGEST_INTEGER = 2**63 - 1
 """Largest integer that an option takes, because the store's columns have 64 bits."""
 LARGEST_AMOUNT = 1e9
 """Largest number of seconds or price that an option takes: 30 years, which the clocks of threads can still count."""
-STORE_TIMEOUT = "SWEEPER_PATIENCE"
-"""Environment variable: how many seconds to wait for a store that has stopped working."""
 
 
 def auto(text: str) -> int | None:

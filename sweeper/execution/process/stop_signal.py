@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -13,6 +14,9 @@ INTERRUPTED = 130
 """Exit status of a process that was stopped by a signal."""
 ENDING_SECONDS = 20.0
 """Seconds that the sweep has to end in order after the first signal; a later signal ends the process at once."""
+STUCK_SECONDS = 5.0
+"""Seconds within which Python must handle a signal. It does so between two of its own instructions, so never while the
+main thread is in a call into C that does not return."""
 AGAIN = f"stopping; a signal after {ENDING_SECONDS:.0f} s ends this process at once\n"
 AGAIN_IN_SESSION = f"stopping; a signal after {ENDING_SECONDS:.0f} s does not wait any longer\n"
 LAST_LINE = "interrupted; the same command continues\n"
@@ -24,7 +28,8 @@ class StopSignal:
     The first signal raises KeyboardInterrupt and sets `asked`. An exception that is raised at any moment may get lost
     in foreign code; the sweep then stops at the next report. Further signals do not disturb the orderly end for
     `ENDING_SECONDS`. After that a signal prints that the same command continues, and exits with status 130; where the
-    process is a session that goes on after the sweep, it raises KeyboardInterrupt again instead.
+    process is a session that goes on after the sweep, it raises KeyboardInterrupt again instead. A process whose main
+    thread is stuck, so that no handler runs, is ended by a thread.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, exits: bool = True) -> None:
@@ -33,13 +38,15 @@ class StopSignal:
         self._clock = clock
         self._asked_at = 0.0
         self._repeated = False
+        self._handled = 0
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
         """Context in which the signals are handled here. The previous handlers are restored at the end."""
         before = {number: signal.signal(number, self._stop) for number in SIGNALS}
         try:
-            yield
+            with self._watched() if self._exits else contextlib.nullcontext():
+                yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -49,7 +56,36 @@ class StopSignal:
         if self.asked:
             raise KeyboardInterrupt
 
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Context in which a thread learns of each signal from the system, and exits if no handler runs."""
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, args=(reader,), name="signals", daemon=True).start()
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            os.close(writer)  # ends the thread
+
+    def _watch(self, reader: int) -> None:
+        arrived = self._handled
+        while numbers := os.read(reader, 1):
+            if numbers[0] not in SIGNALS:
+                continue
+            arrived += 1
+            deadline = time.monotonic() + STUCK_SECONDS
+            while self._handled < arrived and time.monotonic() < deadline:
+                time.sleep(STUCK_SECONDS / 100)
+            if self._handled < arrived and not (self.asked and self._clock() - self._asked_at < ENDING_SECONDS):
+                _write(LAST_LINE)
+                os._exit(INTERRUPTED)
+            arrived = self._handled  # signals that arrive together are handled once
+        os.close(reader)
+
     def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._handled += 1
         if not self.asked:
             self.asked, self._asked_at = True, self._clock()
             raise KeyboardInterrupt
@@ -63,10 +99,16 @@ class StopSignal:
             _write(AGAIN if self._exits else AGAIN_IN_SESSION)
 
 
-def ignore_signals() -> None:
-    """Ignore SIGINT and SIGTERM from now on, when the last line and the exit status of this process are settled."""
+def exit_at_signals(status: int = INTERRUPTED, last_line: str = LAST_LINE) -> None:
+    """From now on SIGINT and SIGTERM end this process at once, as nothing of it is worth an orderly end: it still
+    imports its modules, or its last line is printed and its `status` is settled."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        _write(last_line)
+        os._exit(status)
+
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, leave)
 
 
 def _write(text: str) -> None:

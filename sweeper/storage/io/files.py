@@ -6,7 +6,9 @@ import builtins
 import contextlib
 import functools
 import os
+import re
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -18,11 +20,18 @@ from sweeper.masking import is_uri, masked, masked_url, remember
 from sweeper.storage.io import local_disk
 from sweeper.storage.io.address import AddressError, join_address, parse_address
 from sweeper.storage.io.filesystem import move, open_filesystem
-from sweeper.storage.io.retry import NO_RETRIES, Result, RetryPolicy, call_with_retries
+from sweeper.storage.io.remote_call import call_remotely, made_progress
+from sweeper.storage.io.retry import NO_RETRIES, Result, RetryPolicy, answer_seconds, call_with_retries
 from sweeper.storage.io.store_identity import StoreIdentity
 
 HIDDEN = (".", "_")
 """Prefixes of hidden names, which every Parquet reader and `Files.list` ignore."""
+CHUNK = 4 << 20
+"""Bytes of a remote file that are read at a time."""
+MIN_BYTES_PER_SECOND = 256 << 10
+"""Speed at which a remote store must at least take a file."""
+MIN_ATTEMPT_SECONDS = 3.0
+"""Seconds that the last attempt at a silent store can take."""
 Log = Callable[[str], None]
 """Takes one line for the user."""
 
@@ -31,8 +40,10 @@ class Files:
     """The files under one folder: a local path, or a URI that pyarrow.fs opens (s3://, gs://, file://).
 
     Every `path` is relative to that folder and cannot leave it. Transient failures are retried by `retry_policy`, and
-    `log` is called with a line about them; lasting ones raise StoreError. After `pin_folder()`, a local folder that is
-    missing or was replaced is a transient failure, too. Picklable: a copy opens its own connection and has no `log`.
+    `log` is called with a line about them; lasting ones raise StoreError. A store at a URI that is silent for
+    `answer_seconds(retry_policy)` raises StoreError, too; a line says so before, by `log` or else on stderr. After
+    `pin_folder()`, a local folder that is missing or was replaced is a transient failure, too. Picklable: a copy opens
+    its own connection and has no `log`.
     """
 
     def __init__(
@@ -112,10 +123,7 @@ class Files:
             try:
                 if isinstance(filesystem, fs.LocalFileSystem):
                     return local_disk.read(Path(target), most, start=start)
-                with filesystem.open_input_file(target) as stream:
-                    if most is not None and not start and stream.size() > most:
-                        raise local_disk.too_large(stream.size(), most)
-                    return bytes(stream.read(most))
+                return _content(filesystem, target, most, start)
             except FileNotFoundError:
                 return None
 
@@ -135,7 +143,7 @@ class Files:
                 with filesystem.open_output_stream(target) as stream:
                     stream.write(data)
 
-        self.retry("write", path, operation)
+        self.retry("write", path, operation, len(data))
 
     def delete(self, path: str) -> None:
         """Delete the file at `path`, if there is one."""
@@ -208,27 +216,36 @@ class Files:
         if folder is not None:
             self.retry("tidy", "", lambda: local_disk.clean_up(folder))
 
-    def retry(self, verb: str, path: str, operation: Callable[[], Result]) -> Result:
-        """Call `operation` with retries. A lasting failure raises StoreError: `cannot VERB 'PATH': REASON`."""
+    def retry(self, verb: str, path: str, operation: Callable[[], Result], size: int = 0) -> Result:
+        """Call `operation` with retries. A lasting failure raises StoreError: `cannot VERB 'PATH': REASON`. `size`: the
+        number of bytes that it sends."""
+        begun, what = time.monotonic(), f"cannot {verb} '{path or '.'}'"
 
         def guarded() -> Result:
             folder = self.local_folder if self._identity else None
             return self._identity.guard(folder, operation) if self._identity and folder else operation()
 
-        def message(error: BaseException) -> str:
-            return f"store {self.display_uri}: cannot {verb} '{path or '.'}': {_reason(error)}"
+        def attempt() -> Result:
+            if isinstance(self._open()[0], fs.LocalFileSystem):
+                return guarded()
+            left = begun + answer_seconds(self.retry_policy) - time.monotonic()
+            limit = max(MIN_ATTEMPT_SECONDS, left) + size / MIN_BYTES_PER_SECOND
+            return call_remotely(guarded, limit, lambda seconds: self._say_silent(what, seconds))
 
-        def on_first_failure(error: BaseException) -> None:
+        def message(error: BaseException) -> str:
+            return f"store {self.display_uri}: {what}: {_reason(error)}"
+
+        def on_first_failure(error: BaseException, seconds_left: float) -> None:
             if self._log:
                 line = str(error) if isinstance(error, StoreError) else message(error)
-                self._log(f"{line}; trying again for {self.retry_policy.seconds:.0f} s")
+                self._log(f"{line}; trying again for {seconds_left:.0f} s")
 
         def on_recovery(seconds: float) -> None:
             if self._log:
                 self._log(f"store {self.display_uri} works again, after {seconds:.0f} s")
 
         try:
-            return call_with_retries(guarded, self.retry_policy, on_first_failure, on_recovery)
+            return call_with_retries(attempt, self.retry_policy, on_first_failure, on_recovery)
         except local_disk.UnusableFile as error:
             raise DamagedError(message(error)) from error
         except (OSError, ArrowException) as error:
@@ -240,7 +257,7 @@ class Files:
             if is_uri(self.uri):
                 remember(self.uri)
             try:
-                filesystem, root = open_filesystem(self.uri)
+                filesystem, root = self._open_anew()
             except (ArrowException, OSError, ValueError) as error:
                 message = f"store {self.display_uri} cannot be opened: {_reason(error)}"
                 raise StoreError(message) from _without_secrets(error)
@@ -248,6 +265,23 @@ class Files:
                 raise StoreError(f"store {self.display_uri} cannot be opened: it names no bucket")
             self._opened = filesystem, root.rstrip("/") or "/"
         return self._opened
+
+    def _open_anew(self) -> tuple[fs.FileSystem, str]:
+        if not is_uri(self.uri):
+            return open_filesystem(self.uri)
+        limit = answer_seconds(self.retry_policy)  # the region of a bucket and the user's rights are asked for
+        return call_remotely(
+            lambda: open_filesystem(self.uri), limit, lambda left: self._say_silent("opening it", left)
+        )
+
+    def _say_silent(self, what: str, seconds_left: float) -> None:
+        """Tell the user that the store has been silent for a while."""
+        line = f"store {self.display_uri} does not answer ({what} yet); waiting for another {seconds_left:.0f} s, "
+        line += "Ctrl-C stops"
+        if self._log:
+            self._log(line)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
     def _resolve(self, path: str) -> tuple[fs.FileSystem, str]:
         """Return the filesystem and the full path of `path` in it. Raises ValueError if `path` leaves the store."""
@@ -264,6 +298,19 @@ def say_once(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def _content(filesystem: fs.FileSystem, target: str, most: int | None, start: bool) -> bytes:
+    """The content of a file, or with `start` at most its first `most` bytes. Raises UnusableFile if it has more."""
+    chunks, left = list[bytes](), most
+    with filesystem.open_input_file(target) as stream:
+        if most is not None and not start and stream.size() > most:
+            raise local_disk.too_large(stream.size(), most)
+        while chunk := stream.read(CHUNK if left is None else min(CHUNK, left)):
+            chunks.append(chunk)
+            left = None if left is None else left - len(chunk)
+            made_progress()
+    return b"".join(chunks)
+
+
 def _ignore_missing(operation: Callable[[], None]) -> None:
     with contextlib.suppress(FileNotFoundError):
         operation()
@@ -276,8 +323,10 @@ def _without_secrets(error: Exception) -> Exception:
 
 
 def _reason(error: BaseException) -> str:
-    """The error's text in one line, without secrets."""
+    """The error's text in one line, without secrets, and without what Google's client adds to it."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     if isinstance(error, FileExistsError | NotADirectoryError | IsADirectoryError) and error.filename:
         text = f"{text}: {error.filename}"
+    text = re.sub(r" to authenticate the request\. The request was not sent.*?error message was", "", text, flags=re.S)
+    text = re.sub(r" error_info=\{.*\}", "", text, flags=re.S)
     return masked(" ".join(text.split()))

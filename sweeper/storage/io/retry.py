@@ -1,8 +1,10 @@
 """Retries of storage operations with exponential backoff, for errors that may be transient."""
 
 import errno
+import os
 import random
 import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,7 +36,7 @@ class RetryPolicy:
     """How long and how often to retry."""
 
     seconds: float
-    """Seconds from the first failure during which to retry; 0 means a single attempt."""
+    """Seconds from the start of the first attempt that failed, during which to retry; 0 means a single attempt."""
     first_wait: float = 0.25
     """Seconds before the second attempt. The wait doubles each time, and a random part of up to half is subtracted."""
     longest_wait: float = 8.0
@@ -47,6 +49,20 @@ LONG_RETRIES = RetryPolicy(60.0)
 """For operations whose failure would lose hours of training."""
 SHORT_RETRIES = RetryPolicy(2.0)
 """For operations that block training."""
+STORE_TIMEOUT = "SWEEPER_PATIENCE"
+"""Environment variable: how many seconds to wait for a store that has stopped working or does not answer."""
+MIN_ANSWER_SECONDS = 5.0
+"""Seconds within which a store can always answer, whatever the environment says."""
+
+
+def answer_seconds(policy: RetryPolicy) -> float:
+    """Return for how many seconds a store may be silent. A policy without retries, too, waits for an answer."""
+    try:
+        patience = float(os.environ.get(STORE_TIMEOUT, LONG_RETRIES.seconds))
+    except ValueError:
+        patience = LONG_RETRIES.seconds
+    patience = patience if 0 <= patience <= threading.TIMEOUT_MAX else LONG_RETRIES.seconds
+    return max(patience, policy.seconds, MIN_ANSWER_SECONDS)
 
 
 def is_transient(error: BaseException) -> bool:
@@ -60,7 +76,7 @@ def is_transient(error: BaseException) -> bool:
 def call_with_retries(
     operation: Callable[[], Result],
     policy: RetryPolicy,
-    on_first_failure: Callable[[BaseException], None],
+    on_first_failure: Callable[[BaseException, float], None],
     on_recovery: Callable[[float], None],
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -70,24 +86,25 @@ def call_with_retries(
     """Call `operation` until it succeeds, and return its result.
 
     Raises its exception if that is not transient, or when the policy's time is up. `on_first_failure` is called once,
-    with the first exception; `on_recovery` is called after a later success, with the seconds since that exception.
-    `clock`, `sleep` and `draw` (a random number in [0, 1)) are parameters for tests.
+    with the first exception and the seconds that are left; `on_recovery` is called after a later success, with the
+    seconds since the first attempt. `clock`, `sleep` and `draw` (a random number in [0, 1)) are parameters for tests.
     """
+    begun = clock()
     try:
         return operation()  # nearly always all there is to do
     except Exception as error:
         first_error: Exception | None = error
-    failed_at: float | None = None
+    failed = False
     backoff = wait_exponential(multiplier=policy.first_wait, max=policy.longest_wait)
 
     def seconds_left() -> float:
-        return policy.seconds if failed_at is None else failed_at + policy.seconds - clock()
+        return begun + policy.seconds - clock()
 
     def before_sleep(state: RetryCallState) -> None:
-        nonlocal failed_at
-        if failed_at is None and state.outcome and (error := state.outcome.exception()):
-            failed_at = clock()
-            on_first_failure(error)
+        nonlocal failed
+        if not failed and state.outcome and (error := state.outcome.exception()):
+            failed = True
+            on_first_failure(error, seconds_left())
 
     def attempt() -> Result:
         nonlocal first_error
@@ -105,6 +122,6 @@ def call_with_retries(
         reraise=True,
     )
     result = retrying(attempt)
-    if failed_at is not None:
-        on_recovery(clock() - failed_at)
+    if failed:
+        on_recovery(clock() - begun)
     return result

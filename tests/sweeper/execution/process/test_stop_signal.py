@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from sweeper.execution.process.stop_signal import AGAIN, ENDING_SECONDS, StopSignal
+from sweeper.execution.process.stop_signal import AGAIN, ENDING_SECONDS, LAST_LINE, StopSignal
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -61,15 +61,45 @@ def test_later_signals_leave_the_orderly_end_alone_and_then_end_the_process(
 def test_a_sweep_handles_signals_from_its_first_to_its_last_line() -> None:
     """One that comes as the interpreter ends changes neither its last line nor its status."""
     code = (
-        "import signal, sys\n"
+        "import atexit, signal\n"
         "from sweeper import run\n"
-        "from sweeper.execution.process import stop_signal\n"
-        "stop_signal.ignore_signals()\n"
+        "from sweeper.execution.process.exit import end_process\n"
         "run.parse = lambda _: signal.raise_signal(signal.SIGTERM)\n"
-        "status = run.main([])\n"
-        "signal.raise_signal(signal.SIGTERM)\n"
-        "sys.exit(status)\n"
+        "atexit.register(lambda: signal.raise_signal(signal.SIGTERM))\n"
+        "end_process(run.main([]))\n"
     )
     completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert completed.returncode == 130 and completed.stdout == "", completed
-    assert completed.stderr == "interrupted; the same command continues\n"
+    assert completed.stderr == LAST_LINE
+
+
+def test_a_signal_while_modules_are_imported_ends_the_process_with_a_line() -> None:
+    code = (
+        "import signal, sys, types\n"
+        "from sweeper.execution.process.stop_signal import exit_at_signals\n"
+        "exit_at_signals()\n"
+        "signal.raise_signal(signal.SIGINT)\n"
+    )
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (completed.returncode, completed.stderr) == (130, LAST_LINE)
+
+
+STUCK = """
+import ctypes, sys
+from sweeper.execution.process import stop_signal
+stop_signal.STUCK_SECONDS = 0.2
+library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(256)
+with stop_signal.StopSignal().on_signals():
+    library.pthread_mutex_lock(mutex)
+    print("stuck", flush=True)
+    library.pthread_mutex_lock(mutex)  # for ever, and no signal interrupts it
+"""
+
+
+def test_a_process_whose_main_thread_is_stuck_in_c_is_ended() -> None:
+    command = [sys.executable, "-c", STUCK]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout and process.stdout.readline() == "stuck\n"
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, LAST_LINE)

@@ -31,7 +31,7 @@ class FlakyOperation:
         return call_with_retries(
             self.act,
             policy,
-            lambda error: self.callbacks.append(str(error)),
+            lambda error, left: self.callbacks.append(str(error)),
             lambda seconds: self.callbacks.append(f"after {seconds:g}"),
             clock=lambda: self.now,
             sleep=self.sleep,
@@ -75,7 +75,7 @@ def test_an_interrupt_ends_the_wait():
 
     with pytest.raises(KeyboardInterrupt):
         call_with_retries(
-            FlakyOperation(1).act, LONG_RETRIES, lambda error: None, lambda seconds: None, sleep=interrupted
+            FlakyOperation(1).act, LONG_RETRIES, lambda error, left: None, lambda seconds: None, sleep=interrupted
         )
 
 

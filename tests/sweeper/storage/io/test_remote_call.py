@@ -1,0 +1,110 @@
+"""Stores that do not answer: a line soon, an error in time, and signals at every moment. No network is needed: nothing
+answers at a local socket that listens and says nothing."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeper.errors import StoreError
+from sweeper.storage.io import files as files_module
+from sweeper.storage.io.files import Files
+from sweeper.storage.io.remote_call import NoAnswerError, call_remotely, made_progress
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """A port of the loopback at which a server listens and never answers."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(64)
+        yield server.getsockname()[1]
+
+
+def address(scheme: str, port: int) -> str:
+    user = {"s3": "KEY:SECRET", "gs": "anonymous"}[scheme]
+    return f"{scheme}://{user}@bucket/x?endpoint_override=127.0.0.1:{port}&scheme=http"
+
+
+def test_an_answer_and_an_error_are_those_of_the_call() -> None:
+    said: list[float] = []
+    assert call_remotely(lambda: 3, 5.0, said.append) == 3
+    with pytest.raises(FileNotFoundError):
+        call_remotely(lambda: Path("/absent").read_bytes(), 5.0, said.append)
+    assert said == []
+
+
+def test_silence_is_said_once_and_ends_and_progress_begins_it_anew() -> None:
+    said, over = list[float](), threading.Event()
+    with pytest.raises(NoAnswerError):
+        call_remotely(lambda: over.wait(60), 0.4, said.append, silence=0.1)
+    assert len(said) == 1 and 0 < said[0] <= 0.3
+    over.set()
+
+    def in_steps() -> str:
+        for _ in range(8):
+            threading.Event().wait(0.1)
+            made_progress()
+        return "done"
+
+    assert call_remotely(in_steps, 0.6, said.append, silence=0.5) == "done" and len(said) == 1
+
+
+def test_an_interrupt_leaves_a_call_that_does_not_return() -> None:
+    over = threading.Event()
+    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        call_remotely(lambda: over.wait(600), 600.0, lambda left: None)
+    over.set()
+
+
+@pytest.mark.slow
+def test_a_silent_store_gets_a_line_and_an_error(
+    silent_port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SWEEPER_PATIENCE", "1")
+    monkeypatch.setattr(files_module, "call_remotely", _impatient)
+    with pytest.raises(StoreError, match=r"store gs://bucket/x\?.*: cannot read 'a': no answer for 5 s"):
+        Files(address("gs", silent_port)).read("a")
+    line = "does not answer (cannot read 'a' yet); waiting for another 4 s, Ctrl-C stops\n"
+    assert capsys.readouterr().err.endswith(line)
+
+
+def _impatient(operation, limit, on_silence):  # type: ignore[no-untyped-def]
+    return call_remotely(operation, limit, on_silence, silence=0.5)
+
+
+PROGRAMS = {
+    "run": ["sweeper.run", "anomaly_grid", "--preset", "digits", "--plan", "--store"],
+    "compare": ["sweeper.compare", "anomaly_grid:digits,nu=1", ",nu=2@"],
+    "export": ["sweeper.export", "anomaly_grid", "--best", "auroc_joint", "--store"],
+    "view": ["sweeper.view"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "number"),
+    [("run", signal.SIGTERM), ("compare", signal.SIGINT), ("export", signal.SIGTERM), ("view", signal.SIGINT)],
+)
+def test_a_program_that_waits_for_a_silent_store_heeds_a_signal(
+    program: str, number: signal.Signals, silent_port: int, tmp_path: Path
+) -> None:
+    """Without the thread that makes the call, each of them ignored signals for as long as the store was silent."""
+    *words, last = PROGRAMS[program]
+    uri = address("gs", silent_port)
+    command = [sys.executable, "-m", *words, *([last + uri] if last.endswith("@") else [last, uri])]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        first = process.stderr.readline()
+        process.send_signal(number)
+        _, rest = process.communicate(timeout=120)
+    assert "does not answer" in first and "SECRET" not in first, first + rest
+    assert process.returncode == 130 and rest.count("\n") == 1 and rest.startswith("interrupted"), rest

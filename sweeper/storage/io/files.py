@@ -21,7 +21,7 @@ from sweeper.storage.io import local_disk
 from sweeper.storage.io.address import AddressError, join_address, parse_address
 from sweeper.storage.io.filesystem import move, open_filesystem
 from sweeper.storage.io.remote_call import call_remotely, made_progress
-from sweeper.storage.io.retry import NO_RETRIES, Result, RetryPolicy, answer_seconds, call_with_retries
+from sweeper.storage.io.retry import NO_RETRIES, Result, RetryPolicy, answer_seconds, call_with_retries, is_transient
 from sweeper.storage.io.store_identity import StoreIdentity
 
 HIDDEN = (".", "_")
@@ -32,6 +32,8 @@ MIN_BYTES_PER_SECOND = 256 << 10
 """Speed at which a remote store must at least take a file."""
 MIN_ATTEMPT_SECONDS = 3.0
 """Seconds that the last attempt at a silent store can take."""
+REST_SECONDS = 1.0
+"""Seconds between two attempts at a store of whose silence the user was told."""
 Log = Callable[[str], None]
 """Takes one line for the user."""
 
@@ -219,7 +221,8 @@ class Files:
     def retry(self, verb: str, path: str, operation: Callable[[], Result], size: int = 0) -> Result:
         """Call `operation` with retries. A lasting failure raises StoreError: `cannot VERB 'PATH': REASON`. `size`: the
         number of bytes that it sends."""
-        begun, what = time.monotonic(), f"cannot {verb} '{path or '.'}'"
+        what = f"cannot {verb} '{path or '.'}'"
+        deadline = time.monotonic() + answer_seconds(self.retry_policy) + size / MIN_BYTES_PER_SECOND
 
         def guarded() -> Result:
             folder = self.local_folder if self._identity else None
@@ -228,9 +231,7 @@ class Files:
         def attempt() -> Result:
             if isinstance(self._open()[0], fs.LocalFileSystem):
                 return guarded()
-            left = begun + answer_seconds(self.retry_policy) - time.monotonic()
-            limit = max(MIN_ATTEMPT_SECONDS, left) + size / MIN_BYTES_PER_SECOND
-            return call_remotely(guarded, limit, lambda seconds: self._say_silent(what, seconds))
+            return self._call_remotely(guarded, deadline)
 
         def message(error: BaseException) -> str:
             return f"store {self.display_uri}: {what}: {_reason(error)}"
@@ -269,19 +270,31 @@ class Files:
     def _open_anew(self) -> tuple[fs.FileSystem, str]:
         if not is_uri(self.uri):
             return open_filesystem(self.uri)
-        limit = answer_seconds(self.retry_policy)  # the region of a bucket and the user's rights are asked for
-        return call_remotely(
-            lambda: open_filesystem(self.uri), limit, lambda left: self._say_silent("opening it", left)
-        )
+        deadline = time.monotonic() + answer_seconds(self.retry_policy)
+        return self._call_remotely(lambda: open_filesystem(self.uri), deadline)  # which may ask for a bucket's region
 
-    def _say_silent(self, what: str, seconds_left: float) -> None:
-        """Tell the user that the store has been silent for a while."""
-        line = f"store {self.display_uri} does not answer ({what} yet); waiting for another {seconds_left:.0f} s, "
-        line += "Ctrl-C stops"
-        if self._log:
-            self._log(line)
-        else:
-            print(line, file=sys.stderr, flush=True)
+    def _call_remotely(self, operation: Callable[[], Result], deadline: float) -> Result:
+        """As `call_remotely`. The user is told of a silence, and for how long it is still tried; until then transient
+        errors are tried again, whatever the policy."""
+        told = False
+
+        def say(seconds_left: float) -> None:
+            nonlocal told
+            if not told:
+                line = (
+                    f"store {self.display_uri} does not answer; trying for another {seconds_left:.0f} s, Ctrl-C stops"
+                )
+                print(line, file=sys.stderr, flush=True) if self._log is None else self._log(line)
+            told = True
+
+        while True:
+            try:
+                left = deadline - time.monotonic()
+                return call_remotely(operation, max(MIN_ATTEMPT_SECONDS, left), say)
+            except (OSError, ArrowException) as error:
+                if not told or not is_transient(error) or time.monotonic() + REST_SECONDS > deadline:
+                    raise
+                time.sleep(REST_SECONDS)
 
     def _resolve(self, path: str) -> tuple[fs.FileSystem, str]:
         """Return the filesystem and the full path of `path` in it. Raises ValueError if `path` leaves the store."""

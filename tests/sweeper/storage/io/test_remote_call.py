@@ -73,20 +73,43 @@ def test_a_silent_store_gets_a_line_and_an_error(
     monkeypatch.setattr(files_module, "call_remotely", _impatient)
     with pytest.raises(StoreError, match=r"store gs://bucket/x\?.*: cannot read 'a': no answer for 5 s"):
         Files(address("gs", silent_port)).read("a")
-    line = "does not answer (cannot read 'a' yet); waiting for another 4 s, Ctrl-C stops\n"
+    line = "does not answer; trying for another 4 s, Ctrl-C stops\n"
     assert capsys.readouterr().err.endswith(line)
 
 
-def _impatient(operation, limit, on_silence):  # type: ignore[no-untyped-def]
+def _impatient(operation, limit, on_silence):
     return call_remotely(operation, limit, on_silence, silence=0.5)
 
 
+ROOT = Path(__file__).parents[4]
 PROGRAMS = {
-    "run": ["sweeper.run", "anomaly_grid", "--preset", "digits", "--plan", "--store"],
-    "compare": ["sweeper.compare", "anomaly_grid:digits,nu=1", ",nu=2@"],
-    "export": ["sweeper.export", "anomaly_grid", "--best", "auroc_joint", "--store"],
-    "view": ["sweeper.view"],
+    "run": ["sweeper.run", "anomaly_grid", "--preset", "digits", "--plan", "--store", "URI"],
+    "compare": ["sweeper.compare", "anomaly_grid:digits,nu=1@URI", ",nu=2"],
+    "export": ["sweeper.export", "anomaly_grid", "--best", "auroc_joint", "--store", "URI"],
+    "view": ["sweeper.view", "URI"],
 }
+
+
+def test_the_seconds_that_the_line_of_silence_promises_are_tried(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A client may give up by itself, soon after the line. Without a line its error is raised at once."""
+    monkeypatch.setattr(files_module, "REST_SECONDS", 0.01)
+    monkeypatch.setattr(files_module, "call_remotely", _impatient)
+    answers: list[float] = [0.6, 0.0, 0.0]
+
+    def operation() -> str:
+        if answers:
+            threading.Event().wait(answers.pop(0))
+            raise TimeoutError("the client has given up")
+        return "content"
+
+    files = Files("gs://anonymous@bucket/x")
+    assert files.retry("read", "a", operation) == "content"
+    assert capsys.readouterr().err.count("does not answer; trying for another") == 1
+    answers.append(0.0)
+    with pytest.raises(StoreError, match="the client has given up"):
+        files.retry("read", "a", operation)
 
 
 @pytest.mark.slow
@@ -95,16 +118,18 @@ PROGRAMS = {
     [("run", signal.SIGTERM), ("compare", signal.SIGINT), ("export", signal.SIGTERM), ("view", signal.SIGINT)],
 )
 def test_a_program_that_waits_for_a_silent_store_heeds_a_signal(
-    program: str, number: signal.Signals, silent_port: int, tmp_path: Path
+    program: str, number: signal.Signals, silent_port: int
 ) -> None:
     """Without the thread that makes the call, each of them ignored signals for as long as the store was silent."""
-    *words, last = PROGRAMS[program]
     uri = address("gs", silent_port)
-    command = [sys.executable, "-m", *words, *([last + uri] if last.endswith("@") else [last, uri])]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", *(word.replace("URI", uri) for word in PROGRAMS[program])]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        killer = threading.Timer(300, process.kill)
+        killer.start()
         assert process.stderr
         first = process.stderr.readline()
         process.send_signal(number)
-        _, rest = process.communicate(timeout=120)
+        _, rest = process.communicate()
+        killer.cancel()
     assert "does not answer" in first and "SECRET" not in first, first + rest
     assert process.returncode == 130 and rest.count("\n") == 1 and rest.startswith("interrupted"), rest

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from sweeper.errors import SpecError, StoreError
 from sweeper.execution.process.exit import end_process
 from sweeper.models import find_model
 from sweeper.names import LAW, is_name
-from sweeper.plan.best_trials import find_best
+from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value, subspaces
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
@@ -27,7 +27,7 @@ from sweeper.storage.io.files import Files
 from sweeper.storage.io.local_disk import replace
 from sweeper.storage.layout import MODEL_SUFFIX
 from sweeper.storage.load import load
-from sweeper.storage.parquet.schema import columns_of
+from sweeper.storage.parquet.schema import Columns, columns_of
 from sweeper.storage.store_reader import StoreReader
 from trainables.evaluation.metrics import family_of
 from trainables.validation import nearest
@@ -44,10 +44,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("name", metavar="NAME", help="the sweep: its name in the store, or its file or module")
     which = parser.add_mutually_exclusive_group(required=True)
-    best_help = "the trial with the best value of this metric, on validation images where the sweep held some out"
+    best_help = "a trial of the best setting by this metric, on validation images where the sweep held some out"
     which.add_argument("--best", metavar="METRIC", help=best_help)
     which.add_argument("--trial", metavar="ID", help="the trial with this id")
     add("--preset", help="choose among the trials of this preset; required where the store has several")
+    add("--seed", type=int, metavar="N", help="of the best setting the trial with this seed")
+    add("--normal-class", type=int, metavar="N", help="of the best setting the trial with this class")
     add("--out", metavar="FILE", help=f"the file to write (default: NAME-ID{MODEL_SUFFIX})")
     store, data = (partial(named, option, "a folder") for option in ("--store", "--data"))
     add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")
@@ -59,14 +61,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser.parse_args(arguments)
         name, own_methods = _named(options.name)
         files, rows = Files(options.store), load(name, options.store, changes=None)
-        metrics = _metrics(files, name)
-        trial = _trial(rows, options.trial) if options.trial else _best(rows, metrics, options.best, options.preset)
+        about = ""
+        if options.trial:
+            trial = _trial(rows, options.trial)
+        else:
+            best = _best(rows, _columns(files, name), options.best, options.preset)
+            wanted = {"seed": options.seed, "normal_class": options.normal_class}
+            trial, place = _replicate(rows, best, {key: value for key, value in wanted.items() if value is not None})
+            about = f"{best.sentence()}\ntrial {place} of its {len(best.values)}, best first\n"
         out = _checked(Path(options.out or f"{name}-{trial['trial_id']}{MODEL_SUFFIX}"))
         methods = [*options.method, *own_methods.intersection([trial["method"]])]
         where = {"data": options.data, "device": options.device}
         _, content = find_model(files, trial["trial_id"], sweep=name, methods=methods, **where)
         _write(out, content)
-        print(f"{_line(trial, options.best)}\nwritten: {out} ({len(content) / 2**20:.2f} MiB)")
+        print(f"{about}{_line(trial, options.best)}\nwritten: {out} ({len(content) / 2**20:.2f} MiB)")
         return EXIT_OK
     except (SpecError, StoreError) as error:
         print(error_line(error), file=sys.stderr)
@@ -116,31 +124,51 @@ def _trial(rows: pd.DataFrame, trial_id: str) -> "pd.Series[object]":
     return found.iloc[0]
 
 
-def _metrics(files: Files, name: str) -> tuple[str, ...]:
-    """The metrics among the columns of a sweep's rows."""
+def _columns(files: Files, name: str) -> Columns:
+    """The columns of a sweep's rows."""
     table = StoreReader(files).rows(name)
-    return () if table is None else columns_of(table.schema).metrics
+    return Columns({}, ()) if table is None else columns_of(table.schema)
 
 
-def _best(rows: pd.DataFrame, metrics: Sequence[str], metric: str, preset: str | None) -> "pd.Series[object]":
-    """The row of the best trial of a preset."""
+def _best(rows: pd.DataFrame, columns: Columns, metric: str, preset: str | None) -> BestSetting:
+    """The best setting of a preset: of the preset as it is defined if there are such trials."""
     presets = sorted(rows["preset"].dropna().unique())
     if preset is not None and preset not in presets:
         raise SpecError(f"no rows of preset '{preset}'; there are: {', '.join(presets)}")
     if preset is None and len(presets) > 1:
         raise SpecError(f"--preset must choose among the presets of the store: {', '.join(presets)}")
     rows = rows if preset is None else rows[rows["preset"] == preset]
-    families = {name: family_of(name) for name in metrics if rows[name].notna().any()}
+    unchanged = rows[rows["changes"].fillna("") == ""]
+    rows = rows if unchanged.empty else unchanged
+    families = {name: family_of(name) for name in columns.metrics if rows[name].notna().any()}
     known = [name for name, family in families.items() if family and family.direction]
     if metric not in known:
         raise SpecError(
             f"no trial has a value of '{metric}' to be ranked by{nearest(metric, known)}; there are: {', '.join(known)}"
         )
     family = families[metric]
-    best = find_best(rows.to_dict("records"), Metric(metric, family.direction if family else None))
-    if best is None:
+    ranked = Metric(metric, family.direction if family else None)
+    found = best_settings(rows.to_dict("records"), ranked, columns.hyperparameters)
+    if not found:
         raise SpecError(f"no trial has finished with a value of {metric}, so there is none to export")
-    return rows[rows["trial_id"] == best].iloc[0]
+    if len(found) > 1:
+        texts = "; ".join(best.sentence() for best in found[:3])
+        raise SpecError(f"--trial must choose one, because there are {len(found)} best settings: {texts}")
+    return found[0]
+
+
+def _replicate(rows: pd.DataFrame, best: BestSetting, wanted: Mapping[str, int]) -> "tuple[pd.Series[object], int]":
+    """The row of the best of a setting's trials that have the wanted values, and its place among all of them."""
+    trials = list(best.values)
+    own = rows.set_index("trial_id", drop=False).loc[trials]
+    for key, value in wanted.items():
+        if key not in own or not (own[key] == value).any():
+            known = sorted(str(int(known)) for known in own[key].dropna().unique()) if key in own else []
+            raise SpecError(
+                f"the best setting has no trial with {key}={value}; there are: {', '.join(known) or 'none'}"
+            )
+        own = own[own[key] == value]
+    return own.iloc[0], trials.index(str(own["trial_id"].iloc[0])) + 1
 
 
 def _line(trial: "pd.Series[object]", metric: str | None) -> str:

@@ -213,9 +213,8 @@ class _Run:
                     ranked = of_request[[name for name in of_request if name in ranked_columns(plan)]]
                     kept.begin(ranked.to_dict("records"))
                 if plan.trials_left < plan.total:
-                    rows = of_request[of_request["trial_id"].isin(plan.ids)]
-                    columns_of_best = ("trial_id", "status", plan.headline.name, *plan.identifying_columns)
-                    progress.rank(rows[[name for name in rows if name in columns_of_best]].to_dict("records"))
+                    ranked = progress.ranked
+                    progress.rank(of_request[[name for name in of_request if name in ranked]].to_dict("records"))
                 for stage in plan_stages:
                     self.stopping.check()
                     dispatch(

@@ -57,14 +57,14 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.report": Rule(
         may=(
             *("pandas", "numpy", "matplotlib", "PIL", "tabulate"),
-            *("sweeper.errors", "sweeper.names", "sweeper.spec", "sweeper.storage"),
+            *("sweeper.errors", "sweeper.names", "sweeper.spec", "sweeper.storage", "sweeper.plan"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),
     "sweeper.report.page": Rule(
         may=(
             *("pandas", "numpy", "PIL", "vl_convert", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
-            "sweeper.names",
+            *("sweeper.names", "sweeper.plan"),
             *("sweeper.report", "trainables.evaluation.metrics", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),

@@ -44,8 +44,13 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: str = "best") -> in
         rows = load_request(store.files, plan.name, plan.request_rows)
         if isinstance(plan, SearchPlan):
             rows["study"] = rows["trial_id"].map(plan.study_names).fillna(rows["study"])
+        ended = rows[rows["trial_id"].isin(plan.ids) & (rows["status"] != "failed")]
         comparable = rows[rows["status"] != "pruned"]  # metrics of pruned trials are from an earlier epoch
-        text = publish.write(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.request)
+        text = publish.write(
+            *(store.files, plan.name, plan.sweep, plan.preset, comparable, plan.views, plan.request),
+            hyperparameters=list(columns.hyperparameters),
+            so_far=plan.total > len(ended),
+        )
         return rows, text
 
     of_request, text = quarantining(store.files, show)

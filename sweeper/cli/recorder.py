@@ -103,7 +103,7 @@ class Recorder(CohortListener):
             return
         self._write_due_history()
         epochs = trials[0].config.get("epochs")  # a hyperparameter that the members of a cohort share, if there is one
-        value = self._progress.best(member.metrics.get(self._progress.metric) for member in report.members)
+        value = self._progress.mean(member.metrics.get(self._progress.metric) for member in report.members)
         epochs = epochs if isinstance(epochs, int) else None
         self._progress.advanced(cohort, RunningCohort(len(trials), report.epoch, epochs, value=value))
 

@@ -1,4 +1,5 @@
-"""The best trials of a plan: of each cell of its heatmaps and tables, of each study, and of all.
+"""The best trials of a plan, whose models stay: of each cell of its heatmaps and tables, of each study, and of the best
+setting.
 
 They do not depend on the order in which rows come, so a sweep that was interrupted has the same ones at its end.
 """
@@ -6,11 +7,14 @@ They do not depend on the order in which rows come, so a sweep that was interrup
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sweeper.plan.plan import Plan
+from sweeper.plan.best_settings import QUESTIONS, Settings
+from sweeper.plan.changes import subspaces
+from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.spec.search import Search, Searches
 from sweeper.spec.sweep import Sweep
@@ -77,11 +81,59 @@ class BestTrials:
 
 
 def rankings_of(plan: Plan) -> list[Ranking]:
-    """The rankings by which the best trials of a plan are chosen."""
+    """The rankings by which the best trials of a plan are chosen while it runs: any setting may still become the best,
+    so each has one. Without replicates there is one for each data set."""
     space = getattr(plan, "space", None)
-    objectives = space.objectives if isinstance(space, Search | Searches) else ()
-    studies = [Ranking(metric, ("study_id",)) for metric in objectives]
-    return [Ranking(plan.headline), *studies, *_of_views(plan.sweep)]
+    if isinstance(space, Search | Searches):
+        return [*(Ranking(metric, ("study_id",)) for metric in space.objectives), *_of_views(plan.sweep)]
+    settings = [key for key in varying_keys(plan) if key not in plan.sweep.replicates]
+    repeated = any(key in plan.sweep.replicates for key in varying_keys(plan))
+    columns = settings if repeated else [key for key in settings if key in QUESTIONS]
+    return list(dict.fromkeys([Ranking(plan.headline, tuple(columns)), *_of_views(plan.sweep)]))
+
+
+def final_best(plan: Plan, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """The best trials once all have ended: of the settings, only the best one of each data set has one."""
+    space = getattr(plan, "space", None)
+    is_search = isinstance(space, Search | Searches)
+    best = BestTrials(rankings_of(plan) if is_search else _of_views(plan.sweep))
+    best.add(rows)
+    if is_search:
+        return best.ids
+    settings = settings_of(plan)
+    settings.add(rows)
+    return best.ids | {next(iter(found.values)) for found in settings.best(plan.headline)}
+
+
+def settings_of(plan: Plan) -> Settings:
+    """The settings of a plan, without any rows yet. The number of a study's trial tells it apart from the others."""
+    names = plan.sweep.naming(plan.preset) if not isinstance(plan, GridPlan) else ()
+    return Settings((*varying_keys(plan), *names, "dataset"), plan.sweep.replicates)
+
+
+def varying_keys(plan: Plan) -> list[str]:
+    """The hyperparameters that differ between trials of the plan, or of its preset: a plan that narrows the preset is
+    judged together with the other trials of its request."""
+    values: dict[str, set[object]] = {}
+    for trial in plan.trials:
+        for key, value in trial.config.items():
+            values.setdefault(key, set()).add(value)
+    counts = Counter(key for trial in plan.trials for key in trial.config)
+    differing = [key for key, known in values.items() if len(known) > 1 or counts[key] < len(plan.trials)]
+    parts = subspaces(plan.sweep.presets[plan.preset])
+    keys = dict.fromkeys(key for part in parts for key in (*part.fixed, *part.axes))
+    return list(
+        dict.fromkeys(
+            (
+                *differing,
+                *(
+                    key
+                    for key in keys
+                    if len({part.values(key) for part in parts}) > 1 or any(len(part.values(key)) > 1 for part in parts)
+                ),
+            )
+        )
+    )
 
 
 def _of_views(sweep: Sweep) -> list[Ranking]:
@@ -94,13 +146,6 @@ def _of_views(sweep: Sweep) -> list[Ranking]:
         if table.metrics[0].direction:
             by_axes.setdefault(table.hyperparameters, table.metrics[0])
     return [Ranking(metric, axes) for axes, metric in by_axes.items()]
-
-
-def find_best(rows: Collection[Mapping[str, Any]], metric: Metric) -> str | None:
-    """The id of the best of all these trials; None if none has finished with a value of the metric."""
-    best = BestTrials([Ranking(metric)])
-    best.add(rows)
-    return next(iter(best.ids), None)
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ own in the store: before it writes rows with a new best trial, and exactly at it
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sweeper.plan.best_trials import BestTrials, rankings_of
+from sweeper.plan.best_trials import BestTrials, final_best, rankings_of, settings_of
 from sweeper.plan.plan import Plan
 from sweeper.storage.io.files import Files
 from sweeper.storage.models import best_of_others, delete_displaced, delete_models, trials_with_models, write_best
@@ -54,16 +54,15 @@ class KeptModels:
 
 
 def remove_displaced(files: Files, plan: Plan, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Delete the models of the request's trials that have a row and are not best, as far as runs with `--keep best`
-    wrote them: a driver that was killed may have left some. `rows` are those of the request."""
-    best = BestTrials(rankings_of(plan))
-    best.add(rows)
-    write_best(files, plan.views, best.ids)
-    stale = {row["trial_id"] for row in rows}.intersection(trials_with_models(files, plan.name)) - best.ids
+    """Delete the models of the request's trials that have a row and are not best, as far as runs with `--keep best` wrote
+    them: a driver that was killed may have left some. `rows` are those of the request."""
+    best = final_best(plan, rows)
+    write_best(files, plan.views, best)
+    stale = {row["trial_id"] for row in rows}.intersection(trials_with_models(files, plan.name)) - best
     if stale:
         delete_displaced(files, plan.name, sorted(stale - best_of_others(files, plan.views)))
 
 
 def ranked_columns(plan: Plan) -> tuple[str, ...]:
     """The columns of rows that are read here."""
-    return BestTrials(rankings_of(plan)).columns
+    return (*BestTrials(rankings_of(plan)).columns, *settings_of(plan).columns)

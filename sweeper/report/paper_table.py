@@ -3,6 +3,8 @@
 import math
 import re
 import textwrap
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,19 +29,26 @@ MAX_CELLS = 200_000
 """Most cells of a table. All combinations of rows and columns are cells, so few trials can have billions."""
 
 
-def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
+def average(
+    rows: pd.DataFrame, table: Table, preset: str, only: Mapping[str, Collection[Any]] = MappingProxyType({})
+) -> pd.DataFrame:
     """Average the metrics of a table. Returns one row per table row, value of `table.columns` (if set) and metric.
 
     The columns are those of `table.rows` and `table.columns`, `metric`, `mean`, `std` (ddof=1), `count`, `missing`
     (trials without a value of the metric), `published` and `difference` (mean - published). Values of `percent` metrics
     are shares in [0, 1], including the published ones.
 
-    Rows and columns are in the order of their first appearance in `rows`, followed by those that only the paper has.
+    Rows and columns are in the order of their first appearance in `rows`, followed by those that only the paper has. Of
+    an axis in `only` the paper's are left out whose value is not there: the request did not ask for them (`narrowed`).
     All combinations are included; one without trials has count 0 and missing 0. A hyperparameter or metric that is no
     column of `rows` is null. Raises ValueError if there would be more than `MAX_CELLS` cells.
     """
     keys, paper_cells = table.axes, table.published.get(preset, {})
-    published = {tuple(map(plain_value, key)): figures for key, figures in paper_cells.items()}
+    published = {
+        key: figures
+        for key, figures in ((tuple(map(plain_value, key)), figures) for key, figures in paper_cells.items())
+        if all(name not in only or value in only[name] for name, value in zip(keys, key, strict=True))
+    }
     rows = rows.reindex(columns=list(dict.fromkeys([*keys, *(metric.name for metric in table.metrics)])))
     row_numbers: dict[tuple[Any, ...], list[int]] = {}
     for row_number, key in enumerate(zip(*(map(plain_value, rows[name]) for name in keys), strict=True)):
@@ -66,30 +75,41 @@ def average(rows: pd.DataFrame, table: Table, preset: str) -> pd.DataFrame:
 
 
 def write(
-    files: Files, folder: str, rows: pd.DataFrame, table: Table, preset: str, value_text: ValueText = plain_text
-) -> pd.DataFrame:
-    """Write `tables/FOLDER/NAME.parquet` and `.md`. Returns the result of `average`. `value_text` is how the Markdown
-    writes values of hyperparameters."""
-    cells = average(rows, table, preset)
+    files: Files, folder: str, cells: pd.DataFrame, table: Table, over: str, value_text: ValueText = plain_text
+) -> None:
+    """Write what `average` returned as `tables/FOLDER/NAME.parquet` and `.md`. `value_text` is how the Markdown writes
+    values of hyperparameters, `over` what a cell is the mean over."""
     files.write(f"tables/{folder}/{table.name}.parquet", cells.to_parquet(index=False))
-    files.write(f"tables/{folder}/{table.name}.md", markdown(cells, table, value_text).encode())
-    return cells
+    files.write(f"tables/{folder}/{table.name}.md", markdown(cells, table, over, value_text).encode())
 
 
-def markdown(cells: pd.DataFrame, table: Table, value_text: ValueText = plain_text) -> str:
+def has_trials(cells: pd.DataFrame) -> bool:
+    """Whether any cell of a table has a trial, with or without a value."""
+    return bool((cells["count"] + cells["missing"]).any())
+
+
+def markdown(cells: pd.DataFrame, table: Table, over: str = "trials", value_text: ValueText = plain_text) -> str:
     """Return a Markdown document: a title, the caption and the table."""
     keys, groups = _columns(cells, table, value_text)
     columns = {_escaped(name): [*map(_escaped, texts)] for part in (keys, *groups) for name, texts in part.items()}
     body = tabulate(columns, headers="keys", tablefmt="github", disable_numparse=True)
-    return "\n".join([f"# {_escaped(table.name)}", "", caption(cells, table.note), "", body, ""])
+    return "\n".join([f"# {_escaped(table.name)}", "", caption(cells, table, over), "", body, ""])
 
 
-def text(cells: pd.DataFrame, table: Table, width: int = 100, value_text: ValueText = plain_text) -> str:
-    """Return the table as plain text for a terminal of `width` characters.
+def text(
+    cells: pd.DataFrame,
+    table: Table,
+    width: int = 100,
+    value_text: ValueText = plain_text,
+    over: str = "trials",
+) -> str:
+    """Return the table as plain text for a terminal of `width` characters; one line if no trial has a value.
 
     A wider table is split into blocks, each of which repeats the row keys. It is split between the values of
     `table.columns`, and between the metrics of one value only if these are too wide together.
     """
+    if not cells["count"].any() and cells["published"].isna().all():
+        return f"{table.name}: no trial has a value yet"
     keys, groups = _columns(cells, table, value_text)
 
     def fits(columns: Columns) -> bool:
@@ -104,12 +124,13 @@ def text(cells: pd.DataFrame, table: Table, width: int = 100, value_text: ValueT
             blocks[-1] |= piece
         else:
             blocks.append(dict(piece))
-    title = "\n".join([table.name, *textwrap.wrap(caption(cells, table.note), width)])
+    title = "\n".join([table.name, *textwrap.wrap(caption(cells, table, over), width)])
     return "\n\n".join([title, *(text_table({**keys, **block}) for block in blocks)])
 
 
-def caption(cells: pd.DataFrame, note: str = "") -> str:
-    """Return a line that says what the cells of the table show, with the note of the table."""
+def caption(cells: pd.DataFrame, table: Table, over: str = "trials") -> str:
+    """Return a line that says what the cells of the table show, with the note of the table. `over`: what a cell is the
+    mean over, as a plural noun."""
     counts = cells["count"][cells["count"] > 0]
     if counts.empty:
         parts = ["no value yet"]
@@ -117,12 +138,14 @@ def caption(cells: pd.DataFrame, note: str = "") -> str:
         parts = ["one trial a cell"]
     else:
         span = f"{counts.min()} to {counts.max()}" if counts.min() < counts.max() else f"{counts.max()}"
-        parts = [f"mean ± standard deviation of {span} trials"]
+        parts = [f"mean ± standard deviation over {span} {over}"]
     if ((cells["count"] > 0) & (cells["missing"] > 0)).any():
         parts.append("'k of n' where only k of n trials have a value")
     if cells["published"].notna().any():
         parts.append("in brackets the paper's figure and the difference from it")
-    return "; ".join([*parts, note] if note else parts)
+    if flattered := [metric.name for metric in table.metrics if metric.is_chosen_on_test]:
+        parts.append(f"{', '.join(flattered)}: the best of several values, chosen on test images")
+    return "; ".join([*parts, table.note] if table.note else parts)
 
 
 def _measure(values: np.ndarray) -> tuple[float, float, int, int]:

@@ -1,23 +1,30 @@
 """Writes the heatmaps, tables, trajectories and sheets of a sweep into the store, and returns text for the terminal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
+from sweeper.plan.best_settings import NOUNS, BestSetting, Settings, sentences, short_text
 from sweeper.report import paper_table as tables
 from sweeper.report import summary
-from sweeper.report.class_names import ValueText, text_with_class_names
+from sweeper.report.class_names import CLASS, ValueText, text_with_class_names
 from sweeper.report.guard import made
 from sweeper.report.heatmaps import heatmap
-from sweeper.report.heatmaps.heatmap_cells import selection_metric
-from sweeper.report.selections import labelled
+from sweeper.report.heatmaps.heatmap_cells import positions
+from sweeper.report.selections import labelled, narrowed
 from sweeper.report.sheets import densities, latent_maps, pictures
 from sweeper.report.trajectories import trajectory
-from sweeper.spec import Heatmap, Metric, Sweep, Table, Trajectory
+from sweeper.spec import Grid, Grids, Heatmap, Metric, Sweep, Table, Trajectory
+from sweeper.spec.metric import VALIDATION
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import SUFFIX
 from sweeper.storage.load import load_history
+
+MAX_BEST = 20
+"""Most data sets or studies whose best setting the text names."""
 
 
 def write(
@@ -28,47 +35,38 @@ def write(
     rows: pd.DataFrame,
     folder: str | None = None,
     label: str | None = None,
+    *,
+    hyperparameters: Collection[str] = (),
+    so_far: bool = False,
 ) -> str:
     """Write all views of a sweep, and return the text to print.
 
     Files: `heatmaps/FOLDER/METRIC.parquet` and `.png`, `breakdown.parquet` and `correlations.parquet` beside them,
     `tables/FOLDER/TABLE.parquet` and `.md`, `trajectories/FOLDER/TRAJECTORY.parquet` and `.png`, and, of trials that
     have sheets, `sheets/FOLDER/*.png`: of methods, and of densities by the rows of the first table. The text has the
-    breakdown of the best cell, the correlations, the tables, and the test metrics of the trials that a search chose on
-    validation images. A figure or table that cannot be made of its data is a line that is logged.
+    cells of the first heatmap where there are no tables, the breakdown of the best setting, the correlations, the
+    tables, and a sentence about each best setting. Tables without a trial are left out. A
+    figure or table that cannot be made of its data is a line that is logged.
 
     `rows` are those of the plan, in its order. A metric or hyperparameter that they lack is null. `folder` is
     `NAME/PRESET` by default. A request that changes its preset has its own folder (`Plan.views`), and its own `label`
-    in the figures (`Plan.request`).
+    in the figures (`Plan.request`). `hyperparameters` are the columns that are some, beside those that views show.
+    `so_far`: whether trials are still to come.
     """
+    keys = [name for name in dict.fromkeys((*hyperparameters, *_shown_keys(sweep))) if name in rows]
     rows = rows.reindex(columns=list(dict.fromkeys([*rows.columns, *_needed(sweep)])))
     folder, about = folder or f"{name}/{preset}", _about(name, label or preset, rows)
     value_text = text_with_class_names(files, name, rows)
-    figures: list[tuple[str, Callable[[], str | None]]] = [
-        (
-            f"heatmap {view.metric.name}",
-            partial(_write_heatmap, files, folder, sweep, view, preset, rows, about, value_text),
-        )
-        for view in sweep.heatmaps
-    ]
-    if sweep.heatmaps:
-        first = labelled(rows, sweep.heatmaps[0].selections)
-        figures += [
-            ("breakdown", partial(_write_breakdown, files, folder, sweep, first, value_text)),
-            ("correlations", partial(_write_correlations, files, folder, sweep, first)),
-        ]
-    figures += [
-        (f"table {table.name}", partial(_write_table, files, folder, table, preset, rows, value_text))
-        for table in sweep.tables
-    ]
-    figures.append(("best trials", partial(_chosen_on_validation, rows, sweep.headline(preset))))
     history = _history(files, name) if sweep.trajectories else pd.DataFrame()
-    figures += [
-        (f"trajectory {view.name}", partial(_write_trajectory, files, folder, history, view, rows, about, value_text))
-        for view in sweep.trajectories
-    ]
+    figures = _Figures(files, folder, sweep, preset, rows, keys, so_far, about, value_text)
     models = sweep.tables[0] if sweep.tables else None
-    figures += [
+    writers: list[tuple[str, Callable[[], str | None]]] = [
+        *((f"heatmap {view.metric.name}", partial(figures.heatmap, view)) for view in sweep.heatmaps),
+        ("breakdown", figures.breakdown),
+        ("correlations", figures.correlations),
+        *((f"table {table.name}", partial(figures.table, table)) for table in sweep.tables),
+        ("best settings", figures.best_settings),
+        *((f"trajectory {view.name}", partial(figures.trajectory, history, view)) for view in sweep.trajectories),
         ("sheets of methods", partial(pictures.write, files, name, folder, rows)),
         (
             "sheets of densities",
@@ -83,76 +81,119 @@ def write(
         ),
         ("maps of latents", partial(latent_maps.write, files, name, folder, rows, about)),
     ]
-    texts = [made(files.log, f"store {files.display_uri}, {folder}: {figure}", write) for figure, write in figures]
+    texts = [made(files.log, f"store {files.display_uri}, {folder}: {figure}", write) for figure, write in writers]
     return "\n\n".join(text for text in texts if text)
 
 
-def _write_heatmap(
-    files: Files,
-    folder: str,
-    sweep: Sweep,
-    view: Heatmap,
-    preset: str,
-    rows: pd.DataFrame,
-    about: str,
-    value_text: ValueText,
-) -> None:
-    shown = labelled(rows, view.selections)
-    over = _over(sweep, shown, view.axes)
-    heatmap.write(files, folder, shown, view, preset, over=over, about=about, value_text=value_text)
+@dataclass(frozen=True)
+class _Figures:
+    """The figures and tables of some rows. Each method writes one, and returns what the terminal shows of it."""
+
+    files: Files
+    folder: str
+    sweep: Sweep
+    preset: str
+    rows: pd.DataFrame
+    keys: Sequence[str]
+    """Columns of hyperparameters."""
+    so_far: bool
+    """Whether trials are still to come."""
+    about: str
+    value_text: ValueText
+
+    def heatmap(self, view: Heatmap) -> str | None:
+        """The text has the cells of the first heatmap of a sweep without tables."""
+        shown, sweep = labelled(self.rows, view.selections), self.sweep
+        over = _over(sweep, shown, view.axes)
+        best = _best(sweep, shown, view.metric, (*self.keys, *view.axes), view.axes)
+        options: dict[str, Any] = {"over": over, "about": self.about, "value_text": self.value_text}
+        cells = heatmap.write(
+            self.files, self.folder, shown, view, self.preset, best=best, so_far=self.so_far, **options
+        )
+        if view != sweep.heatmaps[0] or sweep.tables:
+            return None
+        return summary.cells_text(cells, view, over, positions(cells, shown, view.axes, best), self.value_text)
+
+    def breakdown(self) -> str | None:
+        """The replicates of the best setting of the first heatmap."""
+        if not (self.sweep.heatmaps and self.sweep.breakdown):
+            return None
+        first = self.sweep.heatmaps[0]
+        rows = labelled(self.rows, first.selections)
+        best = _best(self.sweep, rows, first.metric, (*self.keys, *first.axes), first.axes)
+        table = summary.breakdown(rows, best, first.axes, self.sweep.breakdown)
+        self.files.write(f"heatmaps/{self.folder}/breakdown.parquet", table.to_parquet(index=False))
+        scaled = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
+        chosen = f", {best[0].chosen}" if best else ""
+        title = f"{first.metric.label} by {self.sweep.breakdown} at the best setting{chosen}"
+        return f"{title}\n{summary.text(scaled.dropna(axis=1, how='all'), value_text=self.value_text)}"
+
+    def correlations(self) -> str | None:
+        """Correlations over the cells of the first heatmap."""
+        if not (self.sweep.heatmaps and self.sweep.correlations):
+            return None
+        first = self.sweep.heatmaps[0]
+        table = summary.correlations(labelled(self.rows, first.selections), self.sweep.correlations, first.axes)
+        self.files.write(f"heatmaps/{self.folder}/correlations.parquet", table.to_parquet(index=False))
+        known = table.dropna(subset="r")
+        if known.empty:
+            return None
+        return f"correlation over the cells of {first.rows} x {first.columns}\n{summary.text(known)}"
+
+    def table(self, table: Table) -> str | None:
+        """No table is written if none of its cells has a trial."""
+        space = self.sweep.presets[self.preset]
+        grids = space.grids if isinstance(space, Grids) else (space,) if isinstance(space, Grid) else ()
+        shown = labelled(self.rows, table.selections)
+        cells = tables.average(shown, table, self.preset, narrowed(grids, shown, table.axes, table.selections))
+        if not tables.has_trials(cells):
+            return None
+        over = averaged_over(shown, table.axes, self.keys)
+        tables.write(self.files, self.folder, cells, table, over, self.value_text)
+        return tables.text(cells, table, value_text=self.value_text, over=over)
+
+    def best_settings(self) -> str | None:
+        """A sentence about each best setting."""
+        if not self.sweep.ranks(self.preset):
+            return None
+        headline, named = self.sweep.headline(self.preset), self.sweep.naming(self.preset)
+        found = _best(self.sweep, self.rows, headline, self.keys, named)
+        return "\n".join(sentences(found, MAX_BEST, so_far=self.so_far, value_text=_with_names(self.value_text)))
+
+    def trajectory(self, history: pd.DataFrame, view: Trajectory) -> None:
+        shown = labelled(self.rows, view.selections)
+        trajectory.write(self.files, self.folder, history, shown, view, about=self.about, value_text=self.value_text)
 
 
-def _write_breakdown(files: Files, folder: str, sweep: Sweep, rows: pd.DataFrame, value_text: ValueText) -> str | None:
-    """Write the breakdown of the first heatmap, if there is one. Returns its text."""
-    if not sweep.breakdown:
-        return None
-    first = sweep.heatmaps[0]
-    table = summary.breakdown(rows, first.metric.name, first.metric.ranking_direction, first.axes, sweep.breakdown)
-    files.write(f"heatmaps/{folder}/breakdown.parquet", table.to_parquet(index=False))
-    scaled = table.assign(mean=100 * table["mean"], std=100 * table["std"]) if first.metric.percent else table
-    criterion = selection_metric(rows, first.metric.name)
-    by = "" if criterion == first.metric.name else f" by {criterion}"
-    title = f"{first.metric.label} by {sweep.breakdown} at the best cell{by}"
-    return f"{title}\n{summary.text(scaled, value_text=value_text)}"
+def _best(
+    sweep: Sweep, rows: pd.DataFrame, metric: Metric, keys: Sequence[str], named: Sequence[str]
+) -> list[BestSetting]:
+    """Return the best settings by a metric. A row that several selections have counts once."""
+    settings = Settings(keys, sweep.replicates)
+    wanted = (*settings.columns, metric.name, metric.name.removeprefix(VALIDATION), f"{VALIDATION}{metric.name}")
+    single = rows.drop_duplicates("trial_id") if "trial_id" in rows else rows
+    settings.add(single[[name for name in dict.fromkeys(wanted) if name in single]].to_dict("records"))
+    return settings.best(metric, named)
 
 
-def _write_correlations(files: Files, folder: str, sweep: Sweep, rows: pd.DataFrame) -> str | None:
-    """Write the correlations over the cells of the first heatmap, if there are any. Returns their text."""
-    if not sweep.correlations:
-        return None
-    first = sweep.heatmaps[0]
-    table = summary.correlations(rows, sweep.correlations, first.axes)
-    files.write(f"heatmaps/{folder}/correlations.parquet", table.to_parquet(index=False))
-    return f"correlation over the cells of {first.rows} x {first.columns}\n{summary.text(table)}"
+def averaged_over(rows: pd.DataFrame, axes: Sequence[str], keys: Sequence[str]) -> str:
+    """Return what a cell of these axes is the mean over: `seeds` or `classes` if only these differ within one."""
+    varying = [key for key in keys if key not in axes and rows[key].nunique(dropna=False) > 1]
+    if rows.empty or not varying:
+        return "trials"
+    within = rows.groupby(list(axes), dropna=False, observed=True)[varying].nunique(dropna=False).max()
+    differing = [key for key in varying if within[key] > 1]
+    return NOUNS.get(differing[0], "trials") if len(differing) == 1 else "trials"
 
 
-def _write_table(
-    files: Files, folder: str, table: Table, preset: str, rows: pd.DataFrame, value_text: ValueText
-) -> str:
-    cells = tables.write(files, folder, labelled(rows, table.selections), table, preset, value_text)
-    return tables.text(cells, table, value_text=value_text)
+def _shown_keys(sweep: Sweep) -> list[str]:
+    """Return the hyperparameters that views show, and those that repeat an experiment."""
+    return [key for axes in sweep.axes_by_metric.values() for key in axes] + list(sweep.replicates)
 
 
-def _chosen_on_validation(rows: pd.DataFrame, objective: Metric) -> str | None:
-    chosen = summary.on_test_images(rows, objective)
-    if not len(chosen):
-        return None
-    if objective.percent:
-        chosen = chosen.assign(**{name: 100 * chosen[name] for name in chosen.columns[2:]})
-    return f"best trials by {objective.label}, and what they are worth on test images\n{summary.text(chosen)}"
-
-
-def _write_trajectory(
-    files: Files,
-    folder: str,
-    history: pd.DataFrame,
-    view: Trajectory,
-    rows: pd.DataFrame,
-    about: str,
-    value_text: ValueText,
-) -> None:
-    shown = labelled(rows, view.selections)
-    trajectory.write(files, folder, history, shown, view, about=about, value_text=value_text)
+def _with_names(value_text: ValueText) -> ValueText:
+    """Return how a sentence writes values: short numbers, and the names of classes."""
+    return lambda name, value: value_text(name, value) if name == CLASS else short_text(name, value)
 
 
 def _needed(sweep: Sweep) -> list[str]:

@@ -1,11 +1,12 @@
-"""The rows that a view shows: all, or those of its selections under their labels."""
+"""The rows that a view shows: all, or those of its selections under their labels; and what a request narrowed of it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pandas as pd
 
-from sweeper.spec.grid import Value
+from sweeper.spec.grid import Grid, Value
 from sweeper.spec.views import Selection
+from sweeper.storage.parquet.row_values import plain_value
 
 
 def labelled(rows: pd.DataFrame, selections: Sequence[Selection]) -> pd.DataFrame:
@@ -19,6 +20,28 @@ def labelled(rows: pd.DataFrame, selections: Sequence[Selection]) -> pd.DataFram
     shown = pd.concat([_selected(rows, selection) for selection in selections], ignore_index=True)
     orders = {axis: dict.fromkeys(selection.labels[axis] for selection in selections) for axis in selections[0].labels}
     return shown.assign(**{axis: pd.Categorical(shown[axis], [*order]) for axis, order in orders.items()})
+
+
+def narrowed(
+    grids: Sequence[Grid], rows: pd.DataFrame, axes: Sequence[str], selections: Sequence[Selection]
+) -> Mapping[str, Collection[Value]]:
+    """Return axis -> the values that `rows`, as `labelled` returns them, have of it, where the grids have further ones:
+    a request did not ask for these."""
+    shown: dict[str, Collection[Value]] = {}
+    for axis in axes:
+        labels = [selection for selection in selections if axis in selection.labels]
+        tried: set[Value] = {value for grid in grids for value in grid.values(axis)}
+        if labels:
+            tried = {each.labels[axis] for each in labels if any(_has(grid, each) for grid in grids)}
+        found = {plain_value(value) for value in rows[axis]} if axis in rows else {None}
+        if tried - found:
+            shown[axis] = found
+    return shown
+
+
+def _has(grid: Grid, selection: Selection) -> bool:
+    """Whether trials of the grid may be in the selection, as far as the grid mentions its hyperparameters."""
+    return all(value in grid.values(key) for key, value in selection.where.items() if grid.values(key))
 
 
 def _selected(rows: pd.DataFrame, selection: Selection) -> pd.DataFrame:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from sweeper.errors import SpecError
+from trainables.evaluation.metric_families import pairs, training
 from trainables.evaluation.metric_families.family import SHARE
 from trainables.evaluation.metrics import VALIDATION as VALIDATION
 from trainables.evaluation.metrics import family_of
@@ -44,6 +45,23 @@ class Metric:
     def label(self) -> str:
         """The name, with the unit if it is percent, for tables and figures: `knn_z (%)`."""
         return f"{self.name} (%)" if self.percent else self.name
+
+    @property
+    def measured_on(self) -> str:
+        """What it is a number of, as the end of a sentence: `validation images`, `test images`, `test pairs`
+        or `training data`."""
+        family = family_of(self.name)
+        if family is not None and family in training.FAMILIES.values():
+            return "training data"
+        if family is not None and family in pairs.FAMILIES.values():
+            return "test pairs"
+        return "validation images" if self.name.startswith(VALIDATION) else "test images"
+
+    @property
+    def is_chosen_on_test(self) -> bool:
+        """Whether it is the best of several values on the test images themselves, such as a probe's best epoch."""
+        family = family_of(self.name)
+        return family is not None and family.chosen_on_test
 
     @property
     def bounds(self) -> tuple[float, float] | None:

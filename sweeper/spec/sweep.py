@@ -16,6 +16,8 @@ from sweeper.spec.views import Heatmap, Table, Trajectory
 Space = Grid | Grids | Search | Searches
 """The type of a preset."""
 V = TypeVar("V", Heatmap, Table)
+REPLICATES = ("seed", "normal_class", "held_out")
+"""Hyperparameters whose values repeat an experiment: none of them is a choice, so a setting has the mean over them."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,28 @@ class Sweep:
             return space.objectives[0]
         heatmaps = _of_preset(self.heatmaps, preset)
         return heatmaps[0].metric if heatmaps else _of_preset(self.tables, preset)[0].metrics[0]
+
+    @property
+    def replicates(self) -> tuple[str, ...]:
+        """Hyperparameters over whose values the score of a setting is the mean."""
+        return tuple(dict.fromkeys((*REPLICATES, *([self.breakdown] if self.breakdown else []))))
+
+    def ranks(self, preset: str) -> bool:
+        """Return whether the preset has one metric to be best by. A search with several objectives has a front."""
+        space = self.presets[preset]
+        return not isinstance(space, Search | Searches) or len(space.objectives) == 1
+
+    def naming(self, preset: str) -> tuple[str, ...]:
+        """Return the hyperparameters that name a setting of the preset to a reader: those that are searched, or the
+        axes of the view whose metric is the headline, without labels."""
+        space = self.presets[preset]
+        if isinstance(space, Search | Searches):
+            searches = space.searches if isinstance(space, Searches) else (space,)
+            return tuple(dict.fromkeys(key for search in searches for key in search.space))
+        shown = self.for_preset(preset)
+        view = (*shown.heatmaps, *shown.tables)[0]
+        labels = {label for selection in view.selections for label in selection.labels}
+        return tuple(axis for axis in view.axes if axis not in labels)
 
     @property
     def views(self) -> dict[str, tuple[Heatmap | Table | Trajectory, ...]]:

@@ -17,7 +17,7 @@ class RunningCohort:
     loss: float | None = None
     """Mean training loss of the current epoch so far; None if no finite loss is known."""
     value: float | None = None
-    """Headline metric of the best member in the last report; None before a report has one."""
+    """Headline metric in the last report, the mean over the members; None before a report has one."""
 
     @property
     def trials_trained(self) -> float:
@@ -25,12 +25,12 @@ class RunningCohort:
         return self.trials * self.epoch / self.epochs if self.epochs else 0.0
 
     def text(self, metric: str) -> str:
-        """Text such as `56 trials  epoch 37.2 of 800  loss 1.25  auroc 0.913`."""
+        """Text such as `56 trials  epoch 37.2 of 800  loss 1.25  mean auroc 0.913`."""
         parts = [f"{self.trials} trial{'s' if self.trials != 1 else ''}", _epoch(self.epoch, self.epoch, self.epochs)]
         if self.loss is not None:
             parts.append(f"loss {self.loss:.4g}")
         if self.value is not None:
-            parts.append(f"{metric} {self.value:.4g}")
+            parts.append(f"mean {metric} {self.value:.4g}")
         return "  ".join(parts)
 
 

@@ -11,14 +11,18 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from sweeper.cli.progress.bar import ProgressBar
-from sweeper.cli.progress.best_trial import BestTrial, short
 from sweeper.cli.progress.running_cohorts import RunningCohort, RunningCohorts
+from sweeper.plan.best_settings import sentences
+from sweeper.plan.best_trials import settings_of
 from sweeper.plan.plan import Plan
+from sweeper.spec.metric import VALIDATION
 
 MIN_INTERVAL, MAX_INTERVAL = 5.0, 60.0
 """Shortest and longest time between two plain lines, in seconds."""
 INTERVAL_SHARE = 0.05
 """Time between two plain lines as a share of the elapsed time, within the limits above."""
+MAX_BEST = 3
+"""Most data sets or studies whose best setting is shown."""
 DONE = ("finished", "diverged", "pruned")
 """Statuses of trials that have a result."""
 
@@ -36,7 +40,11 @@ class Progress:
     ) -> None:
         """`cohorts` is the number of cohorts in this run; None if unknown."""
         self.total, self.label, self.cohorts = plan.total, f"{plan.name} ({plan.request})", cohorts
-        self.metric, self._best = plan.headline.name, BestTrial(plan.headline, plan.identifying_columns)
+        self.metric, self._headline = plan.headline.name, plan.headline
+        self._settings, self._naming = settings_of(plan), plan.sweep.naming(plan.preset)
+        self._ranks = plan.sweep.ranks(plan.preset)
+        self._best: list[str] | None = []
+        """What is said of the best settings; None if rows have come since."""
         counts = plan.counts
         self._before = Counter({status: counts[status] for status in DONE})
         self._console = console or Console(file=sys.stdout, highlight=False)
@@ -71,9 +79,11 @@ class Progress:
         self.running_cohorts.advance(cohort, state)
         self._update(trained_before=continued)
 
-    def best(self, values: Iterable[object]) -> float | None:
-        """Return the best finite number among values of the headline metric; None without one."""
-        return self._best.best_of(values)
+    def mean(self, values: Iterable[object]) -> float | None:
+        """Return the mean of the finite numbers among values of the headline metric, in the unit of its label; None
+        without one."""
+        finite = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+        return math.fsum(finite) / len(finite) * (100.0 if self._headline.percent else 1.0) if finite else None
 
     def stopped(self, trials: int, cohorts: int = 0) -> None:
         """Count `trials` fewer running trials: their worker was lost, and they will start again.
@@ -97,8 +107,10 @@ class Progress:
         self._update()
 
     def rank(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Consider rows for the best value without counting them."""
-        self._best.rank(rows)
+        """Consider rows for the best setting without counting them."""
+        if self._ranks:
+            self._settings.add(rows)
+            self._best = None
 
     def print_line(self, text: str) -> None:
         """Print a message, above the live view if there is one."""
@@ -113,6 +125,23 @@ class Progress:
     def counts(self) -> Counter[str]:
         """Number of trials with a row by status, including those from before this run."""
         return self._before + self._counts
+
+    @property
+    def ranked(self) -> tuple[str, ...]:
+        """The columns of rows that `rank` reads."""
+        return (
+            *self._settings.columns,
+            self.metric.removeprefix(VALIDATION),
+            f"{VALIDATION}{self.metric}",
+            self.metric,
+        )
+
+    def best(self) -> list[str]:
+        """Return sentences about the best settings; none if no trial has a value, or for a front."""
+        if self._best is None:
+            found = self._settings.best(self._headline, self._naming)
+            self._best = sentences(found, MAX_BEST, so_far=self.done < self.total)
+        return self._best
 
     def _update(self, trained_before: bool = False) -> None:
         """Move the bar; without a live view, print a line unless the last one is too recent."""
@@ -142,8 +171,8 @@ class Progress:
         yield Text("   ").join(
             Text.assemble((f"{name} ", "dim"), (value, colours.get(name, ""))) for name, value in self._facts().items()
         )
-        yield from (Text(line, style="dim") for line in self.running_cohorts.lines(self.metric))
-        yield from (Text(line, style="green") for line in self._best.texts)
+        yield from (Text(line, style="dim") for line in self.running_cohorts.lines(self._headline.label))
+        yield from (Text(line, style="green") for line in self.best())
 
     def _print_state(self, last: bool = False) -> None:
         """Print the state as one line. In a file rich draws nothing but the end, so this text is ours."""
@@ -155,7 +184,7 @@ class Progress:
             if time_left := self._bar.time_left:
                 facts["left"] = f"about {time_left}"
             training = [text] if (text := self.running_cohorts.summary()) else []
-            if (value := self.best(self.running_cohorts.values)) is not None:
-                training.append(f"{self.metric} so far {short(value)}")
+            if values := self.running_cohorts.values:
+                training.append(f"mean {self._headline.label} so far {math.fsum(values) / len(values):.4g}")
         state = [f"{self.label}: {self.done} of {self.total} trials", *(" ".join(fact) for fact in facts.items())]
-        self.print_line(", ".join([*state, *training, *self._best.texts]))
+        self.print_line(", ".join([*state, *training, *self.best()]))

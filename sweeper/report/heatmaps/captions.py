@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from sweeper.report.class_names import ValueText
 from sweeper.report.formatting import DASH, format_metric, format_significant
 from sweeper.report.heatmaps.colour_scale import STANDARD_ERRORS, ColourScale
 
@@ -46,21 +45,12 @@ def ticks(scale: ColourScale, most: int) -> dict[float, str]:
 
 
 def heading(cells: pd.DataFrame, metric: str, over: str) -> str:
-    """Return e.g. `auroc_joint, mean of up to 10 classes`."""
+    """Return e.g. `auroc_joint: mean ± standard deviation over up to 10 classes`."""
     counts = cells["count"][cells["count"] > 0]
     if counts.empty or counts.max() == 1:
         return metric
-    return f"{metric}, mean of {'up to ' if counts.min() < counts.max() else ''}{counts.max()} {over}"
-
-
-def best_text(best_cell: dict[str, Any] | None, axes: tuple[str, str], digits: int, value_text: ValueText) -> str:
-    """Return e.g. `best 0.982 ± 0.017 at beta=0.5, nu=0.25`, or `chosen on validation images: 0.982 ± ...`."""
-    if best_cell is None:
-        return "no value yet"
-    std = "" if pd.isna(best_cell["std"]) else f" ± {_number(best_cell['std'], digits)}"
-    axis_values = ", ".join(f"{name}={value_text(name, best_cell[name])}" for name in axes)
-    best_or_chosen = "chosen on validation images:" if "validation" in best_cell else "best"
-    return f"{best_or_chosen} {_number(best_cell['mean'], digits)}{std} at {axis_values}"
+    most = f"{'up to ' if counts.min() < counts.max() else ''}{counts.max()}"
+    return f"{metric}: mean ± standard deviation over {most} {over}"
 
 
 def noise_text(scale: ColourScale, cells: pd.DataFrame) -> str:

@@ -1,5 +1,6 @@
 """Draws a heatmap: coloured cells with their numbers, a bar of colours, and texts around them. Places are in inches."""
 
+import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -15,10 +16,9 @@ from numpy.typing import NDArray
 
 from sweeper.report.class_names import ValueText, plain_text
 from sweeper.report.heatmaps import layout as sizes
-from sweeper.report.heatmaps.captions import best_text, cell_texts, decimals_of, heading, noise_text, ticks
+from sweeper.report.heatmaps.captions import cell_texts, decimals_of, heading, noise_text, ticks
 from sweeper.report.heatmaps.colour_scale import colour_scale
 from sweeper.report.heatmaps.glyph_outlines import Line, line, line_paths
-from sweeper.report.heatmaps.heatmap_cells import best
 from sweeper.report.heatmaps.layout import HeatmapTexts, Layout, lay_out
 from sweeper.report.style import INK, MUTED, PALE
 from sweeper.spec.metric import BETTER
@@ -28,28 +28,37 @@ SEPARATOR = 2 / 72
 """Space between two cells, in inches."""
 FRAME_INSET = 0.024
 """Distance of the frame of the best cell from the cell's edges, in inches."""
+CAPTION = 90
+"""Most characters of a line about the best setting."""
 STEPS, MAX_TICKS = 256, 7
 """Colours of the bar, and most values beside it."""
 Floats = NDArray[np.float64]
 
 
 def draw(
-    cells: pd.DataFrame, heatmap: Heatmap, *, over: str = "trials", about: str = "", value_text: ValueText = plain_text
+    cells: pd.DataFrame,
+    heatmap: Heatmap,
+    *,
+    over: str = "trials",
+    about: str = "",
+    value_text: ValueText = plain_text,
+    framed: Sequence[int] = (),
+    best: Sequence[str] = (),
 ) -> Figure:
-    """Draw the cells as a coloured table. Bright is better, the best cell is framed, a cell without a value is grey.
+    """Draw the cells as a coloured table. Bright is better, a cell without a value is grey.
 
-    The best cell is the one with the best `validation` if there is such a column, else the one with the best `mean`.
-    The range of the colours takes the noise within the cells into account (see `colour_scale`), which a caption states.
+    `framed` are the positions of the cells with the best settings, and `best` the sentences about these. The range of
+    the colours takes the noise within the cells into account (see `colour_scale`), which a caption states.
     """
     metric, axes = heatmap.metric, heatmap.axes
     if metric.percent:
         cells = cells.assign(**{name: 100 * cells[name] for name in ("mean", "std", "published") if name in cells})
     means = cells["mean"].to_numpy("float64")
     is_finite, digits, scale = np.isfinite(means), decimals_of(means), colour_scale(cells, metric.bounds)
-    best_cell = best(cells, metric.ranking_direction, "validation" if "validation" in cells else "mean")
     rows, columns = ([value_text(axis, value) for value in cells[axis].drop_duplicates()] for axis in axes)
     scale_ticks = ticks(scale, min(MAX_TICKS, 2 + 2 * len(rows))) if is_finite.any() else {}
-    chosen = best_text(best_cell, axes, digits, value_text)
+    lines = [line for sentence in best for line in textwrap.wrap(sentence, CAPTION, break_long_words=False)]
+    chosen = "\n".join(lines) or "no value yet"
     captions = (heading(cells, metric.label, over), about, chosen, noise_text(scale, cells))
     better = f"{BETTER[metric.ranking_direction]} is better"
     texts = HeatmapTexts(rows, columns, axes, list(scale_ticks.values()), f"{metric.label}\n({better})", captions)
@@ -63,8 +72,8 @@ def draw(
     inks = [_ink(shade) if known else MUTED for shade, known in zip(shades, is_finite, strict=True)]
     _draw_cells(figure, layout, shades)
     _draw_numbers(figure, layout, numbers, inks)
-    if best_cell is not None:
-        _draw_frame(figure, layout, best_cell["position"])
+    for position in framed:
+        _draw_frame(figure, layout, position)
     if scale_ticks:
         heights = {text: float(norm(value)) for value, text in scale_ticks.items()}
         _draw_bar(figure, layout, colours, heights, texts.bar_label)

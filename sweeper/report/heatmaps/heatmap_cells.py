@@ -1,11 +1,12 @@
-"""The cells of a heatmap: the mean of a metric for each pair of values of two hyperparameters, and the best cell."""
+"""The cells of a heatmap: the mean of a metric for each pair of values of two hyperparameters."""
 
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
-from sweeper.spec.metric import VALIDATION, Direction
+from sweeper.plan.best_settings import BestSetting
+from sweeper.spec.metric import VALIDATION
+from sweeper.storage.parquet.row_values import plain_value
 
 
 def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFrame:
@@ -29,21 +30,21 @@ def pivot(rows: pd.DataFrame, metric: str, axes: tuple[str, str]) -> pd.DataFram
 
 
 def selection_metric(rows: pd.DataFrame, metric: str) -> str:
-    """Return the metric by which the best cell is chosen: `val_METRIC` if the rows have values of it, else `metric`."""
+    """Return the metric by which settings are chosen: `val_METRIC` if the rows have values of it, else `metric`."""
     name = f"{VALIDATION}{metric}"
     return name if name in rows and rows[name].notna().any() else metric
 
 
-def best(cells: pd.DataFrame, direction: Direction, by: str = "mean") -> dict[str, Any] | None:
-    """Return the first cell with the best finite value of the column `by`, with its row number as `position`.
-
-    Returns None if no value is finite.
-    """
-    means = cells[by].to_numpy("float64")
-    if not np.isfinite(means).any():
-        return None
-    position = int(np.nanargmax(np.where(np.isfinite(means), means if direction == "maximize" else -means, np.nan)))
-    return {str(name): cells[name].iloc[position] for name in cells.columns} | {"position": position}
+def positions(cells: pd.DataFrame, rows: pd.DataFrame, axes: tuple[str, str], best: Sequence[BestSetting]) -> list[int]:
+    """Return the positions of the cells that have trials of the best settings. A trial that is in several rows, with
+    several labels, counts for the first."""
+    trials = {trial for setting in best for trial in setting.values}
+    if "trial_id" not in rows or not trials:
+        return []
+    chosen = rows[rows["trial_id"].isin(trials)].drop_duplicates("trial_id")
+    keys = {tuple(map(plain_value, key)) for key in zip(*(chosen[axis] for axis in axes), strict=True)}
+    places = zip(*(cells[axis] for axis in axes), strict=True)
+    return [index for index, key in enumerate(places) if tuple(map(plain_value, key)) in keys]
 
 
 def _sorted(column: pd.Series) -> pd.Index:

@@ -13,7 +13,7 @@ from sweeper.report import paper_table
 from sweeper.report.guard import made
 from sweeper.report.page.columns import json_values
 from sweeper.report.page.preset_views import PresetViews
-from sweeper.report.selections import labelled
+from sweeper.report.selections import labelled, narrowed
 from sweeper.report.trajectories import trajectory as trajectories
 from sweeper.spec import Grid, Metric, Table, Trajectory
 from sweeper.spec.views import Selection
@@ -53,12 +53,16 @@ def views(shown: PresetViews) -> dict[str, Any]:
     return found
 
 
-def table(shown: PresetViews, view: Table, rows: pd.DataFrame) -> dict[str, Any]:
-    """Return a table of a preset: keys of the rows, and for each row, column and metric the measured figures."""
-    cells = paper_table.average(_rows(shown, rows, view.axes, view.selections), view, shown.preset)
+def table(shown: PresetViews, view: Table, rows: pd.DataFrame) -> dict[str, Any] | None:
+    """Return a table of a preset: keys of the rows, and for each row, column and metric the measured figures; None if
+    none of its cells has a trial."""
+    own = _rows(shown, rows, view.axes, view.selections)
+    cells = paper_table.average(own, view, shown.preset, narrowed(shown.grids, own, view.axes, view.selections))
+    if not paper_table.has_trials(cells):
+        return None
     return {
         "name": view.name,
-        "caption": paper_table.caption(cells, view.note),
+        "caption": paper_table.caption(cells, view),
         "rows": list(view.rows),
         "columns": view.columns,
         "metrics": _metrics(view.metrics),

@@ -127,7 +127,7 @@ def _figures_of_objective(
 def _best_lines(
     front: pd.DataFrame, trials: pd.DataFrame, objectives: Sequence[Metric], keys: Sequence[str]
 ) -> list[str]:
-    """Return a line about the best trial, or with several objectives the front as a table of few trials."""
+    """Return the front of several objectives as a table of few trials, or a line if no trial is complete."""
     if front.empty:
         all_diverged = len(trials) > 0 and (trials["state"] == DIVERGED).all()
         return [f"all {len(trials)} trials diverged, so none is best" if all_diverged else "no trial is complete yet"]
@@ -137,9 +137,7 @@ def _best_lines(
     cells |= {metric.name: [_text(value, metric.percent) for value in front[metric.name]] for metric in objectives}
     cells |= {key: [_text(value) for value in front[key]] for key in keys}
     if len(objectives) == 1:
-        name = objectives[0].name
-        values = ", ".join(f"{key}={cells[key][0]}" for key in keys)
-        return [f"best {name} {cells[name][0]} by trial {cells['trial'][0]}: {values}"]
+        return []  # the best setting of a study is named as that of every sweep
     shown = np.unique(np.linspace(0, len(front) - 1, min(len(front), MAX_FRONT_ROWS)).round().astype(int))
     table = text_table({name: [texts[index] for index in shown] for name, texts in cells.items()})
     rest = len(front) - len(shown)

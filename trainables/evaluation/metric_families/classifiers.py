@@ -25,6 +25,7 @@ FAMILIES = {
         "The largest of the accuracies knn_1, knn_2 and so on. It is chosen on the test images, so it is too high.",
         "maximize",
         at_end=True,
+        chosen_on_test=True,
     ),
     "knn_k": MetricFamily(
         "For each number k, as in knn_1 or knn_15: accuracy on test images of a vote among the k training images "
@@ -41,6 +42,7 @@ FAMILIES = {
         "The accuracy of the classifier of probe_linear after its best epoch, which is chosen on the test images.",
         "maximize",
         at_end=True,
+        chosen_on_test=True,
     ),
     "probe_mlp": MetricFamily(
         "Accuracy on test images of a classifier with one hidden layer, trained by Adam on the frozen representation.",
@@ -51,6 +53,7 @@ FAMILIES = {
         "The accuracy of the classifier of probe_mlp after its best epoch, which is chosen on the test images.",
         "maximize",
         at_end=True,
+        chosen_on_test=True,
     ),
     "probe_few": MetricFamily(
         "For each number of labels, as in probe_5: accuracy on test images of linear classifiers of z trained on "

@@ -22,6 +22,9 @@ class MetricFamily:
     may_be_undefined: bool = False
     """Whether it may be NaN. A trial with a NaN in any other metric has diverged."""
 
+    chosen_on_test: bool = False
+    """Whether it is the best of several values, chosen on the very images that it is measured on."""
+
     @property
     def share(self) -> bool:
         """Whether it is a share, so that it can be shown in percent."""

@@ -1,0 +1,303 @@
+"""The best setting among the trials of a request: one rule, and one sentence wherever it is said.
+
+A *setting* is all hyperparameters but those whose values only repeat an experiment: the seed, and the class that is
+normal or held out. Its trials are its *replicates*, and its score is the mean over those that finished. It is chosen by
+`val_METRIC` if the trials have it, else by the metric itself, which the sentence says.
+
+Only settings with the same replicates are compared: those that finished with the most. So none wins because a hard
+class is still to be trained, has failed or has diverged. A setting without a hyperparameter that repeats, such as a
+method that takes no seed, needs no values of it: it would have the same result for each. Trials on different data, and
+those of different studies, are not compared: each data set and each study has its own best setting.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sweeper.plan.changes import format_value
+from sweeper.spec.metric import VALIDATION, Metric
+from sweeper.spec.sweep import REPLICATES
+
+QUESTIONS = ("study", "dataset", "image_digest")
+"""Columns whose values are different questions: their trials are not compared."""
+NUMBER = "number"
+"""The column that tells the trials of a study apart, each of which is a setting."""
+OTHER_COLUMNS = ("trial_id", "status", "study", NUMBER)
+"""Columns beside hyperparameters and metrics that the rule reads."""
+NO_CHOICE = ("schedule",)
+"""Hyperparameters that nobody sets: the copies within a population."""
+NOUNS = {"seed": "seeds", "normal_class": "classes", "held_out": "held-out classes", "dataset": "data sets"}
+"""Hyperparameter -> what its values are, as a plural noun; others are `values of NAME`."""
+
+Key = tuple[Hashable, ...]
+ValueText = Callable[[str, object], str]
+"""Name of a hyperparameter and its value -> the value as text."""
+
+
+def short_text(name: str, value: object) -> str:
+    """Return the text of a hyperparameter's value, of a number with at most four significant figures."""
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:.4g}"
+    return format_value(value)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class BestSetting:
+    """The best setting of one question, and how it was chosen."""
+
+    metric: Metric
+    """The metric whose values it has: on test images where the trials have that."""
+    criterion: str
+    """The metric by which it was chosen."""
+    at: Mapping[str, object]
+    """The hyperparameters that tell it apart from the other settings."""
+    question: Mapping[str, object]
+    """Data set and study, where there are several."""
+    values: Mapping[str, float]
+    """Trial -> value of `metric`, NaN if it has none. The trial that is best by the criterion comes first."""
+    replicates: Mapping[str, int]
+    """Hyperparameter -> number of its values among the trials."""
+    number: int | None
+    """The number of the trial in its study; None if there is no study."""
+    compared: int
+    """Number of settings that were compared."""
+    settings: int
+    """Number of settings that have trials."""
+
+    @property
+    def known(self) -> list[float]:
+        """The values of the metric that are finite."""
+        return [value for value in self.values.values() if math.isfinite(value)]
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.known) if self.known else math.nan
+
+    @property
+    def std(self) -> float:
+        """Standard deviation over the replicates (ddof=1); NaN for fewer than two."""
+        return statistics.stdev(self.known) if len(self.known) > 1 else math.nan
+
+    @property
+    def over(self) -> str:
+        """What the mean is over, e.g. `10 classes` or `30 trials (10 classes x 3 seeds)`."""
+        parts = [f"{n} {NOUNS.get(key, f'values of {key}')}" for key, n in self.replicates.items() if n > 1]
+        if len(self.known) < len(self.values) or math.prod(self.replicates.values()) != len(self.values):
+            return f"{len(self.known)} trials"
+        return parts[0] if len(parts) == 1 else f"{len(self.values)} trials ({' x '.join(parts)})"
+
+    @property
+    def chosen(self) -> str:
+        """How it was chosen, e.g. `chosen by val_auroc_joint` or `chosen on test images`."""
+        if self.criterion.startswith(VALIDATION):
+            return f"chosen by {self.criterion}"
+        return f"chosen on {self.metric.measured_on}"
+
+    def sentence(self, *, so_far: bool = False, value_text: ValueText = short_text) -> str:
+        """Return e.g. `best auroc_joint: 0.982 ± 0.017 (mean ± standard deviation over 10 classes) at beta=0.5 nu=1;
+        chosen by val_auroc_joint`. With `so_far` not all trials have ended."""
+        question = ", ".join(
+            f"study {value}" if key == "study" else f"{key}={value_text(key, value)}"
+            for key, value in self.question.items()
+        )
+        name = f"best {self.metric.label}{f' for {question}' if question else ''}{' so far' if so_far else ''}"
+        at = " ".join(f"{key}={value_text(key, value)}" for key, value in self.at.items())
+        place = "".join((f" at {at}" if at else "", "" if self.number is None else f" (trial {self.number})"))
+        left_out = self.settings - self.compared
+        lacking = f"; {left_out} of {self.settings} settings lack replicates and are not compared" if left_out else ""
+        return f"{name}: {self._value}{place}; {self.chosen}{lacking}"
+
+    @property
+    def _value(self) -> str:
+        mean, std = (value * (100.0 if self.metric.percent else 1.0) for value in (self.mean, self.std))
+        digits = _decimals(mean)
+        if math.isnan(std):
+            return f"{mean:.{digits}f} (one trial)" if digits is not None else f"{mean:.3g} (one trial)"
+        texts = (f"{mean:.{digits}f} ± {std:.{digits}f}",) if digits is not None else (f"{mean:.3g} ± {std:.3g}",)
+        return f"{texts[0]} (mean ± standard deviation over {self.over})"
+
+
+class Settings:
+    """Trials by question, setting and replicate, from rows that may come in any order and again."""
+
+    def __init__(self, hyperparameters: Iterable[str], replicates: Sequence[str] = REPLICATES) -> None:
+        """`hyperparameters`: the columns of rows that are some; those that all trials share may be left out."""
+        names = [name for name in dict.fromkeys(hyperparameters) if name not in NO_CHOICE]
+        self._questions = tuple(name for name in QUESTIONS if name not in replicates)
+        self._replicates = tuple(name for name in dict.fromkeys(replicates) if name in names)
+        own = (name for name in names if name not in (*QUESTIONS, *self._replicates))
+        self._keys = (NUMBER, *own)
+        self._rows: dict[Key, dict[Key, dict[str, Mapping[str, Any]]]] = {}
+        """Question -> setting -> trial -> row."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of rows that are read, beside those of metrics."""
+        return tuple(dict.fromkeys((*OTHER_COLUMNS, *self._questions, *self._replicates, *self._keys)))
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows. One of a trial that was added before replaces it."""
+        for row in rows:
+            question, setting = (
+                tuple(_plain(row.get(name)) for name in names) for names in (self._questions, self._keys)
+            )
+            self._rows.setdefault(question, {}).setdefault(setting, {})[_id(row)] = row
+
+    def best(self, metric: Metric, named: Sequence[str] = ()) -> list[BestSetting]:
+        """Return the best setting of each question, in the order in which their trials came.
+
+        `metric` may be one on validation images. `named` are hyperparameters that name a setting to a reader wherever
+        they vary; others are added until it is told apart from all others of its question.
+        """
+        found = ((question, self._best(question, metric, named)) for question in self._rows)
+        several = [index for index, values in enumerate(zip(*self._rows, strict=True)) if len(set(values)) > 1]
+        several = several[:1] if several[:1] == [0] else several  # the name of a study says its data set
+        return [
+            replace(best, question={self._questions[index]: question[index] for index in several})
+            for question, best in found
+            if best is not None
+        ]
+
+    def _best(self, question: Key, metric: Metric, named: Sequence[str]) -> BestSetting | None:
+        settings, shown = self._rows[question], metric.name.removeprefix(VALIDATION)
+        rows = [row for trials in settings.values() for row in trials.values()]
+        measured = [
+            name for name in (f"{VALIDATION}{shown}", shown) if any(_score(row, name) is not None for row in rows)
+        ]
+        if not measured:
+            return None
+        criterion = metric.name if metric.name in measured else measured[0]
+        criterion = measured[0] if measured[0].startswith(VALIDATION) else criterion
+        scores = {setting: known for setting, trials in settings.items() if (known := self._scores(trials, criterion))}
+        wanted = _most_complete({key: score for key, (_, score) in known.items()} for known in scores.values())
+        compared = {
+            setting: known
+            for setting, known in scores.items()
+            if known.keys() == self._without_those_lacking(wanted, settings[setting].values())
+        }
+        sign = -1.0 if metric.ranking_direction == "maximize" else 1.0
+
+        def rank(setting: Key) -> tuple[float, str]:
+            trials, values = zip(*compared[setting].values(), strict=True)
+            return sign * statistics.fmean(values), min(trials)
+
+        setting = min(compared, key=rank)
+        known = compared[setting]
+        order = sorted(known, key=lambda key: (sign * known[key][1], known[key][0]))
+        name = shown if shown in measured else criterion
+        values = {
+            trial: math.nan if (value := _score(settings[setting][trial], name)) is None else value
+            for trial in (known[key][0] for key in order)
+        }
+        counts = {key: len({each[index] for each in order}) for index, key in enumerate(self._replicates)}
+        at = self._names(setting, settings, named)
+        number = setting[0] if isinstance(setting[0], int | float) else None
+        return BestSetting(
+            metric=replace(metric, name=name),
+            criterion=criterion,
+            at=at,
+            question={},
+            values=values,
+            replicates=counts,
+            number=None if number is None else int(number),
+            compared=len(compared),
+            settings=len(settings),
+        )
+
+    def _scores(self, trials: Mapping[str, Mapping[str, Any]], metric: str) -> dict[Key, tuple[str, float]]:
+        """Return replicate -> trial and its score, of those trials of a setting that have one. A replicate has its values
+        of the hyperparameters and a number, as several trials may have the same values."""
+        known: dict[Key, tuple[str, float]] = {}
+        numbers: Counter[Key] = Counter()
+        for trial, row in sorted(trials.items()):
+            if (score := _score(row, metric)) is not None:
+                values = tuple(_plain(row.get(name)) for name in self._replicates)
+                known[*values, numbers[values]] = trial, score
+                numbers[values] += 1
+        return known
+
+    def _without_those_lacking(self, wanted: Iterable[Key], rows: Collection[Mapping[str, Any]]) -> set[Key]:
+        """Return the replicates that a setting can have: without the hyperparameters that none of its trials has."""
+        has = [any(_plain(row.get(name)) is not None for row in rows) for name in self._replicates]
+        return {(*(value if own else None for value, own in zip(key, has, strict=False)), key[-1]) for key in wanted}
+
+    def _names(self, setting: Key, settings: Collection[Key], named: Sequence[str]) -> dict[str, object]:
+        """Return the hyperparameters that tell a setting apart: those in `named` that vary, and as few others."""
+        positions = {name: index for index, name in enumerate(self._keys) if name != NUMBER}
+        others = [other for other in settings if other != setting]
+        names = [
+            name
+            for name in dict.fromkeys(named)
+            if (index := positions.get(name)) is not None
+            and setting[index] is not None
+            and any(other[index] != setting[index] for other in others)
+        ]
+        alike = [other for other in others if all(other[positions[name]] == setting[positions[name]] for name in names)]
+        if setting[0] is not None and names:  # a trial of a study has its number
+            alike = []
+        for name in sorted(positions, key=lambda name: name != "method"):
+            left = [other for other in alike if other[positions[name]] == setting[positions[name]]]
+            if len(left) < len(alike):
+                names.append(name)
+                alike = left
+        return {name: setting[positions[name]] for name in names}
+
+
+def best_settings(
+    rows: Sequence[Mapping[str, Any]],
+    metric: Metric,
+    hyperparameters: Iterable[str],
+    *,
+    replicates: Sequence[str] = REPLICATES,
+    named: Sequence[str] = (),
+) -> list[BestSetting]:
+    """Return the best setting of each question among rows. `hyperparameters` are the columns that are some."""
+    settings = Settings(hyperparameters, replicates)
+    settings.add(rows)
+    return settings.best(metric, named)
+
+
+def sentences(
+    found: Sequence[BestSetting], most: int, *, so_far: bool = False, value_text: ValueText = short_text
+) -> list[str]:
+    """Return a sentence for each of the first `most` best settings, and how many more there are."""
+    texts = [best.sentence(so_far=so_far, value_text=value_text) for best in found[:most]]
+    return [*texts, f"and {len(found) - most} more"] if len(found) > most else texts
+
+
+def _most_complete(known: Iterable[Mapping[Key, float]]) -> frozenset[Key]:
+    """Return the largest set of replicates that a setting has; of several, the one that most settings have."""
+    counts = Counter(frozenset(scores) for scores in known)
+    return min(counts, key=lambda keys: (-len(keys), -counts[keys], sorted(map(repr, keys))))
+
+
+def _score(row: Mapping[str, Any], metric: str) -> float | None:
+    """Return the value of a metric of a trial that finished; None if it has no finite one."""
+    value = _plain(row.get(metric)) if row.get("status", "finished") == "finished" else None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _id(row: Mapping[str, Any]) -> str:
+    return str(row.get("trial_id", ""))
+
+
+def _plain(value: Any) -> Any:
+    """Return the value with what pandas has for null replaced by None."""
+    if isinstance(value, float):
+        return None if math.isnan(value) else value
+    if isinstance(value, str | int) or value is None:
+        return value
+    return value.item() if hasattr(value, "item") else None
+
+
+def _decimals(value: float) -> int | None:
+    """Return the number of decimals that shows three significant figures; None for scientific notation."""
+    if value == 0:
+        return 3
+    exponent = math.floor(math.log10(abs(value))) if math.isfinite(value) else 0
+    return None if not -4 <= exponent < 6 else max(2 - exponent, 0)

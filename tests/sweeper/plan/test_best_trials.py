@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweeper.plan.best_trials import BestTrials, Ranking, find_best, rankings_of
+from sweeper.plan.best_trials import BestTrials, Ranking, rankings_of
 from sweeper.plan.plan import GridPlan
 from sweeper.spec import Grid, Heatmap, Metric, Sweep, Table
 
@@ -16,6 +16,12 @@ LOSS = Metric("loss", "minimize")
 
 def row(trial: str, **values: Any) -> dict[str, Any]:
     return {"trial_id": trial, "status": "finished", **values}
+
+
+def find_best(rows: list[dict[str, Any]], metric: Metric) -> str | None:
+    best = BestTrials([Ranking(metric)])
+    best.add(rows)
+    return next(iter(best.ids), None)
 
 
 def test_the_best_of_each_cell_are_the_same_in_every_order() -> None:

@@ -33,7 +33,7 @@ def rows() -> pd.DataFrame:
     grid = [(beta, nu, c) for beta in (0.0, 1.0) for nu in (0.5, 3.0) for c in range(3)]
     frame = pd.DataFrame(grid, columns=["beta", "nu", "normal_class"])
     frame["auroc"] = 0.5 + 0.2 * frame["beta"] + 0.05 * frame["nu"] + 0.01 * frame["normal_class"]
-    return frame.assign(loss=1.0 - frame["auroc"])
+    return frame.assign(loss=1.0 - frame["auroc"], trial_id=[f"t{index}" for index in range(len(frame))])
 
 
 def test_heatmaps_and_tables_are_in_the_store(tmp_path: Path, rows: pd.DataFrame) -> None:

@@ -11,14 +11,14 @@ def running(**cohorts: tuple[float, float | None, float | None]) -> RunningCohor
 
 def test_a_cohort_shows_its_epoch_its_loss_and_its_last_metric() -> None:
     (line,) = running(c0=(37.25, 1.25, 0.913)).lines("auroc")
-    assert line == "cohort c0  8 trials  epoch 37.2 of 800  loss 1.25  auroc 0.913"
+    assert line == "cohort c0  8 trials  epoch 37.2 of 800  loss 1.25  mean auroc 0.913"
 
 
 def test_a_heartbeat_keeps_the_metric_of_the_last_report_and_a_report_the_last_loss() -> None:
     states = running(c0=(2.0, 1.5, None))
     states.advance("c0", RunningCohort(8, 3.0, None, None, 0.75))
     states.advance("c0", RunningCohort(8, 3.5, 800, 1.25, None))
-    assert states.lines("auroc") == ["cohort c0  8 trials  epoch 3.5 of 800  loss 1.25  auroc 0.75"]
+    assert states.lines("auroc") == ["cohort c0  8 trials  epoch 3.5 of 800  loss 1.25  mean auroc 0.75"]
     assert states.values == [0.75]
 
 
@@ -43,7 +43,7 @@ def test_only_the_first_cohorts_have_a_line_of_their_own() -> None:
 def test_training_without_epochs_is_shown_too() -> None:
     states = RunningCohorts()
     states.advance("c0", RunningCohort(1, 0.0, None, None, 0.5))
-    assert states.lines("auroc") == ["cohort c0  1 trial  epoch 0  auroc 0.5"]
+    assert states.lines("auroc") == ["cohort c0  1 trial  epoch 0  mean auroc 0.5"]
 
 
 def test_half_of_the_epochs_of_eight_trials_count_as_four_trials() -> None:

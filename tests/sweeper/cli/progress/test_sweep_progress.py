@@ -30,7 +30,11 @@ def test_plain_lines_are_few_and_the_last_has_all_counts():
             progress.finished(rows(start / 10, start=start))
     lines = out.getvalue().splitlines()
     assert 2 <= len(lines) <= 4
-    assert "10 of 10 trials" in lines[-1] and "best score 0.7 at nu=inf" in lines[-1] and "running" not in lines[-1]
+    assert (
+        "10 of 10 trials" in lines[-1]
+        and "best score: 0.700 (one trial); chosen on test images" in lines[-1]
+        and "running" not in lines[-1]
+    )
 
 
 def test_a_plain_line_says_where_the_training_is():
@@ -39,9 +43,9 @@ def test_a_plain_line_says_where_the_training_is():
         progress.started(2)
         progress.advanced("c0", RunningCohort(2, 11.5, 800, 0.25))
         clock.now += MIN_INTERVAL
-        progress.advanced("c0", RunningCohort(2, 12.0, 800, value=progress.best([0.5, 0.75, None])))
+        progress.advanced("c0", RunningCohort(2, 12.0, 800, value=progress.mean([0.5, 1.0, None])))
     lines = out.getvalue().splitlines()
-    assert "epoch 12 of 800, loss 0.25, score so far 0.75" in lines[-2]
+    assert "epoch 12 of 800, loss 0.25, mean score so far 0.75" in lines[-2]
     assert "epoch" not in lines[-1]
 
 

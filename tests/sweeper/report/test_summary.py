@@ -49,10 +49,11 @@ def test_a_correlation_over_few_cells_is_none(rows):
 
 
 def test_correlation_is_over_cell_means(rows):
+    rows = pd.concat([rows, rows.assign(beta=rows["beta"] + 2, auroc=rows["auroc"] / 2, entropy=5 * rows["auroc"] + 1)])
     rows["minus"] = -rows["auroc"] + rows["class"].map({"cat": 5, "dog": -5})  # within a cell it cancels
     table = correlations(rows, [("auroc", "entropy"), ("auroc", "minus"), ("auroc", "flat")], AXES)
     assert table["r"][:2].tolist() == pytest.approx([1.0, -1.0]) and math.isnan(table["r"][2])
-    assert table["cells"].tolist() == [4, 4, 4]
+    assert table["cells"].tolist() == [8, 8, 8]
 
 
 def test_correlation_leaves_out_cells_without_both(rows):

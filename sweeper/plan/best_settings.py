@@ -210,8 +210,10 @@ class Settings:
         )
 
     def _scores(self, trials: Mapping[str, Mapping[str, Any]], metric: str) -> dict[Key, tuple[str, float]]:
-        """Return replicate -> trial and its score, of those trials of a setting that have one. A replicate has its values
-        of the hyperparameters and a number, as several trials may have the same values."""
+        """Return replicate -> trial and its score, of those trials of a setting that have one.
+
+        A replicate has its values of the hyperparameters and a number, as several trials may have the same values.
+        """
         known: dict[Key, tuple[str, float]] = {}
         numbers: Counter[Key] = Counter()
         for trial, row in sorted(trials.items()):

@@ -54,8 +54,8 @@ class KeptModels:
 
 
 def remove_displaced(files: Files, plan: Plan, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Delete the models of the request's trials that have a row and are not best, as far as runs with `--keep best` wrote
-    them: a driver that was killed may have left some. `rows` are those of the request."""
+    """Delete the models of the request's trials that have a row and are not best, as far as runs with `--keep best`
+    wrote them: a driver that was killed may have left some. `rows` are those of the request."""
     best = final_best(plan, rows)
     write_best(files, plan.views, best)
     stale = {row["trial_id"] for row in rows}.intersection(trials_with_models(files, plan.name)) - best

@@ -118,7 +118,7 @@ class Sweep:
             searches = space.searches if isinstance(space, Searches) else (space,)
             return tuple(dict.fromkeys(key for search in searches for key in search.space))
         shown = self.for_preset(preset)
-        view = (*shown.heatmaps, *shown.tables)[0]
+        view: Heatmap | Table = shown.heatmaps[0] if shown.heatmaps else shown.tables[0]
         labels = {label for selection in view.selections for label in selection.labels}
         return tuple(axis for axis in view.axes if axis not in labels)
 

@@ -111,7 +111,7 @@ def test_a_metric_that_no_row_has_is_null(rows):
     assert entropy["mean"].isna().all() and (entropy["count"] == 0).all() and entropy["missing"].tolist() == [12, 6]
     assert parsed(markdown(cells, table))[1][3] == DASH
     nothing = average(rows[:0], TABLE, "paper")
-    assert nothing.empty and caption(nothing) == "no value yet" and text(nothing, TABLE)
+    assert nothing.empty and caption(nothing, TABLE) == "no value yet" and text(nothing, TABLE)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_the_source_of_the_markdown_is_aligned_and_escaped(rows):
     cells = average(rows, TABLE, "paper")
     source = markdown(cells, TABLE)
     title, _, caption_line, _, *lines = source.splitlines()
-    assert title == "# probe" and caption_line == "mean ± standard deviation of 3 trials"
+    assert title == "# probe" and caption_line == "mean ± standard deviation over 3 trials"
     assert len({len(line) for line in lines}) == 1
     assert [line[0] for line in parsed(source)[1:]] == ["a|b\\|c", "a|b\\|c", "x*y <z>`"]
 
@@ -182,7 +182,7 @@ def test_a_value_that_rounds_to_zero_is_written_as_zero():
 def test_text_is_one_aligned_block_where_it_fits(rows):
     table = replace(TABLE, columns=None)
     heading, block = text(average(rows, table, "paper"), table).split("\n\n")
-    assert heading == "probe\nmean ± standard deviation of 6 trials"
+    assert heading == "probe\nmean ± standard deviation over 6 trials"
     heading, rule, *lines = block.splitlines()
     assert heading.split() == ["method", "nu", "knn", "(%)", "nll"] and set(rule) == {"-", " "} and len(lines) == 3
     assert len({line.index("±") for line in lines}) == 1 and "|" not in block
@@ -203,12 +203,13 @@ def test_wide_text_is_cut_into_blocks_that_repeat_the_row_keys(rows, width):
 
 def test_written_files_are_a_table_and_its_markdown(tmp_path: Path, rows):
     table = published({("vje", 3, "svhn"): {"knn": 86.18}, ("other", "none", "svhn"): {"knn": 50}})
-    cells = write(Files(tmp_path), "grid", rows, table, "paper")
+    cells = average(rows, table, "paper")
+    write(Files(tmp_path), "grid", cells, table, "seeds")
     stored = pd.read_parquet(tmp_path / "tables/grid/probe.parquet")
     pd.testing.assert_frame_equal(stored, cells)
     assert stored["published"][0] == pytest.approx(0.8618) and stored[stored["metric"] == "knn"]["mean"].max() < 1
     assert stored["nu"].dropna().unique().tolist() == ["3", "∞", "none"]  # text, as the paper's is
-    assert (tmp_path / "tables/grid/probe.md").read_text() == markdown(cells, table)
+    assert (tmp_path / "tables/grid/probe.md").read_text() == markdown(cells, table, "seeds")
 
 
 def test_a_table_of_more_cells_than_anyone_reads_is_refused() -> None:

@@ -59,42 +59,55 @@ def test_views_of_presets_and_of_changed_requests_stand_side_by_side(tmp_path: P
         assert files.list(f"{kind}/grid") == ["digits", "paper", "paper, epochs=5"]
 
 
-def test_the_text_has_the_best_cell_by_class_and_the_correlation(tmp_path: Path, rows: pd.DataFrame) -> None:
-    text = findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows)
-    first, second = text.split("\n\n")
-    assert first.startswith("auroc by normal_class at the best cell")
-    assert [line.split()[:4] for line in first.splitlines()[3:]] == [
+def test_the_text_has_the_cells_the_best_setting_by_class_the_correlation_and_the_sentence(
+    tmp_path: Path, rows: pd.DataFrame
+) -> None:
+    between = rows[rows["beta"] == 0.0].assign(beta=0.5, trial_id=[f"u{index}" for index in range(6)])
+    cells, table, classes, correlation, sentence = findings.write(
+        Files(tmp_path), "grid", SWEEP, "paper", pd.concat([rows, between], ignore_index=True)
+    ).split("\n\n")
+    assert cells == "auroc: mean ± standard deviation over 3 classes; * is the best setting"
+    assert table.splitlines()[-1].split() == ["1", "0.735", "±", "0.010", "0.860", "±", "0.010*"]
+    assert classes.startswith("auroc by normal_class at the best setting, chosen on test images\n")
+    assert [line.split()[:4] for line in classes.splitlines()[3:]] == [
         ["1", "3", str(c), f"0.8{5 + c}0"] for c in range(3)
     ]
-    assert second.startswith("correlation over the cells of beta x nu") and "\N{MINUS SIGN}1.000" in second
+    assert correlation.startswith("correlation over the cells of beta x nu") and "\N{MINUS SIGN}1.000" in correlation
+    assert sentence == (
+        "best auroc: 0.860 ± 0.010 (mean ± standard deviation over 3 classes) at beta=1 nu=3; chosen on test images"
+    )
     table = pd.read_parquet(tmp_path / "heatmaps/grid/paper/breakdown.parquet")
     assert table["normal_class"].tolist() == [0, 1, 2] and set(table["beta"]) == {1.0}
 
 
+def test_a_correlation_over_few_cells_is_not_printed(tmp_path: Path, rows: pd.DataFrame) -> None:
+    assert "correlation" not in findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows)
+
+
 def test_the_text_says_what_was_chosen_on_validation_images(tmp_path: Path, rows: pd.DataFrame) -> None:
     chosen = rows.assign(val_auroc=1 - rows["auroc"])
-    first, *_ = findings.write(Files(tmp_path), "grid", SWEEP, "paper", chosen).split("\n\n")
-    assert first.startswith("auroc by normal_class at the best cell by val_auroc\n")
-    assert [line.split()[:4] for line in first.splitlines()[3:]] == [
+    _, _, classes, sentence = findings.write(Files(tmp_path), "grid", SWEEP, "paper", chosen).split("\n\n")
+    assert classes.startswith("auroc by normal_class at the best setting, chosen by val_auroc\n")
+    assert [line.split()[:4] for line in classes.splitlines()[3:]] == [
         ["0", "0.5", str(c), f"0.5{25 + 10 * c}"] for c in range(3)
     ]
+    assert sentence.endswith(" at beta=0 nu=0.5; chosen by val_auroc")
     search = Search({"beta": FloatDistribution(0, 1)}, {}, 2, Metric("val_auroc", "maximize"), wave=1)
     sweep = Sweep(about="", presets={"digits": search})
-    text = findings.write(Files(tmp_path), "search", sweep, "digits", chosen.assign(study="all", number=range(12)))
-    heading, _, _, line = text.splitlines()
-    assert heading == "best trials by val_auroc, and what they are worth on test images"
-    assert line.split() == ["all", "0", "0.475", "0.525"]
+    studied = chosen.assign(study="all", number=range(12))
+    text = findings.write(Files(tmp_path), "search", sweep, "digits", studied)
+    assert text == "best auroc: 0.525 (one trial) at beta=0 (trial 0); chosen by val_auroc"
     share = replace(search, metric=Metric("val_auroc", "maximize", percent=True))
     sweep = Sweep(about="", presets={"digits": share})
-    text = findings.write(Files(tmp_path), "search", sweep, "digits", chosen.assign(study="all", number=range(12)))
-    heading, _, _, line = text.splitlines()
-    assert heading == "best trials by val_auroc (%), and what they are worth on test images"
-    assert line.split() == ["all", "0", "47.500", "52.500"]
+    text = findings.write(Files(tmp_path), "search", sweep, "digits", studied)
+    assert text == "best auroc (%): 52.5 (one trial) at beta=0 (trial 0); chosen by val_auroc"
 
 
-def test_a_sweep_without_tables_prints_none(tmp_path: Path, rows: pd.DataFrame) -> None:
+def test_without_tables_the_text_has_the_cells_and_the_sentence(tmp_path: Path, rows: pd.DataFrame) -> None:
     plain = replace(SWEEP, breakdown=None, correlations=())
-    assert findings.write(Files(tmp_path), "grid", plain, "paper", rows) == ""
+    heading, _, sentence = findings.write(Files(tmp_path), "grid", plain, "paper", rows).split("\n\n")
+    assert heading.startswith("auroc: mean ± standard deviation over 3 classes")
+    assert sentence.startswith("best auroc: 0.860 ± 0.010 ")
     assert not list(tmp_path.rglob("breakdown.parquet")) and not list(tmp_path.rglob("correlations.parquet"))
 
 
@@ -115,8 +128,16 @@ def test_a_heatmap_says_what_it_averages_over(
 ) -> None:
     """Three classes with two seeds each are six trials, not six classes."""
     nouns: list[str] = []
-    monkeypatch.setattr(findings.heatmap, "write", lambda *_, over, **__: nouns.append(over))
-    repeated = pd.concat([rows.assign(seed=seed) for seed in range(seeds)], ignore_index=True)
+    written = findings.heatmap.write
+
+    def write(*arguments: Any, **options: Any) -> pd.DataFrame:
+        nouns.append(options["over"])
+        return written(*arguments, **options)
+
+    monkeypatch.setattr(findings.heatmap, "write", write)
+    repeated = pd.concat(
+        [rows.assign(seed=seed, trial_id=rows["trial_id"] + f"-{seed}") for seed in range(seeds)], ignore_index=True
+    )
     findings.write(Files(tmp_path), "grid", SWEEP, "paper", repeated)
     assert nouns == [noun, noun]
 
@@ -125,7 +146,13 @@ def test_pictures_name_sweep_preset_and_data_set_and_use_percent(
     tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     captions: list[dict[str, Any]] = []
-    monkeypatch.setattr(findings.heatmap, "write", lambda *_, **options: captions.append(options))
+    written = findings.heatmap.write
+
+    def write(*arguments: Any, **options: Any) -> pd.DataFrame:
+        captions.append(options)
+        return written(*arguments, **options)
+
+    monkeypatch.setattr(findings.heatmap, "write", write)
     monkeypatch.setattr(findings.trajectory, "write", lambda *_, **options: captions.append(options))
     auroc = Metric("auroc", "maximize", percent=True)
     shares = replace(
@@ -133,7 +160,7 @@ def test_pictures_name_sweep_preset_and_data_set_and_use_percent(
     )
     text = findings.write(Files(tmp_path), "grid", shares, "paper", rows.assign(dataset=["cifar10"] * 11 + ["stl10"]))
     assert [options["about"] for options in captions] == ["grid (paper), data sets cifar10, stl10"] * 2
-    assert text.startswith("auroc (%) by normal_class") and " 85.000" in text
+    assert "\n\nauroc (%) by normal_class at" in text and " 85.000" in text
     captions.clear()
     findings.write(Files(tmp_path), "grid", SWEEP, "paper", rows.assign(dataset="digits"))
     assert [options["about"] for options in captions] == ["grid (paper), data set digits"] * 2
@@ -155,9 +182,11 @@ METHODS = pd.DataFrame({"trial_id": ["a", "b"], "method": ["vje", "simclr"], "k"
 def test_a_sweep_may_have_tables_and_trajectories_alone(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write_history("grid", "c0", [(trial, epoch, "knn", 0.1 * epoch) for trial in "abz" for epoch in (1, 2)])
-    probe, posterior = findings.write(store.files, "grid", TABLES, "paper", METHODS).split("\n\nposterior\n")
+    text = findings.write(store.files, "grid", TABLES, "paper", METHODS)
+    probe, posterior = text.split("\n\nposterior: ")
     assert probe.startswith("probe\n") and "91.00 (paper 90.00, +1.00)" in probe
-    assert [line.split() for line in posterior.splitlines()[-2:]] == [["vje", "\N{EN DASH}"], ["simclr", "\N{EN DASH}"]]
+    first, sentence = posterior.split("\n\n")
+    assert first == "no trial has a value yet" and sentence.startswith("best knn (%): 91.0 (one trial) at method=vje")
     files = {
         str(path.relative_to(tmp_path))
         for kind in ("tables", "trajectories")
@@ -180,7 +209,7 @@ def test_a_trajectory_without_any_history_is_drawn_empty(tmp_path: Path) -> None
 def test_heatmaps_come_before_tables_and_a_metric_that_no_row_has_is_null(tmp_path: Path, rows: pd.DataFrame) -> None:
     both = replace(SWEEP, tables=(Table("all", ("beta", "width"), (Metric("auroc", "maximize"),)),))
     text = findings.write(Files(tmp_path), "grid", both, "paper", rows.drop(columns=["loss", "nu"]))
-    assert [part.split()[0] for part in text.split("\n\n")[:3]] == ["auroc", "correlation", "all"]
+    assert [part.split()[0] for part in text.split("\n\n")[:2]] == ["auroc", "all"]
     assert pd.read_parquet(tmp_path / "heatmaps/grid/paper/loss.parquet")["mean"].isna().all()
     assert pd.read_parquet(tmp_path / "tables/grid/paper/all.parquet")["width"].isna().all()
 

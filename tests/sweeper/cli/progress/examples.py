@@ -21,10 +21,10 @@ def plan_of(
     before: Sequence[str] = (),
     metric: str = "score",
     direction: Direction = "maximize",
-    columns: Sequence[str] = ("trial",),
+    columns: Sequence[str] = ("nu",),
 ) -> GridPlan:
-    """A plan whose first trials have the statuses `before`, and whose best trial is identified by `columns`."""
-    trials = tuple(Trial(f"p{index}", {}) for index in range(total))
+    """A plan whose first trials have the statuses `before`, and which differ in `columns`."""
+    trials = tuple(Trial(f"p{index}", dict.fromkeys(columns, float(index))) for index in range(total))
     statuses = {trial.id: status for trial, status in zip(trials, before, strict=False)}
     table = Table("table", tuple(columns), (Metric(metric, direction),))
     return GridPlan("grid", "paper", Sweep("about", {"paper": Grid({}, {})}, tables=(table,)), trials, [], [], statuses)

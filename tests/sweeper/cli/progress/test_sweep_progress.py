@@ -18,7 +18,9 @@ def make(terminal: bool = False, cohorts: int | None = None, total: int = 10, **
 
 
 def rows(*values: float | None, status: str = "finished", start: int = 0) -> list[dict[str, object]]:
-    return [{"trial_id": f"t{start + i}", "status": status, "score": v, "nu": math.inf} for i, v in enumerate(values)]
+    return [
+        {"trial_id": f"t{start + i}", "status": status, "score": v, "nu": 1.0 + start + i} for i, v in enumerate(values)
+    ]
 
 
 def test_plain_lines_are_few_and_the_last_has_all_counts():
@@ -32,7 +34,7 @@ def test_plain_lines_are_few_and_the_last_has_all_counts():
     assert 2 <= len(lines) <= 4
     assert (
         "10 of 10 trials" in lines[-1]
-        and "best score: 0.700 (one trial); chosen on test images" in lines[-1]
+        and "best score: 0.700 (one trial) at nu=8; chosen on test images" in lines[-1]
         and "running" not in lines[-1]
     )
 
@@ -74,7 +76,7 @@ def test_best_follows_the_direction_and_skips_values_that_are_not_numbers(direct
     with progress:
         progress.rank(rows(0.9, start=50))
         progress.finished(rows(None, math.nan, math.inf, -math.inf, 0.2))
-    assert f"best score {expected} at trial_id=" in out.getvalue().splitlines()[-1]
+    assert f"best score so far: {expected}00 (one trial) at nu=" in out.getvalue().splitlines()[-1]
 
 
 def test_counts_are_those_of_all_rows_as_in_the_summary() -> None:
@@ -107,6 +109,7 @@ def test_the_live_view_shows_counts_best_and_messages():
         clock.now += 60
         progress.advanced("c0", RunningCohort(3, 12.5, 800, 0.25))
         progress.finished(rows(0.5, status="diverged"))
+        progress.rank(rows(0.4, start=50))
         progress.print_line("cohort 1: worker lost, trying again")
     view = " ".join(Text.from_ansi(out.getvalue()).plain.split())
     for part in (
@@ -116,7 +119,7 @@ def test_the_live_view_shows_counts_best_and_messages():
         "1 of 4",
         "elapsed 0:02:00",
         "left 0:06:38",
-        "best score",
+        "best score so far: 0.400 (one trial)",
         "cohort c0 3 trials epoch 12.5 of 800 loss 0.25",
     ):
         assert part in view

@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.heatmaps.heatmap_cells import best, pivot
+from sweeper.plan.best_settings import best_settings
+from sweeper.report.heatmaps.heatmap_cells import pivot, positions
+from sweeper.spec import Metric
 from tests.sweeper.report.grid_cells import AXES, cell
 
 
@@ -32,13 +34,19 @@ def test_missing_is_counted_and_not_averaged(rows):
     assert (empty_cell["count"], empty_cell["missing"]) == (0, 0) and math.isnan(empty_cell["mean"])
 
 
-def test_best_follows_the_direction_and_skips_values_that_are_not_finite(rows):
+@pytest.mark.parametrize(("direction", "place"), [("maximize", (1.0, 3.0)), ("minimize", (0.0, 0.5))])
+def test_the_cell_of_the_best_setting_follows_the_direction_and_skips_values_that_are_not_finite(
+    rows, direction, place
+):
     rows.loc[(rows["beta"] == 0) & (rows["nu"] == math.inf), "auroc"] = math.inf
+    rows["trial_id"] = [f"t{index}" for index in range(len(rows))]
+    metric = Metric("auroc", direction)
+    best = best_settings(rows.to_dict("records"), metric, (*AXES, "class"), replicates=("class",))
     cells = pivot(rows, "auroc", AXES)
-    high, low = best(cells, "maximize"), best(cells, "minimize")
-    assert high is not None and (high["beta"], high["nu"]) == (1.0, 3.0)
-    assert low is not None and (low["beta"], low["nu"], low["position"]) == (0.0, 0.5, 0)
-    assert best(cells.assign(mean=np.nan), "maximize") is None
+    (position,) = positions(cells, rows, AXES, best)
+    assert (cells["beta"][position], cells["nu"][position]) == place
+    nothing = rows.assign(auroc=np.nan).to_dict("records")
+    assert best_settings(nothing, metric, AXES) == [] and positions(cells, rows, AXES, []) == []
 
 
 def test_an_axis_may_be_text_null_or_in_an_order_of_its_own(rows):

@@ -65,7 +65,7 @@ SWEEPER: Mapping[str, Rule] = {
         may=(
             *("pandas", "numpy", "PIL", "vl_convert", "sweeper.errors", "sweeper.spec", "sweeper.storage"),
             *("sweeper.names", "sweeper.plan"),
-            *("sweeper.report", "trainables.evaluation.metrics", "trainables.json_input"),
+            *("sweeper.report", "trainables.cache", "trainables.evaluation.metrics", "trainables.json_input"),
         ),
         never=("torch", "ray", "optuna", "sweeper.report.studies"),
     ),

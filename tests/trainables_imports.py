@@ -13,6 +13,7 @@ TRAINABLES: Mapping[str, Rule] = {
     "trainables": Rule(alone=True),
     "trainables.json_input": Rule(never=("torch", *LAUNCHERS)),
     "trainables.validation": Rule(never=("torch", *LAUNCHERS)),
+    "trainables.cache": Rule(never=("torch", *LAUNCHERS)),
     "trainables.reports": Rule(never=("torch", *LAUNCHERS)),
     "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
     "trainables.config.training": Rule(may=("trainables.validation",), never=("torch", *LAUNCHERS)),
@@ -100,7 +101,8 @@ TRAINABLES: Mapping[str, Rule] = {
     ),
     "trainables.training": Rule(
         may=(
-            *(*LOOP, "trainables.json_input", "trainables.validation", "trainables.method_loading"),
+            *(*LOOP, "trainables.cache", "trainables.json_input", "trainables.validation"),
+            "trainables.method_loading",
             "trainables.training.model_file",
         ),
         never=LAUNCHERS,

@@ -65,7 +65,7 @@ class Recorder(CohortListener):
         """Training cohort -> clock reading, in seconds, at the last write of its history."""
         self._begun: dict[str, datetime] = {}
         """Cohort -> time of its first start in this run."""
-        self._uncompiled: set[str] = set()
+        self._about_steps: set[str] = set()
         """Reasons why steps are not compiled that have been printed."""
         self._ended: set[str] = set()
         """Cohorts that have a result, including those whose parts all have one."""
@@ -83,9 +83,9 @@ class Recorder(CohortListener):
         report = message.report
         if message.notice:
             self._progress.print_line(f"cohort {cohort}: {masked(message.notice)}")
-        if message.uncompiled and message.uncompiled not in self._uncompiled:
-            self._uncompiled.add(message.uncompiled)
-            self._progress.print_line(f"steps are not compiled: {message.uncompiled}")
+        if message.about_steps and message.about_steps not in self._about_steps:
+            self._about_steps.add(message.about_steps)
+            self._progress.print_line(message.about_steps)
         self._source.reported(cohort, message)
         trials = self._source.cohorts[cohort].trials
         for trial, member in zip(trials, report.members, strict=True):

@@ -165,8 +165,8 @@ class CohortReport:
     """Whether a judge has seen the report in this process. One that repeats an epoch from before a resume has not."""
     notice: str | None = None
     """A line for the user: a checkpoint was of no use."""
-    uncompiled: str | None = None
-    """Why steps that should be compiled are not, in one line; said once."""
+    about_steps: str | None = None
+    """A line for the user: why steps that should be compiled are not, or that a compiled one was damaged; said once."""
 
 
 Message = CohortReport | Heartbeat

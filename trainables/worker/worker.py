@@ -131,8 +131,8 @@ def train_cohort(
     started = datetime.now(UTC)
     origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), started, environment_of(device), share)
     configs, checkpoints = task.spec.configs(), settings.checkpoints
-    judged_epochs, notices, unkept, uncompiled = set[int](), list[str](), list[str](), list[str]()
-    compiler = StepCompiler(uncompiled.append) if task.spec.compiled else None
+    judged_epochs, notices, unkept, about_steps = set[int](), list[str](), list[str](), list[str]()
+    compiler = StepCompiler(about_steps.append) if task.spec.compiled else None
 
     def write(failure: Failure) -> None:
         write_failure(checkpoints.write, task.spec.checkpoint, settings.run, failure)
@@ -189,8 +189,9 @@ def train_cohort(
             notices.clear()
             from_here = replace(origin, compiled=compiler is not None and compiler.compiled)
             with watchdog.suspended():
-                judged, reason = report.epoch in judged_epochs, uncompiled.pop() if uncompiled else None
-                send(CohortReport(report, from_here, judged, notice, reason))
+                judged = report.epoch in judged_epochs
+                send(CohortReport(report, from_here, judged, notice, "; ".join(about_steps) or None))
+            about_steps.clear()
 
     with watchdog, on_sigterm(watchdog.ask):
         # Loaded outside the memory limit: the process keeps the data set for all its cohorts.

@@ -5,12 +5,14 @@ import functools
 import gzip
 import hashlib
 import os
+import sys
 import zlib
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
 from sweeper.storage.io import local_disk
+from trainables.cache import OpenFolderError, cache_folder, check_closed, make_closed
 
 SNIPPET = "window.vegaEmbed = vegaEmbed;"
 """What the bundle exports."""
@@ -26,22 +28,23 @@ def compressed_library() -> bytes:
     Bundling takes seconds, so the bundle is kept in the user's cache folder, one file for each version in `DIGESTS`.
     """
     version = metadata.version("vl-convert-python")
-    cached = cache_folder() / f"vega-{version}.js.gz"
+    folder = Path(os.path.realpath(cache_folder()))
+    cached, closed = folder / f"vega-{version}.js.gz", version in DIGESTS
     with contextlib.suppress(OSError, EOFError, zlib.error):
-        data = cached.read_bytes() if version in DIGESTS else b""
+        try:
+            check_closed(folder)
+        except OpenFolderError as error:
+            closed = False
+            print(f"the chart library of pages is bundled anew in each process: {error}", file=sys.stderr)
+        data = cached.read_bytes() if closed else b""
         if hashlib.sha256(gzip.decompress(data)).hexdigest() == DIGESTS.get(version):
             return data
     import vl_convert  # here: only pages need it, and it is large
 
     bundle = vl_convert.javascript_bundle(SNIPPET)  # a module, whose functions have short names that would be global
     data = gzip.compress(f'(() => {{"use strict";{bundle}}})();'.encode(), 9, mtime=0)
-    if version not in DIGESTS:
-        return data
-    with contextlib.suppress(OSError):  # a folder that cannot be written costs the seconds again
-        local_disk.replace(cached, data)
+    if closed:
+        with contextlib.suppress(OSError, OpenFolderError):  # a folder that cannot be written costs the seconds again
+            make_closed(folder)
+            local_disk.replace(cached, data)
     return data
-
-
-def cache_folder() -> Path:
-    """The folder of what can be made again: `sweeper` in `XDG_CACHE_HOME`, which is `~/.cache` by default."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweeper"

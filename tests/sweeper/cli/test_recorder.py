@@ -181,7 +181,7 @@ def test_cohorts_that_overlap_in_time_do_not_mix(harness: Harness) -> None:
 
 def test_why_steps_are_not_compiled_is_said_once(tmp_path: Path) -> None:
     harness = Harness(tmp_path)
-    uncompiled = replace(message(1, [0.5, 0.6]), uncompiled="there is no compiler")
+    uncompiled = replace(message(1, [0.5, 0.6]), about_steps="steps are not compiled: there is no compiler")
     for cohort in COHORTS:
         harness.report(cohort.id, replace(uncompiled, report=message(1, [0.5] * len(cohort.trials)).report))
     assert harness.out.getvalue().count("steps are not compiled: there is no compiler") == 1

@@ -37,8 +37,8 @@ def test_without_a_compiler_it_trains_with_eager_steps_and_says_so_once(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("CXX", "/nowhere/g++")
     sent = reports(tmp_path, True)
-    reasons = [report.uncompiled for report in sent if report.uncompiled]
-    assert reasons == ["there is no C++ compiler (g++) on this machine"]
+    reasons = [report.about_steps for report in sent if report.about_steps]
+    assert reasons == ["steps are not compiled: there is no C++ compiler (g++) on this machine"]
     assert not any(report.notice for report in sent)
     assert not any(report.origin.compiled for report in sent)
     assert sent[-1].report.done and {member.status for member in sent[-1].report.members} == {"finished"}

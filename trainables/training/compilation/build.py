@@ -7,7 +7,7 @@ PyTorch expects. A record, another JSON file, is written last:
 
 - `code`: the modules from which it was made, by name and hash
 - `parts`: the names of the parts of the loss
-- `operations`: whether there is a file of operations
+- `digests`: the hashes of the library and of the file of operations, if there is one, by their names
 - `error`: why there is no library of a step that cannot be traced or compiled
 """
 
@@ -29,7 +29,7 @@ from torch.fx import GraphModule
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from trainables.learners.compiled.stack import CompiledStack, step_function
-from trainables.training.compilation.loaded_code import loaded_code
+from trainables.training.compilation.loaded_code import file_hash, loaded_code
 from trainables.training.compilation.task import StepTask
 from trainables.training.models import build_models
 from trainables.training.stacks import build_stack
@@ -78,25 +78,40 @@ def build(task: StepTask, library: Path, outputs: Path) -> None:
     from torch._inductor.exc import InductorError
 
     torch.set_num_threads(task.step.threads)
-    record: dict[str, Any] = {}
+    record: dict[str, Any] = {"digests": {}}
     try:
         graph, arguments, record["parts"] = trace(task)
         record["code"] = loaded_code()  # before the compiler makes modules of its own
-        record["operations"] = _compile(graph, arguments, library, outputs)
+        record["digests"] = _compile(graph, arguments, library, outputs)
     except UntraceableError as error:
         record |= {"error": str(error), "code": loaded_code()}
     except InductorError as error:
         if _of_this_machine(error):
             raise
         record["error"] = f"PyTorch cannot compile a step: {error_line(error)}"
-    unfinished = library.with_suffix(".unfinished")
+    unfinished = outputs / f"{library.stem}{RECORD}"
     unfinished.write_text(json.dumps(record))
-    unfinished.replace(library.with_suffix(RECORD))
+    _move(unfinished, library.with_suffix(RECORD))
 
 
-def _compile(graph: GraphModule, arguments: list[Tensor], library: Path, outputs: Path) -> bool:
-    """Compile a graph, with fewer fusions if PyTorch fails at it. Return whether there is a file of operations. Raises
-    InductorError."""
+def _move(made: Path, path: Path) -> None:
+    """Rename a file of the same disk such that it is there as a whole, or not at all, after a crash of the machine."""
+    _to_disk(made)
+    os.replace(made, path)
+    _to_disk(path.parent)
+
+
+def _to_disk(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _compile(graph: GraphModule, arguments: list[Tensor], library: Path, outputs: Path) -> dict[str, str]:
+    """Compile a graph, with fewer fusions if PyTorch fails at it. Return the hashes of the library and of the file of
+    operations, if there is one, by their names. Raises InductorError."""
     from torch._inductor import aot_compile
     from torch._inductor.exc import InductorError
 
@@ -110,10 +125,11 @@ def _compile(graph: GraphModule, arguments: list[Tensor], library: Path, outputs
             made = aot_compile(graph, tuple(arguments), options=options | FEWER_FUSIONS)
     assert isinstance(made, str)
     operations = [path for path in outputs.glob("*.json") if "nodes" in json.loads(path.read_text())]
-    for path in operations:
-        os.replace(path, library.with_suffix(OPERATIONS))
-    os.replace(made, library)
-    return bool(operations)
+    files = {library.with_suffix(OPERATIONS): path for path in operations} | {library: Path(made)}
+    digests = {path.name: file_hash(str(file)) for path, file in files.items()}
+    for path, file in files.items():
+        _move(file, path)
+    return digests
 
 
 def _of_this_machine(error: Any) -> bool:

@@ -24,8 +24,8 @@ class StepCompiler:
         *,
         build: bool = True,
     ) -> None:
-        """`notify` is called once, with one line that says why, if steps cannot be compiled. With `build=False` only
-        steps that were compiled before are found."""
+        """`notify` is called with a line for the user: once if steps cannot be compiled, and for each compiled step
+        that is damaged. With `build=False` only steps that were compiled before are found."""
         self._notify, self._folder, self._build = notify, folder or LibraryFolder(default_folder()), build
         self._found, self._failed = False, False
 
@@ -46,7 +46,7 @@ class StepCompiler:
                     _libraries[key] = self._library(task, wait)
             except CompilationError as error:
                 if not self._failed:
-                    self._notify(str(error))
+                    self._notify(f"steps are not compiled: {error}")
                 self._failed = True
                 return None
             self._found = True
@@ -55,7 +55,7 @@ class StepCompiler:
         return find
 
     def _library(self, task: StepTask, wait: Callable[[], None]) -> Library:
-        found = self._folder.find_or_compile(task, wait) if self._build else self._folder.find(task)
+        found = self._folder.find_or_compile(task, wait, self._notify) if self._build else self._folder.find(task)
         if not found:
             raise CompilationError("they have not been compiled before")
         try:

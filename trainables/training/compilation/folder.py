@@ -1,6 +1,7 @@
 """The compiled steps of this user on this machine: shared libraries in a folder of the user's own.
 
-They are machine code, so they are neither written to a store nor read from one: each machine compiles for itself.
+They are machine code, so they are neither written to a store nor read from one: each machine compiles for itself. One
+is loaded only with the hash that its record says, because a damaged one would crash the process.
 """
 
 import contextlib
@@ -10,7 +11,6 @@ import json
 import os
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from trainables.cache import OpenFolderError, cache_folder, check_closed, make_closed
 from trainables.learners.compiled.library import SharedLibrary
-from trainables.training.compilation.build import OPERATIONS, RECORD, send
-from trainables.training.compilation.loaded_code import environment, is_unchanged
+from trainables.training.compilation.build import RECORD, send
+from trainables.training.compilation.loaded_code import environment, file_hash, is_unchanged
 from trainables.training.compilation.task import StepTask
 
 SCRATCH = "compiler"
@@ -38,8 +39,8 @@ class CompilationError(Exception):
 
 
 def default_folder() -> Path:
-    """`sweeper/steps` in `XDG_CACHE_HOME`, which is `~/.cache` by default."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweeper" / "steps"
+    """`steps` in the user's cache folder."""
+    return cache_folder() / "steps"
 
 
 @dataclass(frozen=True)
@@ -48,54 +49,71 @@ class LibraryFolder:
 
     path: Path
 
-    def find(self, task: StepTask) -> SharedLibrary | None:
-        """Return the library of a step; None if it is to be compiled. Raises CompilationError where it is known that it
-        cannot be, or where another user could have written the folder."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(os.path.realpath(self.path)))  # a link could be changed after a check
+
+    def find(self, task: StepTask, notify: Callable[[str], None] = lambda line: None) -> SharedLibrary | None:
+        """Return the library of a step; None if it is to be compiled. `notify` is called with a line if that is so
+        because it is damaged. Raises CompilationError where it is known that it cannot be compiled, or where another
+        user could have written the folder."""
         library = self._library(task)
+        with self._used():
+            check_closed(self.path)
         try:
-            self._check_owner()
             record = json.loads(library.with_suffix(RECORD).read_text())
             if not is_unchanged(record["code"]):
                 return None
-            error, parts, operations = record.get("error"), tuple(record.get("parts", ())), record.get("operations")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # there is none, or it is damaged
+            error, parts, digests = record.get("error"), tuple(record.get("parts", ())), dict(record["digests"])
+            whole = error or all(file_hash(str(self.path / name)) == digest for name, digest in digests.items())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            whole = False
+        if not whole or not (error or library.name in digests):
+            notify(f"the compiled step {library} is damaged, so it is compiled anew")
             return None
         if error:
             raise CompilationError(error)
-        needed = (library, library.with_suffix(OPERATIONS)) if operations else (library,)
-        return SharedLibrary(library, parts) if all(path.exists() for path in needed) else None
+        return SharedLibrary(library, parts)
 
-    def find_or_compile(self, task: StepTask, wait: Callable[[], None] = lambda: None) -> SharedLibrary:
+    def find_or_compile(
+        self,
+        task: StepTask,
+        wait: Callable[[], None] = lambda: None,
+        notify: Callable[[str], None] = lambda line: None,
+    ) -> SharedLibrary:
         """Return the library of a step, compiled first if it has to be.
 
         Of several processes that need it one compiles it, and the others wait. `wait` is called all the while; if it
-        raises, the compilation ends. Raises CompilationError.
+        raises, the compilation ends. `notify`: as for `find`. Raises CompilationError.
         """
-        found = self.find(task)
+        found = self.find(task, notify)
         if found:
             return found
         if not shutil.which(os.environ.get("CXX", "g++")):
             raise CompilationError("there is no C++ compiler (g++) on this machine")
-        try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._used():
+            make_closed(self.path)
             with _locked(self._library(task).with_suffix(".lock"), wait):
                 if not self.find(task):
                     self._compile(task, wait)
             found = self.find(task)
-        except OSError as error:
-            raise CompilationError(f"{self.path} cannot be used: {error.strerror or error}") from error
         if not found:
             raise CompilationError("the code of a step was changed while it was compiled")
         return found
 
+    @contextlib.contextmanager
+    def _used(self) -> Iterator[None]:
+        """Context that raises CompilationError where the folder must not or cannot be used."""
+        try:
+            yield
+        except OpenFolderError as error:
+            raise CompilationError(str(error)) from error
+        except OSError as error:
+            raise CompilationError(f"{self.path} cannot be used: {error.strerror or error}") from error
+
     def _library(self, task: StepTask) -> Path:
         return self.path / f"{task.digest(_environment())}.so"
-
-    def _check_owner(self) -> None:
-        """Raise CompilationError if anyone else can write to the folder: what is in it is executed."""
-        status = self.path.stat()
-        if status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o022:
-            raise CompilationError(f"{self.path} must belong to you and be writable for no one else")
 
     def _compile(self, task: StepTask, wait: Callable[[], None]) -> None:
         """Compile a step in a process of its own."""
@@ -117,8 +135,9 @@ class LibraryFolder:
                 )
             if process.returncode:
                 errors.seek(0)
-                lines = errors.read().decode(errors="replace").strip().splitlines()
-                raise CompilationError(f"a step cannot be compiled: {(lines or ['no reason was given'])[-1]}")
+                lines = errors.read().decode(errors="replace").strip().splitlines() or ["no reason was given"]
+                killed = [line for line in lines if "signal terminated program" in line]  # g++, of its own compiler
+                raise CompilationError(f"a step cannot be compiled: {(killed or lines)[-1]}")
 
 
 @contextlib.contextmanager

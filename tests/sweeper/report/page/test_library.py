@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from sweeper.report.page import library as module
-from sweeper.report.page.library import cache_folder, compressed_library
+from sweeper.report.page.library import compressed_library
+from trainables.cache import cache_folder
 
 PLANTED = gzip.compress(b"(() => {fetch('//evil')})();", mtime=0)
 LIBRARY = b'(() => {"use strict";const el = 1; window.vegaEmbed = vegaEmbed;})();'
@@ -73,3 +74,13 @@ def test_a_library_of_a_version_that_is_not_known_is_never_taken_from_the_cache(
     (cached,) = cache_folder().iterdir()
     cached.write_bytes(PLANTED)
     assert library() == LIBRARY and bundler.made == 2
+
+
+def test_a_folder_that_others_can_write_is_neither_read_nor_written(
+    bundler: Bundler, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tmp_path.chmod(0o777)
+    assert library() == library() == LIBRARY and bundler.made == 2 and not list(tmp_path.iterdir())
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and said[0].startswith("the chart library of pages is bundled anew in each process: ")
+    assert f"but {tmp_path} has mode 0777; use `chmod go-w {tmp_path}`" in said[0]

@@ -1,6 +1,7 @@
 """The whole way: traced, compiled by a process of its own, loaded, trained, stopped and resumed."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from trainables.config.trial_config import Value
 from trainables.contract import Batch, Losses
 from trainables.methods.pairs.jepa_pairs import JEPAPairs
 from trainables.methods.variational.vje import VJE
-from trainables.training.compilation.build import build
+from trainables.training.compilation.build import OPERATIONS, RECORD, build
 from trainables.training.compilation.compiler import StepCompiler
 from trainables.training.compilation.folder import LibraryFolder
+from trainables.training.compilation.loaded_code import file_hash
 from trainables.training.train import train
 
 PAIRS: dict[str, Value] = {"method": f"{__name__}:DecorrelatedPairs", "examples": 128, "batch_size": 32, "epochs": 3}
@@ -67,6 +69,38 @@ def test_compiled_training_equals_eager_training_and_resumes_to_the_last_bit(tmp
             assert actual[name] == (None if value is None else pytest.approx(value, rel=1e-3, abs=1e-3)), name
     assert trained(again, resume=saved[len(saved) // 2], build=False) == compiled
     assert state_of(again[-1]) == state_of(saved[-1])
+
+
+def test_what_is_built_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Library, file of operations and record, in this order: a crash of the machine leaves no half of a file."""
+    events: list[tuple[str, ...]] = []
+    replace = os.replace
+
+    def compiled(graph: Any, arguments: Any, options: Mapping[str, Any]) -> str:
+        Path(options["aot_inductor.output_path"]).write_bytes(b"machine code")
+        (tmp_path / "outputs" / "calls.json").write_text('{"nodes": []}')
+        return str(options["aot_inductor.output_path"])
+
+    def replaced(source: str | Path, target: str | Path) -> None:
+        events.append(("rename", str(source), str(target)))
+        replace(source, target)
+
+    monkeypatch.setattr("torch._inductor.aot_compile", compiled)
+    monkeypatch.setattr(os, "fsync", lambda number: events.append(("sync", os.readlink(f"/proc/self/fd/{number}"))))
+    monkeypatch.setattr(os, "replace", replaced)
+    (tmp_path / "outputs").mkdir()
+    library = tmp_path / "step.so"
+    build(task_of(), library, tmp_path / "outputs")
+    renamed = [event for event in events if event[0] == "rename"]
+    assert {Path(target).suffix for _, _, target in renamed[:-1]} == {".so", OPERATIONS}
+    assert Path(renamed[-1][2]) == library.with_suffix(RECORD)
+    assert events == [
+        event
+        for _, source, target in renamed
+        for event in (("sync", source), ("rename", source, target), ("sync", str(tmp_path)))
+    ]
+    digests = json.loads(library.with_suffix(RECORD).read_text())["digests"]
+    assert digests == {name: file_hash(str(tmp_path / name)) for name in ("step.so", f"step{OPERATIONS}")}
 
 
 def test_a_step_that_reads_values_leaves_a_record_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

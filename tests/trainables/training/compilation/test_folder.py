@@ -33,7 +33,8 @@ class FakeFolder(LibraryFolder):
         time.sleep(self.seconds)
         self.compiled.append(task)
         self._library(task).write_bytes(b"code")
-        record = {"code": {__name__: file_hash(__file__)}, "parts": ["dir", "kl"]}
+        digests = {self._library(task).name: file_hash(str(self._library(task)))}
+        record = {"code": {__name__: file_hash(__file__)}, "parts": ["dir", "kl"], "digests": digests}
         self._library(task).with_suffix(RECORD).write_text(json.dumps(record))
 
 
@@ -79,19 +80,42 @@ def test_a_damaged_record_counts_as_none(steps: FakeFolder, content: str) -> Non
     assert steps.find_or_compile(TASK).parts == ("dir", "kl")
 
 
-def test_what_another_user_could_have_written_is_not_executed(steps: FakeFolder) -> None:
+@pytest.mark.parametrize("content", [b"", b"co", b"cpde"])
+def test_a_damaged_library_is_compiled_again_and_said(steps: FakeFolder, content: bytes) -> None:
+    lines: list[str] = []
+    library = steps.find_or_compile(TASK, notify=pytest.fail)
+    library.path.write_bytes(content)
+    assert steps.find(TASK) is None
+    assert steps.find_or_compile(TASK, notify=lines.append).path.read_bytes() == b"code" and len(steps.compiled) == 2
+    assert lines == [f"the compiled step {library.path} is damaged, so it is compiled anew"]
+    assert steps.find_or_compile(TASK, notify=pytest.fail) == library
+
+
+@pytest.mark.parametrize("above", [0, 1, 2])
+def test_what_another_user_could_have_written_is_not_executed(tmp_path: Path, above: int) -> None:
+    FakeFolder.compiled.clear()
+    steps = FakeFolder(tmp_path / "cache" / "sweeper" / "steps")
     steps.find_or_compile(TASK)
-    steps.path.chmod(0o777)
-    with pytest.raises(CompilationError, match="must belong to you and be writable for no one else"):
+    (steps.path, *steps.path.parents)[above].chmod(0o775)
+    lines: list[str] = []
+    assert StepCompiler(lines.append, steps).finder(resolve(TASK.config), TASK.shapes, lambda: None)(TASK.step) is None
+    (line,) = lines
+    assert line.startswith("steps are not compiled: ") and "must belong to you or to root" in line
+    with pytest.raises(CompilationError, match="writable for no one else"):
         steps.find(TASK)
+    assert len(steps.compiled) == 1
 
 
 def test_a_step_without_its_file_of_operations_is_compiled_again(steps: FakeFolder) -> None:
     library = steps.find_or_compile(TASK).path
     record = json.loads(library.with_suffix(RECORD).read_text())
-    library.with_suffix(RECORD).write_text(json.dumps(record | {"operations": True}))
+    operations = library.with_suffix(OPERATIONS)
+    operations.write_text('{"nodes": []}')
+    digests = {**record["digests"], operations.name: file_hash(str(operations))}
+    library.with_suffix(RECORD).write_text(json.dumps(record | {"digests": digests}))
+    operations.unlink()
     assert steps.find(TASK) is None
-    library.with_suffix(OPERATIONS).write_text('{"nodes": []}')
+    operations.write_text('{"nodes": []}')
     assert steps.find(TASK)
 
 
@@ -100,16 +124,38 @@ def test_a_library_that_cannot_be_loaded_leaves_steps_eager(steps: FakeFolder) -
     config = resolve(TASK.config)
     assert StepCompiler(lines.append, steps).finder(config, TASK.shapes, lambda: None)(TASK.step) is None
     (line,) = lines
-    assert line.startswith("a compiled step cannot be loaded: ")
+    assert line.startswith("steps are not compiled: a compiled step cannot be loaded: ")
 
 
 def test_a_step_that_cannot_be_traced_is_not_tried_again(steps: FakeFolder) -> None:
     record = steps.find_or_compile(TASK).path.with_suffix(RECORD)
     plain = json.loads(record.read_text())
-    record.write_text(json.dumps({"code": plain["code"], "error": "its step cannot be traced: it reads a value"}))
+    record.write_text(json.dumps({**plain, "error": "its step cannot be traced: it reads a value"}))
     with pytest.raises(CompilationError, match="it reads a value"):
         steps.find_or_compile(TASK)
     assert len(steps.compiled) == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        ("kill -KILL $$", "a step was not compiled: SIGKILL ended the compiler, perhaps for lack of memory"),
+        ("exit 1", "a step cannot be compiled: g++: fatal error: Killed signal terminated program cc1plus"),
+    ],
+)
+def test_a_compilation_that_is_killed_is_reported_by_its_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, reason: str
+) -> None:
+    """And not by the last line that PyTorch happened to write before or after: the first is killed itself, the second
+    loses the compiler that it started."""
+    python, warning = tmp_path / "python", "No CUDA runtime is found, using CUDA_HOME='/usr/local/cuda'"
+    lost = "" if "KILL" in end else "echo 'g++: fatal error: Killed signal terminated program cc1plus' >&2\n"
+    python.write_text(f'#!/bin/sh\n{lost}echo "{warning}" >&2\n{end}\n')
+    python.chmod(0o700)
+    monkeypatch.setattr(module.sys, "executable", str(python))
+    with pytest.raises(CompilationError) as raised:
+        LibraryFolder(tmp_path / "steps").find_or_compile(TASK)
+    assert str(raised.value) == reason
 
 
 def test_without_a_compiler_there_is_one_line(steps: FakeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,3 +209,16 @@ def test_loaded_code_is_this_projects_and_the_users_and_not_what_is_installed() 
     assert is_unchanged(code) and os.path.exists(__file__)
     assert not is_unchanged(code | {__name__: "another hash"})
     assert not is_unchanged({"no.such.module": "hash"})
+
+
+def test_a_link_to_the_folder_is_followed_once(tmp_path: Path) -> None:
+    """Whoever can change the link later changes nothing, and where it leads has to be closed."""
+    (tmp_path / "real").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    steps = FakeFolder(tmp_path / "link")
+    (tmp_path / "link").unlink()
+    assert steps.find_or_compile(TASK).path.parent == tmp_path / "real"
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "real").chmod(0o777)
+    with pytest.raises(CompilationError, match=f"but {tmp_path / 'real'} has mode 0777"):
+        FakeFolder(tmp_path / "link").find(TASK)

@@ -135,7 +135,7 @@ def unpack_model(data: bytes) -> TrainedModel:
         raise
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ModelError(f"it cannot be used: {reason}") from error
+        raise ModelError(reason) from error
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:

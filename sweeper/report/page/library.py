@@ -29,22 +29,29 @@ def compressed_library() -> bytes:
     """
     version = metadata.version("vl-convert-python")
     folder = Path(os.path.realpath(cache_folder()))
-    cached, closed = folder / f"vega-{version}.js.gz", version in DIGESTS
+    cached, kept = folder / f"vega-{version}.js.gz", version in DIGESTS and _is_closed(folder)
     with contextlib.suppress(OSError, EOFError, zlib.error):
-        try:
-            check_closed(folder)
-        except OpenFolderError as error:
-            closed = False
-            print(f"the chart library of pages is bundled anew in each process: {error}", file=sys.stderr)
-        data = cached.read_bytes() if closed else b""
+        data = cached.read_bytes() if kept else b""
         if hashlib.sha256(gzip.decompress(data)).hexdigest() == DIGESTS.get(version):
             return data
     import vl_convert  # here: only pages need it, and it is large
 
     bundle = vl_convert.javascript_bundle(SNIPPET)  # a module, whose functions have short names that would be global
     data = gzip.compress(f'(() => {{"use strict";{bundle}}})();'.encode(), 9, mtime=0)
-    if closed:
+    if kept:
         with contextlib.suppress(OSError, OpenFolderError):  # a folder that cannot be written costs the seconds again
             make_closed(folder)
             local_disk.replace(cached, data)
     return data
+
+
+def _is_closed(folder: Path) -> bool:
+    """Whether no other user can change what is in the folder; if one can, a line says so."""
+    try:
+        check_closed(folder)
+    except OpenFolderError as error:
+        print(f"the chart library of pages is bundled anew in each process: {error}", file=sys.stderr)
+        return False
+    except OSError:
+        return False
+    return True

@@ -1,7 +1,8 @@
 """A first-in-first-out queue of negatives compared with a bank of particles (gmje.md 3.2: SMC-GMJE beside MoCo v2).
 
 The queue holds the keys of the latest batches. The bank is drawn from its particles and the keys of the batch by how
-much they resemble the queries. Only a bank has an effective sample size: the keys of a queue have no weights.
+much they resemble the queries. Only a bank has an effective sample size: the keys of a queue have no weights. The
+effective sample size does not see that many particles are copies: the share of different ones, and their age, do.
 """
 
 from search_spaces import _gmje_protocols as protocols
@@ -38,17 +39,18 @@ PUBLISHED = {
     ("moco_v2", None, 256, None): {"probe_z": 78.08},
     ("smc_gmje", "multinomial", None, 256): {"probe_z": 81.99},
 }
-LOSS, ESS = Metric("loss", "minimize"), Metric("ess")
+LOSS = Metric("loss", "minimize")
+BANK = (Metric("ess"), Metric("bank_distinct", percent=True), Metric("bank_age"))
 
 SWEEP = Sweep(
     about="a queue of negatives (MoCo v2) compared with a bank of resampled particles (SMC-GMJE), by its size",
     presets={"paper": _grids(PAPER, (256,), (42,)), "digits": _grids(DIGITS, (16, 128), SEEDS)},
     tables=(
-        Table("accuracy", NEGATIVES, (PROBE, PROBE_5, KNN, LOSS, ESS), published={"paper": PUBLISHED}),
+        Table("accuracy", NEGATIVES, (PROBE, PROBE_5, KNN, LOSS, *BANK), published={"paper": PUBLISHED}),
         Table("embeddings", NEGATIVES, GEOMETRY),
     ),
     trajectories=(
-        Trajectory("training", (LOSS, PROBE, ESS), by=NEGATIVES),
+        Trajectory("training", (LOSS, PROBE, *BANK), by=NEGATIVES),
         Trajectory("accuracy", (PROBE, PROBE_5, KNN), by=NEGATIVES),
     ),
 )

@@ -3,6 +3,9 @@
 Shapes: B images, M particles of a bank, P = M + B particles of a pool, which is the bank and then the batch's targets.
 Weights are `softmax(log_weights)`, so logarithms of weights may lack a constant, and zeros are uniform weights. Random
 numbers are arguments, uniform in [0, 1).
+
+A particle's identity is the whole number `age * P + place`: the steps since its batch, and its place in the pool then.
+Copies have equal identities, other particles different ones. A bank that has never been drawn has `arange(M)`.
 """
 
 import torch
@@ -20,6 +23,25 @@ def reweighted(log_weights_P: Tensor, exponents_BP: Tensor) -> Tensor:
 def effective_sample_size(log_weights_P: Tensor) -> Tensor:
     """`1 / sum w^2`, `[]`: from 1 for one particle with all the weight to P for equal weights."""
     return (-(2 * log_weights_P.log_softmax(-1)).logsumexp(-1)).exp()
+
+
+def pool_identities(identities_M: Tensor, batch: int) -> Tensor:
+    """Identities `[P]` of a pool: those of its bank, which is a step older, and those of a new batch."""
+    size = len(identities_M)
+    places_B = torch.arange(size, size + batch, device=identities_M.device)
+    return torch.cat([identities_M + (size + batch), places_B])
+
+
+def distinct_share(identities_M: Tensor) -> Tensor:
+    """How many different particles a bank has, over the size of the bank, `[]`: from 1 / M, all copies of one, to 1."""
+    sorted_M = identities_M.sort().values
+    return (1 + (sorted_M[1:] != sorted_M[:-1]).sum()) / len(sorted_M)
+
+
+def mean_age(identities_M: Tensor, batch: int) -> Tensor:
+    """Steps since the batches of a bank's particles, the mean over particles, `[]`. Those that a bank began with are
+    as old as the bank."""
+    return (identities_M // (len(identities_M) + batch)).float().mean()
 
 
 def multinomial_indices(log_weights_P: Tensor, uniforms_M: Tensor) -> Tensor:

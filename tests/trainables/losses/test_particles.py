@@ -15,7 +15,13 @@ from tests.trainables.losses.normals import covariance, normal, unit_normal
 from tests.trainables.losses.samples import close
 from trainables.losses.linear_algebra import cholesky
 from trainables.losses.mixtures import shared_exponents
-from trainables.losses.particles import effective_sample_size, reweighted
+from trainables.losses.particles import (
+    distinct_share,
+    effective_sample_size,
+    mean_age,
+    pool_identities,
+    reweighted,
+)
 from trainables.losses.similarity import similarities
 
 B, D, M, K = 5, 4, 7, 3
@@ -58,6 +64,25 @@ def test_the_effective_sample_size_is_that_of_kish() -> None:
     close(effective_sample_size(torch.zeros(M)), M, rtol=1e-6)
     close(effective_sample_size(torch.tensor([0.0, -1e4, -math.inf])), 1.0)
     close(effective_sample_size(torch.tensor([5.0, 5.0, -math.inf]).double()), 2.0)
+
+
+@pytest.mark.parametrize("draws", [0, 1, 6])
+def test_identities_tell_copies_and_ages_apart(draws: int) -> None:
+    """As counted over labels (step, place) that are drawn beside them; three members at once."""
+    rng = np.random.default_rng(draws)
+    identities = torch.arange(M).repeat(K, 1)
+    labels = [[(0, m) for m in range(M)] for _ in range(K)]
+    for step in range(1, draws + 1):
+        indices = rng.integers(M + B, size=(K, M))
+        pools = torch.vmap(lambda own: pool_identities(own, B))(identities)
+        identities = pools.gather(1, torch.tensor(indices))
+        labels = [
+            [[*own, *((step, M + b) for b in range(B))][s] for s in drawn]
+            for own, drawn in zip(labels, indices, strict=True)
+        ]
+    close(torch.vmap(distinct_share)(identities), np.array([len({*own}) / M for own in labels]), rtol=1e-6)
+    ages = np.array([np.mean([draws - born for born, _ in own]) for own in labels])
+    close(torch.vmap(lambda own: mean_age(own, B))(identities), ages, rtol=1e-6)
 
 
 def test_particles_of_weight_zero_do_not_come_back() -> None:

@@ -21,7 +21,10 @@ from trainables.training.train import train
             ("loss", "knn_z", "knn_weighted_z", "probe_z", "probe_top5_z"),
         ),
         (eval_config("simsiam"), ("loss",)),
-        (eval_config("smc_gmje", bank=16, few_labels=2, geometry="projection"), ("loss", "ess", "probe_2", "volume")),
+        (
+            eval_config("smc_gmje", bank=16, few_labels=2, geometry="projection"),
+            ("loss", "ess", "bank_distinct", "bank_age", "probe_2", "volume"),
+        ),
         (eval_config("simsiam", normal_class=3), ("loss",)),
         (eval_config("random", probe_epochs=1), ("probe_z", "probe_top5_z")),
     ],

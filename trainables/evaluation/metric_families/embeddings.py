@@ -29,8 +29,17 @@ FAMILIES = {
     ),
     "ess": MetricFamily(
         "Effective sample size of the pool of particles from which the next bank is drawn, 1 over the sum of the "
-        "squared weights; the mean over the batches of an epoch. Null for a queue, whose keys have no weights.",
+        "squared weights; the mean over the batches of an epoch. Copies of a particle count as different, see "
+        "`bank_distinct`. Null for a queue, whose keys have no weights.",
         unit="a number of at least 1 and at most the particles of the bank plus the images of a batch",
+    ),
+    "bank_distinct": MetricFamily(
+        "Share of different particles in a bank: how many it has without copies, over its size; the mean over the "
+        "batches of an epoch. Null for a queue, whose keys are all different.",
+    ),
+    "bank_age": MetricFamily(
+        "Age of the particles in a bank, the mean over particles and the batches of an epoch. Null for a queue.",
+        unit="a number of at least 0, in steps since the batch that a particle comes from",
     ),
     "posterior_entropy": MetricFamily(
         "Entropy of the posterior, the mean over test images.", unit="a real number, in nats"

@@ -14,8 +14,11 @@ from trainables.contract import Batch, Losses, NetworkBuilder, Noise, Noises, Sh
 from trainables.families.projected import ProjectedConfig, ProjectedMethod
 from trainables.losses.particles import (
     RESAMPLERS,
+    distinct_share,
     drawn_indices,
     effective_sample_size,
+    mean_age,
+    pool_identities,
     reweighted,
     uniforms_of,
 )
@@ -48,23 +51,26 @@ class SMCGMJE(ProjectedMethod):
     """Fusible: `tau`, `ema`. The size of the bank is a shape, so it is not fusible.
 
     Queries come from the first view, keys from the second. The bank is drawn again in every step, so that all its
-    particles weigh the same. `ess` is the effective sample size of the pool before that: from 1 to M + B.
+    particles weigh the same. `ess` is the effective sample size of the pool before that: from 1 to M + B. It does not
+    see copies, so `bank_distinct` and `bank_age` tell how many different particles the new bank has, and how old.
     """
 
     Config = SMCGMJEConfig
     fusible = frozenset({"tau", "ema"})
     projector_norm = None
-    loss_parts = ("ess",)
-    measures = frozenset({"ess"})
+    loss_parts = ("ess", "bank_distinct", "bank_age")
+    measures = frozenset({"ess", "bank_distinct", "bank_age"})
 
     tau: Tensor
     ema: Tensor
     bank_MP: Tensor
+    identities_M: Tensor
 
     def __init__(self, config: SMCGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
         super().__init__(config, networks, shapes)
         self.keys = MovingAverage(nn.Sequential(self.encoder, self.projector))
         self.register_buffer("bank_MP", F.normalize(torch.randn(config.bank, self.projection), dim=-1))
+        self.register_buffer("identities_M", torch.arange(config.bank))
 
     def noise(self, batch: int) -> Noises:
         return {"resampling": Noise((uniforms_of(self.config.resampling, self.config.bank),), kind="uniform")}
@@ -82,7 +88,14 @@ class SMCGMJE(ProjectedMethod):
         log_weights_S = reweighted(torch.zeros_like(pool_SP[:, 0]), exponents_BS.detach())
         indices_M = drawn_indices(self.config.resampling, log_weights_S, noise["resampling"], self.config.bank)
         self.bank_MP.copy_(pool_SP[indices_M])
-        return Losses(loss_B.mean(), {"ess": effective_sample_size(log_weights_S)})
+        identities_M = pool_identities(self.identities_M, len(key_BP))[indices_M]
+        self.identities_M.copy_(identities_M)
+        parts = {
+            "ess": effective_sample_size(log_weights_S),
+            "bank_distinct": distinct_share(identities_M),
+            "bank_age": mean_age(identities_M, len(key_BP)),
+        }
+        return Losses(loss_B.mean(), parts)
 
     def after_step(self, noise: Mapping[str, Tensor]) -> None:
         self.keys.update(nn.Sequential(self.encoder, self.projector), self.ema)

@@ -18,8 +18,11 @@ from trainables.losses.linear_algebra import log_det, positive_factor
 from trainables.losses.mixtures import prototype_nll, shared_exponents
 from trainables.losses.particles import (
     RESAMPLERS,
+    distinct_share,
     drawn_indices,
     effective_sample_size,
+    mean_age,
+    pool_identities,
     reweighted,
     uniforms_of,
 )
@@ -69,14 +72,15 @@ class JointSMCGMJE(ProjectedMethod):
 
     Config = JointSMCGMJEConfig
     fusible = frozenset({"tau", "entropy_weight", "alignment_weight", "ema"})
-    loss_parts = ("nll", "entropy", "alignment", "ess")
-    measures = frozenset({"ess"})
+    loss_parts = ("nll", "entropy", "alignment", "ess", "bank_distinct", "bank_age")
+    measures = frozenset({"ess", "bank_distinct", "bank_age"})
 
     tau: Tensor
     entropy_weight: Tensor
     alignment_weight: Tensor
     ema: Tensor
     bank_MJ: Tensor
+    identities_M: Tensor
     moment_JJ: Tensor
 
     def __init__(self, config: JointSMCGMJEConfig, networks: NetworkBuilder, shapes: Shapes) -> None:
@@ -85,6 +89,7 @@ class JointSMCGMJE(ProjectedMethod):
             self.raw_factor_JJ = nn.Parameter(torch.zeros(2 * self.projection, 2 * self.projection))
         halves = F.normalize(torch.randn(config.bank, 2, self.projection), dim=-1)
         self.register_buffer("bank_MJ", halves.flatten(1))
+        self.register_buffer("identities_M", torch.arange(config.bank))
         self.register_buffer("moment_JJ", torch.eye(2 * self.projection) / self.projection)
 
     def noise(self, batch: int) -> Noises:
@@ -98,6 +103,8 @@ class JointSMCGMJE(ProjectedMethod):
         nll, log_weights_S = self._nll(joint_BJ)
         indices_M = drawn_indices(self.config.resampling, log_weights_S, noise["resampling"], self.config.bank)
         self.bank_MJ.copy_(torch.cat([self.bank_MJ, joint_BJ.detach()])[indices_M])
+        identities_M = pool_identities(self.identities_M, len(joint_BJ))[indices_M]
+        self.identities_M.copy_(identities_M)
         moment_JJ = averaged_moment(self.moment_JJ.clone(), joint_BJ, self.ema)
         self.moment_JJ.copy_(moment_JJ.detach())
         parts = {
@@ -105,6 +112,8 @@ class JointSMCGMJE(ProjectedMethod):
             "entropy": entropy(moment_JJ, self.config.epsilon),
             "alignment": alignment(first_BP, second_BP).mean(),
             "ess": effective_sample_size(log_weights_S),
+            "bank_distinct": distinct_share(identities_M),
+            "bank_age": mean_age(identities_M, len(joint_BJ)),
         }
         weight = self.entropy_weight / (2 * self.projection * (1 - self.ema))
         return Losses(nll - weight * parts["entropy"] + self.alignment_weight * parts["alignment"], parts)

@@ -113,6 +113,25 @@ def test_the_next_bank_is_drawn_from_the_pool_by_weight(seed: int) -> None:
         assert len(uniforms) == M
 
 
+def test_copies_and_ages_are_those_of_the_vectors_in_the_bank() -> None:
+    """A vector that the bank did not have before is new; equal vectors are copies. Views change between the steps."""
+    shares, ages = list[float](), list[int]()
+    for resampling in ("multinomial", "systematic"):
+        model = _scattered(_config(tau=0.5, resampling=resampling))
+        born = {row.tobytes(): 0 for row in model.bank_MP.numpy()}
+        for step in range(1, 9):
+            rows = model.keys.network.get_buffer("0.rows")
+            rows.add_(torch.randn(rows.shape, generator=torch.Generator().manual_seed(step)))
+            parts = model.losses(BATCH, _uniforms(model, step)).parts
+            bank = model.bank_MP.numpy()
+            born = {row.tobytes(): born.get(row.tobytes(), step) for row in bank}
+            shares.append(len(np.unique(bank, axis=0)) / M)
+            assert parts["bank_distinct"].item() == pytest.approx(shares[-1])
+            ages += [step - born[row.tobytes()] for row in bank]
+            assert parts["bank_age"].item() == pytest.approx(np.mean(ages[-M:]))
+    assert min(shares) < 1 and max(ages) > 1
+
+
 def test_particles_that_queries_resemble_stay() -> None:
     """With a small temperature, those opposite to all queries die out."""
     model = _scattered(_config(tau=0.02))

@@ -93,6 +93,26 @@ def test_the_next_bank_is_drawn_from_bank_and_batch_by_weight(resampling: str, s
     assert parts["ess"].item() == pytest.approx(1 / (weights**2).sum(), rel=1e-4) and len(uniforms) == M
 
 
+def test_copies_and_ages_are_those_of_the_vectors_in_the_bank() -> None:
+    """A vector that the bank did not have before is new; equal vectors are copies. Views change between the steps."""
+    shares, ages = list[float](), list[int]()
+    for resampling in ("multinomial", "systematic"):
+        model = _model(resampling=resampling)
+        born = {row.tobytes(): 0 for row in model.bank_MJ.numpy()}
+        for step in range(1, 9):
+            rows = model.encoder.get_parameter("rows")
+            with torch.no_grad():
+                rows.add_(torch.randn(rows.shape, generator=torch.Generator().manual_seed(step)))
+            parts = model.losses(BATCH, _uniforms(model, step)).parts
+            bank = model.bank_MJ.numpy()
+            born = {row.tobytes(): born.get(row.tobytes(), step) for row in bank}
+            shares.append(len(np.unique(bank, axis=0)) / M)
+            assert parts["bank_distinct"].item() == pytest.approx(shares[-1])
+            ages += [step - born[row.tobytes()] for row in bank]
+            assert parts["bank_age"].item() == pytest.approx(np.mean(ages[-M:]))
+    assert min(shares) < 1 and max(ages) > 1
+
+
 def test_images_are_pulled_to_particles_by_responsibility() -> None:
     """Of the embeddings, and not of the weights of the mixture or of the particles, the nll has gradients:
     `sum_m r (Z - Z_m) / (tau B)`, before the projection onto the sphere."""

@@ -12,11 +12,12 @@ CIFAR10: Keys = {
     "weight_decay": 5e-4,
     "report_every": 20,
     **MOCO_V2_VIEWS,
+    "crop_scale": 0.08,
     **CLASSIFIED,
     "geometry": "projection",
 }
-"""Protocol for CIFAR-10. The probe reads features of images without augmentation; the paper's sees random crops and
-flips. Each experiment sets its own epochs."""
+"""Protocol for CIFAR-10. The smallest area of a crop is the default of the function that the paper names. The probe
+reads features of images without augmentation; the paper's sees random crops and flips. Each experiment sets its own epochs."""
 
 DIGITS: Keys = {
     "dataset": "digits",

@@ -28,6 +28,7 @@ def test_papers_protocol(name: str, epochs: int) -> None:
         assert (config.optimiser.optimiser, training.lr, training.momentum) == ("sgd", 0.06, 0.9)
         assert training.weight_decay == 5e-4 and evaluation.probe_epochs == 100
         assert (config.data.dataset, config.encoder.encoder, config.encoder.small_stem) == ("cifar10", "resnet18", True)
+        assert (views.crop_scale, views.crop_ratio) == (0.08, 4 / 3), "the defaults of the crop that the paper names"
         assert (views.flip, views.jitter, views.hue, views.greyscale, views.blur) == (0.5, 0.8, 0.1, 0.2, 0.0)
 
 

@@ -10,11 +10,13 @@ FAMILIES = {
         at_end=True,
     ),
     "frechet_digits": MetricFamily(
-        "Fréchet distance of generated images from test images of digits, in the last hidden layer of a small "
-        "classifier of digits. It does not compare with FID.",
+        "Fréchet distance of 500 generated images from the test images of digits, in the last hidden layer of a small "
+        "classifier of digits. It depends on the number of images, so it is always of 500, and null for fewer. It does "
+        "not compare with FID.",
         "minimize",
         "a number of at least 0",
         at_end=True,
+        may_be_undefined=True,
     ),
     "fid": MetricFamily(
         "Fréchet Inception distance of generated images from test images.",

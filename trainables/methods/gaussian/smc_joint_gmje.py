@@ -67,7 +67,8 @@ class JointSMCGMJE(ProjectedMethod):
     """Fusible: `tau`, the weights, `ema`. Both views have gradients, particles have none.
 
     Particles weigh as much as the batch holds them responsible, and the weights of the bank are those of the mixture.
-    After that, the bank is drawn from the pool of bank and batch, so that its particles weigh the same again.
+    After that, the bank is drawn from the pool of bank and batch, so that its particles weigh the same again. This is
+    largely our reconstruction: the paper leaves open from which weights a step starts.
     """
 
     Config = JointSMCGMJEConfig

@@ -17,6 +17,7 @@ from tests.trainables.small import HERE
 from tests.trainables.tasks.images.evaluators.tiny import CPU, evaluated, features, model_of, pixels_of, tiny, trial
 from trainables.config.trial_config import Value
 from trainables.contract import Noise
+from trainables.evaluation.generation import digits_metrics
 from trainables.evaluation.generation.confidence import confident_coverage, confident_share
 from trainables.evaluation.generation.digits_classifier import digits_classifier
 from trainables.evaluation.generation.digits_metrics import frechet_digits
@@ -59,6 +60,11 @@ def _kept_decoders(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(generation, "train_adhoc_decoder", train)
     return kept
+
+
+@pytest.fixture(autouse=True)
+def few_images_have_a_frechet_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digits_metrics, "FRECHET_IMAGES", 32)
 
 
 @torch.no_grad()

@@ -18,6 +18,7 @@ from tests.trainables.training.judged import float64
 from trainables.config.trial_config import Value
 from trainables.contract import ImageMethod, Noise
 from trainables.data.splits import hold_out_validation
+from trainables.evaluation.generation import digits_metrics
 from trainables.evaluation.generation.digits_classifier import digits_classifier
 from trainables.learners.noise import draw_noise
 from trainables.methods.baselines.simclr import SimCLR
@@ -57,6 +58,11 @@ def test_reconstructions_are_of_the_mean_and_compared_with_pixels(changes: dict[
     metrics = evaluated(config)
     assert metrics["reconstruction_mse"].tolist() == pytest.approx([_mse(model.decode(model(inputs)), pixels)])
     assert "diversity" not in metrics
+
+
+@pytest.fixture(autouse=True)
+def few_images_have_a_frechet_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digits_metrics, "FRECHET_IMAGES", 10 * S)
 
 
 def _samples(features_ND: Tensor, labels_N: Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:

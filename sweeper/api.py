@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from sweeper.cli.arguments import parse
-from sweeper.errors import SpecError
+from sweeper.errors import ClusterError, SpecError, StoreError
 from sweeper.execution.driver.connection import session_address
 from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.models import config_of, load_model
@@ -63,14 +63,10 @@ def run(
     starts; ClusterError or StoreError if Ray or the store cannot be used; and KeyboardInterrupt when it is interrupted,
     after it has stopped in order. The same call continues. Must be called in the main thread, which gets the signals.
     """
-    request = _request(sweep, name, preset, set, axis, store, data, options)
-    if threading.current_thread() is not threading.main_thread():
-        raise SpecError("a sweep must run in the main thread, which gets the signals, but this is another thread")
-    stopping = StopSignal(exits=False)
-    with stopping.on_signals():
-        started = plan_request(request).begin(stopping)
-        started.run()
-        return load_trials(started.store.files, started.plan.name, started.plan.ids)
+    try:
+        return _run(_request(sweep, name, preset, set, axis, store, data, options))
+    except (SpecError, ClusterError, StoreError) as error:
+        raise error.with_traceback(None) from None  # its message says all, where it arose says nothing to a user
 
 
 def plan(
@@ -90,11 +86,23 @@ def plan(
 
     With `probe=True` it measures now. Raises the same errors as `run`.
     """
-    request = _request(sweep, name, preset, set, axis, store, data, options, "--plan", "--json")
-    planned = plan_request(request)
-    outline: dict[str, Any] = json.loads(planned.preview())
-    planned.print_damaged()
+    try:
+        planned = plan_request(_request(sweep, name, preset, set, axis, store, data, options, "--plan", "--json"))
+        outline: dict[str, Any] = json.loads(planned.preview())
+        planned.print_damaged()
+    except (SpecError, ClusterError, StoreError) as error:
+        raise error.with_traceback(None) from None
     return outline
+
+
+def _run(request: Request) -> pd.DataFrame:
+    if threading.current_thread() is not threading.main_thread():
+        raise SpecError("a sweep must run in the main thread, which gets the signals, but this is another thread")
+    stopping = StopSignal(exits=False)
+    with stopping.on_signals():
+        started = plan_request(request).begin(stopping)
+        started.run()
+        return load_trials(started.store.files, started.plan.name, started.plan.ids)
 
 
 def _request(

@@ -142,4 +142,4 @@ def _refuse(name: str) -> None:
     """Raise ValueError for the name of no method."""
     if "." in name:
         raise ValueError(f"no method {name!r}; a method of your own is written package.module:Class, with a colon")
-    choices("method", name, [*METHODS, *installed_methods()])
+    choices("method", name, [*METHODS, *installed_methods()], "--describe methods lists all")

@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextvars import ContextVar
 
 _LAWS: ContextVar[dict[str, str] | None] = ContextVar("laws", default=None)
@@ -76,12 +76,26 @@ def truth(name: str, value: bool) -> None:
         raise ValueError(f"{name} must be true or false, but got {name}={value!r}")
 
 
-def choices(name: str, value: object, allowed: Iterable[object]) -> None:
-    """Raises ValueError, which names the nearest choice, unless `value` is one of `allowed`."""
+def choices(name: str, value: object, allowed: Iterable[object], listing: str = "") -> None:
+    """Raises ValueError, as `unknown` says it, unless `value` is one of `allowed`."""
     options = [str(option) for option in allowed]
     _record(name, f"one of {', '.join(options)}")
     if value not in options:
-        raise ValueError(f"no {name} {value!r}{nearest(str(value), options)}; there are: {', '.join(options)}")
+        raise ValueError(unknown(name, value, options, listing))
+
+
+MANY = 12
+"""More options than this are not listed beside the nearest one."""
+
+
+def unknown(noun: str, name: object, options: Collection[str], listing: str = "", owner: str = "there are") -> str:
+    """Return `no NOUN 'NAME' (did you mean 'NEAREST'?); there are: A, B, C`. With a nearest one of `MANY` options, how
+    to list them all, which `listing` says, takes the place of the list. `owner` takes that of "there are"."""
+    near = nearest(str(name), options)
+    hidden = near and listing and len(options) > MANY
+    return (
+        f"no {noun} {name!r}{near}; {listing}" if hidden else f"no {noun} {name!r}{near}; {owner}: {', '.join(options)}"
+    )
 
 
 def nearest(name: str, options: Iterable[str]) -> str:

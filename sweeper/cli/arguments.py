@@ -13,10 +13,10 @@ from sweeper.cli.option_values import amount, auto, fraction, node_price, whole
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
 from sweeper.spec import registry
-from sweeper.spec.grid import unknown
 from sweeper.spec.request import Compile, Keep, Request, SearchOptions
 from sweeper.spec.search import SAMPLERS
 from sweeper.trackers.catalog import parse_track
+from trainables.validation import unknown
 
 COMMAND = "SWEEPER_COMMAND"
 """Environment variable by which `sweeper.console` says which command the user typed, such as `sweeper run`."""
@@ -40,7 +40,12 @@ def parse(arguments: Sequence[str]) -> Request:
     sweep_help = "the sweep to run: a name of --list, a file (path/to/my_sweep.py) or a module (package.module:SWEEP)"
     add("name", nargs="?", metavar="NAME", help=sweep_help)
     add("--list", action="store_true", help="list the sweeps and their presets")
-    add("--describe", metavar="WHAT", help="describe a method and its keys, a data set or a metric")
+    add(
+        "--describe",
+        metavar="WHAT",
+        help="describe a method and its keys, a data set, a key, a metric or a sweep, or list all `keys`, `methods`, "
+        "`datasets` or `metrics`",
+    )
     add("--preset", help="one of the sweep's presets; by default the paper's")
     store, data = (partial(named, option, "a folder") for option in ("--store", "--data"))
     add("--store", type=store, default="results", metavar="URI", help="folder or URI (s3, gs) of the results")

@@ -1,22 +1,29 @@
-"""Text of `--describe` for a method, a data set or a metric, taken from docstrings and declarations."""
+"""Text of `--describe` for a method, a data set, a key, a metric or a sweep, from docstrings and declarations."""
 
+import contextlib
+import functools
 import inspect
 import itertools
 import sys
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
+from sweeper.cli.describe_sweep import describe_sweep
 from sweeper.errors import SpecError
+from sweeper.spec import registry
 from sweeper.spec.grid import Value
 from sweeper.spec.user_code import search_folder
-from trainables.catalog import METHODS, import_method
+from trainables.catalog import METHODS, import_method, known_methods, method_of
+from trainables.config import trial as config
 from trainables.config.key_docs import KeyDoc, key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.datasets.loaders.folder import FOLDER, load_folder
 from trainables.data.pairs import BRANCHES, NOISE
+from trainables.evaluation.metric_families import scores
 from trainables.evaluation.metric_families.family import MetricFamily
+from trainables.evaluation.metric_families.scores import SCORES
 from trainables.evaluation.metrics import FAMILIES, VALIDATION, family_of
 from trainables.method_loading import installed_methods
 from trainables.training.metric_names import methods_by_metric
@@ -39,43 +46,144 @@ FILES: Mapping[str, str] = {
     "svhn": "DATA/train_32x32.mat and DATA/test_32x32.mat, fetched if absent",
 }
 """Data set -> where its files are expected; DATA stands for the folder of `--data`."""
+TYPES: Mapping[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+"""Type of a key -> its name."""
+FUSIBLE = "yes: the trials of one cohort may differ in it"
 MOST = 12
 """Most metrics of a family that are listed by name."""
 
 
+LISTS = {"keys": "key", "methods": "method", "datasets": "data set", "metrics": "family of metrics"}
+"""What describes all of a kind, one a line -> the kind."""
+
+
 def describe(name: str) -> str:
-    """Describe a method, a data set or a metric. Raises SpecError, with one line, for any other name."""
-    if name in METHODS or name in installed_methods() or ":" in name:
-        if ":" in name:
-            search_folder(Path.cwd())
-        try:
-            return _method(name)
-        except ValueError as error:
-            raise SpecError(str(error)) from error
-    if name in DATASETS:
-        return _dataset(name)
-    if name == FOLDER:
-        return _folder()
-    if name in BRANCHES:
-        return _pairs(name)
-    if name in methods_by_metric() or name in FAMILIES:
-        return _metric(name)
-    datasets = [*DATASETS, FOLDER, *BRANCHES]
-    known = [*METHODS, *datasets, *FAMILIES, *methods_by_metric()]
-    owners = [method for method in METHODS if name in {key.name for key in key_docs(method)}]
-    hint = f" ('{name}' is a key; see --describe {owners[0]})" if owners else nearest(name, known)
+    """Describe whatever has this name: a method, a data set, a key, a sweep, a metric or a score; or list a kind.
+
+    Raises SpecError, with one line, for any other name.
+    """
+    if name in LISTS:
+        return _listed(name)
+    if ":" in name or "." in name or "/" in name:
+        return _own(name)
+    describers: Mapping[Callable[[str], str], Collection[str]] = {
+        _method: (*METHODS, *installed_methods()),
+        _dataset: DATASETS,
+        _folder: (FOLDER,),
+        _pairs: BRANCHES,
+        _key_of_methods: ("method", *_keys()),
+        _metric: (*FAMILIES, *methods_by_metric()),
+        _score: SCORES,
+        describe_sweep: registry.names(),
+    }
+    if texts := [describer(name) for describer, names in describers.items() if name in names]:
+        return "\n\n".join(texts)
+    known = [known for names in describers.values() for known in names]
+    lists = ", ".join(LISTS)
     raise SpecError(
-        f"no method, data set or metric '{name}'{hint}; there are: {', '.join(METHODS)}; {', '.join(datasets)}; "
-        f"{', '.join(FAMILIES)}"
+        f"no method, data set, key, metric or sweep '{name}'{nearest(name, [*known, *LISTS])}; --list shows the "
+        f"sweeps, and --describe lists all of a kind: {lists}"
     )
+
+
+def _own(name: str) -> str:
+    """Describe a method or a sweep of the user's: `package.module:NAME`, or the file of a sweep."""
+    search_folder(Path.cwd())
+    if ".py" in name or ":" not in name:
+        return describe_sweep(name)
+    try:
+        return _method(name)
+    except ValueError as error:
+        with contextlib.suppress(SpecError):
+            return describe_sweep(name)
+        raise SpecError(str(error)) from None
+
+
+def _listed(kind: str) -> str:
+    """All names of a kind, each with its meaning."""
+    meanings: Mapping[str, str] = {
+        "keys": {name: next(iter(docs)).doc for name, docs in _keys().items()},
+        "methods": {name: _summary(name) for name in METHODS},
+        "datasets": {
+            **{name: inspect.getdoc(loader) or "" for name, loader in DATASETS.items()},
+            FOLDER: inspect.getdoc(load_folder) or "",
+            **{name: branches.about for name, branches in BRANCHES.items()},
+        },
+        "metrics": {
+            **{name: family.meaning for name, family in FAMILIES.items()},
+            f"{VALIDATION}METRIC": "The same metric on validation images, which the key `validation` holds out.",
+        },
+    }[kind]
+    width = max(map(len, meanings)) + 2
+    lines = [f"Each {LISTS[kind]}; --describe NAME says more:"]
+    for name, meaning in sorted(meanings.items()):
+        short = " ".join(meaning.split("\n\n")[0].split()).split(". ")[0].rstrip(".")
+        indent = " " * (width + 2)
+        lines += textwrap.wrap(short, WIDTH, initial_indent=f"  {name:<{width}}", subsequent_indent=indent)
+    return "\n".join(lines)
+
+
+@functools.cache
+def _keys() -> Mapping[str, Mapping[KeyDoc, Sequence[str]]]:
+    """Name of a key -> its forms, which differ in default, range or meaning -> the methods that have it so."""
+    forms: dict[str, dict[KeyDoc, list[str]]] = {}
+    for method in known_methods():
+        for key in key_docs(method):
+            forms.setdefault(key.name, {}).setdefault(key, []).append(method)
+    return forms
+
+
+def _key_of_methods(name: str) -> str:
+    """What a key is in each of the methods that have it; most have the same."""
+    if name == "method":
+        return f"method: the method of a trial, a key that every trial has. There are:\n{_names(list(known_methods()))}"
+    forms = sorted(_keys()[name].items(), key=lambda form: -len(form[1]))
+    lines = [f"{name}: a key of {sum(len(methods) for _, methods in forms)} of {len(known_methods())} methods"]
+    for key, methods in forms:
+        kind = config.keys(methods[0])[name]
+        optional = name in config.optional_keys(methods[0])
+        facts = {
+            "type": f"{TYPES[kind]}{', or none' if optional else ''}",
+            "bounds": key.law.replace("`", "") or ("none" if kind is bool else "as the text above says"),
+            "default": _shown(key.default),
+            "fusible": FUSIBLE if key.fusible else "no: trials that differ in it do not train in one stack",
+            "methods": ", ".join(methods),
+        }
+        lines += [
+            "",
+            *_wrapped(key.doc, "  "),
+            "",
+            *(line for fact, text in facts.items() for line in _fact(fact, text)),
+        ]
+    return "\n".join(lines)
+
+
+def _names(names: Sequence[str]) -> str:
+    return "\n".join(_wrapped(", ".join(names), "  "))
+
+
+def _score(name: str) -> str:
+    methods = [method for method in METHODS if name in getattr(method_of(method), "scores", ())]
+    lines = [f"{name}: an anomaly score, by which images are ranked: the higher, the less normal", ""]
+    facts = {
+        "score": SCORES[name],
+        "metrics": ", ".join(f"{family}_{name}" for family in scores.FAMILIES),
+        "methods": ", ".join(methods),
+    }
+    return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
+
+
+def _summary(method: str) -> str:
+    """The first paragraph of what the module of a method says."""
+    module = inspect.getdoc(sys.modules[method_of(method).__module__]) or ""
+    return " ".join(module.split("\n\n")[0].split())
 
 
 def _method(name: str) -> str:
     cls = import_method(name)
-    keys, module = key_docs(name), inspect.getdoc(sys.modules[cls.__module__]) or ""
+    keys = key_docs(name)
     reported = [metric for metric, methods in methods_by_metric().items() if name in methods]
-    summary = " ".join(module.split("\n\n")[0].split())
-    lines = [f"{name}: {summary}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
+    lines = [f"{name}: {_summary(name)}", "", *_wrapped(inspect.getdoc(cls) or "", "  "), ""]
     lines += ["Keys, their defaults and ranges. * is fusible: the trials of one cohort may differ in it."]
     for section, section_keys in itertools.groupby(keys, lambda key: key.section):
         lines += [
@@ -123,13 +231,13 @@ def _pairs(name: str) -> str:
     )
 
 
-def _folder() -> str:
+def _folder(name: str) -> str:
     facts = {
         "images": "image_channels x image_size x image_size, 3 x 32 x 32 by default, from files of any size and shape",
         "classes": "the names of the folders, of both parts; a class may be in the test images alone",
         "files": "DATA/train/CLASS/ and DATA/test/CLASS/",
     }
-    lines = [f"{FOLDER}:", *_wrapped((inspect.getdoc(load_folder) or "").split("\n\n")[0], "  "), ""]
+    lines = [f"{name}:", *_wrapped((inspect.getdoc(load_folder) or "").split("\n\n")[0], "  "), ""]
     return "\n".join([*lines, *(line for fact, text in facts.items() for line in _fact(fact, text))])
 
 
@@ -153,9 +261,20 @@ def _metric(name: str) -> str:
     when = "at the end of training" if family.at_end else "at every report"
     missing = "; null where it is undefined" if family.may_be_undefined else ""
     lines = [f"{name}:", *_wrapped(family.meaning, "  "), ""]
-    lines += [f"  range     {family.unit}", f"  direction {better[family.direction]}", f"  reported  {when}{missing}"]
+    facts = {"range": family.unit, "direction": better[family.direction], "reported": f"{when}{missing}"}
+    plain = name.removeprefix(VALIDATION)
+    if plain != name:
+        held_out = "the validation images, which the key `validation` holds out of the training images, to choose by"
+        facts["images"] = f"{held_out}; {plain} is the same of the test images"
+    elif f"{VALIDATION}{name}" in methods_by_metric():
+        facts["images"] = f"the test images; {VALIDATION}{name} is the same of the validation images"
+    score, _, outliers = plain.partition("_")[2].partition("_")
+    if family in scores.FAMILIES.values() and score in SCORES:
+        others = f"{outliers}, one of the key `outliers`" if outliers else "images of all classes but `normal_class`"
+        facts |= {"score": f"{score}: {SCORES[score]}", "outliers": others}
     if methods := methods_by_metric().get(name):
-        lines += [f"  by        {', '.join(methods)}"]
+        facts["by"] = ", ".join(methods)
+    lines += [line for fact, text in facts.items() for line in _fact(fact, text)]
     members = _members(family)
     if name in FAMILIES and members not in ([name], []):
         more = [f"and {len(members) - MOST} more"] if len(members) > MOST else []

@@ -49,7 +49,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
     try:
         return _prepared(request, store, sweep.for_preset(preset), preset, preset_space)
     except SpecError as error:
-        raise SpecError(explain_preset_keys(str(error), request, preset, preset_space)) from error.__cause__ or error
+        raise SpecError(explain_preset_keys(str(error), request, preset, preset_space)) from None
 
 
 def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_space: Space) -> tuple[Plan, Columns]:
@@ -87,7 +87,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
     try:
         checked = preflight.check_trials(list(configs.values()), request.data_folder)
     except (DataError, ValueError) as error:
-        raise SpecError(str(error)) from error
+        raise SpecError(str(error)) from None
     preflight_results = dict(zip(configs, checked, strict=True))
     metrics = tuple(dict.fromkeys(metric for result in preflight_results.values() for metric in result.metrics))
     _check_shown(sweep, sweep.headline(preset), metrics, types)
@@ -131,7 +131,7 @@ def _changed(space: Space, request: Request, classes: Sequence[str]) -> Space:
         fixed = {key: config.parse(key, text, classes) for key, text in request.fixed.items()}
         axes = {key: tuple(config.parse(key, text, classes) for text in texts) for key, texts in request.axes.items()}
     except ValueError as error:
-        raise SpecError(str(error)) from error
+        raise SpecError(str(error)) from None
     return space.changed(fixed, axes) if isinstance(space, Grid | Search) else space.changed(fixed, axes, config.keys)
 
 
@@ -167,7 +167,7 @@ def _load_methods(space: Space, request: Request) -> None:
         for name in names:
             import_method(name)
     except ValueError as error:
-        raise SpecError(str(error)) from error
+        raise SpecError(str(error)) from None
 
 
 def _with_options(space: Search | Searches, options: SearchOptions) -> Search | Searches:

@@ -38,7 +38,7 @@ def enumerate_trials(
         try:
             config = dict(complete(combination))
         except ValueError as error:
-            raise SpecError(str(error)) from error
+            raise SpecError(str(error)) from None
         trial = Trial(content_hash(config), config, facts(config))
         if trial.id in trials:
             raise SpecError(f"trials must differ, but {dict(combination)} occurs twice")

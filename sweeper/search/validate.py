@@ -29,7 +29,7 @@ def corners(study: Study) -> list[TrialConfig]:
     try:
         return [config.resolve(params) for params in (lowest, *others)]
     except ValueError as error:
-        raise SpecError(str(error)) from error
+        raise SpecError(str(error)) from None
 
 
 def check(study: Study, corners: Sequence[TrialConfig], preflight_results: Sequence[PreflightResult]) -> None:

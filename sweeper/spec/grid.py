@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from sweeper.errors import SpecError
-from trainables.validation import nearest
+from trainables.validation import unknown as unknown
 
 if TYPE_CHECKING:
     from sweeper.spec.search import Search
@@ -136,8 +136,3 @@ def _select(parts: Sequence[P], key: str, wanted: Sequence[Value]) -> tuple[P, .
         if kept:
             selected.append(part.changed({}, {key: kept}) if key in part.axes else part)
     return tuple(selected)
-
-
-def unknown(noun: str, name: str, known: Mapping[str, object] | list[str]) -> str:
-    """Return the message `no NOUN 'NAME' (did you mean 'NEAREST'?); there are: A, B, C`."""
-    return f"no {noun} '{name}'{nearest(name, known)}; there are: {', '.join(known)}"

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 
 from sweeper.errors import SpecError
-from sweeper.spec.grid import unknown
 from sweeper.spec.sweep import Sweep
 from sweeper.spec.user_code import search_folder
+from trainables.validation import unknown
 
 MAX_REASON = 400
 """Maximum number of characters of the reason why a sweep's file cannot be read."""
@@ -28,7 +28,12 @@ def names() -> list[str]:
 
 
 def find(reference: str) -> Sweep:
-    """Return a sweep, with its name in the store.
+    """Return a sweep, with its name in the store. `reference` and errors: see `definition`."""
+    return definition(reference)[0]
+
+
+def definition(reference: str) -> tuple[Sweep, ModuleType]:
+    """Return a sweep, with its name in the store, and the module that defines it.
 
     `reference` is the name of a module of `search_spaces`, a file (`path/to/my_sweep.py`) or a module
     (`package.module`). A file or module can be followed by `:ATTRIBUTE`, the name of the value; by default `SWEEP`.
@@ -39,15 +44,15 @@ def find(reference: str) -> Sweep:
     file = Path(path).expanduser()
     if path.endswith(".py") or os.sep in path or ("." in path and os.path.isfile(path)):
         if file.resolve().parent in _folders() and not attribute:
-            return find(file.stem)
+            return definition(file.stem)
         return _named(_of_file(file, reference), reference, attribute, file.stem)
     if "." in path or ":" in reference:
         return _named(_of_module(path, reference), reference, attribute, path.rpartition(".")[2])
     if reference not in names():
         own = f"; to run the file {reference}.py, write {reference}.py" if os.path.isfile(f"{reference}.py") else ""
-        raise SpecError(f"{unknown('sweep', reference, names())}{own}")
+        raise SpecError(f"{unknown('sweep', reference, names(), '--list shows all')}{own}")
     module = _imported(lambda: importlib.import_module(f"search_spaces.{reference}"), reference, _folders())
-    return replace(_sweep(module, reference, f"search_spaces/{reference}.py", ATTRIBUTE), name=reference)
+    return replace(_sweep(module, reference, f"search_spaces/{reference}.py", ATTRIBUTE), name=reference), module
 
 
 def check_own_name(name: str, got: str) -> None:
@@ -102,13 +107,13 @@ def _imported(load: Callable[[], ModuleType], reference: str, folders: Collectio
         raise SpecError(f"sweep '{reference}' cannot be read: {_reason(error, folders)}") from error
 
 
-def _named(module: ModuleType, reference: str, attribute: str, default: str) -> Sweep:
-    """Return the user's sweep that a module defines. Its name is `default` if it has none of its own."""
+def _named(module: ModuleType, reference: str, attribute: str, default: str) -> tuple[Sweep, ModuleType]:
+    """Return the user's sweep that a module defines, and the module. Its name is `default` if it has none itself."""
     attribute = attribute or ATTRIBUTE
     sweep = _sweep(module, reference, Path(module.__file__ or module.__name__).name, attribute)
     name = sweep.name or (default if attribute == ATTRIBUTE else f"{default}.{attribute}")
     check_own_name(name, f"'{reference}' is named '{name}'; write Sweep(name=...) or rename the file")
-    return replace(sweep, name=name)
+    return replace(sweep, name=name), module
 
 
 def _sweep(module: ModuleType, reference: str, file: str, attribute: str) -> Sweep:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from sweeper.errors import SpecError
-from sweeper.spec.grid import Axes, Fixed, Grid, KeysOf, Value, change_each, unknown
+from sweeper.spec.grid import Axes, Fixed, Grid, KeysOf, Value, change_each
 from sweeper.spec.metric import Metric
 from sweeper.spec.schedulers import Halving, Population
+from trainables.validation import unknown
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

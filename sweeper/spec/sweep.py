@@ -8,10 +8,11 @@ from typing import TypeVar
 
 from sweeper.errors import SpecError
 from sweeper.names import LAW, is_name
-from sweeper.spec.grid import Grid, Grids, unknown
+from sweeper.spec.grid import Grid, Grids
 from sweeper.spec.metric import Metric
 from sweeper.spec.search import Search, Searches
 from sweeper.spec.views import Heatmap, Table, Trajectory
+from trainables.validation import unknown
 
 Space = Grid | Grids | Search | Searches
 """The type of a preset."""

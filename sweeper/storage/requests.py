@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sweeper.errors import DamagedError, StoreError
 from sweeper.storage.io.files import Files
-from sweeper.storage.layout import SUFFIX, request_path, requests_folder, trials_folder
+from sweeper.storage.layout import request_path, trials_folder
 from sweeper.storage.parquet.parquet_file import parquet_to_table, table_to_parquet
 
 if TYPE_CHECKING:
@@ -72,19 +72,6 @@ def read_request(files: Files, sweep: str, request: str) -> RequestRows | None:
     """Return the list of a request; None if there is none, as in a store of an earlier version, or for a request that
     has not run. Raises StoreError if it is damaged."""
     return _read(files, request_path(sweep, request))
-
-
-def read_requests(files: Files, sweep: str) -> tuple[list[RequestRows], list[str]]:
-    """Return the lists of all requests of a sweep, and a sentence about each that is damaged."""
-    folder = requests_folder(sweep)
-    listed, problems = list[RequestRows](), list[str]()
-    for name in (name for name in files.list(folder) if name.endswith(SUFFIX)):
-        try:
-            if found := _read(files, f"{folder}/{name}"):
-                listed.append(found)
-        except StoreError as error:
-            problems.append(f"{error}.")
-    return listed, problems
 
 
 def selecting_line(files: Files, sweep: str, request: str) -> str:

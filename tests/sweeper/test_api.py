@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,8 @@ def test_a_wrong_request_is_an_exception_before_anything_starts(
     with pytest.raises(SpecError) as raised:
         getattr(sweeper, verb)(arguments.pop("sweep", "anomaly_grid"), **arguments)
     assert str(raised.value).startswith(message) and "\n" not in str(raised.value)
+    shown = traceback.format_exception(raised.value)
+    assert shown[-1] == f"sweeper.errors.SpecError: {raised.value}\n" and len(shown) <= 4, "this test's frame and ours"
     assert not list(tmp_path.iterdir())
 
 

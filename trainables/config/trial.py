@@ -12,7 +12,7 @@ from typing import Any
 from trainables.catalog import METHODS, TASKS, import_method, known_methods, method_of, task_of
 from trainables.config.training import GradientTraining, Training
 from trainables.config.trial_config import TrialConfig, Value
-from trainables.validation import nearest
+from trainables.validation import unknown
 
 GRADIENT_FUSIBLE = frozenset({"lr", "weight_decay"})
 """Keys that are fusible for every method that is trained by gradients."""
@@ -27,7 +27,7 @@ def resolve(values: Mapping[str, Value]) -> TrialConfig:
     known = keys(str(method))
     for key in values:
         if key not in known:
-            raise ValueError(f"no key '{key}'{nearest(key, known)}; {method} has: {', '.join(sorted(known))}")
+            raise ValueError(unknown("key", key, sorted(known), f"--describe {method} lists its keys", f"{method} has"))
     built = {
         name: _section(
             section, **{key: _typed(key, values[key], kind) for key, kind in _fields(section).items() if key in values}
@@ -109,9 +109,9 @@ def parse(key: str, text: str, classes: Sequence[str] = ()) -> Value:
     known, optional = dict[str, type](), set[str]()
     for method in known_methods():
         known |= keys(method)
-        optional.update(*map(_optional, sections(method).values()))
+        optional |= optional_keys(method)
     if key not in known:
-        raise ValueError(f"no key '{key}'{nearest(key, known)}; there are: {', '.join(sorted(known))}")
+        raise ValueError(unknown("key", key, sorted(known), "--describe keys lists all"))
     kind = known[key]
     if text.lower() in ("none", "null") and key in optional:
         return None
@@ -134,7 +134,7 @@ def _class_index(key: str, text: str, classes: Sequence[str]) -> int:
         return classes.index(text)
     if text.isdecimal() and not any(map(str.isdecimal, classes)):
         return int(text)
-    raise ValueError(f"no {key} '{text}'{nearest(text, classes)}; there are: {', '.join(classes)}")
+    raise ValueError(unknown(key, text, classes))
 
 
 @functools.cache
@@ -145,6 +145,11 @@ def _fields(section: type) -> Mapping[str, type]:
 
 
 @functools.cache
+def optional_keys(method: str) -> frozenset[str]:
+    """The keys of a method's trials that may be None."""
+    return frozenset().union(*map(_optional, sections(method).values()))
+
+
 def _optional(section: type) -> frozenset[str]:
     """A section's keys that may be None."""
     hints = typing.get_type_hints(section)

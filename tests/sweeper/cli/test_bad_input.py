@@ -28,7 +28,7 @@ def closed_port() -> Iterator[int]:
 
 def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
     assert command_line.refuse(name="anomaly_gird").error.startswith(
-        "no sweep 'anomaly_gird' (did you mean 'anomaly_grid'?); there are: "
+        "no sweep 'anomaly_gird' (did you mean 'anomaly_grid'?); --list shows all"
     )
     presets = "paper, digits, digits_long"
     assert (
@@ -39,8 +39,8 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "law"),
     [
-        ("--set nuu=1", "no key 'nuu' (did you mean 'nu'?); there are: adam_epsilon, "),
-        ("--axis bata=1,2", "no key 'bata' (did you mean 'beta'?); there are: "),
+        ("--set nuu=1", "no key 'nuu' (did you mean 'nu'?); --describe keys lists all"),
+        ("--axis bata=1,2", "no key 'bata' (did you mean 'beta'?); --describe keys lists all"),
         ("--set nu=-1", "`nu > 0` must hold, but got nu=-1"),
         ("--axis nu=1,0", "`nu > 0` must hold, but got nu=0"),
         ("--set nu=nan", "nu must be a number, but got nu=nan"),
@@ -53,10 +53,10 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
         ("--set epochs=-1", "`epochs >= 0` must hold, but got epochs=-1"),
         ("--set momentum=1", "`momentum < 1` must hold, but got momentum=1"),
         ("--set batch_size=200", "batch_size must not exceed the 100 training images of digits"),
-        ("--set method=vja", "no method 'vja' (did you mean 'vje'?); there are: barlow_twins, beta_vae, byol, "),
+        ("--set method=vja", "no method 'vja' (did you mean 'vje'?); --describe methods lists all"),
         (
             "--set dataset=digit",
-            "no dataset 'digit' (did you mean 'digits'?); there are: celeba, cifar10, ",
+            "no dataset 'digit' (did you mean 'digits'?); --describe datasets lists all",
         ),
         ("--set encoder=resnet19", "no encoder 'resnet19' (did you mean 'resnet18'?); there are: "),
         ("--axis nu=", "axis nu must have at least one value and no empty one, but got 'nu='"),
@@ -97,7 +97,7 @@ def test_an_unknown_sweep_or_preset(command_line: CommandLine) -> None:
         ("--restore ../trials", "store "),
         (
             "--describe vja",
-            "no method, data set or metric 'vja' (did you mean 'vje'?); there are: barlow_twins, beta_vae, byol, ",
+            "no method, data set, key, metric or sweep 'vja' (did you mean 'vje'?); --list shows the sweeps, and ",
         ),
         ("--epoch 3", "unrecognized arguments: --epoch 3; --help shows all options"),
         ("--address nowhere", "--address must be host:port, ray://host:port, auto or local, but got 'nowhere'"),

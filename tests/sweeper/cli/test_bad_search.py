@@ -48,7 +48,7 @@ SPACES: list[tuple[dict[str, BaseDistribution], str]] = [
     ),
     (
         {"betta": FloatDistribution(0, 1)},
-        "no key 'betta' (did you mean 'beta'?) (betta is set by preset 'digits'); vje has: ",
+        "no key 'betta' (did you mean 'beta'?) (betta is set by preset 'digits'); --describe vje lists ",
     ),
     ({"batch_size": IntDistribution(16, 4096)}, "batch_size must not exceed the 122 training images"),
     ({"workers": IntDistribution(1, 2)}, "workers must be fixed or an axis in a search, but it is searched"),

@@ -1,21 +1,32 @@
 """`--describe` describes methods, data sets and metrics from the source."""
 
 import re
+from pathlib import Path
 
 import pytest
 from torchvision.datasets import CIFAR10, CIFAR100, MNIST, STL10, SVHN, CelebA, FashionMNIST
 
 import sweeper.run as run
-from sweeper.cli.describe import FILES, describe
+from sweeper.cli.describe import FILES, LISTS, describe
 from sweeper.errors import SpecError
+from sweeper.spec import registry
 from tests.trainables.small import IMAGE_METHODS
 from trainables.catalog import METHODS
 from trainables.config.key_docs import key_docs
 from trainables.data.datasets.catalog import DATASETS
 from trainables.data.datasets.declarations import DECLARATIONS
 from trainables.data.pairs import BRANCHES
+from trainables.evaluation.metric_families.scores import SCORES
 from trainables.evaluation.metrics import FAMILIES
 from trainables.training.metric_names import methods_by_metric
+
+OWN_SWEEP = '''
+"""Asks a question."""
+from sweeper.spec import Grid, Metric, Sweep, Table
+
+TABLE = Table("losses", ("seed",), (Metric("loss", "minimize"),))
+SWEEP = Sweep("of the user", {"tiny": Grid({"method": "vje"}, {"seed": (0, 1)})}, tables=(TABLE,))
+'''
 
 
 def test_a_method_has_its_keys_with_ranges_defaults_and_fusibility() -> None:
@@ -86,21 +97,102 @@ def test_a_data_set_of_pairs_has_its_branches_and_needs_no_files(name: str) -> N
 def test_descriptions_of_metrics() -> None:
     text = describe("probe_z")
     assert "higher is better" in text and "a share in [0, 1]" in text and "at the end of training" in text
-    assert text.endswith(f"by        {', '.join(IMAGE_METHODS)}")
+    assert " ".join(text.split()).endswith(f"by {', '.join(IMAGE_METHODS)}")
     assert methods_by_metric()["probe_z"] == tuple(IMAGE_METHODS)
     assert "lower is better" in describe("fpr95") and re.search(r"and \d+ more$", describe("fpr95"))
     assert "null where it is undefined" in describe("var_cv") and "\nmetrics of this family" not in describe("var_cv")
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [("vej", r" \(did you mean 'vje'\?\)"), ("nu", r" \('nu' is a key; see --describe vje\)"), ("?", "")],
-)
-def test_another_name_is_refused_with_the_nearest(name: str, hint: str) -> None:
-    law = rf"^no method, data set or metric '{name}'{hint}; there are: barlow_twins, ".replace("'?'", r"'\?'")
-    with pytest.raises(SpecError, match=law) as refused:
+@pytest.mark.parametrize(("name", "hint"), [("vej", " (did you mean 'vje'?)"), ("?", "")])
+def test_another_name_is_refused_with_the_nearest_and_how_to_list_all(name: str, hint: str) -> None:
+    with pytest.raises(SpecError) as refused:
         describe(name)
-    assert "\n" not in str(refused.value)
+    assert str(refused.value) == (
+        f"no method, data set, key, metric or sweep '{name}'{hint}; --list shows the sweeps, and --describe lists all "
+        "of a kind: keys, methods, datasets, metrics"
+    )
+
+
+def test_every_key_has_its_type_bounds_default_and_the_methods_that_have_it() -> None:
+    for name in {key.name for method in METHODS for key in key_docs(method)}:
+        text = describe(name)
+        named = set(re.findall(r"\w+", " ".join(re.findall(r"^  methods +((?:.|\n {12})+)", text, re.M))))
+        assert named == {method for method in METHODS if name in {key.name for key in key_docs(method)}}
+        assert all(f"\n  {fact} " in text for fact in ("type", "bounds", "default", "fusible"))
+        assert max(map(len, text.splitlines())) <= 110
+    text = describe("lr")
+    assert "Peak learning rate" in text and "  bounds     lr > 0\n  default    0.05\n  fusible    yes" in text
+    assert "  type       a whole number, or none\n" in describe("normal_class")
+    assert "simvae, smc_gmje" in describe("method")
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_a_sweep_has_its_question_presets_and_figures(name: str) -> None:
+    text, sweep = describe(name), registry.find(name)
+    for preset, space in sweep.presets.items():
+        assert f"\n  {preset}: {space.count} trials, ranked by {sweep.headline(preset).name} " in text
+    views = [(view.name, view.metrics) for view in sweep.tables]
+    for label, metrics in views + [(view.name, view.metrics) for view in sweep.trajectories]:
+        assert f" {label} of {metrics[0].name}" in text
+    for heatmap in sweep.heatmaps:
+        assert f"\n  heatmap of {heatmap.metric.name} over {heatmap.rows} and {heatmap.columns}, " in text
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_a_sweep_says_what_varies_and_is_searched() -> None:
+    assert "    nu: 0.25, 0.5, 1, 2, 3, 5, 10, 20\n" in describe("anomaly_grid")
+    assert "    lr (searched): 1e-06 to 0.001, log\n" in describe("vje_search")
+    assert "One-class anomaly detection with VJE over beta x nu x class" in describe("anomaly_grid")
+
+
+def test_files_of_the_user_are_described(tmp_path: Path) -> None:
+    file = tmp_path / "described_sweep.py"
+    file.write_text(OWN_SWEEP)
+    text = describe(str(file))
+    assert text.startswith("described_sweep: of the user\n\n  Asks a question.\n") and "  tiny: 2 trials, " in text
+    with pytest.raises(SpecError, match=r"^sweep 'README.md' cannot be read: "):
+        describe("README.md")
+
+
+def test_scores_and_validation_metrics_are_explained() -> None:
+    scores = {score for method in METHODS.values() for score in getattr(method, "scores", ())}
+    assert scores == set(SCORES)
+    joint = describe("joint")
+    assert "sum of `dir` and" in joint and "auroc_joint" in joint
+    assert "\n  score      joint: the negative log likelihood" in describe("auroc_joint")
+    assert "val_auroc_joint is the same of the validation images" in describe("auroc_joint")
+    text = " ".join(describe("val_auroc_joint_svhn").split())
+    assert "images the validation images, which the key `validation` holds out" in text and "outliers svhn, " in text
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_all_of_a_kind_are_listed(kind: str) -> None:
+    names = {
+        "keys": {key.name for method in METHODS for key in key_docs(method)},
+        "methods": set(METHODS),
+        "datasets": {*DATASETS, "folder", *BRANCHES},
+        "metrics": {*FAMILIES, "val_METRIC"},
+    }
+    assert set(re.findall(r"^  (\w+) ", describe(kind), re.M)) == names[kind]
+
+
+@pytest.mark.parametrize("name", [*METHODS, *DATASETS])
+def test_no_name_of_the_code_is_shown_as_if_it_were_a_key(name: str) -> None:
+    """What stands alone between backquotes is a name that the user can use, or an option's value."""
+    keys = {key.name for method in METHODS for key in key_docs(method)}
+    laws = " ".join(key.law for method in METHODS for key in key_docs(method))
+    usable = {
+        *keys,
+        *METHODS,
+        *DATASETS,
+        *FAMILIES,
+        *methods_by_metric(),
+        *re.findall(r"\w+", laws),
+        "inf",
+        "val_METRIC",
+    }
+    shown = {word for word in re.findall(r"`(\w+)`", describe(name)) if len(word) > 1}
+    assert shown <= usable | {"val_METRIC"} and "root/" not in describe(name)
 
 
 def test_the_command_line_describes_and_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,4 +200,4 @@ def test_the_command_line_describes_and_runs_nothing(capsys: pytest.CaptureFixtu
     out, err = capsys.readouterr()
     assert out.startswith("digits:\n  scikit-learn's 1,797 real digits") and err == ""
     assert run.main(["--describe", "digit"]) == 2
-    assert capsys.readouterr().err.startswith("error: no method, data set or metric 'digit' (did you mean 'digits'?)")
+    assert capsys.readouterr().err.startswith("error: no method, data set, key, metric or sweep 'digit' (did you mean ")

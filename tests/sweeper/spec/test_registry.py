@@ -87,10 +87,19 @@ def test_every_sweep_that_ships_is_found_by_its_name() -> None:
         assert isinstance(registry.find(name), Sweep)
 
 
-def test_an_unknown_sweep_is_refused_with_the_nearest_and_all() -> None:
+def test_an_unknown_sweep_is_refused_with_the_nearest_or_all() -> None:
     with pytest.raises(
-        SpecError, match=r"no sweep 'anomaly_gird' \(did you mean 'anomaly_grid'\?\); there are: .*grid"
+        SpecError, match=r"no sweep 'anomaly_gird' \(did you mean 'anomaly_grid'\?\); --list shows all$"
     ):
         registry.find("anomaly_gird")
     with pytest.raises(SpecError, match=r"no sweep 'os'; there are"):
         registry.find("os")
+
+
+def test_a_file_that_is_no_python_file_is_refused_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("README.md").write_text("# Not Python")
+    with pytest.raises(
+        SpecError, match=r"^sweep 'README.md' cannot be read: the name of a Python file must end with .py"
+    ):
+        registry.find("README.md")

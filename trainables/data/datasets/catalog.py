@@ -15,7 +15,7 @@ from trainables.data.datasets.loaders.torchvision_datasets import cifar10, cifar
 from trainables.data.errors import DataError
 from trainables.data.image_files.decoding import ImageFiles
 from trainables.data.image_files.integrity import check_image_files
-from trainables.validation import nearest
+from trainables.validation import unknown
 
 Loader = Callable[[Path], Dataset]
 
@@ -42,7 +42,7 @@ def load(name: str, root: Path) -> Dataset:
     """Load the data set `name` from the folder `root`. Raises DataError for an unknown name, and if files are corrupt,
     or absent and cannot be downloaded."""
     if name not in DATASETS:
-        raise DataError(f"no dataset {name!r}{nearest(name, DATASETS)}; there are: {', '.join(sorted(DATASETS))}")
+        raise DataError(unknown("dataset", name, sorted(DATASETS), "--describe datasets lists all"))
     return DATASETS[name](root)
 
 

@@ -24,7 +24,7 @@ class GNGConfig:
     steps: int = 20_000
     """Pairs that an epoch shows to the network, drawn with replacement."""
     max_age: int = 50
-    """Age above which an edge is removed (a_max)."""
+    """Age above which an edge is removed."""
     insert_every: int = 100
     """Steps between two insertions of a node (lambda)."""
     eps_b: float = 0.1

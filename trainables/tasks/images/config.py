@@ -29,7 +29,7 @@ class Data:
     Every metric is then also reported on these images, as `val_METRIC`, to choose by. 0 holds out none."""
 
     def __post_init__(self) -> None:
-        choices("dataset", self.dataset, sorted([*DATASETS, FOLDER]))
+        choices("dataset", self.dataset, sorted([*DATASETS, FOLDER]), "--describe datasets lists all")
         if self.normal_class is not None:
             whole("normal_class", self.normal_class, 0)
         if self.held_out:

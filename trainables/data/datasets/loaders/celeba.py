@@ -36,7 +36,7 @@ BLOCK = 256
 def celeba(root: Path) -> Dataset:
     """CelebA: 162,770 training and 19,962 test images of faces, 3x64x64: the central square of 178 pixels, reduced to
     64. The classes are female and male. Attributes are the hair colour, where exactly one is given, and 20 binary ones.
-    The files in `root/celeba` are not downloaded. They are decoded once, into a file beside them."""
+    The files are not downloaded. They are decoded once, into a file beside them."""
     folder = root / "celeba"
     try:
         tensors = cached_tensors(folder / CACHE, root / ".celeba.lock", partial(_decode, root, folder))

@@ -26,9 +26,9 @@ TINT_SEED = 0
 
 
 def digits(root: Path) -> Dataset:
-    """scikit-learn's 1,797 real digits of 8x8 pixels, which ship with the package. `root` is not used. The split is
-    this project's own and fixed: of every ten images of a class, in file order, the third, sixth and ninth are test
-    images. That makes 1,260 training and 537 test images."""
+    """scikit-learn's 1,797 real digits of 8x8 pixels, which ship with the package. The split is this project's own and
+    fixed: of every ten images of a class, in file order, the third, sixth and ninth are test images. That makes 1,260
+    training and 537 test images."""
     images_N1HW, labels_N = _digits()
     return _split("digits", images_N1HW, images_N1HW, labels_N, levels=16, mean=(0.305470,), std=(0.376049,))
 

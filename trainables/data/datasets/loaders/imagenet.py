@@ -12,8 +12,8 @@ SIDE = 224
 
 
 def imagenet(root: Path) -> Dataset:
-    """ImageNet's training and validation images as 3x224x224, from `root/imagenet/{train,val}/CLASS/*`, which are not
-    opened here. Raises DataError where the folders are not laid out as `list_images` requires."""
+    """ImageNet's training and validation images as 3x224x224, each decoded when it is needed. Other images in the same
+    folders are read likewise."""
     folder = root / "imagenet"
     if not folder.is_dir():
         raise DataError(

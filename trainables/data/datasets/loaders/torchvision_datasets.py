@@ -22,7 +22,7 @@ STL10_BLOCK = 1000
 
 
 def cifar10(root: Path) -> Dataset:
-    """CIFAR-10: 50,000 training and 10,000 test images of 3x32x32, read from `root` and downloaded if absent."""
+    """CIFAR-10: 50,000 training and 10,000 test images of 3x32x32, downloaded if absent."""
     from torchvision.datasets import CIFAR10
 
     return _cifar("cifar10", CIFAR10, root, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))

@@ -15,7 +15,7 @@ from sweeper.errors import DAMAGED, SchemaError, StoreError
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import history_folder, trials_folder
 from sweeper.storage.parquet.arrow_tables import merged_rows, one_per_record
-from sweeper.storage.parquet.damaged_files import find_damaged
+from sweeper.storage.parquet.damaged_files import find_damaged, no_files
 from sweeper.storage.parquet.parquet_folder import Tables, contents_of, parse_intact, read_tables
 from sweeper.storage.parquet.schema import HISTORY, Columns, columns_of
 from sweeper.storage.requests import RequestRows
@@ -106,7 +106,7 @@ class StoreReader:
     def read_intact(self, folder: str, columns: list[str] | None = None) -> Tables:
         """Return the intact files of the folder, and add the others to `damaged`."""
         tables, damaged = parse_intact(folder, contents_of(self.files, folder), columns)
-        self.damaged |= damaged
+        self.damaged |= damaged | no_files(self.files, folder)
         return tables
 
     def stored_columns(self, sweep: str, tables: Tables) -> list[Columns]:

@@ -190,6 +190,13 @@ class Files:
                 self._say_left_out(folder, info.base_name, f"a file, but is {kind}")
         return [info.base_name for info in entries if info.type == fs.FileType.File]
 
+    def list_others(self, folder: str, suffix: str) -> builtins.list[str]:
+        """Return the names in `folder` that end in `suffix` and are no files, sorted. Object stores have none."""
+        if self.local_folder is None:
+            return []
+        entries = [info for info in self._entries(folder) if info.base_name.endswith(suffix)]
+        return [info.base_name for info in entries if info.type != fs.FileType.File]
+
     def _entries(self, folder: str) -> builtins.list[fs.FileInfo]:
         """The entries of `folder` that are not hidden, sorted by name."""
         filesystem, target = self._resolve(folder)

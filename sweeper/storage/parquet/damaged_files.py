@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from sweeper.errors import DAMAGED, DamagedError, DamagedFiles
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.retry import NO_RETRIES, Result
-from sweeper.storage.layout import timestamp
+from sweeper.storage.layout import SUFFIX, timestamp
 from sweeper.storage.parquet.parquet_folder import (
     Tables,
     contents_of,
@@ -23,6 +23,7 @@ from sweeper.storage.parquet.parquet_folder import (
     read_all,
 )
 
+NO_FILE = "it is no file, but a folder, named pipe, device or socket"
 _ATTEMPTS = 20
 """Number of times that `quarantining` quarantines files before it gives up."""
 
@@ -56,10 +57,10 @@ def quarantine(files: Files, reasons: Mapping[str, str]) -> None:
     for path, reason in reasons.items():
         source = PurePosixPath(path)
         folder = str(source.parent)
-        target = f"{DAMAGED}/{folder}/{timestamp()}-{source.name}"
+        target = _target(folder, source.name)
         if not files.move(path, target):
             continue
-        if _damage(folder, files.read(target)) is None:
+        if reason != NO_FILE and _damage(folder, files.read(target)) is None:
             files.move(target, f"{folder}/{source.stem}-{uuid.uuid4().hex[:16]}{source.suffix}")
             continue
         files.log(
@@ -68,12 +69,22 @@ def quarantine(files: Files, reasons: Mapping[str, str]) -> None:
         )
 
 
+def no_files(files: Files, folder: str) -> dict[str, str]:
+    """Map the path of what has the name of a file of the folder but is none, such as a named pipe, to the reason."""
+    return {f"{folder}/{name}": NO_FILE for name in files.list_others(folder, SUFFIX)}
+
+
 def find_damaged(files: Files, folder: str) -> dict[str, str]:
     """Map the path of each damaged file of the folder to the reason. Reads the files in parallel, a few at a time."""
     once = files.with_retries(NO_RETRIES)
     paths = [f"{folder}/{name}" for name in names_in(files, folder)]
     reasons = files.retry("read", folder, lambda: map_parallel(lambda path: _damage(folder, once.read(path)), paths))
-    return {path: reason for path, reason in zip(paths, reasons, strict=True) if reason}
+    damaged = {path: reason for path, reason in zip(paths, reasons, strict=True) if reason}
+    return damaged | no_files(files, folder)
+
+
+def _target(folder: str, name: str) -> str:
+    return f"{DAMAGED}/{folder}/{timestamp()}-{name}"
 
 
 def _damage(folder: str, data: bytes | None) -> str | None:

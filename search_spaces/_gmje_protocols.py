@@ -17,7 +17,8 @@ CIFAR10: Keys = {
     "geometry": "projection",
 }
 """Protocol for CIFAR-10. The smallest area of a crop is the default of the function that the paper names. The probe
-reads features of images without augmentation; the paper's sees random crops and flips. Each experiment sets its own epochs."""
+reads features of images without augmentation; the paper's sees random crops and flips. Each experiment sets its own
+epochs."""
 
 DIGITS: Keys = {
     "dataset": "digits",

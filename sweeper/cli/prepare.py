@@ -105,6 +105,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         of_trials = {str(trial.facts["changes"]) for trial in trials}
         expected = expected_values(whole_configs.values())
         earlier = earlier_rows.note(store, name, request_rows, changed, of_trials, expected)
+    longer = changes.longer_trials(preset_space, (trial.config for trial in trials), changed)
     groups = cohorts.group(trials, shape, lambda trial: stream_key(configs[trial.id]))
     first_ids = [group[0][0].id for group in groups]
     unsized = (str(trial.config["dataset"]) for trial in trials if not preflight_results[trial.id].size_known)
@@ -120,7 +121,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
         unsized=tuple(dict.fromkeys(unsized)),
         changes=changed,
         whole=request_rows,
-        notes=(*filter(None, [own.note, earlier]), *preflight.stacking_notes(list(configs.values()), checked)),
+        notes=(*filter(None, [own.note, earlier, longer]), *preflight.stacking_notes(list(configs.values()), checked)),
     )
     return plan, Columns(types, metrics)
 

@@ -6,7 +6,8 @@ request without the narrowing, whose name it has.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sweeper.spec import Grid, Grids, Search, Searches, Space, Value
@@ -60,6 +61,24 @@ def request_changes(request: Request, preset: str, before: Space, after: Space, 
     keys = {key: _key_change(key, before, after, defaults) for key in requested}
     keys |= _option_changes(request, before, after)
     return Changes(preset, {key: change for key, change in sorted(keys.items()) if change})
+
+
+def longer_trials(before: Space, trials: Iterable[Mapping[str, Value]], changes: Changes) -> str | None:
+    """Return a sentence about the trials that train for more epochs than any of their method does in the preset, whose
+    space is `before`; None if there are none, or only some with less than twice as many."""
+    if "epochs" not in changes.keys:
+        return None
+    preset: dict[str, int] = {}
+    for part in subspaces(before):
+        epochs = [int(value) for value in part.values("epochs") if isinstance(value, int)]
+        preset[_method(part)] = max([preset.get(_method(part), 0), *epochs])
+    counts = Counter((str(trial["method"]), trial["epochs"]) for trial in trials)
+    texts = [
+        f"{count} of {method} with epochs={epochs} {epochs / preset[method]:g} times"
+        for (method, epochs), count in counts.items()
+        if isinstance(epochs, int) and preset.get(method) and epochs >= 2 * preset[method]
+    ]
+    return f"some trials train longer than in the preset: {', '.join(texts)}" if texts else None
 
 
 def trial_changes(request: Request, before: Grid | Grids, defaults: Defaults) -> Callable[[Mapping[str, Value]], str]:

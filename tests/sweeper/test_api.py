@@ -142,7 +142,9 @@ def test_a_wrong_request_is_an_exception_before_anything_starts(
         getattr(sweeper, verb)(arguments.pop("sweep", "anomaly_grid"), **arguments)
     assert str(raised.value).startswith(message) and "\n" not in str(raised.value)
     shown = traceback.format_exception(raised.value)
-    assert shown[-1] == f"sweeper.errors.SpecError: {raised.value}\n" and len(shown) <= 4, "this test's frame and ours"
+    assert shown[-1] == f"sweeper.errors.SpecError: {raised.value}\n" and len(shown) <= 5, (
+        "three frames, of which one is this test"
+    )
     assert not list(tmp_path.iterdir())
 
 

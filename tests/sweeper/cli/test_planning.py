@@ -74,3 +74,12 @@ def test_a_plan_as_text_lists_axes_changes_and_unknowns(tmp_path: Path, capsys: 
         "  steps      unknown without the images of imagenet",
     ):
         assert line in text.splitlines()
+
+
+def test_a_plan_says_which_trials_a_change_makes_longer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = ["--store", str(tmp_path / "store"), "--data", str(tmp_path / "data"), "--plan"]
+    line = "note: some trials train longer than in the preset: "
+    assert run.main(["nu_ablation", "--preset", "digits", *folders, "--set", "epochs=240"]) == 0
+    assert f"{line}18 of vje with epochs=240 3 times\n" in capsys.readouterr().err
+    assert run.main(["nu_ablation", "--preset", "digits", *folders, "--set", "epochs=5"]) == 0
+    assert line not in capsys.readouterr().err

@@ -20,6 +20,7 @@ from trainables.evaluation.metric_families.scores import SCORES
 from trainables.evaluation.metrics import FAMILIES
 from trainables.training.metric_names import methods_by_metric
 
+KEYS = {method: key_docs(method) for method in METHODS}
 OWN_SWEEP = '''
 """Asks a question."""
 from sweeper.spec import Grid, Metric, Sweep, Table
@@ -47,7 +48,7 @@ def test_a_method_has_its_keys_with_ranges_defaults_and_fusibility() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_no_key_is_left_out(method: str) -> None:
     text = describe(method)
-    for key in key_docs(method):
+    for key in KEYS[method]:
         assert f"\n{'*' if key.fusible else ' '} {key.name}=" in text
     assert max(map(len, text.splitlines()[1:])) <= 110
 
@@ -114,10 +115,10 @@ def test_another_name_is_refused_with_the_nearest_and_how_to_list_all(name: str,
 
 
 def test_every_key_has_its_type_bounds_default_and_the_methods_that_have_it() -> None:
-    for name in {key.name for method in METHODS for key in key_docs(method)}:
+    for name in {key.name for method in METHODS for key in KEYS[method]}:
         text = describe(name)
         named = set(re.findall(r"\w+", " ".join(re.findall(r"^  methods +((?:.|\n {12})+)", text, re.M))))
-        assert named == {method for method in METHODS if name in {key.name for key in key_docs(method)}}
+        assert named == {method for method in METHODS if name in {key.name for key in KEYS[method]}}
         assert all(f"\n  {fact} " in text for fact in ("type", "bounds", "default", "fusible"))
         assert max(map(len, text.splitlines())) <= 110
     text = describe("lr")
@@ -168,7 +169,7 @@ def test_scores_and_validation_metrics_are_explained() -> None:
 @pytest.mark.parametrize("kind", LISTS)
 def test_all_of_a_kind_are_listed(kind: str) -> None:
     names = {
-        "keys": {key.name for method in METHODS for key in key_docs(method)},
+        "keys": {key.name for method in METHODS for key in KEYS[method]},
         "methods": set(METHODS),
         "datasets": {*DATASETS, "folder", *BRANCHES},
         "metrics": {*FAMILIES, "val_METRIC"},
@@ -179,8 +180,8 @@ def test_all_of_a_kind_are_listed(kind: str) -> None:
 @pytest.mark.parametrize("name", [*METHODS, *DATASETS])
 def test_no_name_of_the_code_is_shown_as_if_it_were_a_key(name: str) -> None:
     """What stands alone between backquotes is a name that the user can use, or an option's value."""
-    keys = {key.name for method in METHODS for key in key_docs(method)}
-    laws = " ".join(key.law for method in METHODS for key in key_docs(method))
+    keys = {key.name for method in METHODS for key in KEYS[method]}
+    laws = " ".join(key.law for method in METHODS for key in KEYS[method])
     usable = {
         *keys,
         *METHODS,

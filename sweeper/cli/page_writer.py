@@ -47,21 +47,27 @@ class PageWriter:
         """Write what is to be shown, and what the plan's trials are, if there are new ones: those that train have no
         rows that say it."""
         trials = self._plan.trials
-        if len(trials) != self._named and not self._failed:
-            is_first, self._named = self._named == 0, len(trials)
-            self._failed = not write_names(self._plan, self._files, self._print_line, views=is_first)
+        if len(trials) != self._named and write_names(self._plan, self._files, self._say, views=self._named == 0):
+            self._named, self._failed = len(trials), False
 
     def rows_written(self) -> None:
-        """Start to write the page, unless it is being written, was written just before, or could not be written."""
+        """Start to write the page, unless it is being written, or its writing was tried just before."""
         busy = self._thread is not None and self._thread.is_alive()
-        if not busy and not self._failed and self._clock() >= self._due_at:
+        if not busy and self._clock() >= self._due_at:
             self._thread = threading.Thread(target=self._write, name="page", daemon=True)
             self._thread.start()
 
     def _write(self) -> None:
         begun = self._clock()
-        self._failed = write_page(self._plan, self._files, self._print_line) is None
+        if write_page(self._plan, self._files, self._say) is not None:
+            self._failed = False
         self._due_at = self._clock() + max(SECONDS_BETWEEN, REST * (self._clock() - begun))
+
+    def _say(self, line: str) -> None:
+        """Print why something is not written, once until a writing succeeds."""
+        if not self._failed:
+            self._failed = True
+            self._print_line(line)
 
 
 def write_page(plan: Plan, files: Files, print_line: Callable[[str], None]) -> str | None:

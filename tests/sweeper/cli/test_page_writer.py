@@ -60,6 +60,29 @@ def test_a_page_that_cannot_be_written_is_one_line(tmp_path: Path, publisher: Pu
     assert write_page(make(), Store(tmp_path).files, lines.append) is None
 
 
+def test_a_refused_page_is_tried_again_and_said_once_for_each_streak_of_failures(
+    tmp_path: Path, publisher: Publisher
+) -> None:
+    lines = list[str]()
+    with PageWriter(make(), Store(tmp_path).files, lines.append, lambda: publisher.now) as writer:
+        for now, error in ((100.0, OSError("full")), (200.0, OSError("full")), (300.0, None), (400.0, OSError("gone"))):
+            publisher.error = error
+            rows_at(writer, publisher, now)
+    assert publisher.written == [100.0, 200.0, 300.0, 400.0]
+    assert [line.rpartition(": ")[2] for line in lines] == ["full", "gone"]
+
+
+def test_names_that_were_refused_are_written_with_the_next_cohort(tmp_path: Path) -> None:
+    blocker = tmp_path / "reports"
+    blocker.write_bytes(b"a file where the folder belongs")
+    store, lines = Store(tmp_path), list[str]()
+    writer = PageWriter(make(), store.files, lines.append)
+    writer.cohort_started()
+    blocker.unlink()
+    writer.cohort_started()
+    assert store.files.read(trial_names_path("grid")) and read_views(store.files, "grid")[0] and len(lines) == 1
+
+
 def test_names_of_trials_are_written_when_there_are_new_ones(tmp_path: Path) -> None:
     store = Store(tmp_path)
     writer = PageWriter(make(3), store.files, print)

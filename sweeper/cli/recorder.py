@@ -80,6 +80,9 @@ class Recorder(CohortListener):
             self._page.cohort_started()
 
     def reported(self, cohort: str, message: CohortReport) -> None:
+        """Take a report. One that comes late, of a cohort that has ended, changes nothing."""
+        if cohort in self._ended:
+            return
         report = message.report
         if message.notice:
             self._progress.print_line(f"cohort {cohort}: {masked(message.notice)}")
@@ -108,6 +111,8 @@ class Recorder(CohortListener):
         self._progress.advanced(cohort, RunningCohort(len(trials), report.epoch, epochs, value=value))
 
     def advanced(self, cohort: str, heartbeat: Heartbeat) -> None:
+        if cohort in self._ended:
+            return
         self._write_due_history()
         count = len(self._source.cohorts[cohort].trials)
         self._progress.advanced(cohort, RunningCohort(count, heartbeat.epoch, heartbeat.epochs, heartbeat.loss))

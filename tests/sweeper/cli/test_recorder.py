@@ -89,6 +89,18 @@ def test_a_cohort_that_starts_again_is_not_in_the_history_twice(harness: Harness
     assert "cohort c0 (2 trials)" in harness.out.getvalue() and "the worker died" in harness.out.getvalue()
 
 
+def test_a_message_that_comes_twice_or_late_changes_nothing(harness: Harness) -> None:
+    first, last = message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True)
+    harness.report("c0", first, first, last)
+    before, history, shown = harness.rows(), harness.history(), harness.out.getvalue()
+    harness.recorder.reported("c0", last)
+    harness.recorder.reported("c0", first)
+    harness.recorder.advanced("c0", Heartbeat(1.5, 4, 2.25))
+    pd.testing.assert_frame_equal(harness.rows(), before)
+    assert harness.history() == history and len(history) == 4 and harness.out.getvalue() == shown
+    assert harness.progress.done == 2 and harness.progress.running_cohorts.lines("auroc") == []
+
+
 def test_a_replay_changes_no_result(harness: Harness, tmp_path: Path) -> None:
     messages = message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True)
     harness.report("c0", *messages)

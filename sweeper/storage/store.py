@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sweeper.errors import SchemaError
 from sweeper.storage.io.disk_checks import check_writable
@@ -41,7 +42,7 @@ class Store(StoreReader):
 
         - Checks that the store is writable, and pins it to the folder found now: if that folder disappears or another
           takes its place, later calls wait for it as for a store that does not respond.
-        - Cleans up what a killed writer left: temporary files, and trials that are in two files.
+        - Cleans up what a killed writer left: temporary files, probes, and trials or records that are in two files.
         - Sets damaged files aside: those in `damaged`, and all damaged files of rows.
         - Rewrites the sweep's files to one schema: the union of their columns and `columns`, null where a row has no
           value. Raises StoreError if a column has different types.
@@ -63,6 +64,7 @@ class Store(StoreReader):
         self._index[sweep] = _files_by_trial(stored)
         if any(len(names) > 1 for names in self._index[sweep].values()):
             self.compact(sweep)
+        self._heal_history(sweep)
         return united
 
     def quarantine(self, reasons: Mapping[str, str]) -> None:
@@ -130,18 +132,32 @@ class Store(StoreReader):
         The old files are deleted after the new one is written. A plain `read_parquet` at that moment may see rows twice
         or fail on a missing file, and should be repeated; `load` repeats it by itself.
         """
-        folder = trials_folder(sweep)
+        merged = self._merge_all(trials_folder(sweep), tables.merged_rows)
+        if merged is None:
+            return None
+        name, rows = merged
+        self._index[sweep] = dict.fromkeys(rows["trial_id"].to_pylist(), (name,))
+        return name
+
+    def _heal_history(self, sweep: str) -> None:
+        """Merge the history into one file if a trial has history in several, as rows are merged."""
+        folder = history_folder(sweep)
+        stored = quarantining(self.files, lambda: read_tables(self.files, folder, ["trial_id"]))
+        trials = [trial for _, table in stored.values() for trial in pc.unique(table["trial_id"]).to_pylist()]
+        if len(set(trials)) < len(trials):
+            self._merge_all(folder, _merged_history)
+
+    def _merge_all(self, folder: str, merge: Merge) -> tuple[str, pa.Table] | None:
+        """Merge all files of a folder into one. Returns its name and table; None if there are no files."""
         contents, parsed = read_intact(self.files, folder)
         if not contents:
             return None
         stored = [table for _, table in parsed.values()]
-        rows = tables.merged_rows(stored)
-        name = next(iter(contents))
-        if len(contents) > 1 or not rows.equals(stored[0]):
+        merged, name = merge(stored), next(iter(contents))
+        if len(contents) > 1 or not merged.equals(stored[0]):
             name = f"compact-{uuid.uuid4().hex[:16]}{SUFFIX}"
-            replace(self.files, folder, contents, name, rows)
-        self._index[sweep] = dict.fromkeys(rows["trial_id"].to_pylist(), (name,))
-        return name
+            replace(self.files, folder, contents, name, merged)
+        return name, merged
 
     def _scan(self, sweep: str) -> tuple[Tables, list[Columns]]:
         """Return the trials and statuses of every intact file of rows, and the distinct sets of columns among them."""

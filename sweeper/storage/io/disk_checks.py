@@ -7,6 +7,7 @@ import uuid
 
 from sweeper.errors import StoreError
 from sweeper.storage.io.files import Files
+from sweeper.storage.io.local_disk import PROBE
 from sweeper.storage.io.store_identity import MARKER
 from sweeper.storage.layout import FOLDERS
 
@@ -22,7 +23,7 @@ def check_writable(files: Files) -> None:
     folder = files.local_folder
     if folder is not None and not files.pinned and folder.is_dir() and os.statvfs(folder).f_flag & os.ST_RDONLY:
         raise StoreError(f"store {files.display_uri}: cannot write: {os.strerror(errno.EROFS)}")
-    probe = f".probe-{uuid.uuid4().hex}"
+    probe = f"{PROBE}{uuid.uuid4().hex}"
     files.write(probe, b"probe")
     if files.read(probe) != b"probe":
         raise StoreError(f"store {files.display_uri}: a file written there does not read back")

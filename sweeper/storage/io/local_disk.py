@@ -12,6 +12,8 @@ STALE_SECONDS = 3600.0
 """Age in seconds from which a temporary file is considered left behind by a killed writer."""
 TEMPORARY, MOVED = ".tmp", ".aside"
 """Suffixes of hidden files: one that is being written, and one that `delete_if_unchanged` compares and deletes."""
+PROBE = ".probe-"
+"""Prefix of the name of a hidden file that checks whether a store can be written."""
 
 
 class UnusableFile(OSError):
@@ -78,10 +80,12 @@ def delete_if_unchanged(path: Path, data: bytes) -> None:
 
 
 def clean_up(folder: Path) -> None:
-    """Delete stale temporary files in the folder and below it, and restore what `delete_if_unchanged` had renamed."""
+    """Delete stale temporary files and probes in the folder and below it, and restore what `delete_if_unchanged` had
+    renamed."""
     for path in folder.rglob(".*"):
         with contextlib.suppress(FileNotFoundError):
-            if path.suffix == TEMPORARY and time.time() - path.stat().st_mtime > STALE_SECONDS:
+            disposable = path.suffix == TEMPORARY or path.name.startswith(PROBE)
+            if disposable and time.time() - path.stat().st_mtime > STALE_SECONDS:
                 path.unlink()
             elif path.suffix == MOVED and time.time() - path.stat().st_ctime > STALE_SECONDS:  # ctime: of the rename
                 _restore(path)

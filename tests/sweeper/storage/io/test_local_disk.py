@@ -38,11 +38,16 @@ def test_a_write_to_a_full_device_is_an_error(tmp_path, monkeypatch):
 def test_tidy_removes_stale_files_only(tmp_path):
     files = Files(tmp_path)
     files.write("a/keep.parquet", b"")
-    for name, age in ((".old.1.tmp", STALE_SECONDS + 60), (".young.2.tmp", 0.0)):
+    for name, age in (
+        (".old.1.tmp", STALE_SECONDS + 60),
+        (".young.2.tmp", 0.0),
+        (".probe-1", STALE_SECONDS + 60),
+        (".probe-2", 0.0),
+    ):
         (tmp_path / "a" / name).write_bytes(b"half")
         os.utime(tmp_path / "a" / name, (time.time() - age,) * 2)
     files.clean_up()
-    assert sorted(os.listdir(tmp_path / "a")) == [".young.2.tmp", "keep.parquet"]
+    assert sorted(os.listdir(tmp_path / "a")) == [".probe-2", ".young.2.tmp", "keep.parquet"]
 
 
 def test_a_file_is_deleted_only_as_it_was_read(tmp_path):

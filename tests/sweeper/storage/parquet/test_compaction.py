@@ -1,9 +1,11 @@
 """Compaction merges many small files into few and loses no row, neither to a crash nor to concurrent writers."""
 
 import io
+import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +16,7 @@ from sweeper.storage.load import load, load_history
 from sweeper.storage.parquet import compaction
 from sweeper.storage.parquet.arrow_tables import table_of
 from sweeper.storage.parquet.parquet_file import table_to_parquet
+from sweeper.storage.replaced_rows import TrialSelection, archive
 from sweeper.storage.store import Store
 from tests.sweeper.storage.rows import COLUMNS, row
 
@@ -188,3 +191,61 @@ def test_two_writers_that_merge_files_while_a_third_compacts_lose_nothing(tmp_pa
     assert len(set(load_history("grid", tmp_path)["trial_id"])) == 160
     Store(tmp_path).prepare("grid", COLUMNS)
     assert len(plain(tmp_path)) == 160
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+MUTATIONS = ("write", "delete", "delete_if_unchanged", "move", "delete_folder")
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, operation: int, scene: Callable[[], object]) -> bool:
+    """Whether the scene was killed at the start of its mutating operation of this number, from 0, or later."""
+    count = itertools.count()
+
+    def wrapped(name: str) -> Callable[..., object]:
+        plain = getattr(Files, name)
+
+        def mutate(*arguments: object) -> object:
+            if next(count) >= operation:
+                raise Killed
+            return plain(*arguments)
+
+        return mutate
+
+    with monkeypatch.context() as patch:
+        for name in MUTATIONS:
+            patch.setattr(Files, name, wrapped(name))
+        try:
+            scene()
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("kind", ["merging", "archiving"])
+def test_after_a_death_at_any_operation_pandas_counts_nothing_twice(tmp_path, monkeypatch, kind):
+    for operation in itertools.count():
+        folder = tmp_path / str(operation)
+        store = Store(folder)
+        for cohort in range(3):
+            write_cohort(store, cohort)
+
+        def scene(store: Store = store) -> None:
+            if kind == "merging":
+                write_cohort(store, 3)
+            else:
+                archive(store.files, "grid", TrialSelection(["0a", "3a"]), COLUMNS)
+
+        if kind == "archiving":
+            write_cohort(store, 3)
+        died = killed_at(monkeypatch, operation, scene)
+        Store(folder).prepare("grid", COLUMNS)
+        plain(folder)
+        history = pd.read_parquet(folder / "history/sweep=grid")
+        assert not history.duplicated(["trial_id", "epoch", "metric"]).any(), operation
+        assert set(history["trial_id"]) >= {"1a", "1b", "2a", "2b"}
+        if not died:
+            break
+    assert operation > 3

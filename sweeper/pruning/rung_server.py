@@ -173,8 +173,9 @@ class RungServer:
     async def _wait_until_ready(self, cohort: str, epoch: int) -> bool:
         """Wait until the verdict is ready and return True, or False if this cohort must give up its slot.
 
-        It must once a cohort that it waits for has had no worker for `absence` seconds, and no other cohort was told to
-        leave for as long. Only the waiting cohort of the highest rank leaves. All calls of its processes return False.
+        Once a cohort that any waits for has had no worker for `absence` seconds, and no cohort was told to leave for as
+        long, the waiting cohort of the highest rank must leave. It may itself wait only for cohorts that have workers
+        and wait in turn. All calls of its processes return False.
         """
         own, now, absent_since = self._cohorts[cohort], asyncio.get_running_loop().time, math.inf
         self._waiting.append(cohort)
@@ -185,11 +186,11 @@ class RungServer:
                     return True
                 absent_since = min(absent_since, now()) if self._some_absent(own.study, awaited) else math.inf
                 seconds_left = max(absent_since, self._left_at) + self._absence - now()
-                if seconds_left <= 0 and cohort == self._highest():
-                    self._leaving.add(cohort)
+                if seconds_left <= 0 and (highest := self._highest()) and highest not in self._leaving:
+                    self._leaving.add(highest)
                     self._left_at = now()
                     self._changed.notify_all()
-                    break
+                    continue
                 with contextlib.suppress(TimeoutError):
                     timeout = None if math.isinf(seconds_left) else max(seconds_left, self._absence / 10)
                     async with asyncio.timeout(timeout):

@@ -239,6 +239,7 @@ def search(seed: int, slots: int, faults: Faults) -> Saved:
     [
         pytest.param(Faults(splits=0.1), id="splits"),
         pytest.param(Faults(losses=0.1, restarts=0.1, lateness=30.0, repeats=0.3), id="restarts"),
+        pytest.param(Faults(0.08, 0.05, 0.05, lateness=10.0, repeats=0.3), id="all"),
     ],
 )
 def test_the_same_trials_are_pruned_whatever_happens(faults: Faults) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as changed
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from sweeper.models import find_model
 from sweeper.names import LAW, is_name
 from sweeper.plan.best_settings import BestSetting, best_settings
 from sweeper.plan.changes import format_value, subspaces
+from sweeper.report.page.preset_views import PresetViews, read_views
 from sweeper.spec import registry
 from sweeper.spec.metric import VALIDATION, Metric
 from sweeper.storage.io.files import Files
@@ -62,12 +64,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name, own_methods = _named(options.name)
         files, rows = Files(options.store), load(name, options.store, changes=None)
         about = ""
+        wanted = {"seed": options.seed, "normal_class": options.normal_class}
+        wanted = {key: value for key, value in wanted.items() if value is not None}
         if options.trial:
+            if wanted:
+                given = " and ".join(f"--{key.replace('_', '-')}" for key in wanted)
+                raise SpecError(f"{given} must come with --best, because --trial names one trial already")
             trial = _trial(rows, options.trial)
         else:
-            best = _best(rows, _columns(files, name), options.best, options.preset)
-            wanted = {"seed": options.seed, "normal_class": options.normal_class}
-            trial, place = _replicate(rows, best, {key: value for key, value in wanted.items() if value is not None})
+            best = _best(rows, _columns(files, name), read_views(files, name)[0], options.best, options.preset)
+            trial, place = _replicate(rows, best, wanted)
             about = f"{best.sentence()}\ntrial {place} of its {len(best.values)}, best first\n"
         out = _checked(Path(options.out or f"{name}-{trial['trial_id']}{MODEL_SUFFIX}"))
         methods = [*options.method, *own_methods.intersection([trial["method"]])]
@@ -130,8 +136,14 @@ def _columns(files: Files, name: str) -> Columns:
     return Columns({}, ()) if table is None else columns_of(table.schema)
 
 
-def _best(rows: pd.DataFrame, columns: Columns, metric: str, preset: str | None) -> BestSetting:
-    """The best setting of a preset: of the preset as it is defined if there are such trials."""
+def _best(
+    rows: pd.DataFrame, columns: Columns, views: Mapping[str, PresetViews], metric: str, preset: str | None
+) -> BestSetting:
+    """The best setting of a preset: of the preset as it is defined if there are such trials.
+
+    What repeats an experiment,
+    names a setting and is a share is said by the views of the preset, as in the terminal.
+    """
     presets = sorted(rows["preset"].dropna().unique())
     if preset is not None and preset not in presets:
         raise SpecError(f"no rows of preset '{preset}'; there are: {', '.join(presets)}")
@@ -147,8 +159,11 @@ def _best(rows: pd.DataFrame, columns: Columns, metric: str, preset: str | None)
             f"no trial has a value of '{metric}' to be ranked by{nearest(metric, known)}; there are: {', '.join(known)}"
         )
     family = families[metric]
-    ranked = Metric(metric, family.direction if family else None)
-    found = best_settings(rows.to_dict("records"), ranked, columns.hyperparameters)
+    shown = views.get(preset or (presets[0] if presets else ""))
+    declared = shown.metric(metric) if shown else None
+    ranked = changed(declared, name=metric) if declared else Metric(metric, family.direction if family else None)
+    options = {"replicates": shown.replicates, "named": shown.naming} if shown else {}
+    found = best_settings(rows.to_dict("records"), ranked, columns.hyperparameters, **options)
     if not found:
         raise SpecError(f"no trial has finished with a value of {metric}, so there is none to export")
     if len(found) > 1:

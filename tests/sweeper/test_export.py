@@ -1,5 +1,6 @@
 """`python -m sweeper.export`: the model of a sweep's best trial as a file."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import sweeper
 from sweeper import export
 from sweeper.errors import SpecError, StoreError
+from sweeper.spec import Heatmap, Metric, Table
 from sweeper.storage.load import load
 from tests.fake_executor import without_ray
 from tests.sweeper.tiny_sweep import TINY
@@ -41,9 +43,15 @@ def test_the_best_trial_is_chosen_on_validation_images_and_its_file_loads(
     store: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = load("tiny", store)
-    best = rows.loc[rows["val_auroc_joint"].idxmax()]
+    means = rows.groupby("beta")[["val_auroc_joint", "auroc_joint"]].mean()
+    beta = means["val_auroc_joint"].idxmax()
+    own = rows[rows["beta"] == beta]
+    best = own.loc[own["val_auroc_joint"].idxmax()]
     assert export.main(["tiny", "--best", "auroc_joint", "--store", str(store)]) == 0
-    first, second = capsys.readouterr().out.splitlines()
+    sentence, place, first, second = capsys.readouterr().out.splitlines()
+    assert sentence.startswith(f"best auroc_joint: {means['auroc_joint'][beta]:.3f} ± ")
+    assert sentence.endswith(f"over 2 seeds) at beta={beta}; chosen by val_auroc_joint")
+    assert place == "trial 1 of its 2, best first"
     path = folder / f"tiny-{best['trial_id']}.safetensors"
     assert first.startswith(f"trial {best['trial_id']}: method=vje dataset=digits seed={best['seed']} auroc_joint=")
     assert second.startswith(f"written: {path.name} (0.0")
@@ -51,6 +59,40 @@ def test_the_best_trial_is_chosen_on_validation_images_and_its_file_loads(
     assert model.config == sweeper.config_of(best) and not model.training
     stored = sweeper.load_model(store, best["trial_id"])
     assert all((value == stored.state_dict()[name]).all() for name, value in model.state_dict().items())
+
+
+def test_a_replicate_of_the_best_setting_is_chosen_by_its_seed(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (0, 1):
+        asked = [
+            "tiny",
+            "--best",
+            "auroc_joint",
+            "--seed",
+            str(seed),
+            "--store",
+            str(store),
+            "--out",
+            f"{seed}.safetensors",
+        ]
+        assert export.main(asked) == 0
+        assert f" seed={seed} auroc_joint=" in capsys.readouterr().out
+
+
+def test_export_says_the_sentence_of_the_terminal_in_its_unit_and_with_its_replicates(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The views in the store say that beta repeats the experiment here, and that the metric is a share."""
+    table = Table("auroc", ("seed",), (Metric("auroc_joint", "maximize", percent=True),))
+    heatmap = Heatmap(table.metrics[0], "seed", "lr")
+    sweep = replace(TINY, heatmaps=(heatmap,), tables=(table,), breakdown="beta")
+    with without_ray(tmp_path):
+        sweeper.run(sweep, name="tiny", store=tmp_path / "s", cohort=2)
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("best auroc_joint (%): ")]
+    assert export.main(["tiny", "--best", "auroc_joint", "--store", str(tmp_path / "s")]) == 0
+    assert (
+        printed == [capsys.readouterr().out.splitlines()[0]]
+        and "over 4 trials (2 seeds x 2 values of beta)" in printed[0]
+    )
 
 
 def test_a_trial_without_a_model_is_trained_again(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,6 +118,11 @@ def test_a_trial_without_a_model_is_trained_again(store: Path, capsys: pytest.Ca
         (["a b", "--best", "auroc_joint"], "the name of a sweep must consist of letters"),
         (["tiny", "--best", "auroc_joint", "--out", "x" * 300], "cannot write 'xxx"),
         (["tiny", "--best", "auroc_joint", "--device", "cuda:99"], "the device must be one that torch finds here"),
+        (["tiny", "--trial", "abc", "--seed", "1"], "--seed must come with --best, because --trial names one trial"),
+        (
+            ["tiny", "--best", "auroc_joint", "--seed", "7"],
+            "the best setting has no trial with seed=7; there are: 0, 1",
+        ),
         (["tiny"], "one of the arguments --best --trial is required"),
         (["tiny", "--best", "auroc_joint", "--trial", "abc"], "not allowed with argument"),
         (["tiny", "--best", "auroc_joint", "--device", "tpu9"], "--device"),

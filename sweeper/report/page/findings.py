@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from sweeper.plan.best_settings import Settings, sentences
 from sweeper.report import paper_table
 from sweeper.report.guard import made
 from sweeper.report.page.columns import json_values
@@ -19,6 +20,8 @@ from sweeper.spec import Grid, Metric, Table, Trajectory
 from sweeper.spec.views import Selection
 from sweeper.storage.io.files import Files
 
+MAX_BEST = 20
+"""Most data sets or studies whose best setting a page names."""
 MAX_STUDIES = 50
 """Most studies whose importances a page shows."""
 JOURNAL = "journal.log"
@@ -75,6 +78,22 @@ def trajectory(shown: PresetViews, view: Trajectory, rows: pd.DataFrame, history
     points = trajectories.average(history, _rows(shown, rows, view.by, view.selections), view)
     columns = {str(name): json_values(points[name]) for name in points}
     return {"name": view.name, "key": view.key, "metrics": _metrics(view.metrics), "points": columns}
+
+
+def best(shown: PresetViews, rows: pd.DataFrame, hyperparameters: Sequence[str], *, so_far: bool) -> dict[str, Any]:
+    """Return metric -> the sentences about its best settings, and their trials as positions in all rows of the page,
+    for every metric of the preset's views that has a direction. A front of several objectives has no best setting."""
+    if len(shown.objectives) > 1:
+        return {}
+    settings = Settings((*hyperparameters, *shown.replicates), shown.replicates)
+    settings.add(rows.to_dict("records"))
+    positions = dict(zip(rows["trial_id"], rows.index, strict=True))
+    said = {}
+    for metric in shown.metrics:
+        found = settings.best(metric, shown.naming)
+        trials = [int(positions[trial]) for setting in found for trial in setting.values]
+        said[metric.name] = {"text": sentences(found, MAX_BEST, so_far=so_far), "trials": trials}
+    return said
 
 
 def _rows(shown: PresetViews, rows: pd.DataFrame, axes: Sequence[str], selections: Sequence[Selection]) -> pd.DataFrame:

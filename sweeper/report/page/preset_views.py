@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 from sweeper.spec import Grid, Grids, Heatmap, Metric, Search, Searches, Selection, Sweep, Table, Trajectory
 from sweeper.spec.grid import Value
+from sweeper.spec.metric import VALIDATION
+from sweeper.spec.sweep import REPLICATES
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import checked_record
 from sweeper.storage.layout import page_views_folder
@@ -50,6 +52,26 @@ class PresetViews:
     """Those of a search; empty for grids."""
     parameters: tuple[Parameter, ...]
     """Those of a search; empty for grids."""
+    replicates: tuple[str, ...] = REPLICATES
+    """Hyperparameters over whose values the score of a setting is the mean."""
+    naming: tuple[str, ...] = ()
+    """Hyperparameters that name a setting to a reader."""
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Every metric that is declared with a direction, each once."""
+        declared = (
+            self.headline,
+            *(view.metric for view in self.heatmaps),
+            *(metric for view in self.tables for metric in view.metrics),
+            *self.objectives,
+        )
+        return tuple({metric.name: metric for metric in reversed(declared) if metric.direction}.values())[::-1]
+
+    def metric(self, name: str) -> Metric | None:
+        """Return the declared metric of this name, also if it is declared on validation images; None without one."""
+        own = name.removeprefix(VALIDATION)
+        return next((metric for metric in self.metrics if metric.name.removeprefix(VALIDATION) == own), None)
 
 
 def views_of(sweep: Sweep, preset: str) -> PresetViews:
@@ -69,6 +91,8 @@ def views_of(sweep: Sweep, preset: str) -> PresetViews:
         space.grids if isinstance(space, Grids) else (space,) if isinstance(space, Grid) else (),
         space.objectives if isinstance(space, Search | Searches) else (),
         tuple(parameters),
+        sweep.replicates,
+        sweep.naming(preset),
     )
 
 
@@ -168,6 +192,8 @@ class _PresetRecord:
     grids: Annotated[list[_GridRecord], Length(MAX_VIEWS)]
     objectives: Metrics
     parameters: Annotated[tuple[Parameter, ...], Length(MAX_VIEWS)]
+    replicates: Annotated[tuple[str, ...], Length(100)] = REPLICATES  # earlier versions wrote neither of the two
+    naming: Annotated[tuple[str, ...], Length(100)] = ()
 
     def views(self) -> PresetViews:
         return PresetViews(
@@ -181,6 +207,8 @@ class _PresetRecord:
             tuple(Grid(record.fixed, record.axes) for record in self.grids),
             self.objectives,
             self.parameters,
+            self.replicates,
+            self.naming,
         )
 
 

@@ -74,7 +74,7 @@ def test_the_epoch_and_the_last_metric_of_running_cohorts_are_shown(harness: Har
     view = harness.progress.running_cohorts
     harness.report("c0", message(1, [0.5, 0.6]))
     harness.recorder.advanced("c0", Heartbeat(1.5, 4, 2.25))
-    assert view.lines("auroc") == ["cohort c0  2 trials  epoch 1.5 of 4  loss 2.25  auroc 0.6"]
+    assert view.lines("auroc") == ["cohort c0  2 trials  epoch 1.5 of 4  loss 2.25  mean auroc 0.55"]
     harness.recorder.interrupted("c0", error("the worker died"))
     assert view.lines("auroc") == []
     harness.report("c0", message(1, [0.5, 0.6]), message(2, [0.7, 0.8], done=True))

@@ -40,12 +40,13 @@ def test_the_cell_of_the_best_setting_follows_the_direction_and_skips_values_tha
 ):
     rows.loc[(rows["beta"] == 0) & (rows["nu"] == math.inf), "auroc"] = math.inf
     rows["trial_id"] = [f"t{index}" for index in range(len(rows))]
-    metric = Metric("auroc", direction)
+    rows["score"] = rows["auroc"]
+    metric = Metric("score", direction)
     best = best_settings(rows.to_dict("records"), metric, (*AXES, "class"), replicates=("class",))
-    cells = pivot(rows, "auroc", AXES)
+    cells = pivot(rows, "score", AXES)
     (position,) = positions(cells, rows, AXES, best)
     assert (cells["beta"][position], cells["nu"][position]) == place
-    nothing = rows.assign(auroc=np.nan).to_dict("records")
+    nothing = rows.assign(score=np.nan).to_dict("records")
     assert best_settings(nothing, metric, AXES) == [] and positions(cells, rows, AXES, []) == []
 
 

@@ -29,7 +29,7 @@ def test_one_objective_has_these_files(tmp_path: Path) -> None:
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in folder.glob("*.png"))
     assert {path.name for path in folder.glob("*.parquet")} == {"trials.parquet", "front.parquet", "importance.parquet"}
     assert summary.splitlines()[0] == "s / all, 35 trials: 21 complete, 7 pruned, 7 failed"
-    assert "%" in summary.splitlines()[1] and len(summary.splitlines()) == 3
+    assert "importance: " in summary and len(summary.splitlines()) == 2
 
 
 def test_two_objectives_have_a_picture_each_and_a_front(tmp_path: Path) -> None:
@@ -67,9 +67,8 @@ def test_one_objective_has_the_best_trial_for_a_front_whatever_a_pruned_one_repo
     trial = study.ask({"lr": SPACE["lr"]})
     trial.report(0.9, 1)
     study.tell(trial, state=TrialState.PRUNED)
-    summary = write(Files(tmp_path), "f", "s", study, [KNN])
+    write(Files(tmp_path), "f", "s", study, [KNN])
     assert pd.read_parquet(tmp_path / "f/front.parquet")["number"].tolist() == [1]
-    assert "best knn 50% by trial 1: lr=" in summary
 
 
 def test_the_same_study_has_the_same_importances(tmp_path: Path) -> None:

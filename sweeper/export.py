@@ -141,8 +141,7 @@ def _best(
 ) -> BestSetting:
     """The best setting of a preset: of the preset as it is defined if there are such trials.
 
-    What repeats an experiment,
-    names a setting and is a share is said by the views of the preset, as in the terminal.
+    The views of the preset say what repeats an experiment, names a setting and is a share, as in the terminal.
     """
     presets = sorted(rows["preset"].dropna().unique())
     if preset is not None and preset not in presets:

@@ -157,7 +157,7 @@ class _Figures:
         if not self.sweep.ranks(self.preset):
             return None
         headline, named = self.sweep.headline(self.preset), self.sweep.naming(self.preset)
-        found = _best(self.sweep, self.rows, headline, self.keys, named)
+        found = _best(self.sweep, self.rows, headline, (*self.keys, *named), named)
         return "\n".join(sentences(found, MAX_BEST, so_far=self.so_far, value_text=_with_names(self.value_text)))
 
     def trajectory(self, history: pd.DataFrame, view: Trajectory) -> None:

@@ -19,6 +19,7 @@ from sweeper.spec.metric import VALIDATION
 from sweeper.storage.io.files import Files
 from sweeper.storage.io.json_records import read_record
 from sweeper.storage.layout import trial_names_path
+from sweeper.storage.requests import read_request
 from sweeper.storage.snapshot import Snapshot, take_snapshot
 
 MAX_REQUESTS = 24
@@ -107,7 +108,12 @@ def _requests(
                 chosen & (rows["status"] != "pruned")
             ]  # metrics of pruned trials are from an earlier epoch
             views = _findings_of(shown.get(preset), comparable, snapshot.history, failures.append)
-            found.append({"label": label, "preset": preset, "changes": change, **views})
+            known = {"label": label, "preset": preset, "changes": change}
+            planned = partial(_planned, files, name, label)
+            total = made(failures.append, f"request {label}", planned) if change is not None else None
+            ranked = partial(_best, shown.get(preset), comparable, snapshot, total)
+            best = made(failures.append, "best settings", ranked) if total or len(own) == 1 else None
+            found.append({**known, "total": total, "best": best or {}, **views})
     failed = [f"{failure}." for failure in dict.fromkeys(failures)]
     if not left_out:
         return found, failed
@@ -137,6 +143,20 @@ def _findings_of(
         "tables": [table for table in tables if table],
         "trajectories": [trajectory for trajectory in trajectories if trajectory],
     }
+
+
+def _planned(files: Files, name: str, request: str) -> int | None:
+    """Return the number of trials of a request; None for a search, and where the store does not say it."""
+    listed = read_request(files, name, request)
+    return len(listed.ids) if listed and listed.column == "trial_id" else None
+
+
+def _best(shown: PresetViews | None, rows: pd.DataFrame, snapshot: Snapshot, total: int | None) -> dict[str, Any]:
+    """Return what is said of the best settings of one request, as in the terminal."""
+    if shown is None:
+        return {}
+    so_far = total is not None and len(rows) < total
+    return findings.best(shown, rows, list(snapshot.columns.hyperparameters), so_far=so_far)
 
 
 def _first_metrics(shown: Mapping[str, PresetViews]) -> Sequence[str]:

@@ -87,7 +87,7 @@ class Page {
         this.update();
       })));
     }
-    parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${plural(trials.length, "trial")} with a row${states ? `: ${states}` : ""}`));
+    parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${plural(trials.length, "trial")} with a row${request.total ? ` of ${request.total}` : ""}${states ? `: ${states}` : ""}`));
     if (ended) parts.push(el("p", { class: "quiet" }, `last result ${ended.slice(0, 19).replace("T", " ")} UTC`));
     parts.push(...report.notes.map((note) => el("p", { class: "note" }, note)));
     document.getElementById("header").replaceChildren(...parts.filter(Boolean));

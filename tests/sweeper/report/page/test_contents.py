@@ -162,3 +162,11 @@ def test_what_cannot_be_made_of_its_data_is_named_and_the_rest_is_shown(tmp_path
     assert [table["name"] for table in request["tables"]] == [plain["tables"][1]["name"]] and request["trajectories"]
     assert [note.split(" cannot be shown: ")[0] for note in report["notes"]] == ["table odd", "study one of paper"]
     assert report["count"] == 18 and report["importances"] == []
+
+
+def test_each_request_says_its_best_setting_and_whose_trials_that_has(contents: Contents) -> None:
+    (request,) = contents.report["requests"]
+    best = request["best"][contents.report["views"]["paper"]["headline"]]
+    assert best["text"][0].startswith("best ") and "; chosen " in best["text"][0]
+    statuses = column(contents, "status")["values"]
+    assert best["trials"] and all(0 <= trial < len(statuses) for trial in best["trials"])

@@ -88,6 +88,8 @@ class Page {
       })));
     }
     parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${plural(trials.length, "trial")} with a row${request.total ? ` of ${request.total}` : ""}${states ? `: ${states}` : ""}`));
+    const best = request.best?.[report.views[request.preset]?.headline]?.text ?? [];
+    parts.push(...best.map((sentence) => el("p", { class: "status" }, sentence)));
     if (ended) parts.push(el("p", { class: "quiet" }, `last result ${ended.slice(0, 19).replace("T", " ")} UTC`));
     parts.push(...report.notes.map((note) => el("p", { class: "note" }, note)));
     document.getElementById("header").replaceChildren(...parts.filter(Boolean));

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from sweeper.errors import DamagedError, StoreError
+from sweeper.errors import DamagedError
 from sweeper.storage.io.files import Files
 from sweeper.storage.layout import request_path, trials_folder
 from sweeper.storage.parquet.parquet_file import parquet_to_table, table_to_parquet
@@ -93,6 +93,6 @@ def _read(files: Files, path: str) -> RequestRows | None:
         return RequestRows(metadata[NAME].decode(), metadata[PRESET].decode(), column, table[column].to_pylist())
     except (DamagedError, ValueError, KeyError) as error:
         reason = str(error) if isinstance(error, DamagedError) else "it is no list of a request"
-        raise StoreError(
+        raise DamagedError(
             f"store {files.display_uri}: '{path}' is damaged: {reason}; the next run of the request writes it anew"
         ) from None

@@ -70,7 +70,11 @@ class RetryQueue:
         Cohorts that are tried again come before later ones, because a cohort may wait for those before it. The parts of
         a cohort may wait for each other, so a part that has given up its slot comes after the others.
         """
-        self._put_back(*map(self._first_attempt, iter(self._source.next, None)))
+        # One cohort ahead of the first, so that all parts of a cohort are here before any of them can be put back.
+        while not self._left or len(self._orders) - 1 <= self._left[0].order:
+            if (cohort := self._source.next()) is None:
+                break
+            self._put_back(self._first_attempt(cohort))
         if not self._left:
             return None
         attempt = self._left.pop(0)

@@ -117,7 +117,8 @@ class BestSetting:
         mean, std = (value * (100.0 if self.metric.percent else 1.0) for value in (self.mean, self.std))
         digits = _decimals(mean)
         if math.isnan(std):
-            return f"{mean:.{digits}f} (one trial)" if digits is not None else f"{mean:.3g} (one trial)"
+            alone = " (one trial)" if self.number is None else ""  # the number of a study's trial is said
+            return f"{mean:.{digits}f}{alone}" if digits is not None else f"{mean:.3g}{alone}"
         texts = (f"{mean:.{digits}f} ± {std:.{digits}f}",) if digits is not None else (f"{mean:.3g} ± {std:.3g}",)
         return f"{texts[0]} (mean ± standard deviation over {self.over})"
 
@@ -229,7 +230,8 @@ class Settings:
         return {(*(value if own else None for value, own in zip(key, has, strict=False)), key[-1]) for key in wanted}
 
     def _names(self, setting: Key, settings: Collection[Key], named: Sequence[str]) -> dict[str, object]:
-        """Return the hyperparameters that tell a setting apart: those in `named` that vary, and as few others."""
+        """Return the hyperparameters that tell a setting apart: those in `named` that vary (of a study all of them,
+        because they were searched), and as few others."""
         positions = {name: index for index, name in enumerate(self._keys) if name != NUMBER}
         others = [other for other in settings if other != setting]
         names = [
@@ -237,7 +239,7 @@ class Settings:
             for name in dict.fromkeys(named)
             if (index := positions.get(name)) is not None
             and setting[index] is not None
-            and any(other[index] != setting[index] for other in others)
+            and (setting[0] is not None or any(other[index] != setting[index] for other in others))
         ]
         alike = [other for other in others if all(other[positions[name]] == setting[positions[name]] for name in names)]
         if setting[0] is not None and names:  # a trial of a study has its number

@@ -96,11 +96,11 @@ def test_the_text_says_what_was_chosen_on_validation_images(tmp_path: Path, rows
     sweep = Sweep(about="", presets={"digits": search})
     studied = chosen.drop(columns="normal_class").assign(study="all", number=range(12))
     text = findings.write(Files(tmp_path), "search", sweep, "digits", studied)
-    assert text == "best auroc: 0.525 (one trial) at beta=0 (trial 0); chosen by val_auroc"
+    assert text == "best auroc: 0.525 at beta=0 (trial 0); chosen by val_auroc"
     share = replace(search, metric=Metric("val_auroc", "maximize", percent=True))
     sweep = Sweep(about="", presets={"digits": share})
     text = findings.write(Files(tmp_path), "search", sweep, "digits", studied)
-    assert text == "best auroc (%): 52.5 (one trial) at beta=0 (trial 0); chosen by val_auroc"
+    assert text == "best auroc (%): 52.5 at beta=0 (trial 0); chosen by val_auroc"
 
 
 def test_without_tables_the_text_has_the_cells_and_the_sentence(tmp_path: Path, rows: pd.DataFrame) -> None:
@@ -231,6 +231,6 @@ def test_what_cannot_be_made_of_its_data_is_a_line_and_the_rest_is_made(tmp_path
     files.write("sheets/grid/a/density.npz", buffer.getvalue())
     text = findings.write(files, "grid", sweep, "paper", rows)
     failed = [line.split("grid/paper: ")[1].split(" cannot be shown: ")[0] for line in lines]
-    assert failed == ["heatmap odd", "breakdown", "table bad", "sheets of densities"]
+    assert failed == ["heatmap odd", "table bad", "sheets of densities"]
     assert all("\n" not in line for line in lines)
     assert "\n\ngood\n" in text and (tmp_path / "heatmaps/grid/paper/auroc.png").exists()

@@ -37,7 +37,7 @@ def with_own_images(request: Request, space: Space) -> OwnImages:
     try:
         listing = list_folder(Path(request.data).resolve())
     except DataError as error:
-        raise SpecError(str(error)) from None
+        raise SpecError(str(error)) from error
     names = ", ".join(f"{index} {name}" for index, name in enumerate(listing.classes))
     note = (
         f"dataset={FOLDER}: {sum(listing.train)} training and {sum(listing.test)} test images in {request.data}, "

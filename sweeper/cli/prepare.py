@@ -49,7 +49,7 @@ def prepare(request: Request, store: Store) -> tuple[Plan, Columns]:
     try:
         return _prepared(request, store, sweep.for_preset(preset), preset, preset_space)
     except SpecError as error:
-        raise SpecError(explain_preset_keys(str(error), request, preset, preset_space)) from None
+        raise SpecError(explain_preset_keys(str(error), request, preset, preset_space)) from error.__cause__ or error
 
 
 def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_space: Space) -> tuple[Plan, Columns]:
@@ -87,7 +87,7 @@ def _prepared(request: Request, store: Store, sweep: Sweep, preset: str, preset_
     try:
         checked = preflight.check_trials(list(configs.values()), request.data_folder)
     except (DataError, ValueError) as error:
-        raise SpecError(str(error)) from None
+        raise SpecError(str(error)) from error
     preflight_results = dict(zip(configs, checked, strict=True))
     metrics = tuple(dict.fromkeys(metric for result in preflight_results.values() for metric in result.metrics))
     _check_shown(sweep, sweep.headline(preset), metrics, types)

@@ -50,7 +50,7 @@ def prepare(
     try:
         preflight_results = preflight.check_trials(configs, request.data_folder)
     except (DataError, ValueError) as error:
-        raise SpecError(str(error)) from None
+        raise SpecError(str(error)) from error
     unchecked, steps = iter(preflight_results), []
     for study, own_corners in zip(studies, study_corners, strict=True):
         own_results = list(itertools.islice(unchecked, len(own_corners)))

@@ -171,7 +171,12 @@ SWEEPER: Mapping[str, Rule] = {
         may=(
             *("pandas", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.cli"),
             *("sweeper.names", "sweeper.execution.process"),
-            *("sweeper.models", "trainables.evaluation.metrics", "trainables.validation"),
+            *(
+                "sweeper.models",
+                "sweeper.report.page.preset_views",
+                "trainables.evaluation.metrics",
+                "trainables.validation",
+            ),
         ),
         never=("torch", "ray", "optuna"),
     ),

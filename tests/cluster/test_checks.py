@@ -68,7 +68,9 @@ def test_keys_and_ranges_are_checked_without_the_data(tmp_path: Path, fetched: l
     """The paper's preset trains on CIFAR-10, which is not here."""
     arguments = ["anomaly_grid", "--store", str(tmp_path), "--data", "/mnt/not/here"]
     assert refusal(*arguments, "--set", "nu=-1") == "`nu > 0` must hold, but got nu=-1.0"
-    assert refusal(*arguments, "--axis", "bata=1,2").startswith("no key 'bata' (did you mean 'beta'?); there are: ")
+    assert refusal(*arguments, "--axis", "bata=1,2").startswith(
+        "no key 'bata' (did you mean 'beta'?); --describe keys lists all"
+    )
     assert check(parse(arguments)) == [
         "the data in /mnt/not/here are not visible from here; the job checks what depends on them"
     ]

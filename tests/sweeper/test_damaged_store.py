@@ -41,7 +41,7 @@ class Command:
                 store.write(plan.name, f"c{trial.id}", [{**trial.config, **fixed}], training.columns)
         self.meanwhile()
 
-    def _write(self, files: Files, name: str, *_: object) -> str:
+    def _write(self, files: Files, name: str, *_: object, **__: object) -> str:
         return f"{len(load_history(name, files))} reports"
 
 

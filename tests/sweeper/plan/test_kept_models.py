@@ -26,7 +26,8 @@ def row(trial: str, beta: float, value: float) -> dict[str, Any]:
 def write(files: Files, *trials: str, kept: str = "best") -> None:
     """The beginning of a model's file of each trial."""
     for trial in trials:
-        header = json.dumps({"__metadata__": {"sweeper": json.dumps({"format": 1, "kept": kept})}}).encode()
+        metadata = {"format": 1, "kept": kept, "config": {}, "shapes": {}, "inputs": {}, "digest": ""}
+        header = json.dumps({"__metadata__": {"sweeper": json.dumps(metadata)}}).encode()
         files.write(model_path("tiny", trial), len(header).to_bytes(8, "little") + header + b"weights")
 
 

@@ -59,7 +59,7 @@ def test_tables_and_the_terminal_have_names_and_parquet_files_have_numbers(files
     heatmaps = (Heatmap(AUROC, "beta", "nu"),)
     sweep = Sweep("own", {"own": Grid({}, {})}, heatmaps=heatmaps, tables=tables, breakdown="normal_class")
     text = publish.write(files, "own", sweep, "own", rows.assign(nu=1.0))
-    breakdown, by_class, _, across, _, sentence = text.split("\n\n")
+    breakdown, _, by_class, _, across, sentence = text.split("\n\n")
     names = ["cat", "dog", "fox|red"]
     assert [line.split()[:3] for line in breakdown.splitlines()[3:]] == [["1", "1", name] for name in names]
     assert [line.split()[0] for line in by_class.splitlines()[-3:]] == names

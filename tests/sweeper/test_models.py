@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Files:
     for sweep, status in (("a", "failed"), ("b", "finished"), ("c", "finished")):
         store.write(sweep, "c0", [row("t", status, cohort=sweep)], COLUMNS)
     for sweep in ("b", "c"):
-        facts = {"config": {}, "shapes": {}, "inputs": {}}
+        facts: dict[str, dict[str, object]] = {"config": {}, "shapes": {}, "inputs": {}}
         metadata = json.dumps({"format": 1, **facts, "digest": f"of {sweep}", "kept": "best"})
         header = json.dumps({"__metadata__": {"sweeper": metadata}}).encode()
         store.files.write(model_path(sweep, "t"), len(header).to_bytes(8, "little") + header + sweep.encode())

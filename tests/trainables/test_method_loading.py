@@ -75,7 +75,9 @@ def test_an_installed_method_has_the_name_of_its_entry_point(mine: Path) -> None
     (metadata / "entry_points.txt").write_text(f"[sweeper.methods]\ndenoise_of_mine = {MINE}\nvje = {MINE}\n")
     installed_methods.cache_clear()
     assert method_of("denoise_of_mine").__name__ == "Denoise" and method_of("vje") is METHODS["vje"]
-    with pytest.raises(ValueError, match=r"no method 'denoise_of' \(did you mean 'denoise_of_mine'\?\); --describe methods lists all"):
+    with pytest.raises(
+        ValueError, match=r"no method 'denoise_of' \(did you mean 'denoise_of_mine'\?\); --describe methods lists all"
+    ):
         method_of("denoise_of")
 
 

@@ -172,8 +172,7 @@ class Settings:
         ]
         if not measured:
             return None
-        criterion = metric.name if metric.name in measured else measured[0]
-        criterion = measured[0] if measured[0].startswith(VALIDATION) else criterion
+        criterion = measured[0]
         scores = {setting: known for setting, trials in settings.items() if (known := self._scores(trials, criterion))}
         wanted = _most_complete({key: score for key, (_, score) in known.items()} for known in scores.values())
         compared = {

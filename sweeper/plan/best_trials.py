@@ -122,18 +122,9 @@ def varying_keys(plan: Plan) -> list[str]:
     differing = [key for key, known in values.items() if len(known) > 1 or counts[key] < len(plan.trials)]
     parts = subspaces(plan.sweep.presets[plan.preset])
     keys = dict.fromkeys(key for part in parts for key in (*part.fixed, *part.axes))
-    return list(
-        dict.fromkeys(
-            (
-                *differing,
-                *(
-                    key
-                    for key in keys
-                    if len({part.values(key) for part in parts}) > 1 or any(len(part.values(key)) > 1 for part in parts)
-                ),
-            )
-        )
-    )
+    in_preset = {key: {part.values(key) for part in parts} for key in keys}
+    varying = (key for key, tried in in_preset.items() if len(tried) > 1 or any(len(values) > 1 for values in tried))
+    return list(dict.fromkeys((*differing, *varying)))
 
 
 def _of_views(sweep: Sweep) -> list[Ranking]:

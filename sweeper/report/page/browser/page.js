@@ -87,7 +87,7 @@ class Page {
         this.update();
       })));
     }
-    parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${plural(trials.length, "trial")} with a row${request.total ? ` of ${request.total}` : ""}${states ? `: ${states}` : ""}`));
+    parts.push(el("p", { class: "status", id: "state" }, `${request.label ? `${request.label}: ` : ""}${request.total ? `${trials.length} of ` : ""}${plural(request.total || trials.length, "trial")}${states ? `: ${states}` : ""}`));
     const best = request.best?.[report.views[request.preset]?.headline]?.text ?? [];
     parts.push(...best.map((sentence) => el("p", { class: "status" }, sentence)));
     if (ended) parts.push(el("p", { class: "quiet" }, `last result ${ended.slice(0, 19).replace("T", " ")} UTC`));

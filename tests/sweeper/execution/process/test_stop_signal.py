@@ -85,13 +85,13 @@ def test_a_signal_while_modules_are_imported_ends_the_process_with_a_line() -> N
 
 
 STUCK = """
-import ctypes, sys
+import ctypes, sys, threading
 from sweeper.execution.process import stop_signal
 stop_signal.STUCK_SECONDS = 0.2
 library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(256)
 with stop_signal.StopSignal().on_signals():
     library.pthread_mutex_lock(mutex)
-    print("stuck", flush=True)
+    threading.Timer(1, print, ["stuck"], {"flush": True}).start()  # by then this thread waits in C
     library.pthread_mutex_lock(mutex)  # for ever, and no signal interrupts it
 """
 

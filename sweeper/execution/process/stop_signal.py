@@ -1,6 +1,7 @@
 """Stops a sweep in order at Ctrl-C and at SIGTERM, which a stopped Ray job or a shutdown of the machine sends."""
 
 import contextlib
+import math
 import os
 import signal
 import sys
@@ -17,6 +18,8 @@ ENDING_SECONDS = 20.0
 STUCK_SECONDS = 5.0
 """Seconds within which Python must handle a signal. It does so between two of its own instructions, so never while the
 main thread is in a call into C that does not return."""
+TOGETHER_SECONDS = 1.0
+"""Seconds within which signals count as handled by one run of a handler."""
 AGAIN = f"stopping; a signal after {ENDING_SECONDS:.0f} s ends this process at once\n"
 AGAIN_IN_SESSION = f"stopping; a signal after {ENDING_SECONDS:.0f} s does not wait any longer\n"
 LAST_LINE = "interrupted; the same command continues\n"
@@ -38,7 +41,8 @@ class StopSignal:
         self._clock = clock
         self._asked_at = 0.0
         self._repeated = False
-        self._handled = 0
+        self._handled_at = -math.inf
+        """Time on the monotonic clock at which a handler last ran."""
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
@@ -62,30 +66,34 @@ class StopSignal:
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        threading.Thread(target=self._watch, args=(reader,), name="signals", daemon=True).start()
+        ended = threading.Event()
+        threading.Thread(target=self._watch, args=(reader, ended), name="signals", daemon=True).start()
         try:
             yield
         finally:
             signal.set_wakeup_fd(before)
+            ended.set()
             os.close(writer)  # ends the thread
 
-    def _watch(self, reader: int) -> None:
-        arrived = self._handled
+    def _watch(self, reader: int, ended: threading.Event) -> None:
+        """Exit if a signal arrives and its handler does not run, before the context has `ended`.
+
+        Signals that arrive together are handled once, and perhaps before this thread learns of the first. So one counts
+        as handled if a handler has run since shortly before.
+        """
         while numbers := os.read(reader, 1):
-            if numbers[0] not in SIGNALS:
-                continue
-            arrived += 1
-            deadline = time.monotonic() + STUCK_SECONDS
-            while self._handled < arrived and time.monotonic() < deadline:
-                time.sleep(STUCK_SECONDS / 100)
-            if self._handled < arrived and not (self.asked and self._clock() - self._asked_at < ENDING_SECONDS):
+            since, deadline = time.monotonic() - TOGETHER_SECONDS, time.monotonic() + STUCK_SECONDS
+            ours = numbers[0] in SIGNALS and signal.getsignal(numbers[0]) == self._stop
+            while ours and self._handled_at < since and time.monotonic() < deadline:
+                ours = not ended.wait(STUCK_SECONDS / 100)
+            in_order = self.asked and self._clock() - self._asked_at < ENDING_SECONDS
+            if ours and self._handled_at < since and not in_order:
                 _write(LAST_LINE)
                 os._exit(INTERRUPTED)
-            arrived = self._handled  # signals that arrive together are handled once
         os.close(reader)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._handled += 1
+        self._handled_at = time.monotonic()
         if not self.asked:
             self.asked, self._asked_at = True, self._clock()
             raise KeyboardInterrupt

@@ -3,9 +3,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+from sweeper.execution.process import stop_signal
 from sweeper.execution.process.stop_signal import AGAIN, ENDING_SECONDS, LAST_LINE, StopSignal
 
 
@@ -56,6 +58,29 @@ def test_later_signals_leave_the_orderly_end_alone_and_then_end_the_process(
         clock.now += 0.1
         signal.raise_signal(signal.SIGTERM)
     assert capfd.readouterr() == ("", "interrupted; the same command continues\n") and left == [130]
+
+
+def test_signals_that_were_handled_end_no_process_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if several arrive together, long after the first, or if another handler has been installed meanwhile."""
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    monkeypatch.setattr(stop_signal, "STUCK_SECONDS", 0.1)
+    stopping = StopSignal(clock := Clock())
+    with stopping.on_signals():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+            signal.raise_signal(number)
+        clock.now += 2 * ENDING_SECONDS
+        time.sleep(0.5)
+        monkeypatch.setattr(stop_signal, "TOGETHER_SECONDS", 0.0)
+        own = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.raise_signal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        signal.raise_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        signal.signal(signal.SIGTERM, own)
+    assert left == []
 
 
 def test_a_sweep_handles_signals_from_its_first_to_its_last_line() -> None:

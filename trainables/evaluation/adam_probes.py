@@ -1,7 +1,8 @@
 """Linear and MLP probes on frozen features, trained by Adam, of all members at once (SimVAE, section 8).
 
-Shapes: K members, N bank images, M test images, D features, C classes, B images of a batch, E epochs; P parameters of a
-probe, I inputs and O outputs of one of its layers.
+Shapes: K members, N bank images, M test images, D features, C classes, B images of a batch, E epochs; S probes of each
+member, Q = K * S probes in the order of the members; P parameters of a probe, I inputs and O outputs of one of its
+layers.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ EPS = 1e-8
 """Adam's epsilon."""
 
 Layers = Sequence[tuple[Tensor, Tensor]]
-"""Weights `[K, O, I]` and biases `[K, O, 1]` of each layer. All layers but the last are followed by ReLU."""
+"""Weights `[Q, O, I]` and biases `[Q, O, 1]` of each layer. All layers but the last are followed by ReLU."""
 
 
 class Accuracies(NamedTuple):
-    """Shares in [0, 1] of the labelled test images that each member's probe classifies correctly, `[K]`."""
+    """Shares in [0, 1] of the labelled test images that are classified correctly, means over each member's probes,
+    `[K]`."""
 
     last: Floats
     """After the last epoch."""
     best: Floats
-    """The largest after any epoch. It is chosen on the test images, so it is biased upwards."""
+    """The largest after any epoch of each probe. It is chosen on the test images, so it is biased upwards."""
 
 
 @torch.no_grad()
@@ -49,14 +51,15 @@ def accuracies(
     batch_size: int,
     initial_generators: Sequence[torch.Generator],
     generator_of_epoch: Callable[[int], torch.Generator],
+    starts: int = 1,
 ) -> Accuracies:
     """Train probes with `train` and return their accuracy on the test images.
 
     Images with a negative label (UNLABELLED) are left out. NaN for a member with a feature or logit that is not finite,
     and for all members if no bank image or no test image has a label. Raises ValueError unless `epochs`, `batch_size`,
-    `classes` and all widths in `hidden` are at least 1 and `lr > 0`.
+    `classes`, `starts` and all widths in `hidden` are at least 1 and `lr > 0`.
     """
-    for name, value in (("epochs", epochs), ("batch_size", batch_size), ("classes", classes)):
+    for name, value in (("epochs", epochs), ("batch_size", batch_size), ("classes", classes), ("starts", starts)):
         whole(name, value, 1)
     for width in hidden:
         whole("hidden", width, 1)
@@ -66,6 +69,7 @@ def accuracies(
     test_KMD, test_labels_M = _labelled(test_KMD.float(), test_labels_M)
     if not (len(bank_labels_N) and len(test_labels_M)):
         return Accuracies(*np.full((2, len(bank_KND)), math.nan))
+    test_QMD = test_KMD.repeat_interleave(starts, 0)
     share_by_epoch: list[Tensor] = []
     train(
         bank_KND,
@@ -76,10 +80,14 @@ def accuracies(
         batch_size=batch_size,
         initial_generators=initial_generators,
         generator_of_epoch=generator_of_epoch,
-        after_epoch=lambda layers: share_by_epoch.append(_share_correct(layers, test_KMD, test_labels_M)),
+        starts=starts,
+        after_epoch=lambda layers: share_by_epoch.append(_share_correct(layers, test_QMD, test_labels_M)),
     )
-    shares_EK = np.where(finite_K, torch.stack(share_by_epoch).cpu().numpy(), math.nan)
-    return Accuracies(shares_EK[-1], shares_EK.max(0))
+    shares_EKS = torch.stack(share_by_epoch).unflatten(1, (-1, starts)).cpu().numpy()
+    last_K, best_K = (
+        np.where(finite_K, shares_KS.mean(1), math.nan) for shares_KS in (shares_EKS[-1], shares_EKS.max(0))
+    )
+    return Accuracies(last_K, best_K)
 
 
 @torch.no_grad()
@@ -93,32 +101,34 @@ def train(
     batch_size: int,
     initial_generators: Sequence[torch.Generator],
     generator_of_epoch: Callable[[int], torch.Generator],
+    starts: int = 1,
     after_epoch: Callable[[Layers], None] = lambda layers: None,
 ) -> Layers:
-    """Train K classifiers and return their layers.
+    """Train Q classifiers, `starts` of each member, and return their layers.
 
-    `widths` are `(D, C)` for linear probes and `(D, H, C)` for MLPs with H hidden units. Member k starts from weights
-    that `initial_generators[k]` draws as torch.nn.Linear draws them. Probes are trained in float32 on
-    the bank's device, by Adam on the cross-entropy with a constant learning rate and without weight decay. An epoch
-    consists of whole batches of `batch_size` images (N, if that is smaller), in a permutation drawn by
-    `generator_of_epoch(epoch)`, counted from 0, which all members share. After each epoch `after_epoch` is called with
-    the layers. Members do not affect each other.
+    `widths` are `(D, C)` for linear probes and `(D, H, C)` for MLPs with H hidden units. The probes of member k start
+    from weights that `initial_generators[k]` draws one probe after the other, as torch.nn.Linear draws them. They are
+    trained in float32 on the bank's device, by Adam on the cross-entropy with a constant learning rate and without
+    weight decay. An epoch consists of whole batches of `batch_size` images (N, if that is smaller), in a permutation
+    drawn by `generator_of_epoch(epoch)`, counted from 0, which all share. After each epoch `after_epoch` is called with
+    the layers. Probes do not affect each other.
     """
     images = bank_KND.shape[1]
     size = min(batch_size, images)
     labels_N = labels_N.to(bank_KND.device)
     # All parameters share one tensor, so that one kernel updates them.
-    drawn = [_initial_parameters(widths, generator) for generator in initial_generators]
-    parameters_KP = torch.stack(drawn).to(bank_KND.device)
-    parameters_KP.grad = torch.empty_like(parameters_KP)
-    layers, gradients = _layers(parameters_KP, widths), _layers(parameters_KP.grad, widths)
-    optimiser = torch.optim.Adam([parameters_KP], lr, eps=EPS, fused=True)
+    drawn = [_initial_parameters(widths, generator) for generator in initial_generators for _ in range(starts)]
+    parameters_QP = torch.stack(drawn).to(bank_KND.device)
+    parameters_QP.grad = torch.empty_like(parameters_QP)
+    layers, gradients = _layers(parameters_QP, widths), _layers(parameters_QP.grad, widths)
+    optimiser = torch.optim.Adam([parameters_QP], lr, eps=EPS, fused=True)
     for epoch in range(epochs):
         generator = generator_of_epoch(epoch)
         order_N = torch.randperm(images, generator=generator, device=generator.device).to(bank_KND.device)
         for step in range(images // size):
             batch_B = order_N[step * size : (step + 1) * size]
-            _differentiate(layers, bank_KND.index_select(1, batch_B).float(), labels_N[batch_B], out=gradients)
+            x_KBD = bank_KND.index_select(1, batch_B).float()
+            _differentiate(layers, x_KBD.repeat_interleave(starts, 0), labels_N[batch_B], out=gradients)
             optimiser.step()
         after_epoch(layers)
     return layers
@@ -134,43 +144,43 @@ def _initial_parameters(widths: Sequence[int], generator: torch.Generator) -> Te
     return torch.cat(parts)
 
 
-def _layers(flat_KP: Tensor, widths: Sequence[int]) -> Layers:
-    """Views of the weights and biases in `flat_KP`."""
+def _layers(flat_QP: Tensor, widths: Sequence[int]) -> Layers:
+    """Views of the weights and biases in `flat_QP`."""
     shapes = [shape for inputs, outputs in pairwise(widths) for shape in ((outputs, inputs), (outputs, 1))]
-    parts = flat_KP.split([math.prod(shape) for shape in shapes], dim=1)
-    views = [part.view(len(flat_KP), *shape) for part, shape in zip(parts, shapes, strict=True)]
+    parts = flat_QP.split([math.prod(shape) for shape in shapes], dim=1)
+    views = [part.view(len(flat_QP), *shape) for part, shape in zip(parts, shapes, strict=True)]
     return list(zip(views[::2], views[1::2], strict=True))
 
 
-def _forward(layers: Layers, x_KBD: Tensor) -> list[Tensor]:
-    """Inputs `[K, I, B]` of each layer, and last the logits `[K, C, B]`. Classes come before images, because with few
+def _forward(layers: Layers, x_QBD: Tensor) -> list[Tensor]:
+    """Inputs `[Q, I, B]` of each layer, and last the logits `[K, C, B]`. Classes come before images, because with few
     classes this makes the products and the softmax faster on a CPU."""
-    values = [x_KBD.mT]
-    for weight_KOI, bias_KO1 in layers[:-1]:
-        values.append(torch.baddbmm(bias_KO1, weight_KOI, values[-1]).relu_())
-    weight_KOI, bias_KO1 = layers[-1]
-    return [*values, torch.baddbmm(bias_KO1, weight_KOI, values[-1])]
+    values = [x_QBD.mT]
+    for weight_QOI, bias_QO1 in layers[:-1]:
+        values.append(torch.baddbmm(bias_QO1, weight_QOI, values[-1]).relu_())
+    weight_QOI, bias_QO1 = layers[-1]
+    return [*values, torch.baddbmm(bias_QO1, weight_QOI, values[-1])]
 
 
-def _differentiate(layers: Layers, x_KBD: Tensor, labels_B: Tensor, out: Layers) -> None:
+def _differentiate(layers: Layers, x_QBD: Tensor, labels_B: Tensor, out: Layers) -> None:
     """Write the gradients of the mean cross-entropy into `out`."""
-    *inputs, logits_KCB = _forward(layers, x_KBD)
-    error_KOB = logits_KCB.softmax(1)
-    index_K1B = labels_B.expand(len(x_KBD), 1, -1)
-    error_KOB.scatter_add_(1, index_K1B, error_KOB.new_full((1, 1, 1), -1.0).expand_as(index_K1B)).div_(len(labels_B))
+    *inputs, logits_QCB = _forward(layers, x_QBD)
+    error_QOB = logits_QCB.softmax(1)
+    index_Q1B = labels_B.expand(len(x_QBD), 1, -1)
+    error_QOB.scatter_add_(1, index_Q1B, error_QOB.new_full((1, 1, 1), -1.0).expand_as(index_Q1B)).div_(len(labels_B))
     for depth in reversed(range(len(layers))):
-        input_KIB, (weight_out_KOI, bias_out_KO1) = inputs[depth], out[depth]
-        torch.bmm(error_KOB, input_KIB.mT, out=weight_out_KOI)
-        torch.sum(error_KOB, 2, keepdim=True, out=bias_out_KO1)
+        input_QIB, (weight_out_QOI, bias_out_QO1) = inputs[depth], out[depth]
+        torch.bmm(error_QOB, input_QIB.mT, out=weight_out_QOI)
+        torch.sum(error_QOB, 2, keepdim=True, out=bias_out_QO1)
         if depth:
-            error_KOB = torch.bmm(layers[depth][0].mT, error_KOB).mul_(input_KIB.sign())  # the derivative of ReLU
+            error_QOB = torch.bmm(layers[depth][0].mT, error_QOB).mul_(input_QIB.sign())  # the derivative of ReLU
 
 
-def _share_correct(layers: Layers, test_KMD: Tensor, labels_M: Tensor) -> Tensor:
-    """Share `[K]` of images whose label has the largest logit. NaN for a member with a logit that is not finite."""
-    logits_KCM = _forward(layers, test_KMD)[-1]
-    share_K = (logits_KCM.max(1).indices == labels_M).double().mean(1)
-    return torch.where(logits_KCM.isfinite().all(2).all(1), share_K, math.nan)
+def _share_correct(layers: Layers, test_QMD: Tensor, labels_M: Tensor) -> Tensor:
+    """Share `[Q]` of images whose label has the largest logit. NaN for a probe with a logit that is not finite."""
+    logits_QCM = _forward(layers, test_QMD)[-1]
+    share_Q = (logits_QCM.max(1).indices == labels_M).double().mean(1)
+    return torch.where(logits_QCM.isfinite().all(2).all(1), share_Q, math.nan)
 
 
 def _labelled(x_KND: Tensor, labels_N: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,11 @@ def seeded_generator(*key: object) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest, "big"))
 
 
+def numpy_seed(*key: object) -> int:
+    """A seed that NumPy and scikit-learn take, in [0, 2**32): a hash of `key`."""
+    return seeded_generator(*key).initial_seed() % 2**32
+
+
 def draw_noise(
     noises: Noises, *key: object, device: torch.device | str = "cpu", peers: Peers = SINGLE_PROCESS
 ) -> dict[str, Tensor]:

@@ -104,6 +104,18 @@ def test_probes_start_as_torch_draws_linear_layers_each_by_its_own_generator(inp
             torch.testing.assert_close(bias_KO1[k, :, 0], linear.bias.detach())
 
 
+@HIDDEN
+def test_accuracies_of_several_starts_are_the_mean_over_them(sets: Sets, hidden: tuple[int, ...]) -> None:
+    """Of which a member's generator draws one after the other."""
+    generators = [torch.Generator().manual_seed(seed) for seed in range(K)]
+    singles = [accuracies(*sets, C, hidden=hidden, **how(initial_generators=generators)) for _ in range(3)]
+    generators = [torch.Generator().manual_seed(seed) for seed in range(K)]
+    actual = accuracies(*sets, C, hidden=hidden, **how(initial_generators=generators, starts=3))
+    assert len({tuple(single.last) for single in singles}) > 1, "the starts differ"
+    for name in ("last", "best"):
+        np.testing.assert_allclose(getattr(actual, name), np.mean([getattr(each, name) for each in singles], axis=0))
+
+
 def test_real_digits_as_well_as_scikit_learns_regression() -> None:
     """At the learning rate that 1,260 images need, on pixels as the specification scales them."""
     images, labels = load_digits(return_X_y=True)
@@ -200,6 +212,7 @@ def test_features_of_other_precisions_are_read_as_float32(sets: Sets, dtype: tor
     [
         ({"epochs": 0}, "`epochs >= 1` must hold"),
         ({"batch_size": 0}, "`batch_size >= 1` must hold"),
+        ({"starts": 0}, "`starts >= 1` must hold"),
         ({"lr": 0.0}, "`lr > 0` must hold"),
         ({"hidden": (0,)}, "`hidden >= 1` must hold"),
     ],

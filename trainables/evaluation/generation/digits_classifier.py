@@ -1,5 +1,8 @@
 """The classifier that judges generated digits: it is trained on the training digits, once in a process.
 
+It is the yardstick of all trials, so it is one network with a fixed seed, whatever the seed of a trial is: distances in
+its features could not be compared otherwise.
+
 Shapes: B images of a batch, H = W = 8 pixels, F = 64 features.
 """
 

@@ -120,6 +120,7 @@ class LatentDensityEvaluator(RepresentationEvaluator):
         return torch.where(finite_S[:, None], torch.cat(logits).softmax(-1), torch.nan)
 
     def _train_classifier(self) -> Callable[[Tensor], Tensor]:
+        """The yardstick of all trials on these data, so its start depends on no trial's seed."""
         images, name = self.images, self.config.data.dataset
         if name in CLASSIFIED:
             return digits_classifier()

@@ -35,8 +35,12 @@ class Decoders:
 
     def __init__(self, vectors: Representations, images: EvaluationImages) -> None:
         self._vectors = vectors
-        own = "decode" in vectors.method.capabilities
-        self._trained = [] if own else [train_decoder(images, bank_ND) for bank_ND in vectors.bank()["z"]]
+        self._trained: list[Callable[[Tensor], Tensor]] = []
+        if "decode" not in vectors.method.capabilities:
+            bank_KND = vectors.bank()["z"]
+            self._trained = [
+                train_decoder(images, z_ND, seed) for z_ND, seed in zip(bank_KND, vectors.seeds, strict=True)
+            ]
 
     @torch.no_grad()
     def __call__(self, z_KBD: Tensor) -> Tensor:
@@ -47,13 +51,15 @@ class Decoders:
         return torch.stack([decoder(z_BD) for decoder, z_BD in zip(self._trained, z_KBD, strict=True)])
 
 
-def train_decoder(images: EvaluationImages, bank_ND: Tensor) -> Callable[[Tensor], Tensor]:
-    """A decoder of one member's frozen representations of the bank."""
+def train_decoder(images: EvaluationImages, bank_ND: Tensor, seed: int) -> Callable[[Tensor], Tensor]:
+    """A decoder of one member's frozen representations of the bank. Its first weights, the images held out and their
+    order are drawn by the member's seed."""
     config = images.config
+    key = (config.data.dataset, seed)
     pixels_NCHW = torch.cat([pixels for pixels, _ in images.pixels(images.bank_images)])
-    seed = seeded_generator("adhoc decoder weights", config.data.dataset).initial_seed()
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the accelerators as well
+        # torch.manual_seed would seed the accelerators as well
+        torch.default_generator.manual_seed(seeded_generator("adhoc decoder weights", *key).initial_seed())
         decoder = config.networks.build_decoder(bank_ND.shape[-1], tuple(pixels_NCHW.shape[1:]))
     return train_adhoc_decoder(
         decoder.to(images.device),
@@ -61,7 +67,7 @@ def train_decoder(images: EvaluationImages, bank_ND: Tensor) -> Callable[[Tensor
         pixels_NCHW,
         epochs=config.generation.adhoc_epochs,
         patience=config.generation.adhoc_patience,
-        generator=seeded_generator("adhoc decoder", config.data.dataset),
+        generator=seeded_generator("adhoc decoder", *key),
         lr=config.generation.adhoc_lr,
         raise_if_stopped=images.raise_if_stopped,
     ).decoder

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trainables.contract import Noise
 from trainables.evaluation.generation.latent_mixtures import Mixture, fit_gaussian, fit_gmm, sample, to_sphere
-from trainables.learners.noise import draw_noise, seeded_generator
+from trainables.learners.noise import draw_noise, numpy_seed, seeded_generator
 from trainables.tasks.images.evaluators.evaluation_images import BATCH, EvaluationImages, EvaluationSet
 from trainables.tasks.images.evaluators.evaluator import Representations
 from trainables.tasks.images.evaluators.generation import train_decoder
@@ -19,7 +19,6 @@ from trainables.tasks.images.latent_density import GRID
 
 FIRST_SEED = 1000
 """Seed of the first sixteen samples; each further sixteen have the next. They are the same for all trials."""
-MIXTURE_SEED = 0
 
 
 class Latents:
@@ -27,9 +26,12 @@ class Latents:
 
     def __init__(self, vectors: Representations, images: EvaluationImages) -> None:
         self._vectors, self._asked = vectors, images.config.latent_density
+        self._dataset = images.config.data.dataset
         bank_KND = to_sphere(vectors.bank()["z"])
-        self._decoders = [train_decoder(images, bank_ND) for bank_ND in bank_KND]
-        generator = seeded_generator("images of densities", images.config.data.dataset)
+        self._decoders = [
+            train_decoder(images, bank_ND, seed) for bank_ND, seed in zip(bank_KND, vectors.seeds, strict=True)
+        ]
+        generator = seeded_generator("images of densities", self._dataset)
         chosen_N = torch.randperm(bank_KND.shape[1], generator=generator)[: self._asked.density_images]
         self.mixtures = self._mixtures(bank_KND[:, chosen_N.sort().values.to(bank_KND.device)])
 
@@ -69,7 +71,10 @@ class Latents:
         if asked.density == "gaussian":
             return [fit_gaussian(z_ND) for z_ND in z_KND]
         if asked.density == "gmm":
-            return [fit_gmm(z_ND, asked.density_components, asked.density_steps, MIXTURE_SEED) for z_ND in z_KND]
+            return [
+                fit_gmm(z_ND, asked.density_components, asked.density_steps, numpy_seed("density", self._dataset, seed))
+                for z_ND, seed in zip(z_KND, self._vectors.seeds, strict=True)
+            ]
         own = self._vectors.stack.evaluate("density")
         logits_KM = own["logits"] if asked.density == "own_weighted" else torch.zeros_like(own["logits"])
         return [*map(Mixture, logits_KM, own["means"], own["covariances"])]

@@ -20,6 +20,7 @@ from trainables.config.trial_config import Value
 from trainables.data.datasets.dataset import Dataset
 from trainables.data.splits import hold_out_validation
 from trainables.evaluation import adam_probes, clustering
+from trainables.learners.noise import numpy_seed
 from trainables.methods.variational.vae import VAE
 from trainables.tasks.images.config import ImageTrial
 
@@ -71,7 +72,8 @@ def test_clusters_are_those_of_a_mixture_with_a_component_for_each_class(held_ou
         features(config, images[mask_N], TINT).double().numpy()
         for images, mask_N in ((TINT.train_images, learnt_N), (TINT.test_images, tested_N))
     )
-    mixture = GaussianMixture(len(TINT.train_labels[learnt_N].unique()), n_init=2, random_state=0).fit(bank)
+    seed = numpy_seed("clusters", "digits_tint", 0)
+    mixture = GaussianMixture(len(TINT.train_labels[learnt_N].unique()), n_init=2, random_state=seed).fit(bank)
     clusters_M, labels_M = mixture.predict(test), TINT.test_labels[tested_N].numpy()
     table = confusion_matrix(labels_M, clusters_M)
     expected = {
@@ -132,13 +134,30 @@ def test_probes_of_equal_trials_are_equal_and_draw_from_no_global_generator() ->
     }
 
 
+def test_the_clusters_of_a_trial_start_by_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one stack or several."""
+    starts: list[int] = []
+    real = clustering.evaluate
+
+    def evaluate(*arguments: Any, **options: Any) -> dict[str, float]:
+        starts.append(options["random_state"])
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(clustering, "evaluate", evaluate)
+    for width in (None, 1):
+        evaluated(*(trial("vae", dataset="digits_tint", gmm_n_init=1, seed=seed) for seed in (3, 3, 8)), width=width)
+    assert starts[0] == starts[1] != starts[2] and starts[3:] == starts[:3]
+
+
 def test_a_probe_starts_by_the_seed_of_its_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Members of equal representations and different seeds have different probes, in one stack or several."""
+    """Members of equal representations and different seeds have different probes, in one stack or several. A metric is
+    the mean over three starts."""
     recorded = Recorded(monkeypatch)
     for width in (None, 1):
         evaluated(*(trial("vae", **{**CONTENT, "styles": "", "seed": seed}) for seed in (3, 3, 8)), width=width)
     drawn = [torch.rand(4, generator=g) for _, options, _ in recorded.calls for g in options["initial_generators"]]
     fused, alone = drawn[:6], drawn[6:]
+    assert all(options["starts"] == 3 for _, options, _ in recorded.calls)
     assert torch.equal(fused[0], fused[1]) and not torch.equal(fused[0], fused[2])
     assert all(torch.equal(fused[member], alone[2 * member]) for member in range(3))
 

@@ -108,6 +108,20 @@ def test_fitted_densities_are_of_the_unit_representations_of_training_images() -
     assert mixture["density_volume"][0] < metrics["density_volume"][0]
 
 
+@pytest.mark.parametrize("width", [None, 1])
+def test_a_fitted_mixture_starts_by_the_seed_of_its_trial(width: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[int] = []
+    real = latents.fit_gmm
+
+    def fit_gmm(z_ND: Tensor, components: int, steps: int, random_state: int) -> Mixture:
+        starts.append(random_state)
+        return real(z_ND, components, steps, random_state)
+
+    monkeypatch.setattr(latents, "fit_gmm", fit_gmm)
+    evaluated(*(_trial("simclr", "gmm", seed=seed) for seed in (3, 3, 8)), width=width)
+    assert starts[0] == starts[1] != starts[2]
+
+
 @torch.no_grad()
 def test_test_images_and_their_representations_are_references(monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = pixels_of(DIGITS.test_images, DIGITS)

@@ -133,6 +133,24 @@ def test_a_method_without_a_decoder_gets_one_trained_on_its_frozen_representatio
     assert len(set(metrics["reconstruction_mse"])) == 2
 
 
+@pytest.mark.parametrize("width", [None, 1])
+def test_a_decoder_that_is_trained_afterwards_starts_by_the_seed_of_its_trial(
+    width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts: list[tuple[Tensor, Tensor]] = []
+    real = generation.train_adhoc_decoder
+
+    def train_adhoc_decoder(decoder: Any, *others: Any, generator: torch.Generator, **options: Any) -> Any:
+        weights = torch.cat([weight.detach().flatten() for weight in decoder.parameters()])
+        starts.append((weights, torch.randperm(20, generator=generator)))
+        return real(decoder, *others, generator=generator, **options)
+
+    monkeypatch.setattr(generation, "train_adhoc_decoder", train_adhoc_decoder)
+    evaluated(*(trial("simclr", **ADHOC, seed=seed) for seed in (3, 3, 8)), width=width)
+    for drawn in zip(*starts, strict=True):
+        assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+
+
 def test_a_method_with_a_decoder_keeps_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = evaluated(trial("vae", **DECODED))
     monkeypatch.setattr(generation, "train_adhoc_decoder", None)

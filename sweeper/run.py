@@ -4,9 +4,10 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from sweeper.execution.process.stop_signal import StopSignal, exit_at_signals
 
@@ -20,7 +21,7 @@ from sweeper.cli.option_values import store_retries
 from sweeper.cli.page_writer import PageWriter
 from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.errors import ClusterError, NodeLost, StoreError
-from sweeper.execution.driver.connection import check_address, connected, starts_cluster
+from sweeper.execution.driver.connection import check_address, connected
 from sweeper.execution.process.early_imports import imported_meanwhile
 from sweeper.execution.process.exit import end_process
 from sweeper.execution.process.garbage import begin_collection, delay_collection
@@ -42,9 +43,12 @@ from sweeper.trackers.sweep_trials import TrackedTrials, tracked
 from sweeper.trackers.tracker import Tracker
 from sweeper.version import code_version
 
+if TYPE_CHECKING:
+    from sweeper.execution.backend import Backend
+
 Connections = Mapping[str, Callable[[], Tracker]]
 """Name of a tracker -> a function that connects to it."""
-TRAINING_MODULES = ("sweeper.execution.executor", "sweeper.execution.stages", "sweeper.cli.recorder")
+TRAINING_MODULES = ("sweeper.execution.ray_backend", "sweeper.execution.loop", "sweeper.cli.recorder")
 """Imported while Ray starts."""
 REPORT_MODULES = ("sweeper.report.publish", "sweeper.report.page.publish")
 """Imported while the first workers start."""
@@ -100,6 +104,8 @@ def plan_request(request: Request) -> "PlannedRequest":
     store = Store(request.store)
     check_no_folder_of_a_store(store.files)
     plan, columns = prepare(request, store)
+    if request.debug and any(trial.config.get("workers", 1) != 1 for trial in plan.trials):
+        raise SpecError("--debug trains in one process, so workers=1 must hold; add --set workers=1")
     trackers = connections(request.track, plan.name, store)
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -182,29 +188,28 @@ class _Run:
             raise
 
     def _train(self, tracked_trials: TrackedTrials) -> None:
-        request, plan, store, address = self.request, self.plan, self.store, address_of(self.request)
-        _print_line(
-            f"{plan.trials_left} of {plan.total} trials to run; {'starting' if address is None else 'joining'} Ray"
-        )
-        own_cluster = starts_cluster(address)
-        with (
-            NodeWatchdog(NodeHealth(), partial(print_how_to_continue, plan, store)) as watchdog,
-            connected(address, TRAINING_MODULES) as scratch,
-            contextlib.closing(watchdog),
-        ):
+        request, plan, store = self.request, self.plan, self.store
+        _print_line(f"{plan.trials_left} of {plan.total} trials to run; {_place(request)}")
+        with backend_of(request, self.stopping, partial(print_how_to_continue, plan, store)) as backend:
             # Imported here because `connected` sets Ray's environment.
             from sweeper.cli.recorder import Recorder
-            from sweeper.execution.executor import Limits, ModelStorage, dispatch
-            from sweeper.execution.remote_profiler import ray_cluster
+            from sweeper.execution.loop import CohortFiles, Limits, ModelStorage, dispatch
             from sweeper.execution.stages import stages
 
-            plan_stages = stages(request, plan, store, ray_cluster(address, request.data, self.stopping, _print_line))
+            plan_stages = stages(request, plan, store, backend)
             kept = KeptModels(store.files, plan) if request.keep == "best" else None
             models = store.files.with_retries(store_retries())
-            storage = None if request.keep == "none" else ModelStorage(models, plan.name, request.keep)
+            files = CohortFiles(
+                request.data,
+                store.files.with_retries(SHORT_RETRIES),
+                self.checkpoint_path,
+                None if request.keep == "none" else ModelStorage(models, plan.name, request.keep),
+            )
             total_cohorts = sum(len(stage.source.cohorts) for stage in plan_stages)
             with (
-                Progress(plan, total_cohorts if isinstance(plan, GridPlan) else None) as progress,
+                Progress(
+                    plan, total_cohorts if isinstance(plan, GridPlan) else None, live=not request.debug
+                ) as progress,
                 PageWriter(plan, store.files, progress.print_line) as page,
                 imported_meanwhile(REPORT_MODULES),
             ):
@@ -218,15 +223,11 @@ class _Run:
                 for stage in plan_stages:
                     self.stopping.check()
                     dispatch(
-                        stage.source,
-                        data=request.data,
-                        checkpoints=store.files.with_retries(SHORT_RETRIES),
-                        checkpoint_path=self.checkpoint_path,
-                        slots=stage.slots,
-                        limits=Limits(request.retries, request.save_every, request.patience),
-                        scratch=scratch,
-                        stopping=self.stopping,
-                        listener=Recorder(
+                        stage,
+                        backend,
+                        files,
+                        Limits(0 if request.debug else request.retries, request.save_every, request.patience),
+                        Recorder(
                             store,
                             plan.name,
                             self.columns,
@@ -238,16 +239,44 @@ class _Run:
                             tracked=tracked_trials,
                             page=page,
                         ),
-                        comparison=stage.comparison,
-                        judge_factory=stage.judge_factory,
-                        models=storage,
-                        cluster_ends=own_cluster and stage is plan_stages[-1],
+                        self.stopping,
                     )
+
+
+@contextlib.contextmanager
+def backend_of(
+    request: Request, stopping: StopSignal, before_exit: Callable[[], object] = lambda: None
+) -> Iterator["Backend"]:
+    """Context with what trains the cohorts of a request: this process with `--debug`, else a Ray cluster.
+
+    `before_exit` is called if the process must exit because Ray's processes have died.
+    """
+    address = address_of(request)
+    if request.debug:
+        from sweeper.execution.local_backend import LocalBackend
+
+        yield LocalBackend(request.data, debug=True)
+        return
+    with (
+        NodeWatchdog(NodeHealth(), before_exit) as watchdog,
+        connected(address, TRAINING_MODULES) as scratch,
+        contextlib.closing(watchdog),
+    ):
+        from sweeper.execution.ray_backend import RayBackend  # here because `connected` sets Ray's environment
+
+        yield RayBackend(address, request.data, scratch, stopping, _print_line)
 
 
 def address_of(request: Request) -> str | None:
     """Ray cluster to use: `--address`, else `RAY_ADDRESS` (set inside a Ray job), else None for a local one."""
     return request.address or os.environ.get("RAY_ADDRESS")
+
+
+def _place(request: Request) -> str:
+    """Where a request trains, for its first line."""
+    if request.debug:
+        return "training in this process"
+    return "starting Ray" if address_of(request) is None else "joining Ray"
 
 
 def _print_line(line: str) -> None:

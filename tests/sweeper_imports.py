@@ -45,7 +45,7 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.pruning": Rule(may=("sweeper.spec",), never=("torch", *LAUNCHERS)),
     "sweeper.pruning.rung_client": Rule(
-        may=("ray", "trainables.reports", "sweeper.pruning"), never=("pandas", "optuna")
+        may=("trainables.reports", "sweeper.pruning"), never=("ray", "pandas", "optuna")
     ),
     "sweeper.trackers": Rule(
         may=(
@@ -119,7 +119,16 @@ SWEEPER: Mapping[str, Rule] = {
     ),
     "sweeper.execution": Rule(
         may=(
-            *("ray", "psutil", "sweeper.errors", "sweeper.spec", "sweeper.storage", "sweeper.plan", "sweeper.pruning"),
+            *(
+                "ray",
+                "torch",
+                "psutil",
+                "sweeper.errors",
+                "sweeper.spec",
+                "sweeper.storage",
+                "sweeper.plan",
+                "sweeper.pruning",
+            ),
             *("sweeper.packing", "sweeper.search", "trainables.reports", "trainables.config"),
             *("trainables.profiling.measurement", "trainables.training", "trainables.worker"),
         ),

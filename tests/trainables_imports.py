@@ -110,10 +110,11 @@ TRAINABLES: Mapping[str, Rule] = {
     "trainables.profiling.measurement": Rule(never=("torch", *LAUNCHERS)),
     "trainables.profiling": Rule(may=("torch", "psutil", "trainables.config", "trainables.training"), never=LAUNCHERS),
     "trainables.worker": Rule(
-        may=(*LOOP, "trainables.json_input", "trainables.training", "trainables.profiling"), never=LAUNCHERS
+        may=("threadpoolctl", *LOOP, "trainables.json_input", "trainables.training", "trainables.profiling"),
+        never=LAUNCHERS,
     ),
     "trainables.worker.ray_train": Rule(
-        may=("ray", "threadpoolctl", *LOOP, "trainables.training", "trainables.profiling", "trainables.worker"),
+        may=("ray", *LOOP, "trainables.training", "trainables.profiling", "trainables.worker"),
         never=("pandas", "pyarrow", "optuna"),
     ),
 }

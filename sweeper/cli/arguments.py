@@ -71,6 +71,11 @@ def parse(arguments: Sequence[str]) -> Request:
     add("--gpu-fraction", dest="fraction", type=fraction, default="auto", metavar="F|auto", help=fraction_help)
     address_help = "Ray cluster: host:port, ray://host:port, auto, or local (default)"
     add("--address", type=partial(named, "--address", "a Ray cluster"), help=address_help)
+    debug_help = (
+        "train in this process without Ray, one cohort after the other: breakpoints and prints work, and an exception "
+        "opens pdb. Nothing is tried again"
+    )
+    add("--debug", action="store_true", help=debug_help)
     retries, seconds = partial(whole, "--retries", 0), partial(amount, "--save-every")
     add("--retries", type=retries, default="3", metavar="N", help="how often a failed cohort is tried again")
     add("--save-every", type=seconds, default="30", metavar="SECONDS", help="time between checkpoints of a cohort")
@@ -117,6 +122,8 @@ def parse(arguments: Sequence[str]) -> Request:
             raise SpecError(f"--{option.replace('_', '-')} requires --plan")
     if values["restore"] is not None and (values["fresh"] or values["plan"]):
         raise SpecError("--restore cannot be combined with --fresh or --plan")
+    if values["debug"] and (values["address"] or values["plan"]):
+        raise SpecError("--debug trains in this process; it cannot be combined with --address or --plan")
     cohort, stack = values["cohort"], values["stack"]
     if stack and (cohort is None or stack > cohort):
         raise SpecError(f"--stack must not exceed --cohort, but got --stack {stack} --cohort {cohort or 'auto'}")

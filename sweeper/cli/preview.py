@@ -145,10 +145,10 @@ def _on_measured_devices(request: Request, plan: GridPlan, store: Store, address
     check_writable(store.files)
     stopping = StopSignal()
     with stopping.on_signals(), connected(address):
-        from sweeper.execution import remote_profiler  # here: it imports Ray, whose environment `connected` sets
+        from sweeper.execution import ray_cluster  # here: it imports Ray, whose environment `connected` sets
 
         log = partial(print, file=sys.stderr, flush=True)
-        cluster = remote_profiler.ray_cluster(address, request.data, stopping, log)
+        cluster = ray_cluster.ray_cluster(address, request.data, stopping, log)
         devices = profile_devices(cluster)
         write_devices(store.files, address, devices)
         return allocate(request, plan, store, devices, local=cluster.local, measure=cluster.measure)

@@ -1,17 +1,15 @@
-"""Why a cohort failed: from the file that its process left, or from Ray's error."""
+"""Why a cohort failed: from the file that its process left, or from an exception."""
 
 import contextlib
-from pathlib import Path
 
 from sweeper.errors import StoreError
 from sweeper.storage.io.files import Files
+from trainables.reports import Stopped
 from trainables.worker.exit_file import SUFFIX, parse_failure
 from trainables.worker.messages import Failure
 
 MEMORY = "OutOfMemory"
-"""Part of the name of every error about memory, Ray's own included."""
-NODE_LOST = "node has died"
-"""Part of Ray's message about an actor that was lost with its machine."""
+"""Part of the name of every error about memory."""
 
 
 def read_exit_file(checkpoints: Files, checkpoint: str, run: str) -> Failure | None:
@@ -26,20 +24,9 @@ def read_exit_file(checkpoints: Files, checkpoint: str, run: str) -> Failure | N
     return None
 
 
-def failure_in(error_file: str | None) -> Failure:
-    """Return the failure that Tune's error file of a trial describes.
-
-    Its last line is the exception, or says that the worker died. The file is read from this machine's disk, because
-    Tune calls its callbacks before it copies the file to its storage.
-    """
-    try:
-        text = Path(error_file or "").read_text(errors="replace")
-    except OSError:
-        text = ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or ["the reason is unknown"]
-    last = lines[-1]
-    if memory := [line for line in lines if MEMORY in line]:  # Ray writes further lines below it
-        return Failure("memory", memory[-1])
-    return Failure(
-        "machine" if NODE_LOST in last else "error", last.split(". ")[0] if last.startswith("The actor ") else last
-    )
+def failure_of(error: BaseException) -> Failure:
+    """Return the failure that an exception of a training stands for. Its reason is the first line of the exception."""
+    if isinstance(error, Stopped):
+        return Failure("machine", f"stopped: {error}")
+    name, [line, *_] = type(error).__name__, str(error).strip().splitlines() or [""]
+    return Failure("memory" if MEMORY in name else "error", f"{name}: {line}" if line else name)

@@ -13,17 +13,12 @@ class SlotAssigner:
     def __init__(self, attempts: RetryQueue, slots: Slots) -> None:
         self._attempts, self._slots = attempts, slots
         self._taken: dict[str, int] = {}
-        """Holder -> index of the kind of device on which it has a slot."""
+        """Id of a cohort -> index of the kind of device on which it has a slot."""
         self._waiting: list[Attempt] = []
         """Attempts that fit no free slot yet."""
 
-    @property
-    def ended(self) -> bool:
-        """True if no cohort will follow."""
-        return self._attempts.ended
-
-    def next(self, holder: str) -> tuple[Attempt, SlotResources] | None:
-        """Return the next attempt, and the slot that `holder` has until `release`; None if there is none now.
+    def next(self) -> tuple[Attempt, SlotResources] | None:
+        """Return the next attempt, and the slot that its cohort has until `release`; None if there is none now.
 
         With several kinds of devices, a cohort that fits some of them waits for a free slot there, and later cohorts go
         ahead. If nodes may come it does not wait, and gets a slot on the least busy kind that it fits.
@@ -37,13 +32,13 @@ class SlotAssigner:
             kind = self._kind_for(attempt)
             if kind is not None:
                 self._waiting.remove(attempt)
-                self._taken[holder] = kind
+                self._taken[attempt.cohort.id] = kind
                 return attempt, self._slots.by_kind[kind]
         return None
 
-    def release(self, holder: str) -> None:
-        """Free the holder's slot."""
-        self._taken.pop(holder, None)
+    def release(self, cohort: str) -> None:
+        """Free the slot of a cohort, named by its id."""
+        self._taken.pop(cohort, None)
 
     def _kind_for(self, attempt: Attempt) -> int | None:
         """Return the index of the least busy kind of device that the cohort fits; None if it has to wait."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
+from sweeper.execution.backend import Backend
 from sweeper.execution.study_work import study_work
 from sweeper.packing.allocate import allocate_grid
 from sweeper.packing.cuts import describe_cuts, record_halved, recorded_halves, wave_cut
@@ -17,8 +18,8 @@ from sweeper.plan.cohort_source import CohortQueue, CohortSource
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.trials import Trial
-from sweeper.pruning.rung_client import RungClient
-from sweeper.pruning.rung_server import Rule
+from sweeper.pruning.rung_client import RungClient, Service
+from sweeper.pruning.rung_server import Rule, RungServer
 from sweeper.search.dashboard_journal import begin_journal
 from sweeper.search.search_plan import SearchPlan
 from sweeper.search.study_run import StudyRun
@@ -29,7 +30,7 @@ from sweeper.storage.store import Store
 from trainables.config.trial import fusible_keys, resolve, stream_key
 from trainables.training.population import Population
 from trainables.worker.messages import Comparison
-from trainables.worker.ray_train import JudgeFactory
+from trainables.worker.worker import JudgeFactory
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,18 @@ class Stage:
     """Makes the judges that prune; None if the sweep does not prune."""
 
 
-def stages(request: Request, plan: Plan, store: Store, cluster: Cluster) -> list[Stage]:
-    """Return the stages of a plan on a cluster, and print one line about them.
+def stages(request: Request, plan: Plan, store: Store, backend: Backend) -> list[Stage]:
+    """Return the stages of a plan on a backend, and print one line about them.
 
     The devices are looked at first, and a grid's groups are measured where that is needed.
     """
+    cluster = backend.cluster()
     devices = profile_devices(cluster)
     if isinstance(plan, GridPlan):
         write_devices(store.files, cluster.address, devices)
         return _of_grid(request, plan, store, devices, cluster)
     assert isinstance(plan, SearchPlan)
-    return [_of_search(request, plan, store, devices, cluster)]
+    return [_of_search(request, plan, store, devices, cluster, backend.serve)]
 
 
 def _of_grid(
@@ -75,7 +77,12 @@ def _of_grid(
 
 
 def _of_search(
-    request: Request, plan: SearchPlan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster
+    request: Request,
+    plan: SearchPlan,
+    store: Store,
+    devices: Sequence[DeviceInfo],
+    cluster: Cluster,
+    serve: Callable[..., Service],
 ) -> Stage:
     for study_run in plan.study_runs:
         study_run.write_definition(store.files, plan.name)
@@ -97,7 +104,7 @@ def _of_search(
         return own.width if own.compiled(trial.config, fusible_keys) else None
 
     rules = _rules(plan.study_runs)
-    rung_client = RungClient(rules) if rules else None
+    rung_client = RungClient(serve(RungServer, rules)) if rules else None
     waves = Waves(
         plan.study_runs,
         _shape,

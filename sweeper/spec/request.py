@@ -60,6 +60,8 @@ class Request:
     search: SearchOptions
     warm_start: str | None
     """The sweep whose rows in the store a search begins with."""
+    debug: bool = False
+    """Train in this process, one cohort after the other, and open a debugger at an exception."""
     keep: Keep = "best"
     compile: Compile = "auto"
     sweep: Sweep | None = None

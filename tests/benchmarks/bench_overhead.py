@@ -19,11 +19,11 @@ from typing import Any
 import pandas as pd
 
 import sweeper.run as run
-from sweeper.execution import executor
 from sweeper.execution.driver.connection import connected
 from tests.benchmarks.ray_start import timed
 from trainables.worker.messages import CohortTask
-from trainables.worker.ray_train import Dispatch
+from trainables.worker.ray_train import Messages
+from trainables.worker.worker import Dispatch
 
 METRICS = (*(f"auroc_{score}" for score in ("joint", "dir", "rad", "variance", "entropy")), "posterior_entropy", "loss")
 
@@ -55,7 +55,9 @@ def service(size: str) -> tuple[float, float]:
     """Seconds in all and of Ray's start: the command line, its training replaced on the workers, cohorts of `size`."""
     started: list[float] = []
 
-    run.connected, executor.run_cohort = partial(timed, started=started), trivial_cohort
+    from sweeper.execution import ray_backend
+
+    run.connected, ray_backend.run_cohort = partial(timed, started=started), trivial_cohort
     with tempfile.TemporaryDirectory() as store, contextlib.redirect_stdout(io.StringIO()):
         begun = time.perf_counter()
         status = run.main(["anomaly_grid", "--preset", "digits", "--store", store, "--cohort", size])
@@ -65,12 +67,12 @@ def service(size: str) -> tuple[float, float]:
     return took, started[0]
 
 
-def trivial_cohort(task: CohortTask, *, dispatch: Dispatch) -> None:
+def trivial_cohort(task: CohortTask, dispatch: Dispatch, messages: Messages) -> None:
     """`trainables.worker.ray_train.run_cohort` with a loop that reports at once."""
     from trainables.worker import ray_train, worker
 
     worker.train = report_at_once
-    ray_train.run_cohort(task, dispatch=dispatch)
+    ray_train.run_cohort(task, dispatch, messages)
 
 
 def report_at_once(configs: Sequence[Any], *_: object, **__: object) -> Iterator[Any]:

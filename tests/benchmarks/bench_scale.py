@@ -26,8 +26,8 @@ from typing import Any, Self
 import psutil
 
 from trainables.reports import Member, Report
-from trainables.worker.messages import KEY, CohortReport, CohortTask, Origin
-from trainables.worker.ray_train import Dispatch
+from trainables.worker.messages import CohortReport, CohortTask, Origin
+from trainables.worker.worker import Dispatch
 
 METRICS = (*(f"auroc_{score}" for score in ("joint", "dir", "rad", "variance", "entropy")), "posterior_entropy", "loss")
 GRID = 560
@@ -56,13 +56,11 @@ def measured(case: str, options: argparse.Namespace) -> float:
     return float(json.loads(last)["ms"])
 
 
-def report_at_once(task: CohortTask, *, dispatch: Dispatch) -> None:
+def report_at_once(task: CohortTask, dispatch: Dispatch, messages: Any) -> None:
     """`trainables.worker.ray_train.run_cohort` without the training."""
-    from ray import tune
-
     members = tuple(Member("finished", 1, {name: random.random() for name in METRICS}) for _ in task.spec.own)
     origin = Origin("cpu", socket.gethostname(), os.getpid(), datetime.now(UTC))
-    tune.report({KEY: CohortReport(Report(1, members, 0.0, done=True), origin)})
+    messages.put(CohortReport(Report(1, members, 0.0, done=True), origin))
 
 
 def service(options: argparse.Namespace, store: str) -> float:
@@ -71,7 +69,6 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.cli.prepare import prepare
     from sweeper.cli.progress.sweep_progress import Progress
     from sweeper.cli.recorder import Recorder
-    from sweeper.execution import executor
     from sweeper.execution.driver.connection import connected
     from sweeper.execution.process.stop_signal import StopSignal
     from sweeper.packing.slots import SlotResources, Slots
@@ -124,23 +121,26 @@ def service(options: argparse.Namespace, store: str) -> float:
         flush=True,
     )
     columns = store_of.prepare(plan.name, columns)
-    executor.run_cohort = report_at_once
     with connected(None) as scratch, Path(os.devnull).open("w") as nothing:
         from rich.console import Console
 
+        from sweeper.execution import ray_backend
+        from sweeper.execution.loop import CohortFiles, Limits, dispatch
+        from sweeper.execution.stages import Stage
+
+        ray_backend.run_cohort = report_at_once
+
         progress = Progress(plan, console=Console(file=nothing))
         listener = Meter(store_of, plan.name, columns, source, progress, code_version()).expecting(plan.total)
+        stopping = StopSignal()
         begun, begun_on_core = time.perf_counter(), time.process_time()
-        executor.dispatch(
-            source,
-            data="data",
-            checkpoints=store_of.files,
-            checkpoint_path=partial(checkpoint_path, plan.name),
-            slots=Slots((SlotResources({"CPU": 1.0}, os.cpu_count() or 1),), local=True),
-            limits=executor.Limits(3, 60.0, 600.0),
-            scratch=scratch,
-            stopping=StopSignal(),
-            listener=listener,
+        dispatch(
+            Stage(source, Slots((SlotResources({"CPU": 1.0}, os.cpu_count() or 1),), local=True)),
+            ray_backend.RayBackend(None, "data", scratch, stopping, print),
+            CohortFiles("data", store_of.files, partial(checkpoint_path, plan.name)),
+            Limits(3, 60.0, 600.0),
+            listener,
+            stopping,
         )
         took, took_on_core = time.perf_counter() - begun, time.process_time() - begun_on_core
     begun = time.perf_counter()

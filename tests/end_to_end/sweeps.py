@@ -22,7 +22,7 @@ TIMEOUT = 600.0
 idle one needs seconds."""
 POLL = 0.1
 """Seconds between two checks of what a test waits for."""
-TRAINERS = ("ray::ImplicitFunc.train", "ray::RayTrainWorker")
+TRAINERS = ("ray::CohortActor.train", "ray::RayTrainWorker")
 """How the titles of processes that train begin: a cohort alone, or one of a group of workers."""
 VOLATILE = [*PROVENANCE]
 """Columns in which two runs of one sweep may differ."""

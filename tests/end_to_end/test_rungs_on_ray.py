@@ -4,7 +4,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import pytest
@@ -12,6 +12,7 @@ import ray
 from ray.exceptions import RayActorError, TaskCancelledError, WorkerCrashedError
 
 from sweeper.execution.driver.connection import connected
+from sweeper.execution.ray_backend import RayBackend
 from sweeper.pruning.rung_client import JudgeFactory, RungClient
 from sweeper.pruning.rung_events import (
     CohortAnnounced,
@@ -29,6 +30,15 @@ pytestmark = pytest.mark.slow
 
 RULE = Rule("auroc", "maximize", 2, ((2,),))
 Status = Literal["running", "diverged", "pruned"]
+
+
+def client_of(rules: Mapping[str, Rule], *limits: float) -> RungClient:
+    return RungClient(RayBackend.serve(RungServer, rules, *limits))
+
+
+def actor_of(client: RungClient) -> Any:
+    service: Any = client.judge_factory.server
+    return service.actor
 
 
 class Worker:
@@ -57,14 +67,14 @@ def workers() -> Iterator[list[Any]]:
 
 def ask(client: RungClient, cohort: str, *values: float) -> Any:
     """Call the server from a process of its own, and return the reference to its answer."""
-    call: Any = ray.remote(num_cpus=0)(lambda server: ray.get(server.judge.remote(cohort, 2, dict(enumerate(values)))))
+    call: Any = ray.remote(num_cpus=0)(lambda server: server.ask("judge", cohort, 2, dict(enumerate(values))))
     return call.remote(client.judge_factory.server)
 
 
 def waits(client: RungClient, call: Any, position: Position = (1,)) -> bool:
     """Whether the call of the cohort at `position` has no answer, once it has reached the server."""
     deadline = time.monotonic() + 300
-    call_server = client.judge_factory.server.__ray_call__
+    call_server = actor_of(client).__ray_call__
 
     def has_values(server: RungServer) -> bool:
         return any(
@@ -84,19 +94,19 @@ def test_no_call_of_the_driver_waits(workers: list[Any], monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr(ray, "get", refused)
         patch.setattr(ray, "wait", refused)
-        client = RungClient({"one": RULE})
+        client = client_of({"one": RULE})
         client.tell(CohortRestored("one", (0,), [0, 1], [{1: 0.1, 2: 0.9}, {1: 0.8}]))
         client.tell(CohortAnnounced("one", (1,), "high", [2, 3]))
         client.tell(CohortReported("high", 1, {0: 0.5, 1: 0.6}))
-        judge_factory = client.judge_factory
+        judge_factory, server = client.judge_factory, actor_of(client)
     del client
     pruned = judge_factory("high")(report(2, [0.95, 0.7])).pruned
     assert pruned == {1: "0.7 at epoch 2 was not among the best 1 of 3 (0.95 or better)"}
-    assert not ray.get(judge_factory.server.__ray_call__.remote(lambda _: "torch" in sys.modules))
+    assert not ray.get(server.__ray_call__.remote(lambda _: "torch" in sys.modules))
 
 
 def test_the_server_is_asked_only_at_rungs_and_its_loss_is_an_error_there(workers: list[Any]) -> None:
-    client = RungClient({"one": RULE})
+    client = client_of({"one": RULE})
     client.tell(CohortAnnounced("one", (0,), "low", [0, 1]))
     client.tell(CohortAnnounced("one", (1,), "high", [2, 3]))
     judge = client.judge_factory("high")
@@ -105,7 +115,7 @@ def test_the_server_is_asked_only_at_rungs_and_its_loss_is_an_error_there(worker
         judge(report(2, [0.5, 0.6], name="loss"))
     waiting = ask(client, "high", 0.5, 0.6)
     assert waits(client, waiting)
-    ray.kill(client.judge_factory.server)
+    ray.kill(actor_of(client))
     with pytest.raises(RayActorError):
         ray.get(waiting)
     assert judge(report(1, [0.5, 0.6])) == Verdict()
@@ -114,7 +124,7 @@ def test_the_server_is_asked_only_at_rungs_and_its_loss_is_an_error_there(worker
 
 
 def test_a_worker_that_died_while_it_waited_asks_again(workers: list[Any]) -> None:
-    client = RungClient({"one": RULE})
+    client = client_of({"one": RULE})
     client.tell(CohortAnnounced("one", (0,), "low", [0, 1]))
     client.tell(CohortAnnounced("one", (1,), "high", [2, 3]))
     first_call = ask(client, "high", 0.5, 0.9)
@@ -129,7 +139,7 @@ def test_a_worker_that_died_while_it_waited_asks_again(workers: list[Any]) -> No
 
 
 def test_a_cohort_that_waits_for_one_without_a_worker_is_stopped_to_make_room(workers: list[Any]) -> None:
-    client = RungClient({"one": RULE}, absence=0.5)
+    client = client_of({"one": RULE}, 60.0, 0.5)
     for index, cohort in enumerate(("low", "high")):
         client.tell(CohortAnnounced("one", (index,), cohort, [2 * index, 2 * index + 1]))
         client.tell(CohortStarted(cohort))
@@ -142,7 +152,7 @@ def test_a_cohort_that_waits_for_one_without_a_worker_is_stopped_to_make_room(wo
 
 def test_a_cohort_that_continued_from_a_checkpoint_counts_by_its_reports(workers: list[Any]) -> None:
     """Its judge is not asked again about rungs before the checkpoint; a repeated report has the values of that rung."""
-    client = RungClient({"one": RULE})
+    client = client_of({"one": RULE})
     client.tell(CohortAnnounced("one", (0,), "low", [0, 1, 2]))
     client.tell(CohortAnnounced("one", (1,), "high", [3, 4]))
     waiting = ask(client, "high", 0.7, 0.6)
@@ -153,20 +163,20 @@ def test_a_cohort_that_continued_from_a_checkpoint_counts_by_its_reports(workers
 
 def test_the_server_has_room_for_more_calls_than_ray_gives_by_default(workers: list[Any]) -> None:
     """The default is a thousand. With that, the call that all others wait for would not be accepted."""
-    client = RungClient({"one": RULE})
+    client = client_of({"one": RULE})
     client.tell(CohortAnnounced("one", (0,), "low", [0]))
     client.tell(CohortAnnounced("one", (1,), "high", [1, 2]))
-    waiting = [client.judge_factory.server.judge.remote("high", 2, {0: 0.1, 1: 0.2}) for _ in range(1050)]
+    waiting = [actor_of(client).judge.remote("high", 2, {0: 0.1, 1: 0.2}) for _ in range(1050)]
     try:
         assert waits(client, waiting[0])
         client.tell(CohortEnded("low"))
         assert all(set(pruned) == {0} for pruned in ray.get(waiting, timeout=300))
     finally:
-        ray.kill(client.judge_factory.server)
+        ray.kill(actor_of(client))
 
 
 def test_cohorts_are_judged_in_their_order_whichever_asks_first(workers: list[Any]) -> None:
-    client = RungClient({"up": RULE, "down": Rule("auroc", "minimize", 2, ((2,),))})
+    client = client_of({"up": RULE, "down": Rule("auroc", "minimize", 2, ((2,),))})
     for study in ("up", "down"):
         client.tell(CohortAnnounced(study, (0,), f"{study} low", [0, 1]))
         client.tell(CohortAnnounced(study, (1,), f"{study} high", [2, 3, 4]))

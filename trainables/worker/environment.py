@@ -1,4 +1,4 @@
-"""The software and the driver with which this process trains, for the rows of its trials."""
+"""The software, the driver and the cores with which this process trains."""
 
 import functools
 import platform
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from trainables.worker.messages import Environment
 
@@ -32,3 +33,11 @@ def driver_version(file: Path = DRIVER) -> str | None:
     except OSError:
         return None
     return module[1] if module else None
+
+
+def use_cores(cores: float) -> None:
+    """Use one thread per whole core, so that workers on one machine do not compete for cores. A worker may have loaded
+    NumPy before Ray told it its number of cores."""
+    threads = max(1, int(cores))
+    torch.set_num_threads(threads)
+    threadpool_limits(threads, user_api="blas")

@@ -62,7 +62,7 @@ class Comparison:
     """How the members of a cohort are compared while they train. By default they are not."""
 
     rungs: bool = False
-    """Whether they are compared with those of other cohorts, by `ray_train.Dispatch.judge_factory`."""
+    """Whether they are compared with those of other cohorts, by `worker.Dispatch.judge_factory`."""
     population: Population | None = None
     """The rule by which they copy each other."""
 
@@ -82,7 +82,7 @@ class ModelPaths:
     """Which of them will stay; every file says it."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class CohortTask:
     """What a worker needs to train a cohort."""
 
@@ -97,14 +97,6 @@ class CohortTask:
     """Memory limit of each process in bytes; None for no limit."""
     models: ModelPaths | None = None
     """Where its finished members are kept; None if they are not."""
-
-    def __repr__(self) -> str:
-        """Short, because Tune writes it into the trial's tag."""
-        return f"CohortTask({self.cohort})"
-
-    def __deepcopy__(self, memo: object) -> Self:
-        """Return the same task: Tune copies the configuration of a trial several times."""
-        return self
 
 
 @dataclass(frozen=True)
@@ -171,5 +163,3 @@ class CohortReport:
 
 Message = CohortReport | Heartbeat
 """What a worker sends while it trains."""
-KEY = "message"
-"""Key of the message in the result that Tune gets from the worker."""

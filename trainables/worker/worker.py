@@ -3,10 +3,12 @@
 This module does not import Ray: the caller passes in how a report is sent on.
 """
 
+import contextlib
+import math
 import os
 import socket
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn, Protocol
@@ -66,9 +68,38 @@ class WorkerSettings:
     save_every: float = 60.0
     """Seconds between a cohort's checkpoints."""
     step_timeout: float = 600.0
-    """Seconds without a step after which a process ends itself."""
+    """Seconds without a step after which a process ends itself. With infinity it never does, nor on SIGTERM."""
     models: Models | None = None
     """Needed if the models of a task are kept."""
+
+
+JudgeFactory = Callable[[str], Judge]
+"""Makes the judge that compares the members of a cohort, named by its id, with those of other cohorts."""
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """Where and how the cohorts of a dispatch run."""
+
+    settings: WorkerSettings
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """Resources of each worker of a cohort that several train together, as Ray counts them."""
+    workers: int = 1
+    """Workers of each cohort."""
+    storage: str | None = None
+    """Folder or URI for Ray Train's own scratch files, reachable from all nodes that train one cohort; None for one on
+    this machine."""
+    judge_factory: JudgeFactory | None = None
+    """Needed if tasks are compared at rungs."""
+    module_folders: Sequence[str] = ()
+    """Folders from which the user's modules are imported, besides those of the process that started Ray."""
+
+
+def judge_of(task: CohortTask, judge_factory: JudgeFactory | None) -> Judge | None:
+    """Return the judge of the task's members; None if they are not compared."""
+    if task.comparison.population:
+        return task.comparison.population.judge_of(task.spec.configs())
+    return judge_factory(task.cohort) if judge_factory and task.comparison.rungs else None
 
 
 def checkpoint_to_resume(task: CohortTask, checkpoints: Checkpoints, notify: Callable[[str], None]) -> bytes | None:
@@ -115,8 +146,8 @@ def train_cohort(
     settings: WorkerSettings,
     judge: Judge | None,
     device: torch.device,
-    peers: Peers,
     send: Callable[[Message], None],
+    peers: Peers = SINGLE_PROCESS,
     share: DeviceShare = ONLY_DEVICE,
 ) -> None:
     """Train the cohort in this process, and `send` each report and heartbeat.
@@ -126,7 +157,8 @@ def train_cohort(
     peers only the first writes checkpoints and models. On SIGTERM, or if no step is made for too long, the process
     exits; on SIGTERM it saves first. The rows say what `share` of the node's devices the cohort reserves.
 
-    Raises OutOfMemory if the cohort needs more than its memory limit.
+    Raises OutOfMemory if the cohort needs more than its memory limit, and Stopped if it gives up its slot in a process
+    that does not end itself.
     """
     started = datetime.now(UTC)
     origin = Origin(_device_name(device), socket.gethostname(), os.getpid(), started, environment_of(device), share)
@@ -193,13 +225,19 @@ def train_cohort(
                 send(CohortReport(report, from_here, judged, notice, "; ".join(about_steps) or None))
             about_steps.clear()
 
-    with watchdog, on_sigterm(watchdog.ask):
+    ends_itself = math.isfinite(settings.step_timeout)
+    with contextlib.ExitStack() as stack:
+        if ends_itself:
+            stack.enter_context(watchdog)
+            stack.enter_context(on_sigterm(watchdog.ask))
         # Loaded outside the memory limit: the process keeps the data set for all its cohorts.
         task_of(configs[0].method).keep_data(configs[0], Path(settings.data))
         try:
             with limited(device, task.memory, f"a cohort of {len(configs)} in stacks of {task.spec.width}"):
                 loop()
         except Stopped as stopped:
+            if not ends_itself:
+                raise
             reason = f"stopped: {'SIGTERM; ' if watchdog.asked else ''}{stopped}"
             _end(Failure("machine", reason), write, peers)
 

@@ -35,10 +35,12 @@ class Progress:
         plan: Plan,
         cohorts: int | None = None,
         *,
+        live: bool = True,
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`cohorts` is the number of cohorts in this run; None if unknown."""
+        """`cohorts` is the number of cohorts in this run; None if unknown. `live`: whether a terminal shows a live
+        view, in which nobody could type."""
         self.total, self.label, self.cohorts = plan.total, f"{plan.name} ({plan.request})", cohorts
         self.metric, self._headline = plan.headline.name, plan.headline
         self._settings, self._naming = settings_of(plan), plan.sweep.naming(plan.preset)
@@ -47,7 +49,7 @@ class Progress:
         """What is said of the best settings; None if rows have come since."""
         counts = plan.counts
         self._before = Counter({status: counts[status] for status in DONE})
-        self._console = console or Console(file=sys.stdout, highlight=False)
+        self._console = console or Console(file=sys.stdout, highlight=False, force_terminal=None if live else False)
         self._clock, self._printed_at = clock, -math.inf
         self._status: dict[str, str] = {}
         self._counts: Counter[str] = Counter()

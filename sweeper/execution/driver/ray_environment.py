@@ -9,18 +9,12 @@ from sweeper.spec import user_code
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",
-    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",
-    "TUNE_MAX_PENDING_TRIALS_PG": "64",
-    "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
 }
-"""Environment of this process and the workers: no telemetry; no logs, snapshots or Ctrl-C handler of Tune's; no process
-beside each group of workers that looks for nodes about to go, which send SIGTERM (see `cluster.spot_notice`)."""
+"""Environment of this process and the workers: no telemetry, and no process beside each group of workers that looks for
+nodes about to go, which send SIGTERM (see `cluster.spot_notice`)."""
 
 LOOPBACK = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -45,7 +39,7 @@ def set_environment(local: bool) -> None:
 @contextlib.contextmanager
 def quiet_loggers() -> Iterator[None]:
     """Context in which Ray logs nothing here."""
-    loggers = [logging.getLogger(name) for name in ("ray", "ray.tune", "ray.train", "ray.data")]
+    loggers = [logging.getLogger(name) for name in ("ray", "ray.train", "ray.data")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

@@ -29,7 +29,7 @@ class DeviceInfo(DeviceMemory):
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """A measurement to make on a whole device of one kind (see `trainables.worker.ray_train.measure_configs`)."""
+    """A measurement to make on a whole device of one kind (see `trainables.worker.probe.measure_configs`)."""
 
     kind: DeviceKind
     configs: Sequence[Mapping[str, Any]] = ()

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-import ray
 
-from sweeper.execution.failures import NODE_LOST, failure_in, read_exit_file
+from sweeper.execution.failures import failure_of, read_exit_file
 from sweeper.storage.io.files import Files
+from trainables.reports import OutOfMemory, Stopped
 from trainables.worker.exit_file import SUFFIX, write_failure
 from trainables.worker.messages import Failure
 
@@ -37,35 +37,13 @@ def test_an_exit_file_that_cannot_be_read_counts_as_absent(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "failure"),
+    ("error", "failure"),
     [
-        ("Traceback:\n  File x\nValueError: no luck\n\n", Failure("error", "ValueError: no luck")),
-        (
-            "ray.exceptions.ActorDiedError: it failed\nThe actor died because its node has died. Node Id: ab\n",
-            Failure("machine", "The actor died because its node has died"),
-        ),
-        (
-            "The actor died unexpectedly before finishing this task. Pid: 3\n",
-            Failure("error", "The actor died unexpectedly before finishing this task"),
-        ),
-        (
-            "ray.exceptions.OutOfMemoryError: Task was killed\nRefer to the documentation\n",
-            Failure("memory", "ray.exceptions.OutOfMemoryError: Task was killed"),
-        ),
-        ("", Failure("error", "the reason is unknown")),
+        (ValueError("no luck\nmore about it"), Failure("error", "ValueError: no luck")),
+        (KeyError(), Failure("error", "KeyError")),
+        (OutOfMemory("needs more"), Failure("memory", "OutOfMemory: needs more")),
+        (Stopped("it makes room"), Failure("machine", "stopped: it makes room")),
     ],
 )
-def test_the_failure_is_read_from_the_end_of_tunes_error_file(text: str, failure: Failure, tmp_path: Path) -> None:
-    path = tmp_path / "error.txt"
-    path.write_text(text)
-    assert failure_in(str(path)) == failure
-
-
-def test_without_an_error_file_the_reason_is_unknown(tmp_path: Path) -> None:
-    assert failure_in(None) == failure_in(str(tmp_path / "none")) == Failure("error", "the reason is unknown")
-
-
-def test_ray_still_reports_a_dead_node_with_this_message() -> None:
-    """Ray's control store, which is compiled, writes the message; that a retry is free depends on its words."""
-    program = Path(ray.__file__).parent / "core" / "src" / "ray" / "gcs" / "gcs_server"
-    assert NODE_LOST.encode() in program.read_bytes()
+def test_an_exception_of_a_training_says_why_in_its_first_line(error: Exception, failure: Failure) -> None:
+    assert failure_of(error) == failure

@@ -17,7 +17,6 @@ import torch
 
 from tests.trainables.small import HERE, config_of, three
 from trainables.config.trial_config import TrialConfig
-from trainables.learners.data_parallel import SINGLE_PROCESS
 from trainables.reports import Judge, OutOfMemory, Report, Stopped, Verdict
 from trainables.training.cohort import Cohort
 from trainables.worker.memory_limit import limited
@@ -69,7 +68,7 @@ def train(task: CohortTask, folder: Path, judge: Judge | None = None) -> None:
         if isinstance(message, CohortReport):
             print("reported", flush=True)
 
-    train_cohort(task, settings(folder), judge, torch.device("cpu"), SINGLE_PROCESS, send)
+    train_cohort(task, settings(folder), judge, torch.device("cpu"), send)
 
 
 def hang(cohort: Cohort) -> None:

@@ -8,7 +8,6 @@ import torch
 from tests.trainables.small import HERE, content_of, three
 from tests.trainables.traced import TracingCompiler
 from tests.trainables.worker.alone import FolderCheckpoints, settings
-from trainables.learners.data_parallel import SINGLE_PROCESS
 from trainables.training.checkpoints.checkpoint import unpack
 from trainables.training.train import train
 from trainables.worker import worker
@@ -19,7 +18,7 @@ def reports(folder: Path, compiled: bool) -> list[CohortReport]:
     """The reports of three members in stacks of two."""
     task = CohortTask("c0", CohortSpec.of([config.flat() for config in three(epochs=2)], 2, "c", compiled))
     sent: list[Message] = []
-    worker.train_cohort(task, settings(folder), None, torch.device("cpu"), SINGLE_PROCESS, sent.append)
+    worker.train_cohort(task, settings(folder), None, torch.device("cpu"), sent.append)
     return [message for message in sent if isinstance(message, CohortReport)]
 
 

@@ -1,10 +1,9 @@
 """Tasks and messages as they are sent."""
 
-import copy
 import pickle
 
 from tests.trainables.small import config_of
-from trainables.worker.messages import CohortSpec, CohortTask
+from trainables.worker.messages import CohortSpec
 
 
 def test_a_cohort_is_sent_with_shared_values_once_and_arrives_whole() -> None:
@@ -17,8 +16,3 @@ def test_a_cohort_is_sent_with_shared_values_once_and_arrives_whole() -> None:
 def test_a_cohort_of_one_shares_all() -> None:
     spec = CohortSpec.of([config_of(seed=7).flat()], 1, "c.pt")
     assert spec.own == ({},) and spec.configs() == [config_of(seed=7)]
-
-
-def test_tune_neither_copies_nor_prints_the_members_of_a_task() -> None:
-    task = CohortTask("c0", CohortSpec.of([config_of().flat()], 1, "c.pt"))
-    assert copy.deepcopy({"task": task})["task"] is task and str(task) == "CohortTask(c0)"

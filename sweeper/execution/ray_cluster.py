@@ -8,12 +8,13 @@ from typing import Any
 
 import ray
 
+from sweeper.execution.probe import probe
 from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.packing.profiling.cluster import Cluster, ProbeRequest, is_local
 from sweeper.packing.profiling.device_kinds import ASSUMED_KIND, DeviceKind, device_kinds, kind_resources
 from sweeper.spec import user_code
 from trainables.profiling.measurement import Probe
-from trainables.worker.ray_train import import_from, measure_configs
+from trainables.worker.ray_train import assigned_device, import_from
 
 MEASUREMENT_TIMEOUT = 300.0
 """Seconds after which a worker that measures ends itself. What hangs there would hang in training, too."""
@@ -35,7 +36,7 @@ def ray_cluster(address: str | None, data: str, stopping: StopSignal, say: Calla
         if line := announcement(requests):
             say(line)
         if local and not kinds[0].gpus:  # in this process, to save the start of a worker
-            return [_probe(request, data, stopping.check) for request in requests]
+            return [probe(request, data, assigned_device(), stopping.check) for request in requests]
         return _on_workers(requests, data, kinds, stopping)
 
     return Cluster(address, kinds, measure)
@@ -89,22 +90,9 @@ def _measure_in_time(request: ProbeRequest, data: str, folders: Sequence[str]) -
     timer = threading.Timer(MEASUREMENT_TIMEOUT, os._exit, [1])
     timer.start()
     try:
-        return _probe(request, data)
+        return probe(request, data, assigned_device())
     finally:
         timer.cancel()
-
-
-def _probe(request: ProbeRequest, data: str, wait: Callable[[], None] = lambda: None) -> Probe:
-    return measure_configs(
-        request.configs,
-        data,
-        seconds=request.seconds,
-        threads=request.threads,
-        processes=request.processes,
-        widths=request.widths,
-        compiled=request.compiled,
-        wait=wait,
-    )
 
 
 def _result(task: Any) -> Probe | None:

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import ray
+import torch
 
-from sweeper.execution import remote_profiler
+from sweeper.execution import probe as probing
+from sweeper.execution import ray_cluster as module
 from sweeper.execution.process.stop_signal import StopSignal
-from sweeper.execution.remote_profiler import announcement, ray_cluster
+from sweeper.execution.ray_cluster import announcement, ray_cluster
 from sweeper.packing.profiling.cluster import ProbeRequest
 from sweeper.packing.profiling.device_kinds import DeviceKind
 from tests.sweeper.packing.fake_cluster import CORES, LARGE
@@ -68,20 +70,21 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Arguments of the measurements. Those of the method `crash` fail."""
     arguments: list[Any] = []
 
-    def measure_configs(configs: Sequence[Any], data: str, **options: Any) -> Probe:
+    def measure_configs(configs: Sequence[Any], data: str, device: object, **options: Any) -> Probe:
         arguments.append((configs, data, options["threads"]))
         if configs and configs[0]["method"] == "crash":
             raise RuntimeError
         return PROBE
 
-    monkeypatch.setattr(remote_profiler, "measure_configs", measure_configs)
+    monkeypatch.setattr(probing, "measure_configs", measure_configs)
+    monkeypatch.setattr(module, "assigned_device", lambda: torch.device("cpu"))
     return arguments
 
 
 def measure(
     fake: FakeRay, monkeypatch: pytest.MonkeyPatch, address: str | None, *requests: ProbeRequest
 ) -> tuple[tuple[DeviceKind, ...], Sequence[Probe | None]]:
-    monkeypatch.setattr(remote_profiler, "ray", fake)
+    monkeypatch.setattr(module, "ray", fake)
     cluster = ray_cluster(address, "data", StopSignal(), lambda line: None)
     return cluster.kinds, cluster.measure(requests) if requests else []
 
@@ -137,8 +140,8 @@ def test_a_gpu_is_requested_of_a_cluster_without_workers_that_can_grow(
 def test_a_request_to_stop_ends_the_wait_for_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
     fake, stopping = FakeRay({"CPU": 16.0, "GPU": 2.0}), StopSignal()
     monkeypatch.setattr(fake, "wait", lambda tasks, **_: ([], tasks))
-    monkeypatch.setattr(remote_profiler, "ray", fake)
-    monkeypatch.setattr(remote_profiler, "measure_configs", lambda *_, **__: PROBE)
+    monkeypatch.setattr(module, "ray", fake)
+    monkeypatch.setattr(probing, "measure_configs", lambda *_, **__: PROBE)
     cluster = ray_cluster("auto", "data", stopping, lambda line: None)
     stopping.asked = True
     with pytest.raises(KeyboardInterrupt):

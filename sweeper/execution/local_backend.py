@@ -1,0 +1,122 @@
+"""Runs cohorts in this process, one after the other, without Ray: for a debugger, and for tests."""
+
+import asyncio
+import contextlib
+import math
+import pdb
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from sweeper.execution.backend import Backend, Ended, Started, Tell, Told
+from sweeper.execution.failures import failure_of
+from sweeper.execution.probe import probe
+from sweeper.packing.profiling.cluster import Cluster
+from sweeper.packing.profiling.device_kinds import DeviceKind
+from sweeper.packing.slots import SlotResources
+from trainables.worker.messages import CohortTask, Message
+from trainables.worker.worker import Dispatch, judge_of, train_cohort
+
+ANSWER_SECONDS = 60.0
+"""Seconds after which a call of a service fails. It can only wait for a cohort that does not train meanwhile."""
+
+
+class LocalBackend(Backend):
+    """Trains on the first GPU of this machine, or without one on a core.
+
+    A cohort has no memory limit, and is not ended if it makes no step. It trains in the main thread, so that
+    breakpoints stop it.
+    """
+
+    def __init__(self, data: str, *, debug: bool = False) -> None:
+        """`data` is the folder of the data sets. With `debug` an exception in a cohort is printed, and opens `pdb`
+        where there is a terminal."""
+        self._data, self._debug = data, debug
+        self._tasks = deque[CohortTask]()
+        self._dispatch: Dispatch | None = None
+
+    def cluster(self) -> Cluster:
+        kind = DeviceKind(torch.cuda.is_available(), "", (1,))
+        return Cluster(None, (kind,), lambda requests: [probe(request, self._data, _device()) for request in requests])
+
+    def serve(self, server: Callable[..., Any], *arguments: object) -> "LocalService":
+        return LocalService(server(*arguments))
+
+    @contextlib.contextmanager
+    def training(self, dispatch: Dispatch) -> Iterator[None]:
+        self._dispatch = replace(dispatch, settings=replace(dispatch.settings, step_timeout=math.inf))
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # as a process with one core
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+            self._tasks.clear()
+
+    def start(self, task: CohortTask, slot: SlotResources) -> None:
+        self._tasks.append(replace(task, memory=None))
+
+    def advance(self, tell: Tell) -> None:
+        if not self._tasks:
+            time.sleep(1.0)  # for what the caller waits for elsewhere
+            return
+        task = self._tasks.popleft()
+        tell(Started(task.cohort))
+        tell(self._trained(task, tell))
+
+    def _trained(self, task: CohortTask, tell: Tell) -> Ended:
+        def send(message: Message) -> None:
+            try:
+                tell(Told(task.cohort, message))
+            except Exception as error:
+                raise _Refused(error) from error
+
+        try:
+            self.train(task, send)
+        except _Refused as refused:
+            raise refused.error from None
+        except Exception as error:
+            if self._debug:
+                traceback.print_exc()
+                if sys.stdin.isatty():
+                    pdb.post_mortem(error.__traceback__)
+            return Ended(task.cohort, failure_of(error))
+        return Ended(task.cohort)
+
+    def train(self, task: CohortTask, send: Callable[[Message], None]) -> None:
+        """Train the task's cohort and `send` its messages."""
+        assert self._dispatch
+        judge = judge_of(task, self._dispatch.judge_factory)
+        train_cohort(task, self._dispatch.settings, judge, _device(), send)
+
+
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class _Refused(BaseException):
+    """Leaves a training whose message raised an exception, which is not the training's own."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class LocalService:
+    """The client of a server in this process. Calls come one after the other, from any thread."""
+
+    def __init__(self, server: Any) -> None:
+        self._server, self._loop = server, asyncio.new_event_loop()
+
+    def ask(self, method: str, *arguments: object) -> Any:
+        """Return the result of a call."""
+        call = getattr(self._server, method)(*arguments)
+        return self._loop.run_until_complete(asyncio.wait_for(call, ANSWER_SECONDS))
+
+    tell = ask

@@ -1,0 +1,199 @@
+"""Runs the cohorts of a stage on a backend, and passes what happens to a listener."""
+
+import contextlib
+import math
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sweeper.errors import StoreError
+from sweeper.execution.backend import Backend, Ended, Event, Started, Told
+from sweeper.execution.failures import read_exit_file
+from sweeper.execution.listener import CohortListener
+from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.execution.retries import Attempt, RetryQueue
+from sweeper.execution.slot_assignment import SlotAssigner
+from sweeper.execution.stages import Stage
+from sweeper.plan.cohorts import Cohort
+from sweeper.spec import user_code
+from sweeper.storage.io.files import Files
+from sweeper.storage.layout import model_path
+from trainables.reports import CheckpointError, Heartbeat, ModelError
+from trainables.worker.messages import CohortReport, CohortSpec, CohortTask, Failure, Kept, ModelPaths
+from trainables.worker.worker import Dispatch, WorkerSettings
+
+MOST_PENDING = 64
+"""Most cohorts that wait for devices where nodes may come: they are what an autoscaler starts nodes for."""
+NO_LAST_REPORT = Failure("error", "its training ended without a last report")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a dispatch."""
+
+    retries: int
+    """How often in a row a cohort is tried again after an error without reaching a further epoch."""
+    save_every: float
+    """Seconds between a cohort's checkpoints."""
+    step_timeout: float
+    """Seconds without a step after which a worker ends itself as hung."""
+
+
+@dataclass(frozen=True)
+class ModelStorage:
+    """Where workers write the models of trials that have finished."""
+
+    files: Files
+    sweep: str
+    kept: Kept
+    """Which of them will stay."""
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write the file at `path`. Raises ModelError if it cannot be written, after the retries of `files`."""
+        try:
+            self.files.write(path, data)
+        except StoreError as error:
+            raise ModelError(str(error)) from error
+
+    def paths(self, cohort: Cohort) -> ModelPaths:
+        """Where the models of the cohort's members belong."""
+        trials = tuple(trial.id for trial in cohort.trials)
+        return ModelPaths(trials, tuple(model_path(self.sweep, trial) for trial in trials), self.kept)
+
+
+@dataclass(frozen=True)
+class CohortFiles:
+    """What cohorts read and write."""
+
+    data: str
+    """Folder of the data sets."""
+    checkpoints: Files
+    checkpoint_path: Callable[[str], str]
+    """Id of a cohort -> path of its checkpoint in `checkpoints`."""
+    models: ModelStorage | None = None
+    """Takes the trained models; None keeps none."""
+
+
+def dispatch(
+    stage: Stage,
+    backend: Backend,
+    files: CohortFiles,
+    limits: Limits,
+    listener: CohortListener,
+    stopping: StopSignal,
+) -> None:
+    """Run all cohorts of a stage until each has finished or failed for good.
+
+    Raises KeyboardInterrupt when `stopping` was asked to stop, and any exception that `listener` raised.
+    """
+    run, slots = uuid.uuid4().hex, stage.slots
+    shared = None if slots.local or slots.workers == 1 else files.checkpoint_path(f"ray-{run}")
+    settings = WorkerSettings(
+        run, files.data, _Checkpoints(files.checkpoints), limits.save_every, limits.step_timeout, files.models
+    )
+    storage = files.checkpoints.uri_of(shared) if shared else None
+    shipped = Dispatch(settings, slots.resources, slots.workers, storage, stage.judge_factory, user_code.folders())
+    queue = RetryQueue(stage.source, limits.retries)
+    slot_assigner = SlotAssigner(queue, slots)
+    events = _Events(
+        queue,
+        slot_assigner,
+        listener,
+        lambda cohort: read_exit_file(files.checkpoints, files.checkpoint_path(cohort), run),
+    )
+    # Cohorts that are judged wait for each other, so no more of them are started than run at once.
+    most = slots.count if slots.local or stage.judge_factory or slots.workers > 1 else math.inf
+    try:
+        with backend.training(shipped):
+            while not queue.ended:
+                stopping.check()
+                while len(events.pending) < MOST_PENDING and len(events.pending) + len(events.running) < most:
+                    assignment = slot_assigner.next()
+                    if assignment is None:
+                        break
+                    attempt, slot = assignment
+                    events.pending.add(attempt.cohort.id)
+                    backend.start(_task(stage, files, attempt, slot.memory), slot)
+                backend.advance(events.take)
+    finally:
+        if shared:
+            files.checkpoints.delete_folder(shared)
+
+
+@dataclass(frozen=True)
+class _Events:
+    """Takes the events of a backend to the retry queue, and tells the listener what becomes of each cohort."""
+
+    queue: RetryQueue
+    slot_assigner: SlotAssigner
+    listener: CohortListener
+    read_exit_file: Callable[[str], Failure | None]
+    """Returns why the process of a cohort ended itself; None if it did not."""
+    pending: set[str] = field(default_factory=set)
+    """Ids of the cohorts that wait for a device."""
+    running: set[str] = field(default_factory=set)
+    """Ids of the cohorts that train."""
+
+    def take(self, event: Event) -> None:
+        match event:
+            case Started(cohort):
+                self.pending.remove(cohort)
+                self.running.add(cohort)
+                self.listener.started(cohort)
+            case Told(cohort, CohortReport() as message):
+                self.listener.reported(cohort, message)
+                self.queue.reported(cohort, message.report.epoch, message.report.done)
+            case Told(cohort, Heartbeat() as heartbeat):
+                self.listener.advanced(cohort, heartbeat)
+            case Ended(cohort, failure):
+                self.running.remove(cohort)
+                self.slot_assigner.release(cohort)
+                self._ended(cohort, failure or NO_LAST_REPORT)
+
+    def _ended(self, cohort: str, failure: Failure) -> None:
+        if not self.queue.runs(cohort):  # it has sent its last report
+            return
+        failure = self.read_exit_file(cohort) or failure
+        decision = self.queue.lost(cohort, failure.cause)
+        if decision.kind == "again":
+            self.listener.interrupted(cohort, failure)
+        elif decision.kind == "smaller":
+            self.listener.split(cohort, decision.parts, failure)
+        else:
+            self.listener.failed(cohort, failure)
+
+
+def _task(stage: Stage, files: CohortFiles, attempt: Attempt, memory: int | None) -> CohortTask:
+    """Return the task of an attempt, with a memory limit in bytes for each of its processes."""
+
+    def spec(cohort: Cohort) -> CohortSpec:
+        configs = [trial.config for trial in cohort.trials]
+        return CohortSpec.of(configs, cohort.width, files.checkpoint_path(cohort.id), cohort.compiled)
+
+    cohort = attempt.cohort
+    paths = files.models.paths(cohort) if files.models else None
+    return CohortTask(
+        cohort.id, spec(cohort), tuple(map(spec, attempt.earlier)), stage.comparison(cohort), memory, paths
+    )
+
+
+@dataclass(frozen=True)
+class _Checkpoints:
+    """The store's checkpoints, for a worker.
+
+    A checkpoint that cannot be read counts as absent, and one that cannot be written is skipped, so neither costs a
+    cohort its retries. If the store takes no files at all, the driver notices when it writes the next row.
+    """
+
+    files: Files
+
+    def read(self, path: str) -> bytes | None:
+        """Raises CheckpointError if the file cannot be read, after the retries of `files`."""
+        try:
+            return self.files.read(path)
+        except StoreError as error:
+            raise CheckpointError(str(error)) from error
+
+    def write(self, path: str, data: bytes) -> None:
+        with contextlib.suppress(StoreError):
+            self.files.write(path, data)

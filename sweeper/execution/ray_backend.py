@@ -1,0 +1,205 @@
+"""Runs cohorts in actors of a Ray cluster."""
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError, OutOfMemoryError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from sweeper.execution.backend import Backend, Ended, Started, Tell, Told
+from sweeper.execution.failures import failure_of
+from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.execution.ray_cluster import ray_cluster
+from sweeper.packing.profiling.cluster import Cluster
+from sweeper.packing.slots import SlotResources
+from trainables.worker.messages import CohortTask, Failure
+from trainables.worker.ray_train import CohortActor, run_cohort
+from trainables.worker.worker import Dispatch
+
+LOOK_SECONDS = 1.0
+"""Longest time, in seconds, that a look for events takes."""
+IDLE_SECONDS = 5.0
+"""Seconds for which an actor without a cohort is kept for the next one with equal resources."""
+NODE_LOST = "node has died"
+"""Part of Ray's message about an actor that was lost with its machine."""
+CALLS = 100_000
+"""Calls that may wait in a service at once: one of each cohort, and those of workers that died while they waited."""
+
+Resources = tuple[tuple[str, float], ...]
+"""Ray resources of an actor: sorted pairs of name and amount."""
+
+
+@dataclass(eq=False)
+class _Actor:
+    """An actor that trains cohorts, one at a time. Until it has a node, it is demand for an autoscaler."""
+
+    handle: Any
+    resources: Resources
+    event: Any
+    """What its next event comes from: the reference of its start, or the messages of its cohort; None while idle."""
+    node: str | None = None
+    """Id of the node where it has started."""
+    cohort: str | None = None
+    """Id of the cohort that it trains."""
+    since: float = field(default_factory=time.monotonic)
+    """When it was requested, or became idle."""
+
+
+class RayBackend(Backend):
+    """One actor a slot, which is kept for further cohorts. A cohort is a call whose results are its messages.
+
+    A task goes to the first actor with its resources that is free, so a pending actor, which no node has room for yet,
+    holds no cohort back.
+    """
+
+    def __init__(
+        self, address: str | None, data: str, scratch: str, stopping: StopSignal, say: Callable[[str], None]
+    ) -> None:
+        """Ray is connected to `address`. `data` is the folder of the data sets, and `scratch` one of this machine for
+        Ray's files. `say` is called with a line before anything is measured."""
+        self._address, self._data, self._scratch, self._stopping, self._say = address, data, scratch, stopping, say
+        self._dispatch: Any = None
+        """Reference to the settings of the cohorts, in Ray's object store."""
+        self._several = False
+        """Whether several processes train a cohort together."""
+        self._actors: list[_Actor] = []
+        self._tasks: dict[Resources, deque[CohortTask]] = {}
+        """Tasks that wait for an actor with these resources."""
+
+    def cluster(self) -> Cluster:
+        return ray_cluster(self._address, self._data, self._stopping, self._say)
+
+    @staticmethod
+    def serve(server: Callable[..., Any], *arguments: object) -> "RayService":
+        """As `Backend.serve`: an actor, on this node if possible. It lives as long as its clients. No call waits for
+        its start."""
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
+        options = {"num_cpus": 0, "max_concurrency": CALLS, "scheduling_strategy": here}
+        return RayService(ray.remote(server).options(**options).remote(*arguments))
+
+    @contextlib.contextmanager
+    def training(self, dispatch: Dispatch) -> Iterator[None]:
+        self._dispatch = ray.put(replace(dispatch, storage=dispatch.storage or self._scratch))
+        self._several = dispatch.workers > 1
+        try:
+            yield
+        finally:
+            for actor in self._actors:
+                ray.kill(actor.handle)
+            self._actors, self._tasks, self._dispatch = [], {}, None
+
+    def start(self, task: CohortTask, slot: SlotResources) -> None:
+        # The process that starts several workers and waits for them takes nothing itself.
+        resources = () if self._several else tuple(sorted(slot.resources.items()))
+        self._tasks.setdefault(resources, deque()).append(task)
+
+    def advance(self, tell: Tell) -> None:
+        self._assign(tell)
+        self._release()
+        waiting = [actor for actor in self._actors if actor.event is not None]
+        if not waiting:
+            time.sleep(LOOK_SECONDS)
+            return
+        events = [actor.event for actor in waiting]
+        if ray.wait(events, num_returns=1, timeout=LOOK_SECONDS, fetch_local=False)[0]:
+            ready, _ = ray.wait(events, num_returns=len(events), timeout=0, fetch_local=False)
+            for actor in waiting:
+                if actor.event in ready:
+                    self._take(actor, tell)
+
+    def _assign(self, tell: Tell) -> None:
+        """Give tasks to free actors, and request an actor for each task that is left."""
+        for resources, tasks in self._tasks.items():
+            alike = [actor for actor in self._actors if actor.resources == resources and actor.cohort is None]
+            for actor in alike:
+                if actor.node and tasks:
+                    task = tasks.popleft()
+                    actor.cohort = task.cohort
+                    actor.event = actor.handle.train.options(num_returns="streaming").remote(task)
+                    tell(Started(task.cohort))
+            requested = sum(actor.node is None for actor in alike)
+            self._actors += [self._request(resources) for _ in range(len(tasks) - requested)]
+
+    def _request(self, resources: Resources) -> _Actor:
+        amounts = dict(resources)
+        options: Mapping[str, Any] = {
+            "num_cpus": amounts.pop("CPU", 0),
+            "num_gpus": amounts.pop("GPU", 0),
+            "resources": amounts,
+        }
+        handle: Any = ray.remote(CohortActor).options(**options).remote(run_cohort, self._dispatch)
+        return _Actor(handle, resources, handle.node.remote())
+
+    def _release(self) -> None:
+        """End actors that have had no cohort for a while, or that hold what other tasks wait for."""
+        now, wanted = time.monotonic(), {resources for resources, tasks in self._tasks.items() if tasks}
+        for actor in [actor for actor in self._actors if actor.cohort is None and actor.resources not in wanted]:
+            if now - actor.since > IDLE_SECONDS or (actor.node and wanted):
+                self._end(actor)
+
+    def _take(self, actor: _Actor, tell: Tell) -> None:
+        """Take one event of an actor that has one."""
+        cohort = actor.cohort
+        try:
+            if cohort is None:
+                actor.node, actor.event, actor.since = ray.get(actor.event), None, time.monotonic()
+                return
+            message = ray.get(next(actor.event))
+        except StopIteration:
+            actor.cohort, actor.event, actor.since = None, None, time.monotonic()
+            ended = Ended(str(cohort))
+        except RayError as error:
+            failure = _failure(error, actor.node)
+            self._end(actor)
+            if cohort is None:  # it died before it had a cohort; another one is requested for the task
+                return
+            ended = Ended(cohort, failure)
+        else:
+            tell(Told(str(cohort), message))
+            return
+        tell(ended)
+
+    def _end(self, actor: _Actor) -> None:
+        self._actors.remove(actor)
+        ray.kill(actor.handle)
+
+
+def _failure(error: RayError, node: str | None) -> Failure:
+    """Return why a call to an actor on this node raised Ray's error: its training raised, its process died, or the
+    machine was lost with it."""
+    if isinstance(error, RayTaskError):
+        return failure_of(error.cause) if isinstance(error.cause, Exception) else failure_of(error)
+    if isinstance(error, OutOfMemoryError):  # Ray itself ended the process, because the machine had no memory left
+        return failure_of(error)
+    if not isinstance(error, ActorDiedError):  # a machine or a message that cannot be reached any more
+        return Failure("machine", failure_of(error).reason)
+    if error.preempted:
+        return Failure("machine", "its node was preempted")
+    if NODE_LOST in str(error) or not _lives(node):
+        return Failure("machine", "its node has died")
+    return Failure("error", "its worker process has died")
+
+
+def _lives(node: str | None) -> bool:
+    """Whether Ray knows the node, and not that it has died."""
+    return any(known["NodeID"] == node and known["Alive"] for known in ray.nodes())
+
+
+@dataclass(frozen=True)
+class RayService:
+    """The client of a server that is an actor. It can be sent to any process of the cluster."""
+
+    actor: Any
+
+    def ask(self, method: str, *arguments: object) -> Any:
+        """Return the result of a call. Raises RayError if the actor is gone."""
+        return ray.get(getattr(self.actor, method).remote(*arguments))
+
+    def tell(self, method: str, *arguments: object) -> None:
+        """Call without waiting for the result. Ray alone does not keep the order of several calls."""
+        getattr(self.actor, method).remote(*arguments)

@@ -1,0 +1,139 @@
+"""Actors of a real cluster with two cores: what runs where, and what is told of deaths."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import ray
+
+from sweeper.execution import ray_backend
+from sweeper.execution.backend import Ended, Event, Started, Told
+from sweeper.execution.driver.connection import connected
+from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.execution.ray_backend import RayBackend
+from sweeper.packing.slots import SlotResources
+from tests.trainables.small import config_of
+from trainables.reports import OutOfMemory
+from trainables.worker.messages import CohortSpec, CohortTask, Failure
+from trainables.worker.worker import Dispatch, WorkerSettings
+
+pytestmark = pytest.mark.slow
+
+CORE, GPU = SlotResources({"CPU": 1.0}, 2), SlotResources({"GPU": 1.0}, 1)
+SPEC = CohortSpec.of([config_of().flat()], 1, "c.pt")
+SETTINGS = WorkerSettings("run", "data", checkpoints=None)  # type: ignore[arg-type]
+
+
+def act(task: CohortTask, dispatch: Dispatch, messages: Any) -> None:
+    """Instead of `run_cohort`: tell this process's id, then do what the cohort is named after."""
+    messages.put(os.getpid())
+    what = task.cohort.rstrip("0123456789")
+    if what == "killed":
+        time.sleep(0.3)  # the message is on its way
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "raises":
+        raise ValueError("out of luck\nmore of it")
+    if what == "large":
+        raise OutOfMemory("it may use 1 MiB, but needed more")
+    if what == "long":
+        time.sleep(1000)
+
+
+@pytest.fixture(scope="module")
+def scratch() -> Iterator[str]:
+    with connected(None) as folder:
+        yield folder
+
+
+@pytest.fixture
+def training(scratch: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayBackend]:
+    monkeypatch.setattr(ray_backend, "run_cohort", act)
+    backend = RayBackend(None, "data", scratch, StopSignal(), print)
+    with backend.training(Dispatch(SETTINGS)):
+        yield backend
+
+
+def start(backend: RayBackend, slot: SlotResources, *names: str) -> None:
+    for name in names:
+        backend.start(CohortTask(name, SPEC), slot)
+
+
+def until(backend: RayBackend, condition: Callable[[list[Event]], object]) -> list[Event]:
+    """Events until the condition holds for them."""
+    events: list[Event] = []
+    deadline = time.monotonic() + 300
+    while not condition(events):
+        assert time.monotonic() < deadline, events
+        backend.advance(events.append)
+    return events
+
+
+def ended(count: int) -> Callable[[list[Event]], object]:
+    return lambda events: sum(isinstance(event, Ended) for event in events) == count
+
+
+@contextmanager
+def free_cores() -> Iterator[None]:
+    """Context after which all cores are free."""
+    yield
+    deadline = time.monotonic() + 60
+    while ray.available_resources().get("CPU", 0) < ray.cluster_resources()["CPU"]:
+        assert time.monotonic() < deadline, "an actor was left"
+        time.sleep(0.1)
+
+
+def test_an_actor_trains_one_cohort_after_the_other_and_its_events_keep_their_order(training: RayBackend) -> None:
+    start(training, CORE, *(f"c{index}" for index in range(6)))
+    events = until(training, ended(6))
+    processes = {event.message for event in events if isinstance(event, Told)}
+    for index in range(6):
+        own = [event for event in events if event.cohort == f"c{index}"]
+        assert [type(event) for event in own] == [Started, Told, Ended] and own[-1] == Ended(f"c{index}")
+    assert 1 <= len(processes) < 6 and os.getpid() not in processes
+
+
+@pytest.mark.parametrize(
+    ("name", "failure"),
+    [
+        ("killed", Failure("error", "its worker process has died")),
+        ("raises", Failure("error", "ValueError: out of luck")),
+        ("large", Failure("memory", "OutOfMemory: it may use 1 MiB, but needed more")),
+    ],
+)
+def test_the_cause_of_a_failure_is_told_after_the_messages_before_it(
+    name: str, failure: Failure, training: RayBackend
+) -> None:
+    start(training, CORE, name, "next")
+    events = until(training, ended(2))
+    own = [event for event in events if event.cohort == name]
+    assert [type(event) for event in own] == [Started, Told, Ended] and own[-1] == Ended(name, failure)
+    assert Ended("next") in events, "the others are not affected"
+
+
+def test_a_cohort_that_waits_for_devices_holds_no_other_back(training: RayBackend) -> None:
+    start(training, GPU, "waits")
+    start(training, CORE, "a", "b", "c")
+    events = until(training, ended(3))
+    assert "waits" not in {event.cohort for event in events}
+
+
+def test_actors_give_their_cores_up_to_tasks_with_other_resources(training: RayBackend) -> None:
+    start(training, CORE, "a", "b")
+    until(training, ended(2))
+    begun = time.monotonic()
+    start(training, SlotResources({"CPU": float(ray.cluster_resources()["CPU"])}, 1), "whole")
+    until(training, ended(1))
+    assert not [actor for actor in training._actors if actor.resources == (("CPU", 1.0),)], time.monotonic() - begun
+
+
+def test_nothing_is_left_at_the_end(scratch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_backend, "run_cohort", act)
+    backend = RayBackend(None, "data", scratch, StopSignal(), print)
+    with free_cores(), backend.training(Dispatch(SETTINGS)):
+        start(backend, CORE, "long", "c0")
+        start(backend, GPU, "waits")
+        until(backend, lambda events: any(isinstance(event, Told) and event.cohort == "long" for event in events))

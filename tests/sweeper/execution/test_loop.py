@@ -1,0 +1,172 @@
+"""The loop between a backend and the retry queue: what is started, and what the listener gets."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock, call
+
+import pytest
+
+from sweeper.execution import loop
+from sweeper.execution.backend import Backend, Ended, Event, Started, Tell, Told
+from sweeper.execution.listener import CohortListener
+from sweeper.execution.loop import CohortFiles, Limits, dispatch
+from sweeper.execution.process.stop_signal import StopSignal
+from sweeper.execution.stages import Stage
+from sweeper.packing.slots import SlotResources, Slots
+from sweeper.plan.cohort_source import CohortQueue
+from sweeper.plan.cohorts import Cut, cut
+from sweeper.storage.io.files import Files
+from tests.sweeper.packing.measured import members
+from trainables.reports import Heartbeat, Report
+from trainables.worker.exit_file import write_failure
+from trainables.worker.messages import CohortReport, CohortTask, Failure, Origin
+
+ORIGIN = Origin("cpu", "here", 1, datetime(2026, 1, 1, tzinfo=UTC))
+LUCK = Failure("error", "ValueError: out of luck")
+LAST = CohortReport(Report(3, (), 1.0, done=True), ORIGIN)
+
+
+class ScriptedBackend(Backend):
+    """Answers each started task with the events that `script` makes of it, one look later."""
+
+    def __init__(self, script: Callable[[CohortTask], list[Event]]) -> None:
+        self._script, self._tasks = script, list[CohortTask]()
+        self.at_once: list[int] = []
+        """Number of cohorts that it had at each look."""
+        self.tasks: list[CohortTask] = []
+        self.dispatches: list[Any] = []
+        self.left = False
+
+    def cluster(self) -> Any:
+        raise NotImplementedError
+
+    def serve(self, server: Callable[..., Any], *arguments: object) -> Any:
+        raise NotImplementedError
+
+    @contextmanager
+    def training(self, dispatch: Any) -> Iterator[None]:
+        self.dispatches.append(dispatch)
+        try:
+            yield
+        finally:
+            self.left = True
+
+    def start(self, task: CohortTask, slot: SlotResources) -> None:
+        self._tasks.append(task)
+        self.tasks.append(task)
+
+    def advance(self, tell: Tell) -> None:
+        assert self._tasks, "nothing trains, and nothing ever will"
+        self.at_once.append(len(self._tasks))
+        task = self._tasks.pop(0)
+        for event in [Started(task.cohort), *self._script(task)]:
+            tell(event)
+
+
+def finished(task: CohortTask) -> list[Event]:
+    return [Told(task.cohort, LAST), Ended(task.cohort)]
+
+
+def failing(task: CohortTask) -> list[Event]:
+    return [Ended(task.cohort, LUCK)]
+
+
+def run(
+    backend: Backend,
+    folder: Path,
+    *,
+    sizes: int = 1,
+    trials: int = 1,
+    retries: int = 0,
+    local: bool = True,
+    count: int = 1,
+    listener: Any = None,
+    stopping: StopSignal | None = None,
+) -> Any:
+    """Run `trials` trials in cohorts of `sizes`; return the listener."""
+    listener = listener or Mock(spec=CohortListener)
+    source = CohortQueue(cut([members(trials)], [Cut(sizes, sizes)]))
+    files = CohortFiles("data", Files(folder), lambda cohort: f"{cohort}.pt")
+    slots = Slots((SlotResources({"CPU": 1.0}, count),), local)
+    dispatch(Stage(source, slots), backend, files, Limits(retries, 60, 600), listener, stopping or StopSignal())
+    return listener
+
+
+def test_reports_and_heartbeats_reach_the_listener_in_order(tmp_path: Path) -> None:
+    heartbeat = Heartbeat(2.5, 4, 1.0)
+    backend = ScriptedBackend(lambda task: [Told(task.cohort, heartbeat), *finished(task)])
+    listener = run(backend, tmp_path)
+    cohort = backend.tasks[0].cohort
+    assert listener.method_calls == [
+        call.started(cohort),
+        call.advanced(cohort, heartbeat),
+        call.reported(cohort, LAST),
+    ]
+    assert backend.left and len(backend.tasks) == 1
+
+
+def test_a_cohort_that_fails_is_retried_then_split_until_the_trial_alone_fails(tmp_path: Path) -> None:
+    backend = ScriptedBackend(failing)
+    listener = run(backend, tmp_path, sizes=2, trials=2, retries=1)
+    names = [name for name, _, _ in listener.method_calls if name != "started"]
+    assert names == ["interrupted", "split", "interrupted", "interrupted", "failed", "failed"] or (
+        sorted(names) == sorted(["interrupted", "split", "interrupted", "interrupted", "failed", "failed"])
+    )
+    assert all(arguments[-1] == LUCK for name, arguments, _ in listener.method_calls if name != "started")
+    assert [len(task.spec.own) for task in backend.tasks] == [2, 2, 1, 1, 1, 1]
+
+
+def test_a_training_that_returns_without_a_last_report_has_failed(tmp_path: Path) -> None:
+    listener = run(ScriptedBackend(lambda task: [Ended(task.cohort)]), tmp_path)
+    (_, failure), _ = listener.failed.call_args
+    assert failure == Failure("error", "its training ended without a last report")
+
+
+def test_a_process_that_dies_after_the_last_report_has_not_failed(tmp_path: Path) -> None:
+    listener = run(ScriptedBackend(lambda task: [Told(task.cohort, LAST), Ended(task.cohort, LUCK)]), tmp_path)
+    assert not listener.failed.called and not listener.interrupted.called
+
+
+def test_what_a_process_wrote_before_it_ended_itself_counts_more_than_its_death(tmp_path: Path) -> None:
+    hung = Failure("hung", "hung: at x.py:3 step")
+
+    def script(task: CohortTask) -> list[Event]:
+        write_failure(Files(tmp_path).write, f"{task.cohort}.pt", backend.dispatches[0].settings.run, hung)
+        return [Ended(task.cohort, Failure("error", "its process has died"))]
+
+    backend = ScriptedBackend(script)
+    listener = run(backend, tmp_path)
+    assert listener.failed.call_args[0][1] == hung
+
+
+@pytest.mark.parametrize(("local", "most"), [(True, 2), (False, loop.MOST_PENDING)])
+def test_as_many_cohorts_are_started_as_run_and_where_nodes_may_come_more(
+    local: bool, most: int, tmp_path: Path
+) -> None:
+    backend = ScriptedBackend(finished)
+    run(backend, tmp_path, trials=100, local=local, count=2)
+    assert max(backend.at_once) == most and len(backend.tasks) == 100
+
+
+def test_an_exception_of_the_listener_ends_the_dispatch(tmp_path: Path) -> None:
+    listener, backend = Mock(spec=CohortListener), ScriptedBackend(finished)
+    listener.reported.side_effect = OSError("the disk is full")
+    with pytest.raises(OSError, match="the disk is full"):
+        run(backend, tmp_path, trials=3, listener=listener)
+    assert backend.left and len(backend.tasks) == 1
+
+
+def test_a_request_to_stop_ends_the_dispatch(tmp_path: Path) -> None:
+    stopping = StopSignal()
+
+    def script(task: CohortTask) -> list[Event]:
+        stopping.asked = True
+        return finished(task)
+
+    backend = ScriptedBackend(script)
+    with pytest.raises(KeyboardInterrupt):
+        run(backend, tmp_path, trials=3, stopping=stopping)
+    assert backend.left and len(backend.tasks) == 1

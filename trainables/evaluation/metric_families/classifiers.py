@@ -34,20 +34,21 @@ FAMILIES = {
         at_end=True,
     ),
     "probe_linear": MetricFamily(
-        "Accuracy on test images of linear classifiers trained by Adam on the frozen representation, the mean over three "
-        "that start from different weights.",
+        "Accuracy on test images of linear classifiers trained by Adam on the frozen representation, the mean over "
+        "three that start from different weights.",
         "maximize",
         at_end=True,
     ),
     "probe_linear_best": MetricFamily(
-        "The accuracy of the classifiers of probe_linear, each after its best epoch, which is chosen on the test images.",
+        "The accuracy of the classifiers of probe_linear, each after its best epoch, which is chosen on the test "
+        "images.",
         "maximize",
         at_end=True,
         chosen_on_test=True,
     ),
     "probe_mlp": MetricFamily(
-        "Accuracy on test images of classifiers with one hidden layer, trained by Adam on the frozen representation, the "
-        "mean over three that start from different weights.",
+        "Accuracy on test images of classifiers with one hidden layer, trained by Adam on the frozen representation, "
+        "the mean over three that start from different weights.",
         "maximize",
         at_end=True,
     ),
@@ -65,8 +66,9 @@ FAMILIES = {
         at_end=True,
     ),
     "style": MetricFamily(
-        "Accuracy on test images of classifiers with one hidden layer, trained on the frozen representation to predict "
-        "an attribute of style, which the class does not reveal; the mean over three that start from different weights.",
+        "Accuracy on test images of classifiers with one hidden layer, trained on the frozen representation to "
+        "predict an attribute of style, which the class does not reveal; the mean over three that start from different "
+        "weights.",
         "maximize",
         at_end=True,
     ),

@@ -15,6 +15,7 @@ from pyarrow import fs
 from sweeper.errors import StoreError
 from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.io.files import Files
+from sweeper.storage.io.local_disk import STALE_SECONDS
 from sweeper.storage.io.retry import LONG_RETRIES, RetryPolicy
 from sweeper.storage.load import load
 from sweeper.storage.replaced_rows import TrialSelection, archive, restore
@@ -117,6 +118,18 @@ def test_s3(s3):
     with pytest.raises(StoreError, match=r"store s3://bucket2/store\?endpoint_override=[^ ]*: cannot write") as caught:
         check_writable(Files(uri.replace("bucket1", "bucket2"), LONG_RETRIES))
     assert "SECRET" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_old_probes_of_killed_drivers_go_from_a_bucket_and_new_ones_of_others_stay(s3, monkeypatch):
+    store, names = Store(s3[0]), (".probe-0f", ".other")
+    for name in names:
+        store.files.write(name, b"probe")
+    store.prepare("grid", COLUMNS)
+    assert [store.files.read(name) for name in names] == [b"probe"] * 2, "another driver may be about to read its probe"
+    later = time.time() + STALE_SECONDS + 60
+    monkeypatch.setattr(time, "time", lambda: later)
+    store.prepare("grid", COLUMNS)
+    assert [store.files.read(name) for name in names] == [None, b"probe"]
 
 
 @pytest.mark.slow

@@ -197,8 +197,8 @@ class Files:
         entries = [info for info in self._entries(folder) if info.base_name.endswith(suffix)]
         return [info.base_name for info in entries if info.type != fs.FileType.File]
 
-    def _entries(self, folder: str) -> builtins.list[fs.FileInfo]:
-        """The entries of `folder` that are not hidden, sorted by name."""
+    def _entries(self, folder: str, prefix: str = "") -> builtins.list[fs.FileInfo]:
+        """The entries of `folder` that are not hidden, or those whose names begin with `prefix`, sorted by name."""
         filesystem, target = self._resolve(folder)
 
         def operation() -> list[fs.FileInfo]:
@@ -207,8 +207,10 @@ class Files:
             except (NotADirectoryError, FileNotFoundError):  # PyArrow raises the latter for a folder just being created
                 return []
 
-        entries = [info for info in self.retry("list", folder, operation) if not info.base_name.startswith(HIDDEN)]
-        return sorted(entries, key=lambda info: info.base_name)
+        entries = sorted(self.retry("list", folder, operation), key=lambda info: info.base_name)
+        if prefix:
+            return [info for info in entries if info.base_name.startswith(prefix)]
+        return [info for info in entries if not info.base_name.startswith(HIDDEN)]
 
     def _say_left_out(self, folder: str, name: str, law: str) -> None:
         say_once(f"store {self.display_uri}: '{folder}/{name}' must be {law}; it is left out")
@@ -220,10 +222,15 @@ class Files:
         return self.retry("move", source, lambda: move(filesystem, old, new))
 
     def clean_up(self) -> None:
-        """Clean up what killed writers left more than an hour ago (local only): see `local_disk.clean_up`."""
+        """Clean up what killed writers left more than an hour ago: see `local_disk.clean_up`. In an object store, whose
+        writes leave nothing, that is probes."""
         folder = self.local_folder
         if folder is not None:
             self.retry("tidy", "", lambda: local_disk.clean_up(folder))
+            return
+        for info in self._entries("", local_disk.PROBE):
+            if info.mtime and time.time() - info.mtime.timestamp() > local_disk.STALE_SECONDS:
+                self.delete(info.base_name)
 
     def retry(self, verb: str, path: str, operation: Callable[[], Result], size: int = 0) -> Result:
         """Call `operation` with retries. A lasting failure raises StoreError: `cannot VERB 'PATH': REASON`. `size`: the
@@ -332,7 +339,7 @@ def _content(filesystem: fs.FileSystem, target: str, most: int | None, start: bo
 
 
 def _ignore_missing(operation: Callable[[], None]) -> None:
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # the latter below a file
         operation()
 
 

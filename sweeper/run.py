@@ -18,6 +18,7 @@ from sweeper.cli.arguments import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_W
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.cli.fresh import CheckpointPath, archive, preview_archive, restore
 from sweeper.cli.option_values import store_retries
+from sweeper.cli.other_drivers import OtherDriver, share, wait_for_others
 from sweeper.cli.page_writer import PageWriter
 from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.errors import ClusterError, NodeLost, StoreError
@@ -31,9 +32,10 @@ from sweeper.plan.kept_models import KeptModels, ranked_columns
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.spec import SpecError, registry
 from sweeper.spec.request import Request
-from sweeper.storage.io.disk_checks import check_free_space, check_no_folder_of_a_store
+from sweeper.storage.io.disk_checks import check_free_space, check_no_folder_of_a_store, check_writable
 from sweeper.storage.io.retry import SHORT_RETRIES
 from sweeper.storage.layout import checkpoint_path
+from sweeper.storage.lease import Drivers, Lease
 from sweeper.storage.load import load_request
 from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import write_request
@@ -136,17 +138,35 @@ class PlannedRequest:
         preview.print_damaged(self.store)
 
     def begin(self, stopping: StopSignal) -> "_Run":
-        """Check what a run depends on, and prepare the store. Raises an error if the plan cannot run."""
+        """Check what a run depends on, open this driver's lease, which the run closes, and prepare the store. Raises an
+        error if the plan cannot run."""
+        from sweeper.cli.prepare import prepare  # here because torch takes seconds to import
+
         request, plan, columns = self.request, self.plan, self.columns
         check_address(address_of(request))
         check_free_space(self.store.files)
+        if request.wait and wait_for_others(Drivers(self.store.files, plan.name), _print_line):
+            return plan_request(request).begin(stopping)
         damaged, store = self.store.damaged, Store(self.store.files.with_retries(store_retries(), _print_line))
-        store.quarantine(damaged)
-        name = str(request.name)
-        path = archive(plan, store, columns, name) if request.fresh else partial(checkpoint_path, plan.name)
-        columns = store.prepare(plan.name, columns)
-        write_request(store.files, plan.name, plan.request_rows)
-        return _Run(request, plan, store, columns, stopping, path, self.trackers)
+        check_writable(store.files)
+        store.files.pin_folder()
+        lease = Lease(store.files, plan.name, plan.request)
+        lease.open()
+        try:
+            share(lease, plan, request.fresh, _print_line)
+            if not isinstance(plan, GridPlan) and lease.ids():  # a driver that has ended since may have written rows
+                plan, columns = prepare(request, self.store)
+            store.quarantine(damaged)
+            name = str(request.name)
+            path = archive(plan, store, columns, name) if request.fresh else partial(checkpoint_path, plan.name)
+            columns = store.prepare(plan.name, columns)
+            write_request(store.files, plan.name, plan.request_rows)
+        except BaseException as error:
+            lease.close()
+            if isinstance(error, OtherDriver) and request.wait:  # two that waited begin at the same moment
+                return plan_request(request).begin(stopping)
+            raise
+        return _Run(request, plan, store, columns, stopping, path, self.trackers, lease)
 
 
 @dataclass(frozen=True)
@@ -160,6 +180,7 @@ class _Run:
     stopping: StopSignal
     checkpoint_path: CheckpointPath
     trackers: Connections
+    lease: Lease
 
     def execute(self) -> int:
         """As `run`, but print an error and return the exit status, for the command line."""
@@ -174,6 +195,10 @@ class _Run:
     def run(self, report: Callable[[Exception], None] = lambda error: None) -> int:
         """Train what is left of the plan and show the results. Returns the exit status. If interrupted, by a signal or
         by an error, which is given to `report`, print how to continue, and raise it."""
+        with contextlib.closing(self.lease):
+            return self._run(report)
+
+    def _run(self, report: Callable[[Exception], None]) -> int:
         try:
             with tracked(self.trackers, self.plan, self.store, _print_line, fresh=self.request.fresh) as trials:
                 if self.plan.trials_left:
@@ -196,7 +221,7 @@ class _Run:
             from sweeper.execution.loop import CohortFiles, Limits, ModelStorage, dispatch
             from sweeper.execution.stages import stages
 
-            plan_stages = stages(request, plan, store, backend)
+            plan_stages = stages(request, plan, store, backend, self.lease)
             kept = KeptModels(store.files, plan) if request.keep == "best" else None
             models = store.files.with_retries(store_retries())
             files = CohortFiles(

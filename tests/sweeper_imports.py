@@ -35,7 +35,7 @@ SWEEPER: Mapping[str, Rule] = {
     "sweeper.storage": Rule(
         may=(
             *("pyarrow", "pandas", "sweeper.errors", "sweeper.names", "trainables.validation", "trainables.reports"),
-            "trainables.training.model_metadata",
+            *("psutil", "trainables.training.model_metadata"),
         ),
         never=("torch", "ray", "optuna"),
     ),

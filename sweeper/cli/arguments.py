@@ -111,6 +111,8 @@ def parse(arguments: Sequence[str]) -> Request:
     add_search("--pruner", type=pruner, metavar="NAME", help=f"one of {', '.join(PRUNERS)} {default}")
     add_search("--search-seed", dest="seed", type=seed, metavar="N", help=f"seed of the sampler {default}")
     add_search("--warm-start", type=_sweep, metavar="SWEEP", help="begin with the store's results of another sweep")
+    wait_help = "wait until no other driver runs this sweep on this store; else their work is shared"
+    add("--wait", action="store_true", help=wait_help)
     fresh_help = "set the rows of these trials aside and train them again; keep all others"
     add("--fresh", action="store_true", help=fresh_help)
     add("--restore", metavar="TIME", help="bring back what --fresh set aside at TIME, and run nothing")
@@ -122,6 +124,8 @@ def parse(arguments: Sequence[str]) -> Request:
             raise SpecError(f"--{option.replace('_', '-')} requires --plan")
     if values["restore"] is not None and (values["fresh"] or values["plan"]):
         raise SpecError("--restore cannot be combined with --fresh or --plan")
+    if values["wait"] and (values["restore"] is not None or values["plan"]):
+        raise SpecError("--wait waits before a run; it cannot be combined with --restore or --plan")
     if values["debug"] and (values["address"] or values["plan"]):
         raise SpecError("--debug trains in this process; it cannot be combined with --address or --plan")
     cohort, stack = values["cohort"], values["stack"]

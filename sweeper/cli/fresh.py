@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable
 
 from sweeper.cli.arguments import EXIT_OK
+from sweeper.cli.other_drivers import refuse_others
 from sweeper.names import is_name
 from sweeper.packing.cuts import record_paths
 from sweeper.packing.study_steps import steps_path
@@ -15,6 +16,7 @@ from sweeper.storage import replaced_rows as replaced
 from sweeper.storage.checkpoints import fresh_checkpoints
 from sweeper.storage.io.disk_checks import check_writable
 from sweeper.storage.io.files import Files
+from sweeper.storage.lease import Drivers
 from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.store import Store
 
@@ -66,6 +68,7 @@ def restore(request: Request, time: str) -> int:
     store = Store(request.store)
     name = _name_in_store(str(request.name), store.files, time)
     check_writable(store.files)
+    refuse_others(Drivers(store.files, name), "--restore needs the sweep for itself")
     back = replaced.restore(store.files, name, time)
     print(f"brought back: {back.text}, into {store.files.display_uri_of(f'trials/sweep={name}')}")
     return EXIT_OK

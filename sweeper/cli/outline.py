@@ -77,6 +77,7 @@ def outline_text(outline: Mapping[str, Any]) -> str:
         [
             f"{outline['sweep']} ({outline['request']}): {outline['about']}",
             f"  trials     {outline['trials']}: {counts}",
+            *(f"  driver     {driver}" for driver in outline.get("drivers", ())),
             *(space_lines(outline) if "axes" in outline else []),
             *(_search_lines(outline) if "studies" in outline else _grid_lines(outline)),
             f"  resources  {outline['resources']}",

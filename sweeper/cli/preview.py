@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from sweeper.cli.other_drivers import describe_driver
 from sweeper.cli.outline import outline_plan, outline_text
 from sweeper.errors import DAMAGED, ClusterError
 from sweeper.execution.driver.connection import check_address, connected
@@ -21,6 +22,7 @@ from sweeper.spec import SpecError
 from sweeper.spec.node_price import NodePrice
 from sweeper.spec.request import Request
 from sweeper.storage.io.disk_checks import check_writable
+from sweeper.storage.lease import Drivers
 from sweeper.storage.replaced_rows import ArchiveSummary
 from sweeper.storage.store import Store
 
@@ -37,9 +39,11 @@ def show(
     workers = sorted({cohorts.worker_count(group) for group in groups})
     per = "a cohort" if workers == [1] else f"for each of {' or '.join(map(str, workers))} workers a cohort"
     resources = f"{share} GPU (without GPUs: CPU core) {per}"
-    set_aside: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     if archived:
-        set_aside["set_aside"] = {"rows": archived.rows, "files": archived.files, "text": archived.text}
+        state["set_aside"] = {"rows": archived.rows, "files": archived.files, "text": archived.text}
+    if others := Drivers(store.files, plan.name).living():
+        state["drivers"] = list(map(describe_driver, others))
     if not isinstance(plan, GridPlan):
         if request.probe:
             raise SpecError(
@@ -47,12 +51,12 @@ def show(
             )
         assert isinstance(plan, SearchPlan)
         steps = {run.id: requested_steps(request, store.files, plan.name, run.id) for run in plan.study_runs}
-        outline = outline_plan(plan, None, resources, steps) | set_aside
+        outline = outline_plan(plan, None, resources, steps) | state
         return json.dumps(outline) if request.json else outline_text(outline)
     allocate_on = _on_measured_devices if request.probe else _on_recorded_devices
     allocation = None if plan.unsized else allocate_on(request, plan, store, address)
     outline = outline_plan(plan, allocation.cuts if allocation else settled_cuts(request, plan, store), resources)
-    outline |= set_aside | expectation(allocation, plan, request.node_price)
+    outline |= state | expectation(allocation, plan, request.node_price)
     if request.json:
         return json.dumps(outline)
     return "\n".join([outline_text(outline), *_expectation_lines(outline, request.node_price)])

@@ -11,7 +11,7 @@ from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.cli.provenance import consumption, provenance
 from sweeper.execution.listener import CohortListener
 from sweeper.masking import masked
-from sweeper.plan.cohort_source import CohortSource, Record
+from sweeper.plan.cohort_source import CohortSource, Record, TrainedElsewhere
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.kept_models import KeptModels
 from sweeper.spec.node_price import NodePrice
@@ -140,6 +140,9 @@ class Recorder(CohortListener):
         self._forget(cohort)
         self._progress.print_line(f"cohort {cohort} ({count} trials) failed for good: {failure.reason}")
         self._write_rows(cohort, [Member("failed", 0, {}, failure.reason)] * count, None)
+
+    def trained_elsewhere(self, trials: TrainedElsewhere) -> None:
+        self._progress.trained_elsewhere(trials.statuses, trials.cohorts)
 
     def _write_due_history(self) -> None:
         """Write new history of every cohort whose last write is at least `HISTORY_SECONDS` ago."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sweeper.plan.cohort_source import TrainedElsewhere
     from sweeper.plan.cohorts import Cohort
     from trainables.reports import Heartbeat
     from trainables.worker.messages import CohortReport, Failure
@@ -32,6 +33,9 @@ class CohortListener:
     def split(self, cohort: str, parts: Sequence[Cohort], failure: Failure) -> None:
         """The cohort has failed as often as it may, or does not fit; its `parts` replace it: its halves, or the same
         trials in narrower stacks."""
+
+    def trained_elsewhere(self, trials: TrainedElsewhere) -> None:
+        """Another driver has trained trials that wait here; they are not trained again."""
 
     def failed(self, cohort: str, failure: Failure) -> None:
         """The cohort has failed as often as it may, and is given up."""

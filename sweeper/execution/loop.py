@@ -114,6 +114,8 @@ def dispatch(
                     attempt, slot = assignment
                     events.pending.add(attempt.cohort.id)
                     backend.start(_task(stage, files, attempt, slot.memory), slot)
+                if elsewhere := stage.source.trained_elsewhere():
+                    listener.trained_elsewhere(elsewhere)
                 backend.advance(events.take)
     finally:
         if shared:

@@ -14,7 +14,8 @@ from sweeper.packing.profiling.cluster import Cluster, DeviceInfo, profile_devic
 from sweeper.packing.slots import Slots
 from sweeper.packing.study_compilation import StudyCompilation, StudySlots
 from sweeper.plan import cohorts
-from sweeper.plan.cohort_source import CohortQueue, CohortSource
+from sweeper.plan.cohort_queue import CohortQueue, Sharing
+from sweeper.plan.cohort_source import CohortSource
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.plan import GridPlan, Plan
 from sweeper.plan.trials import Trial
@@ -26,7 +27,9 @@ from sweeper.search.study_run import StudyRun
 from sweeper.search.waves import Waves
 from sweeper.spec.request import Request
 from sweeper.spec.search import Study, bounds
+from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store
+from sweeper.storage.store_reader import StoreReader
 from trainables.config.trial import fusible_keys, resolve, stream_key
 from trainables.training.population import Population
 from trainables.worker.messages import Comparison
@@ -45,8 +48,8 @@ class Stage:
     """Makes the judges that prune; None if the sweep does not prune."""
 
 
-def stages(request: Request, plan: Plan, store: Store, backend: Backend) -> list[Stage]:
-    """Return the stages of a plan on a backend, and print one line about them.
+def stages(request: Request, plan: Plan, store: Store, backend: Backend, lease: Lease) -> list[Stage]:
+    """Return the stages of a plan on a backend, and print one line about them. `lease` is this driver's.
 
     The devices are looked at first, and a grid's groups are measured where that is needed.
     """
@@ -54,13 +57,13 @@ def stages(request: Request, plan: Plan, store: Store, backend: Backend) -> list
     devices = profile_devices(cluster)
     if isinstance(plan, GridPlan):
         write_devices(store.files, cluster.address, devices)
-        return _of_grid(request, plan, store, devices, cluster)
+        return _of_grid(request, plan, store, devices, cluster, lease)
     assert isinstance(plan, SearchPlan)
     return [_of_search(request, plan, store, devices, cluster, backend.serve)]
 
 
 def _of_grid(
-    request: Request, plan: GridPlan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster
+    request: Request, plan: GridPlan, store: Store, devices: Sequence[DeviceInfo], cluster: Cluster, lease: Lease
 ) -> list[Stage]:
     allocation = allocate_grid(request, plan, store, devices, cluster)
     slots = allocation.slots
@@ -71,8 +74,11 @@ def _of_grid(
     print(f"{count} cohorts, {at_a_time} at a time, {' or '.join(describe_cuts(allocation.cuts))}", flush=True)
     record = partial(record_halved, store.files, plan.name)
     by_workers = cohorts.by_workers(all_cohorts)
+    statuses = partial(StoreReader(store.files).statuses_with_history, plan.name)
+    sharing = Sharing(lease, statuses, partial(print, flush=True))
     return [
-        Stage(CohortQueue(by_workers[workers], plan.statuses, ancestors, record), slots[workers]) for workers in left
+        Stage(CohortQueue(by_workers[workers], plan.statuses, ancestors, record, sharing), slots[workers])
+        for workers in left
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweeper.plan.cohorts import Cohort, halves, remaining
@@ -12,6 +13,16 @@ if TYPE_CHECKING:  # it imports torch
 
 Record = tuple[str, int, str, float]
 """trial_id, epoch, metric, value."""
+
+
+@dataclass(frozen=True)
+class TrainedElsewhere:
+    """Trials of a source to which another driver has given a row meanwhile."""
+
+    statuses: Mapping[str, str]
+    """trial_id -> status."""
+    cohorts: int
+    """Number of cohorts of the source that had no other trials."""
 
 
 class CohortSource:
@@ -55,6 +66,10 @@ class CohortSource:
     def completed(self, cohort: str, rows: Sequence[Mapping[str, Any]], history: Sequence[Record]) -> None:
         """Take the rows and the history of a cohort that has ended; they are in the store already."""
 
+    def trained_elsewhere(self) -> TrainedElsewhere | None:
+        """Return which trials another driver has trained since the last call; None if there are none."""
+        return None
+
     def _replace_by_halves(self, cohort: Cohort, statuses: Mapping[str, str]) -> list[Cohort]:
         """Return what remains of the halves of the whole cohort, which are the same in every run."""
         parts = halves(self._whole[cohort.id])
@@ -64,33 +79,3 @@ class CohortSource:
         left = remaining(parts, statuses)
         self.cohorts |= {part.id: part for part in left}
         return left
-
-
-class CohortQueue(CohortSource):
-    """A source of cohorts that are all known from the start."""
-
-    def __init__(
-        self,
-        whole: Sequence[Cohort],
-        statuses: Mapping[str, str] | None = None,
-        ancestors: Mapping[str, Sequence[Cohort]] | None = None,
-        record_halved: Callable[[str], None] = lambda cohort: None,
-    ) -> None:
-        """Queue what remains of the `whole` cohorts. `statuses` is by trial id; `ancestors` is a `cohorts.lineage`."""
-        super().__init__(record_halved)
-        self._ancestors |= ancestors or {}
-        self._whole |= {cohort.id: cohort for cohort in whole}
-        self._statuses = statuses or {}
-        left = remaining(whole, self._statuses)
-        self.cohorts |= {cohort.id: cohort for cohort in left}
-        self._left = list(reversed(left))
-
-    @property
-    def exhausted(self) -> bool:
-        return not self._left
-
-    def next(self) -> Cohort | None:
-        return self._left.pop() if self._left else None
-
-    def halve(self, cohort: Cohort) -> Sequence[Cohort]:
-        return self._replace_by_halves(cohort, self._statuses)

@@ -53,6 +53,8 @@ class Request:
     node_price: NodePrice | None
     """Price of a node per hour, for the cost of the plan or of each trial."""
     json: bool
+    wait: bool
+    """Wait until no other driver runs the sweep."""
     fresh: bool
     restore: str | None
     """Name of the folder below `_replaced/` to bring back; nothing is run."""

@@ -106,6 +106,11 @@ def model_path(sweep: str, trial: str) -> str:
     return f"{models_folder(sweep)}/{check_name(trial)}{MODEL_SUFFIX}"
 
 
+def leases_folder(sweep: str) -> str:
+    """The folder of the leases of the drivers that run the sweep now."""
+    return f".drivers/{check_name(sweep)}"
+
+
 def best_models_path(views: str) -> str:
     """The path of the list of the best trials of a request, whose models it keeps. `views`: `SWEEP/REQUEST`, as the
     path of its views."""

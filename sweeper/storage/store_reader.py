@@ -47,6 +47,13 @@ class StoreReader:
                 statuses.pop(trial, None)
         return statuses
 
+    def statuses_with_history(self, sweep: str) -> dict[str, str]:
+        """As `statuses`, but without a search for damaged files: what was set aside before counts as lost."""
+        statuses = self.statuses(sweep, check_history=False)
+        for trial in self.trials_without_history(sweep):
+            statuses.pop(trial, None)
+        return statuses
+
     def records(self, sweep: str) -> tuple[list[dict[str, Any]], list[tuple[str, int, str, float]]]:
         """Return all rows of the sweep as dicts, and its history as (trial_id, epoch, metric, value) tuples.
 

@@ -73,7 +73,7 @@ def service(options: argparse.Namespace, store: str) -> float:
     from sweeper.execution.process.stop_signal import StopSignal
     from sweeper.packing.slots import SlotResources, Slots
     from sweeper.plan import cohorts
-    from sweeper.plan.cohort_source import CohortQueue
+    from sweeper.plan.cohort_queue import CohortQueue
     from sweeper.plan.cohorts import Cut
     from sweeper.plan.plan import GridPlan
     from sweeper.storage.layout import checkpoint_path

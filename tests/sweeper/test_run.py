@@ -14,6 +14,7 @@ from sweeper.cli.prepare import prepare
 from sweeper.errors import StoreError
 from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.storage.io.files import Files
+from sweeper.storage.lease import Lease
 from sweeper.storage.store import Store
 
 
@@ -66,7 +67,9 @@ def test_the_loss_of_the_store_is_one_line_that_says_how_to_continue(
     monkeypatch.setattr(run._Run, "_train", fail)
     for method in ("list", "list_files"):
         monkeypatch.setattr(Files, method, fail)
-    assert run._Run(request, plan, Store(tmp_path), columns, StopSignal(), str, {}).execute() == EXIT_FAILED
+    store = Store(tmp_path)
+    started = run._Run(request, plan, store, columns, StopSignal(), str, {}, Lease(store.files, plan.name))
+    assert started.execute() == EXIT_FAILED
     out, error = capsys.readouterr()
     assert error == "error: store gone: cannot write 'x'\n"
     assert out == f"stopped: what is in {tmp_path} cannot be read now; the same command continues\n"

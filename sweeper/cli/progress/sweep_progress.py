@@ -108,6 +108,13 @@ class Progress:
         self.rank(rows)
         self._update()
 
+    def trained_elsewhere(self, statuses: Mapping[str, str], cohorts: int) -> None:
+        """Count trials of this run that another driver has trained, and the number of cohorts that they are."""
+        self._before.update(statuses.values())
+        if self.cohorts is not None:
+            self.cohorts -= cohorts
+        self._update(trained_before=True)
+
     def rank(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Consider rows for the best setting without counting them."""
         if self._ranks:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sweeper.cli.progress.sweep_progress import Progress
 from sweeper.cli.recorder import Recorder
-from sweeper.plan.cohort_source import CohortQueue
+from sweeper.plan.cohort_queue import CohortQueue
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.trials import Trial
 from sweeper.storage.load import load, load_history

@@ -16,7 +16,7 @@ from sweeper.execution.loop import CohortFiles, Limits, dispatch
 from sweeper.execution.process.stop_signal import StopSignal
 from sweeper.execution.stages import Stage
 from sweeper.packing.slots import SlotResources, Slots
-from sweeper.plan.cohort_source import CohortQueue
+from sweeper.plan.cohort_queue import CohortQueue
 from sweeper.plan.cohorts import Cut, cut
 from sweeper.storage.io.files import Files
 from tests.sweeper.packing.measured import members

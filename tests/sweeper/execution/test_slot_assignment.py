@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from sweeper.execution.retries import RetryQueue
 from sweeper.execution.slot_assignment import SlotAssigner
 from sweeper.packing.slots import SlotResources, Slots
-from sweeper.plan.cohort_source import CohortQueue
+from sweeper.plan.cohort_queue import CohortQueue
 from sweeper.plan.cohorts import Cohort
 from sweeper.plan.trials import Trial
 

@@ -1,4 +1,4 @@
-from sweeper.plan.cohort_source import CohortQueue
+from sweeper.plan.cohort_queue import CohortQueue
 from sweeper.plan.cohorts import Cohort, Cut, cut, halves
 from tests.sweeper.packing.measured import members
 

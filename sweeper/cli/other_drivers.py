@@ -1,0 +1,61 @@
+"""What a command does when other drivers run the same sweep on the same store: it shares, waits, or is refused."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from sweeper.errors import StoreError
+from sweeper.plan.plan import Plan
+from sweeper.search.search_plan import SearchPlan
+from sweeper.storage.lease import Driver, Drivers, Lease
+
+LOOK_SECONDS = 2.0
+"""Seconds between two looks at the leases of other drivers."""
+
+
+class OtherDriver(StoreError):
+    """Another driver has what this command needs for itself."""
+
+
+def wait_for_others(drivers: Drivers, say: Callable[[str], None]) -> bool:
+    """Wait until no other driver runs the sweep. Returns whether there was one."""
+    told = False
+    while others := drivers.living():
+        if not told:
+            say(f"waiting for another driver of this sweep: {_named(others)}")
+        told = True
+        time.sleep(LOOK_SECONDS)
+    return told
+
+
+def share(lease: Lease, plan: Plan, fresh: bool, say: Callable[[str], None]) -> None:
+    """Say who else runs the sweep. Raises OtherDriver if it cannot be shared: a study has one driver, and so has a
+    sweep with `--fresh`."""
+    studies = {study_run.id for study_run in plan.study_runs} if isinstance(plan, SearchPlan) else set[str]()
+    if fresh:
+        refuse_others(lease, "--fresh needs the sweep for itself")
+    while not lease.claim(studies):
+        refuse_others(lease, "a search needs its studies for itself", studies)
+    if others := lease.living():
+        left = "" if studies else "; what it has begun is left to it"
+        say(f"another driver runs this sweep, too: {_named(others)}{left}")
+
+
+def refuse_others(drivers: Drivers, law: str, claims: set[str] | None = None) -> None:
+    """Raise OtherDriver if another driver runs the sweep, or has one of these claims.
+
+    A driver on another machine may have died, which a look for up to a minute shows.
+    """
+    while others := [other for other in drivers.living() if claims is None or claims.intersection(other.lease.claims)]:
+        if any(other.proven for other in others):
+            raise OtherDriver(f"{law}, but another driver runs it: {_named(others)}; --wait waits for its end")
+        time.sleep(LOOK_SECONDS)
+
+
+def describe_driver(driver: Driver) -> str:
+    """A line about another driver, for `--plan`."""
+    unsure = "" if driver.proven else "; if it has died, its trials are free a minute after its last sign"
+    return f"{driver}{unsure}"
+
+
+def _named(drivers: Sequence[Driver]) -> str:
+    return "; ".join(map(str, drivers))

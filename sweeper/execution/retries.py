@@ -70,8 +70,8 @@ class RetryQueue:
         Cohorts that are tried again come before later ones, because a cohort may wait for those before it. The parts of
         a cohort may wait for each other, so a part that has given up its slot comes after the others.
         """
-        # One cohort ahead of the first, so that all parts of a cohort are here before any of them can be put back.
-        while not self._left or len(self._orders) - 1 <= self._left[0].order:
+        # One cohort ahead of a part, so that all parts of a cohort are here before any of them can be put back.
+        while not self._left or (self._left[0].earlier and len(self._orders) - 1 <= self._left[0].order):
             if (cohort := self._source.next()) is None:
                 break
             self._put_back(self._first_attempt(cohort))

@@ -9,9 +9,10 @@ weight 2 pi, and the VAE takes one sample of the prior in place of the closed-fo
 
 from collections.abc import Mapping, Sequence
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._simvae_protocols import ARI, GMM, KNN, METHODS, NMI, PROBE_LINEAR, PROBE_MLP
-from sweeper.spec import Metric, Sweep, Table
+from sweeper.spec import Assumption, Metric, Sweep, Table
 
 Rows = Mapping[str, Sequence[Sequence[float]]]
 """Method -> for each data set the figures of a table."""
@@ -79,6 +80,14 @@ def _table(name: str, metrics: Sequence[Metric], rows: Rows, suffix: str = "", p
 SWEEP = Sweep(
     about="class accuracy of SimVAE, VAEs and discriminative methods by probes, k-NN and the clusters of a mixture",
     presets={"paper": PAPER, "digits": DIGITS, "authors_code": AUTHORS_CODE},
+    paper=assumed.SIMVAE,
+    assumptions={
+        "paper": (*assumed.SIMVAE_METHODS, assumed.ADAM, assumed.MOCO),
+        "authors_code": (
+            *assumed.RELEASED,
+            Assumption("128 images with one view; the code's script takes two of 64", ("batch_size",), ("vae",)),
+        ),
+    },
     tables=(
         _table("mlp_probe_and_knn", (PROBE_MLP, KNN), TABLE_1),
         _table("linear_probe_and_mixture", (PROBE_LINEAR, GMM), TABLE_5),

@@ -111,6 +111,7 @@ ONE_CLASS: Keys = {
     "momentum": 0.9,
     "weight_decay": 5e-6,
     **MOCO_V2_VIEWS,
+    "score_samples": 0,
     "report_every": 20,
 }
 """VJE trained on one class of CIFAR-10 and evaluated by its anomaly scores."""

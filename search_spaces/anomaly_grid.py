@@ -1,7 +1,8 @@
 """One-class anomaly detection with VJE over beta x nu x class (vje.md 3.1: Fig. 4, Tables 3 and 4)."""
 
+from search_spaces import _assumptions as assumed
 from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS, ONE_CLASS_DIGITS_LONG
-from sweeper.spec import Grid, Heatmap, Metric, Sweep
+from sweeper.spec import Assumption, Grid, Heatmap, Metric, Sweep
 
 AXES = {
     "beta": (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0),
@@ -24,6 +25,13 @@ PUBLISHED_AT_OPTIMUM = {
 SWEEP = Sweep(
     about="one-class anomaly AUROC of VJE over KL weight beta, degrees of freedom nu and the normal class",
     presets={"paper": PAPER, "digits": DIGITS, "digits_long": DIGITS_LONG},
+    paper=assumed.VJE,
+    assumptions={
+        "paper": (
+            assumed.REPORTS,
+            Assumption("an image is scored at the mean of its posterior", ("score_samples",)),
+        )
+    },
     heatmaps=(
         Heatmap(Metric("auroc_joint", "maximize"), rows="beta", columns="nu", published=PUBLISHED),
         *(

@@ -4,10 +4,11 @@ The paper does not say which strengths it has. Here each of four levels has smal
 the digits have smaller crops only. The smallest area of a crop, `crop_scale`, names the level.
 """
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import KNN, METHODS, OWN, OWN_DIGITS, PROBE_MLP, method_grids
-from sweeper.spec import Heatmap, Sweep
+from sweeper.spec import Assumption, Heatmap, Sweep
 
 TRAINED = METHODS[1:]
 """All methods but the untrained encoder, which sees no augmentation."""
@@ -36,6 +37,18 @@ DIGITS = method_grids(
 SWEEP = Sweep(
     about="class accuracy of SimVAE, VAEs and discriminative methods over the strength of the augmentation",
     presets={"paper": PAPER, "digits": DIGITS},
+    paper=assumed.SIMVAE,
+    assumptions={
+        "paper": (
+            *assumed.SIMVAE_METHODS,
+            assumed.ADAM,
+            assumed.MOCO,
+            Assumption(
+                "the paper does not say which strengths, and of which data sets",
+                ("crop_scale", "brightness", "contrast", "saturation", "hue", "dataset"),
+            ),
+        )
+    },
     heatmaps=tuple(Heatmap(metric, "method", "crop_scale") for metric in (PROBE_MLP, KNN)),
     over="seeds",
 )

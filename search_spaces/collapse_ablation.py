@@ -5,6 +5,7 @@ differ, they become one point, a few dimensions or two clusters. `trace` is 0 wh
 `effective_rank` is then that of what is left, which can be rounding. `volume` is small in both cases.
 """
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _collapse_protocols as protocols
 from search_spaces._metrics import COSINE, NORM, PROBE, PROBE_5, RANK, TRACE, VOLUME
 from search_spaces._protocols import SEEDS, Keys
@@ -96,6 +97,8 @@ SWEEP = Sweep(
         "paper": _grids(protocols.PAPER, 512),
         "digits": _grids(protocols.DIGITS, 128),
     },
+    paper=assumed.GMJE,
+    assumptions={"paper": (assumed.NO_EXPERIMENT, assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.MEASURED)},
     heatmaps=(
         Heatmap(PROBE_5, "failure", "state", selections=SELECTIONS),
         Heatmap(VOLUME, "failure", "state", selections=SELECTIONS),

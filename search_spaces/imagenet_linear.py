@@ -1,7 +1,8 @@
 """Linear classification on ImageNet, with each trial trained on several GPUs (vje.md 3.5: Table 1)."""
 
+from search_spaces import _assumptions as assumed
 from search_spaces._protocols import MOCO_V2_VIEWS, SEEDS, VJE_DIGITS
-from sweeper.spec import Grid, Metric, Sweep, Table
+from sweeper.spec import Assumption, Grid, Metric, Sweep, Table
 
 PAPER = Grid(
     fixed={
@@ -43,5 +44,7 @@ TABLE_1 = {
 SWEEP = Sweep(
     about="top-1 and top-5 of a linear probe on VJE's representation, each trial data-parallel over several devices",
     presets={"paper": PAPER, "digits": DIGITS},
+    paper=assumed.VJE,
+    assumptions={"paper": (assumed.SEED, assumed.REPORTS, Assumption("how many GPUs share a batch", ("workers",)))},
     tables=(Table("accuracy", ("method",), (TOP_1, TOP_5), published={"paper": TABLE_1}),),
 )

@@ -6,6 +6,7 @@ fixed number of images, so that J views cost J times as much as one. In `paper` 
 but an epoch is a pass over all images, so that more views mean more steps.
 """
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import SEEDS
 from search_spaces._simvae_protocols import GMM, KNN, OWN, OWN_DIGITS, PROBE_LINEAR, PROBE_MLP
@@ -63,6 +64,8 @@ OF_BATCHES = ("digits", "digits_images")
 SWEEP = Sweep(
     about="class accuracy of SimVAE over the number of views J, at a fixed number of views or of images in a step",
     presets={"paper": PAPER, "digits": DIGITS, "digits_images": DIGITS_IMAGES, "authors_code": AUTHORS_CODE},
+    paper=assumed.SIMVAE,
+    assumptions={"paper": (*assumed.SIMVAE_ALONE, assumed.ADAM), "authors_code": assumed.RELEASED},
     heatmaps=(
         *(Heatmap(metric, "views", "dataset", presets=OF_IMAGES) for metric in METRICS),
         *(Heatmap(metric, "views", "batch_size", presets=OF_BATCHES) for metric in METRICS),

@@ -13,10 +13,11 @@ need every J, so the sampler is quasi-Monte Carlo: TPE proposed 10 views in 43 o
 
 from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys, not_searched
 from search_spaces._simvae_protocols import OWN, OWN_DIGITS
-from sweeper.spec import Metric, Search, Sweep
+from sweeper.spec import Assumption, Metric, Search, Sweep
 
 OBJECTIVE = Metric("val_probe_mlp", "maximize", percent=True)
 
@@ -53,5 +54,17 @@ DIGITS = _search(
 SWEEP = Sweep(
     about="the best MLP probe of SimVAE over the number of views, both variances and lr, at an equal budget of images",
     presets={"paper": PAPER, "digits": DIGITS},
+    paper=assumed.SIMVAE,
+    assumptions={
+        "paper": (
+            Assumption(
+                "the paper has no search: the space, the budget and the validation images are ours",
+                ("views", "sigma2", "sigma_x2", "lr", "batch_unit", "batch_size", "validation"),
+            ),
+            assumed.REPORTS,
+            *assumed.COLOUR_VIEWS,
+            assumed.ADAM,
+        )
+    },
     contours=(("views", "sigma_x2"), ("views", "lr")),
 )

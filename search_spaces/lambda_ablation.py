@@ -5,6 +5,7 @@ alignment, or the sum of those of both views, which does not (gmje.md 1 and 4.2)
 is the paper's `lambda = 1/(2P)`.
 """
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _collapse_protocols as protocols
 from search_spaces._metrics import COSINE, PROBE, PROBE_5, RANK
 from search_spaces._protocols import SEEDS, Keys
@@ -31,6 +32,8 @@ def _grid(protocol: Keys) -> Grid:
 SWEEP = Sweep(
     about="GJE over the weight of its entropy and over its form: squared error summed or averaged, joint or marginal",
     presets={"paper": _grid(protocols.PAPER), "digits": _grid(protocols.DIGITS)},
+    paper=assumed.GMJE,
+    assumptions={"paper": (assumed.NO_EXPERIMENT, assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.MEASURED)},
     heatmaps=tuple(
         Heatmap(metric, "form", "entropy_weight", selections=SELECTIONS) for metric in (PROBE_5, PROBE, COSINE, RANK)
     ),

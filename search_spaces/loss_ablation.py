@@ -1,5 +1,6 @@
 """Ablation of the terms of VJE's loss (vje.md 3.3: Tables 6 and 7)."""
 
+from search_spaces import _assumptions as assumed
 from search_spaces._metrics import KNN, KNN_MU, PROBE
 from search_spaces._protocols import SEEDS, SETS, VJE_DIGITS, ablation, accuracies
 from sweeper.spec import Grid, Metric, Sweep, Table, Trajectory
@@ -37,6 +38,8 @@ VARIANCES = {
 SWEEP = Sweep(
     about="VJE without some of its loss terms: accuracy, and the posterior's variance in its three regimes",
     presets={"paper": PAPER, "digits": DIGITS},
+    paper=assumed.VJE,
+    assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.UNLABELLED)},
     tables=(
         Table("accuracy", ("terms",), (KNN, PROBE), columns="dataset", published={"paper": accuracies(TABLE_6)}),
         Table("variance", ("terms",), VARIANCE, columns="dataset", published={"paper": VARIANCES}),

@@ -5,10 +5,11 @@ much they resemble the queries. Only a bank has an effective sample size: the ke
 effective sample size does not see that many particles are copies: the share of different ones, and their age, do.
 """
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._metrics import GEOMETRY, KNN, PROBE, PROBE_5
 from search_spaces._protocols import SEEDS, Keys
-from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Trajectory, Value
+from sweeper.spec import Assumption, Grid, Grids, Metric, Sweep, Table, Trajectory, Value
 
 RESAMPLING = ("multinomial", "systematic")
 
@@ -42,9 +43,21 @@ PUBLISHED = {
 LOSS = Metric("loss", "minimize")
 BANK = (Metric("ess"), Metric("bank_distinct", percent=True), Metric("bank_age"))
 
+ASSUMED = (
+    assumed.REPORTS,
+    assumed.SGD,
+    Assumption("the paper does not give them, nor the widths of the projector", ("tau", "ema")),
+    Assumption("the paper draws its bank by multinomial resampling alone", ("resampling",)),
+    assumed.PROBE,
+    assumed.NO_PROBE_VIEWS,
+    assumed.MEASURED,
+)
+
 SWEEP = Sweep(
     about="a queue of negatives (MoCo v2) compared with a bank of resampled particles (SMC-GMJE), by its size",
     presets={"paper": _grids(PAPER, (256,), (42,)), "digits": _grids(DIGITS, (16, 128), SEEDS)},
+    paper=assumed.GMJE,
+    assumptions={"paper": ASSUMED},
     tables=(
         Table("accuracy", NEGATIVES, (PROBE, PROBE_5, KNN, LOSS, *BANK), published={"paper": PUBLISHED}),
         Table("embeddings", NEGATIVES, GEOMETRY),

@@ -2,6 +2,7 @@
 
 import math
 
+from search_spaces import _assumptions as assumed
 from search_spaces._metrics import KNN, KNN_MU, PROBE, PROBE_MU
 from search_spaces._protocols import SEEDS, VJE_DIGITS, ablation, accuracies
 from sweeper.spec import Grid, Metric, Sweep, Table, Trajectory
@@ -23,6 +24,8 @@ TABLE_5 = {
 SWEEP = Sweep(
     about="k-NN and linear probe of VJE over the degrees of freedom nu, the Gaussian limit included",
     presets={"paper": PAPER, "digits": DIGITS},
+    paper=assumed.VJE,
+    assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, assumed.UNLABELLED)},
     tables=(
         Table("accuracy", ("nu",), (KNN, PROBE), columns="dataset", published={"paper": accuracies(TABLE_5)}),
         Table("posterior", ("nu",), (KNN_MU, PROBE_MU, Metric("var_mean"), Metric("var_cv")), columns="dataset"),

@@ -1,7 +1,8 @@
 """Out-of-distribution detection: all classes of the training set are normal, other images are outliers (vje.md 3.6)."""
 
+from search_spaces import _assumptions as assumed
 from search_spaces._protocols import SEEDS, SMALL_IMAGES, VJE_DIGITS, Keys
-from sweeper.spec import Direction, Grid, Grids, Metric, Sweep, Table
+from sweeper.spec import Assumption, Direction, Grid, Grids, Metric, Sweep, Table
 
 VJE: Keys = {"method": "vje", "bottleneck": 128, "beta": 1.0, "nu": 3.0, "epochs": 800}
 SCORES = ("joint", "dir", "rad", "variance", "entropy")
@@ -33,8 +34,15 @@ def _tables(preset: str, sets: tuple[str, ...]) -> tuple[Table, ...]:
     )
 
 
+ASSUMED = Assumption(
+    "our reconstruction: of this experiment the abstract alone was read; training is that of `ssl_cifar10`",
+    ("dataset", "outliers", "epochs", "batch_size", "lr", "weight_decay", "beta", "nu", "bottleneck"),
+)
+
 SWEEP = Sweep(
     about="AUROC, AUPR and FPR95 of VJE's scores against other data sets; on the digits held-out classes, corruptions",
     presets={"paper": PAPER, "digits": DIGITS},
+    paper=assumed.VJE,
+    assumptions={"paper": (ASSUMED, assumed.SEED, assumed.REPORTS, assumed.PROBE)},
     tables=(*_tables("paper", FAR), *_tables("digits", NEAR)),
 )

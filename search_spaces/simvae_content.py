@@ -3,15 +3,16 @@
 
 CR-VAE alone trains on images without augmentation, too, and these are what all methods are evaluated on.
 
-In the preset `authors_code` SimVAE has the loss of the released code, but the VAE has not: its loss is Eq. 6, with the
-closed-form KL. The released VAE takes one sample of the prior and weighs the entropy by 2 pi.
+The preset `authors_code` has both methods of the released code, with its losses: SimVAE's and the VAE's entropy has the
+weight 2 pi, and the VAE takes one sample of the prior in place of the closed-form KL.
 """
 
 from collections.abc import Mapping, Sequence
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _simvae_protocols as protocols
-from search_spaces._simvae_protocols import ARI, AVERAGED_EPSILON, GMM, KNN, METHODS, NMI, PROBE_LINEAR, PROBE_MLP
-from sweeper.spec import Metric, Sweep, Table
+from search_spaces._simvae_protocols import ARI, GMM, KNN, METHODS, NMI, PROBE_LINEAR, PROBE_MLP
+from sweeper.spec import Assumption, Metric, Sweep, Table
 
 Rows = Mapping[str, Sequence[Sequence[float]]]
 """Method -> for each data set the figures of a table."""
@@ -19,11 +20,11 @@ Rows = Mapping[str, Sequence[Sequence[float]]]
 PAPER = protocols.method_grids(METHODS, protocols.OWN, protocols.paper_protocols(protocols.CONTENT))
 DIGITS = protocols.method_grids(METHODS, protocols.OWN_DIGITS, [{**protocols.DIGITS, **protocols.CONTENT_DIGITS}])
 AUTHORS_METHODS = ("vae", "simvae")
-"""The methods of the released code. Of its VAE the preset has networks, likelihood and evaluation, but not the loss."""
+"""The methods of the released code."""
 AUTHORS_CODE = protocols.method_grids(
     AUTHORS_METHODS,
     {
-        "vae": {"batch_size": 128, "sigma_x2": 0.01005, "adam_epsilon": AVERAGED_EPSILON},
+        "vae": {**protocols.AUTHORS_VAE, "batch_size": 128},
         "simvae": {**protocols.AUTHORS_SIMVAE, "batch_size": 64, "views": 2},
     },
     [{"dataset": name, **keys, **protocols.AUTHORS_CONTENT} for name, keys in protocols.AUTHORS_DATASETS.items()],
@@ -77,9 +78,16 @@ def _table(name: str, metrics: Sequence[Metric], rows: Rows, suffix: str = "", p
 
 
 SWEEP = Sweep(
-    about="class accuracy of SimVAE, VAEs and discriminative methods by probes, k-NN and the clusters of a mixture; "
-    "the VAE of `authors_code` has the paper's loss",
+    about="class accuracy of SimVAE, VAEs and discriminative methods by probes, k-NN and the clusters of a mixture",
     presets={"paper": PAPER, "digits": DIGITS, "authors_code": AUTHORS_CODE},
+    paper=assumed.SIMVAE,
+    assumptions={
+        "paper": (*assumed.SIMVAE_METHODS, assumed.ADAM, assumed.MOCO),
+        "authors_code": (
+            *assumed.RELEASED,
+            Assumption("128 images with one view; the code's script takes two of 64", ("batch_size",), ("vae",)),
+        ),
+    },
     tables=(
         _table("mlp_probe_and_knn", (PROBE_MLP, KNN), TABLE_1),
         _table("linear_probe_and_mixture", (PROBE_LINEAR, GMM), TABLE_5),

@@ -7,10 +7,11 @@ SimCLR and VICReg have no decoder, so one is trained on their frozen representat
 a `sample_accuracy` of 96 %.
 """
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import AUTOENCODERS, DATASETS, OWN, OWN_DIGITS, method_grids, published
-from sweeper.spec import Metric, Sweep, Table
+from sweeper.spec import Assumption, Metric, Sweep, Table
 
 METHODS = ("simclr", "vicreg", *AUTOENCODERS)
 DECODED: Keys = {"reconstructions": True, "adhoc_epochs": 80, "adhoc_lr": 1e-4, "sheets": True}
@@ -43,6 +44,15 @@ TABLE_7 = {
 SWEEP = Sweep(
     about="reconstructions and samples of each class: squared error, Frechet distances, accuracy and diversity",
     presets={"paper": PAPER, "digits": DIGITS},
+    paper=assumed.SIMVAE,
+    assumptions={
+        "paper": (
+            *assumed.SIMVAE_METHODS,
+            assumed.ADAM,
+            Assumption("10,000 samples; the paper does not say how many", ("samples_per_class",)),
+            Assumption("at most; the paper stops after 10 to 80", ("adhoc_epochs",)),
+        )
+    },
     tables=(
         Table(
             "generation",

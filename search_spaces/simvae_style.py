@@ -5,10 +5,11 @@ The style of a digit says nothing about its class: hues are drawn at random, and
 of a class. Chance is 20 %. Augmentation changes the style, so a method that only makes views agree may lose it.
 """
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import METHODS, OWN, OWN_DIGITS, PROBE_MLP, method_grids
-from sweeper.spec import Metric, Sweep, Table
+from sweeper.spec import Assumption, Metric, Sweep, Table
 
 ATTRIBUTES = (
     *("5_o_clock_shadow", "bags_under_eyes", "bangs", "big_lips", "big_nose", "bushy_eyebrows", "eyeglasses"),
@@ -61,6 +62,15 @@ HAIR = {
 SWEEP = Sweep(
     about="style that representations keep beside the class: hair and attributes of faces; hue, ink, slant of digits",
     presets={"paper": PAPER, "digits": DIGITS, "digits_tint": DIGITS_TINT},
+    paper=assumed.SIMVAE,
+    assumptions={
+        "paper": (
+            *assumed.SIMVAE_METHODS,
+            assumed.ADAM,
+            assumed.MOCO,
+            Assumption("20 of the 30 attributes of the released code; a figure names the paper's", ("styles",)),
+        )
+    },
     tables=(
         Table("hair", ("method",), (PROBE_MLP, _style("hair")), presets=("paper",), published={"paper": HAIR}),
         Table(

@@ -3,17 +3,17 @@
 On the digits a linear probe on all labels hardly tells methods apart, so a probe on five labels of each class stands
 beside it.
 
-The paper gives few of the methods' settings; the others are ours. Its general SMC-GMJE (`smc_joint_gmje`) is largely
-our reconstruction: the weights of the particles in the loss are those that the batch gives them from equal ones,
-because the bank is drawn anew in every step, and the alignment term is not in the paper.
+The paper's general SMC-GMJE (`smc_joint_gmje`) is largely our reconstruction: the weights of the particles in the loss
+are those that the batch gives them from equal ones, because the bank is drawn anew in every step.
 """
 
 from collections.abc import Mapping
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _gmje_protocols as protocols
 from search_spaces._metrics import COSINE, GEOMETRY, KNN, PROBE, PROBE_5, RANK
 from search_spaces._protocols import SEEDS, Keys
-from sweeper.spec import Grid, Grids, Sweep, Table, Trajectory
+from sweeper.spec import Assumption, Grid, Grids, Sweep, Table, Trajectory
 
 METHODS: tuple[Keys, ...] = (
     {"method": "simclr", "tau": 0.5},
@@ -81,6 +81,30 @@ TABLE_1: Mapping[tuple[str, None], Mapping[str, float]] = {
     ("smc_gmje", None): {"probe_z": 74.52},
 }
 
+ASSUMED = (
+    assumed.SEED,
+    assumed.REPORTS,
+    assumed.SGD,
+    Assumption(
+        "the paper gives few of the methods' own settings",
+        ("tau", "ema", "queue", "bank", "epsilon", "prototypes", "components", "projector_width", "projection"),
+        ("simclr", "byol", "moco_v2", "smc_gmje", "swav", "vicreg", "gmje_parametric", "gmje_mdn"),
+    ),
+    Assumption(
+        "not in the paper's comparison",
+        methods=("gje", "dam_gmje", "smc_joint_gmje", "hsic", "gpje", "jepa", "vje", "random", "pixels"),
+    ),
+    Assumption(
+        "largely our reconstruction: the paper leaves open from which weights of the particles a step starts (here "
+        "equal ones), and has no alignment term",
+        ("entropy_weight",),
+        ("smc_joint_gmje",),
+    ),
+    assumed.PROBE,
+    assumed.NO_PROBE_VIEWS,
+    assumed.MEASURED,
+)
+
 SWEEP = Sweep(
     about="Gaussian joint embeddings and eight other methods on one data set: linear probes on all labels and on five; "
     "the general SMC-GMJE is largely our reconstruction",
@@ -88,6 +112,8 @@ SWEEP = Sweep(
         "paper": _grids({**protocols.CIFAR10, "epochs": 200, "few_labels": 5}, METHODS),
         "digits": _grids({**protocols.DIGITS, "report_every": 7}, METHODS_DIGITS),
     },
+    paper=assumed.GMJE,
+    assumptions={"paper": ASSUMED},
     tables=(
         Table("accuracy", METHOD, (PROBE, PROBE_5, KNN), published={"paper": TABLE_1}),
         Table("embeddings", METHOD, GEOMETRY),

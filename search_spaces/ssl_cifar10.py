@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _protocols as protocols
 from search_spaces._metrics import KNN, KNN_MU, PROBE, PROBE_MU
 from search_spaces._protocols import METHODS, METHODS_DIGITS, SEEDS, SMALL_IMAGES, Keys
-from sweeper.spec import Grid, Grids, Metric, Sweep, Table, Trajectory
+from sweeper.spec import Assumption, Grid, Grids, Metric, Sweep, Table, Trajectory
 
 
 def _grids(protocol: Keys, methods: Mapping[str, Keys], width: int) -> Grids:
@@ -32,9 +33,17 @@ TABLE_2 = {
     ("vje", 2048): {"knn_z": 89.5},
 }
 
+OTHERS = Assumption(
+    "the paper compares VJE with SimSiam and VICReg alone",
+    ("tau", "ema", "queue", "epsilon", "prototypes", "redundancy_weight", "loss_scale"),
+    ("simclr", "moco_v2", "byol", "swav", "barlow_twins", "random", "pixels"),
+)
+
 SWEEP = Sweep(
     about="VJE, seven baselines, an untrained encoder and raw pixels on one data set: k-NN in training, linear probe",
     presets={"paper": PAPER, "digits": DIGITS},
+    paper=assumed.VJE,
+    assumptions={"paper": (assumed.SEED, assumed.REPORTS, assumed.PROBE, OTHERS)},
     tables=(
         Table("accuracy", METHOD_AND_WIDTH, (KNN, PROBE, KNN_MU, PROBE_MU), published={"paper": TABLE_2}),
         Table("weighted_knn", METHOD_AND_WIDTH, (*WEIGHTED_KNN, Metric("var_mean"), Metric("var_cv"))),

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _protocols as protocols
 from search_spaces._protocols import METHODS, METHODS_DIGITS, SMALL_IMAGES, Keys, not_searched
-from sweeper.spec import Halving, Metric, Search, Searches, Sweep
+from sweeper.spec import Assumption, Halving, Metric, Search, Searches, Sweep
 
 Space = Mapping[str, BaseDistribution]
 KNN = Metric("val_knn_z", "maximize", percent=True)
@@ -76,7 +77,14 @@ DIGITS = _searches(
     pruner=Halving(first=8, factor=2),
 )
 
+ASSUMED = Assumption(
+    "the paper has no search: the spaces, the epochs, the validation images and most baselines are ours",
+    ("lr", "weight_decay", "epochs", "validation", "beta", "nu", "tau", "ema", "epsilon", "predictor_width"),
+)
+
 SWEEP = Sweep(
     about="k-NN accuracy of VJE and seven baselines, each with its lr, weight decay and own hyperparameters searched",
     presets={"paper": PAPER, "digits": DIGITS},
+    paper=assumed.VJE,
+    assumptions={"paper": (ASSUMED, assumed.REPORTS, assumed.PROBE)},
 )

@@ -6,10 +6,11 @@ its variance `var_mean` is then 1. SimVAE's prior holds the views of an image to
 beta-VAE with `beta=1` is the VAE here.
 """
 
+from search_spaces import _assumptions as assumed
 from search_spaces import _simvae_protocols as protocols
 from search_spaces._protocols import Keys
 from search_spaces._simvae_protocols import KNN, OWN, OWN_DIGITS, PROBE_MLP, method_grids
-from sweeper.spec import Heatmap, Metric, Sweep, Table
+from sweeper.spec import Assumption, Heatmap, Metric, Sweep, Table
 
 VARIANCES = (0.01, 0.02, 0.05, 0.1, 0.3, 1.0)
 """The paper does not say which it has."""
@@ -37,6 +38,14 @@ DIGITS = method_grids(
 SWEEP = Sweep(
     about="class accuracy, reconstructions and posterior of SimVAE and VAEs over the likelihood's variance sigma_x2",
     presets={"paper": PAPER, "digits": DIGITS},
+    paper=assumed.SIMVAE,
+    assumptions={
+        "paper": (
+            *assumed.SIMVAE_ALONE,
+            assumed.ADAM,
+            Assumption("the paper does not say which variances", ("sigma_x2",)),
+        )
+    },
     heatmaps=(
         *(Heatmap(metric, "dataset", "sigma_x2", presets=("paper",)) for metric in (PROBE_MLP, KNN)),
         *(Heatmap(metric, "method", "sigma_x2", presets=("digits",)) for metric in (PROBE_MLP, KNN)),

@@ -16,8 +16,9 @@ from dataclasses import replace
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
+from search_spaces import _assumptions as assumed
 from search_spaces._protocols import ONE_CLASS, ONE_CLASS_DIGITS, not_searched
-from sweeper.spec import Halving, Metric, Population, Search, Sweep
+from sweeper.spec import Assumption, Halving, Metric, Population, Search, Sweep
 
 AUROC = Metric("val_auroc_joint", "maximize")
 LIKELIHOOD = {"beta": FloatDistribution(0.03, 3.0, log=True), "nu": FloatDistribution(0.1, 50.0, log=True)}
@@ -58,8 +59,15 @@ POPULATION = replace(
 FRONT = replace(DIGITS, metric=(AUROC, Metric("seconds", "minimize")), sampler="nsga2", pruner=None)
 """Trade-off between AUROC and training time. A trial's time is its share of its cohort's, so it depends on width."""
 
+ASSUMED = Assumption(
+    "the paper has no search: the space, the class and the validation images are ours",
+    ("beta", "nu", "lr", "weight_decay", "bottleneck", "normal_class", "validation"),
+)
+
 SWEEP = Sweep(
     about="the best one-class AUROC of VJE over beta, nu, lr, weight decay and a width, in waves that train together",
     presets={"paper": PAPER, "digits": DIGITS, "digits_population": POPULATION, "digits_front": FRONT},
+    paper=assumed.VJE,
+    assumptions={"paper": (ASSUMED, assumed.REPORTS)},
     contours=(("beta", "nu"), ("beta", "lr")),
 )

@@ -17,7 +17,9 @@ TRAINABLES: Mapping[str, Rule] = {
     "trainables.reports": Rule(never=("torch", *LAUNCHERS)),
     "trainables.contract": Rule(may=("torch",), never=LAUNCHERS),
     "trainables.config.training": Rule(may=("trainables.validation",), never=("torch", *LAUNCHERS)),
-    "trainables.config.trial_config": Rule(may=("trainables.config.training",), never=("torch", *LAUNCHERS)),
+    "trainables.config.trial_config": Rule(
+        may=("trainables.config.training", "trainables.validation"), never=("torch", *LAUNCHERS)
+    ),
     "trainables.losses.linear_algebra": Rule(may=("torch",), never=("torch.distributed", *LAUNCHERS)),
     "trainables.losses": Rule(
         may=("torch", "trainables.losses.linear_algebra"), never=("torch.distributed", *LAUNCHERS), alone=True

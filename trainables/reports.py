@@ -68,6 +68,8 @@ class Heartbeat:
     """Epochs of the whole training."""
     loss: float | None
     """Training loss of the current epoch so far, averaged over the running members; None if it is not finite."""
+    begun: float = 0.0
+    """Epochs completed when the process began: those of the checkpoint from which it continues."""
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,28 @@
-"""Range checks for the fields of configs. Their errors state the law, the offender and the choices in one line."""
+"""Fields of configs: their range checks, and keys that come later. Errors state the law, the offender and the choices
+in one line."""
 
+import dataclasses
 import difflib
+import functools
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
+from typing import Any
 
 _LAWS: ContextVar[dict[str, str] | None] = ContextVar("laws", default=None)
 """Key -> law, recorded by the checks while `laws` runs; None otherwise."""
+
+
+def added(default: bool | int | float | str | None) -> Any:
+    """Return the default of a key that is added to a section later, with which trials behave as before: those that have
+    it lack the key, so that their ids and rows are those of earlier trials. Example: `steps: int = added(0)`."""
+    return dataclasses.field(default=default, metadata={"added": True})
+
+
+@functools.cache
+def added_keys(section: type) -> Mapping[str, Any]:
+    """Return the keys of a section that were added later, with their defaults."""
+    return {each.name: each.default for each in dataclasses.fields(section) if each.metadata.get("added")}
 
 
 def laws(section: Callable[[], object]) -> dict[str, str]:

@@ -73,9 +73,9 @@ def finish(plan: Plan, store: Store, columns: Columns, keep: str = "best") -> in
         print(line)
     print(f"rows: {store.files.display_uri_of(f'trials/sweep={plan.name}')}")
     print(f"request '{plan.request}': {selecting_line(store.files, plan.name, plan.request)}")
-    sheets = store.files.list(f"sheets/{plan.views}")
-    for kind, shown in {**plan.sweep.views, "studies": isinstance(plan, SearchPlan), "sheets": sheets}.items():
-        if shown:
+    searched = ("studies",) if isinstance(plan, SearchPlan) else ()
+    for kind in (*plan.sweep.views, *searched, "sheets"):
+        if kind in searched or store.files.list(f"{kind}/{plan.views}"):
             print(f"{kind}: {store.files.display_uri_of(f'{kind}/{plan.views}')}")
     if page := write_page(plan, store.files, print):
         print(f"page: {store.files.display_uri_of(page)}")

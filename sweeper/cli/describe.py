@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from sweeper.cli.describe_sweep import describe_sweep
+from sweeper.cli.describe_sweep import OURS, describe_ours, describe_sweep
 from sweeper.errors import SpecError
 from sweeper.spec import registry
 from sweeper.spec.grid import Value
@@ -64,6 +64,8 @@ def describe(name: str) -> str:
     """
     if name in LISTS:
         return _listed(name)
+    if name == OURS:
+        return describe_ours()
     if ":" in name or "." in name or "/" in name:
         return _own(name)
     describers: Mapping[Callable[[str], str], Collection[str]] = {

@@ -1,17 +1,20 @@
-"""Text of `--describe` for a sweep: its question, its presets and what it draws."""
+"""Text of `--describe` for a sweep: its question, its presets, which of their settings are ours and not the paper's,
+and what it draws. And the list of such settings of all sweeps (`--describe ours`), which README has, too."""
 
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sweeper.cli.outline import distribution_text, outline_distribution
 from sweeper.plan.changes import format_value, subspaces
-from sweeper.spec import Metric, Search, Space, Sweep, Value, registry
+from sweeper.spec import Assumption, Metric, Search, Space, Sweep, Value, registry
 
 WIDTH = 110
 """Characters per line."""
 MOST = 12
 """Most values of an axis that are shown."""
+OURS = "ours"
+"""The name by which `--describe` lists the settings of all sweeps that are no settings of a paper."""
 
 
 def describe_sweep(reference: str) -> str:
@@ -28,11 +31,54 @@ def describe_sweep(reference: str) -> str:
         earlier = shown.setdefault(str(varied), name)
         for key, text in varied.items() if earlier == name else [("varied", f"as in {earlier}")]:
             lines += _wrapped(f"{key}: {text}", "    ", "      ")
+    for preset, assumptions in sweep.assumptions.items():
+        lines += ["", f"settings of {preset} that are ours, and not those of {sweep.paper or 'the paper'}:"]
+        for assumption in assumptions:
+            lines += _wrapped(_assumption_text(assumption), "  ", "    ")
+    if sweep.assumptions and (others := [preset for preset in sweep.presets if preset not in sweep.assumptions]):
+        lines += ["", *_wrapped(f"all settings of {' and '.join(others)} are ours", "", "  ")]
     lines += ["", "figures and tables:"]
     for text in _views(sweep):
         lines += _wrapped(text, "  ", "    ")
     plan = f"python -m sweeper.run {reference} --preset {next(iter(sweep.presets))} --plan"
     return "\n".join([*lines, "", f"`{plan}` shows what is fixed, too."])
+
+
+def describe_ours() -> str:
+    """List the settings of all sweeps that ship which are not those of their papers, as Markdown."""
+    by_paper: dict[str, list[Sweep]] = {}
+    for sweep in map(registry.find, registry.names()):
+        if sweep.assumptions:
+            by_paper.setdefault(sweep.paper, []).append(sweep)
+    parts = []
+    for paper, sweeps in by_paper.items():
+        found: dict[Assumption, list[str]] = {}
+        for sweep in sweeps:
+            for preset, assumptions in sweep.assumptions.items():
+                name = sweep.name if preset == next(iter(sweep.presets)) else f"{sweep.name}:{preset}"
+                for assumption in assumptions:
+                    found.setdefault(assumption, []).append(name)
+        items = [f"{_assumption_text(assumption, '`')} ({_all(names, sweeps)})" for assumption, names in found.items()]
+        parts.append("\n".join([f"{paper}:", "", *(line for item in items for line in _wrapped(item, "- ", "  "))]))
+    return "\n\n".join(parts)
+
+
+def _all(names: Sequence[str], sweeps: Sequence[Sweep]) -> str:
+    """The sweeps, or "all but ..." where few are missing."""
+    missing = [sweep.name for sweep in sweeps if sweep.name not in names]
+    others = [name for name in names if ":" in name]
+    if len(missing) > 1 or len(sweeps) < 4:
+        return ", ".join(names)
+    return "; ".join([f"all but {missing[0]}" if missing else "all", *others])
+
+
+def _assumption_text(assumption: Assumption, quote: str = "") -> str:
+    """Text such as `tau, ema of moco_v2: the paper gives none`."""
+    keys, methods = (
+        ", ".join(f"{quote}{name}{quote}" for name in names) for names in (assumption.keys, assumption.methods)
+    )
+    subject = " of ".join(filter(None, (keys, methods)))
+    return f"{subject}: {assumption.why}" if subject else assumption.why
 
 
 def _varied(space: Space) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from sweeper.spec.user_code import search_folder
 from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import RequestRows
 from sweeper.storage.store import Store
-from trainables.catalog import import_method
+from trainables.catalog import import_method, known_methods
 from trainables.config import trial as config
 from trainables.config.trial import stream_key
 from trainables.config.trial_config import TrialConfig
@@ -194,7 +194,8 @@ def _search_with_options(search: Search, options: SearchOptions) -> Search:
 def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys: Collection[str]) -> None:
     """Raise SpecError if the trials do not report the headline or a heatmap's metric, or lack a heatmap's axis.
 
-    Other views may name metrics that only other trials report, for example of a method with a posterior.
+    Other views may name metrics that only other trials report, for example of a method with a posterior. A selection
+    may name keys that only other methods have, whose trials a narrowed request leaves out.
     """
     for metric in (headline, *(heatmap.metric for heatmap in sweep.heatmaps)):
         if metric.name not in metrics:
@@ -205,9 +206,11 @@ def _check_shown(sweep: Sweep, headline: Metric, metrics: Collection[str], keys:
             raise SpecError(
                 f"no method reports {name}{nearest(name, known)}; these trials report: {', '.join(metrics)}"
             )
+    selectable = {*keys, *(key for method in known_methods() for key in config.keys(method))}
     for heatmap in sweep.heatmaps:
+        selecting = {key for selection in heatmap.selections for key in selection.where}
         for axis in heatmap.hyperparameters:
-            if axis not in keys:
+            if axis not in (selectable if axis in selecting else keys):
                 raise SpecError(f"a heatmap of {heatmap.metric.name} needs the axis {axis}, which these trials lack")
 
 

@@ -108,14 +108,16 @@ class Recorder(CohortListener):
         epochs = trials[0].config.get("epochs")  # a hyperparameter that the members of a cohort share, if there is one
         value = self._progress.mean(member.metrics.get(self._progress.metric) for member in report.members)
         epochs = epochs if isinstance(epochs, int) else None
-        self._progress.advanced(cohort, RunningCohort(len(trials), report.epoch, epochs, value=value))
+        ids = [trial.id for trial in trials]
+        self._progress.advanced(cohort, ids, RunningCohort(len(ids), report.epoch, epochs, value=value))
 
     def advanced(self, cohort: str, heartbeat: Heartbeat) -> None:
         if cohort in self._ended:
             return
         self._write_due_history()
-        count = len(self._source.cohorts[cohort].trials)
-        self._progress.advanced(cohort, RunningCohort(count, heartbeat.epoch, heartbeat.epochs, heartbeat.loss))
+        ids = [trial.id for trial in self._source.cohorts[cohort].trials]
+        state = RunningCohort(len(ids), heartbeat.epoch, heartbeat.epochs, heartbeat.loss, begun=heartbeat.begun)
+        self._progress.advanced(cohort, ids, state)
 
     def interrupted(self, cohort: str, failure: Failure) -> None:
         count = len(self._source.cohorts[cohort].trials)
@@ -156,7 +158,7 @@ class Recorder(CohortListener):
     def _forget(self, cohort: str) -> None:
         self._unwritten.pop(cohort, None)
         self._written_at.pop(cohort, None)
-        self._progress.running_cohorts.end(cohort)
+        self._progress.left_worker(cohort)
 
     def _delete_checkpoints(self, cohort: str) -> None:
         """Delete the checkpoint of a cohort that has ended, and of each cohort whose parts have now all ended."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from sweeper.spec import Grid, Grids, Search, Searches, Space, Value
 from sweeper.spec.request import Request
 from sweeper.spec.search import Study
+from sweeper.spec.sweep import subspaces as subspaces
 from sweeper.storage.requests import request_name
 
 Defaults = Callable[[str], Mapping[str, Value]]
@@ -118,13 +119,6 @@ def format_value(value: Value) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)
-
-
-def subspaces(space: Space) -> Sequence[Grid | Search]:
-    """Return the grids or the searches of a space."""
-    if isinstance(space, Grids):
-        return space.grids
-    return space.searches if isinstance(space, Searches) else (space,)
 
 
 def _text(changed: Mapping[str, Sequence[Value]]) -> str:

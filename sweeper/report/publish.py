@@ -102,8 +102,11 @@ class _Figures:
     value_text: ValueText
 
     def heatmap(self, view: Heatmap) -> str | None:
-        """The text has the cells of the first heatmap of a sweep without tables."""
+        """The text has the cells of the first heatmap of a sweep without tables. None is written if none of its
+        selections has a trial."""
         shown, sweep = labelled(self.rows, view.selections), self.sweep
+        if view.selections and shown.empty:
+            return None
         over = _over(sweep, shown, view.axes)
         best = _best(sweep, shown, view.metric, (*self.keys, *view.axes), view.axes)
         options: dict[str, Any] = {"over": over, "about": self.about, "value_text": self.value_text}
@@ -162,6 +165,8 @@ class _Figures:
 
     def trajectory(self, history: pd.DataFrame, view: Trajectory) -> None:
         shown = labelled(self.rows, view.selections)
+        if view.selections and shown.empty:
+            return
         trajectory.write(self.files, self.folder, history, shown, view, about=self.about, value_text=self.value_text)
 
 

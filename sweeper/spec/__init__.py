@@ -5,10 +5,10 @@ from sweeper.spec.grid import Grid, Grids, Value
 from sweeper.spec.metric import Direction, Metric
 from sweeper.spec.schedulers import Halving, Population
 from sweeper.spec.search import Search, Searches
-from sweeper.spec.sweep import Space, Sweep
+from sweeper.spec.sweep import Assumption, Space, Sweep
 from sweeper.spec.views import Heatmap, Selection, Table, Trajectory
 
 __all__ = [
-    "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population", "Search", "Searches", "Selection",
-    "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
+    "Assumption", "Direction", "Grid", "Grids", "Halving", "Heatmap", "Metric", "Population", "Search", "Searches",
+    "Selection", "Space", "SpecError", "Sweep", "Table", "Trajectory", "Value",
 ]  # fmt: skip

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from sweeper.errors import SpecError
@@ -19,6 +19,18 @@ Space = Grid | Grids | Search | Searches
 V = TypeVar("V", Heatmap, Table)
 REPLICATES = ("seed", "normal_class", "held_out")
 """Hyperparameters whose values repeat an experiment: none of them is a choice, so a setting has the mean over them."""
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Settings of a preset that are our choice: the paper does not print them, or has no such experiment."""
+
+    why: str
+    """What the paper lacks, and what was chosen, in a few words."""
+    keys: tuple[str, ...] = ()
+    """Hyperparameters that the preset sets; none where no key sets what was chosen."""
+    methods: tuple[str, ...] = ()
+    """The methods of which it is said; empty means all that have the keys."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,11 @@ class Sweep:
     """Pairs of metrics. A table shows the correlation of each pair over the cells of the first heatmap."""
     contours: tuple[tuple[str, str], ...] = ()
     """Pairs of searched hyperparameters. A contour plot shows the objective of a search over each pair."""
+    paper: str = ""
+    """The paper whose experiment it is, or beside whose experiments it stands, e.g. "VJE (arXiv 2602.05639)"."""
+    assumptions: Mapping[str, tuple[Assumption, ...]] = field(default_factory=dict)
+    """Preset with settings of the paper, or of its authors' code -> those of its settings that are not. All of another
+    preset is ours."""
     name: str = ""
     """Its name in the store: letters, digits, `_`, `-`, `+` and `.`, but not `index`. By default that of the file that
     defines it."""
@@ -70,6 +87,10 @@ class Sweep:
             names = [view.name for view in views]
             if len(set(names)) < len(names):
                 raise SpecError(f"the names of a sweep's {kind} views must differ, but got {', '.join(names)}")
+        for preset, assumptions in self.assumptions.items():
+            _, space = self.preset(preset)
+            for assumption in assumptions:
+                _check_assumption(assumption, preset, space)
         for preset in self.presets:
             drawn = [heatmap.metric.name for heatmap in _of_preset(self.heatmaps, preset)]
             if len(set(drawn)) < len(drawn):
@@ -116,7 +137,7 @@ class Sweep:
         axes of the view whose metric is the headline, without labels."""
         space = self.presets[preset]
         if isinstance(space, Search | Searches):
-            searches = space.searches if isinstance(space, Searches) else (space,)
+            searches = (search for search in subspaces(space) if isinstance(search, Search))
             return tuple(dict.fromkeys(key for search in searches for key in search.space))
         shown = self.for_preset(preset)
         view: Heatmap | Table = shown.heatmaps[0] if shown.heatmaps else shown.tables[0]
@@ -151,6 +172,28 @@ class Sweep:
         if name not in self.presets:
             raise SpecError(unknown("preset", name, self.presets))
         return name, self.presets[name]
+
+
+def subspaces(space: Space) -> Sequence[Grid | Search]:
+    """Return the grids or the searches of a space."""
+    if isinstance(space, Grids):
+        return space.grids
+    return space.searches if isinstance(space, Searches) else (space,)
+
+
+def _check_assumption(assumption: Assumption, preset: str, space: Space) -> None:
+    """Raise SpecError for a method or a key that no trial of the preset has by the preset."""
+    parts = subspaces(space)
+    known = {str(method) for part in parts for method in part.values("method")}
+    for method in assumption.methods:
+        if method not in known:
+            raise SpecError(f"an assumption about preset {preset}: {unknown('method', method, sorted(known))}")
+    own = [part for part in parts if not assumption.methods or set(part.values("method")) & set(assumption.methods)]
+    sets = {key for part in own for key in (*part.fixed, *part.axes, *(part.space if isinstance(part, Search) else ()))}
+    for key in assumption.keys:
+        if key not in sets:
+            of_methods = f" for {' or '.join(assumption.methods)}" if assumption.methods else ""
+            raise SpecError(f"an assumption names {key}, which preset {preset} does not set{of_methods}")
 
 
 def _of_preset(views: tuple[V, ...], preset: str) -> tuple[V, ...]:

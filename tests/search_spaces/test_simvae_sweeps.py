@@ -144,9 +144,11 @@ def test_the_authors_code_has_its_own_layers_loss_and_evaluation() -> None:
         assert config.optimiser.adam_epsilon * 128 == pytest.approx(1e-4) and config.gradient.lr == 8e-5
         assert grey or (config.encoder.encoder, config.views.jitter) == ("simvae_resnet_authors", 1.0)
         assert not grey or (config.layers.hidden, config.layers.decoder_hidden) == ("2000+500+500", "500+500+2000")
+        assert options.entropy_weight == pytest.approx(2 * math.pi)
         if config.method == "simvae":
-            assert (options.views, config.gradient.batch_size) == (2, 64)
-            assert options.authors_centre and options.entropy_weight == pytest.approx(2 * math.pi)
+            assert (options.views, config.gradient.batch_size) == (2, 64) and options.authors_centre
+        else:
+            assert options.sampled_prior
 
 
 def published(name: str, table: str, preset: str = "paper") -> Mapping[tuple[object, ...], Mapping[str, float]]:

@@ -35,7 +35,9 @@ class GradientTraining(Training):
     """Examples per step."""
     lr: float = 0.05
     """Peak learning rate, `lr > 0`. After the warm-up it falls to 0 on half a cosine over all steps, unless
-    `lr_schedule` says otherwise."""
+    `lr_schedule` says otherwise. The default is that of VJE on CIFAR-10 with a ResNet-18. On the digits with the
+    default network it is too high for VJE: 37 of 72 trials diverged with it, and none of 288 with 0.002 to 0.02, of
+    which 0.002 was best."""
     momentum: float = 0.9
     """Momentum of SGD, in [0, 1)."""
     weight_decay: float = 0.0

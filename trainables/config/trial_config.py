@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from trainables.config.training import GradientTraining, Optimiser, Training
+from trainables.validation import added_keys
 
 Value = bool | int | float | str | None
 
@@ -45,23 +46,11 @@ class TrialConfig:
         values: dict[str, Value] = {"method": self.method}
         for name, section in vars(self).items():
             if name != "method" and (name not in self.optional or section != _default(section.__class__)):
-                later = _added(section.__class__)
+                later = added_keys(section.__class__)
                 values |= {
                     key: value for key, value in vars(section).items() if key not in later or value != later[key]
                 }
         return values
-
-
-def added(default: Value) -> Any:
-    """Return the default of a key that is added to a section later, with which trials behave as before: those that have
-    it lack the key, so that their ids and rows are those of earlier trials. Example: `steps: int = added(0)`."""
-    return field(default=default, metadata={"added": True})
-
-
-@functools.cache
-def _added(section: type) -> Mapping[str, Any]:
-    """The keys of a section that were added later, with their defaults."""
-    return {each.name: each.default for each in dataclasses.fields(section) if each.metadata.get("added")}
 
 
 @functools.cache

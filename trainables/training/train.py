@@ -58,7 +58,7 @@ def train(
       yielded afterwards and includes the verdict.
     - `stop`: asked after each step and between the batches of an evaluation. Where it is true, or `judge` raises
       Stopped, a checkpoint is saved and Stopped is raised.
-    - `send_heartbeat`: called with the progress at most every `HEARTBEAT_SECONDS`
+    - `send_heartbeat`: called with the progress at most every `HEARTBEAT_SECONDS`, and first where training continues
     - `keep`: called with each finished member, by its index, and its model, before the last report is yielded
     - `compiler`: compiles the steps; the results are the same up to rounding. With None steps are eager.
     """

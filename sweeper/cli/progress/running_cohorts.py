@@ -18,11 +18,23 @@ class RunningCohort:
     """Mean training loss of the current epoch so far; None if no finite loss is known."""
     value: float | None = None
     """Headline metric in the last report, the mean over the members; None before a report has one."""
+    begun: float | None = None
+    """Epochs that were completed when its process began; None if nothing has been said of it."""
+
+    @property
+    def share_trained(self) -> float:
+        """The share of its training that is completed, in [0, 1]; 0 if its length is unknown."""
+        return min(1.0, self.epoch / self.epochs) if self.epochs else 0.0
+
+    @property
+    def share_begun(self) -> float:
+        """The share of its training that was completed when its process began."""
+        return min(1.0, self.begun / self.epochs) if self.epochs and self.begun else 0.0
 
     @property
     def trials_trained(self) -> float:
         """Completed training in units of whole trials: half the epochs of a cohort of 8 trials count as 4."""
-        return self.trials * self.epoch / self.epochs if self.epochs else 0.0
+        return self.trials * self.share_trained
 
     def text(self, metric: str) -> str:
         """Text such as `56 trials  epoch 37.2 of 800  loss 1.25  mean auroc 0.913`."""
@@ -44,14 +56,18 @@ class RunningCohorts:
         return cohort in self._cohorts
 
     def advance(self, cohort: str, latest: RunningCohort) -> None:
-        """Update a cohort, or add it. `epochs`, `loss` and `value` keep their last known values where they are None."""
+        """Update a cohort, or add it. `epochs`, `loss`, `value` and `begun` keep what is known where they are None."""
         known = self._cohorts.get(cohort, latest)
         self._cohorts[cohort] = replace(
             latest,
             epochs=latest.epochs or known.epochs,
             loss=known.loss if latest.loss is None else latest.loss,
             value=known.value if latest.value is None else latest.value,
+            begun=known.begun if latest.begun is None else latest.begun,
         )
+
+    def __getitem__(self, cohort: str) -> RunningCohort:
+        return self._cohorts[cohort]
 
     def end(self, cohort: str) -> None:
         self._cohorts.pop(cohort, None)

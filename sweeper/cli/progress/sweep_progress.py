@@ -12,6 +12,7 @@ from rich.text import Text
 
 from sweeper.cli.progress.bar import ProgressBar
 from sweeper.cli.progress.running_cohorts import RunningCohort, RunningCohorts
+from sweeper.cli.progress.time_left import DONE, TimeLeft
 from sweeper.plan.best_settings import sentences
 from sweeper.plan.best_trials import settings_of
 from sweeper.plan.plan import Plan
@@ -23,8 +24,6 @@ INTERVAL_SHARE = 0.05
 """Time between two plain lines as a share of the elapsed time, within the limits above."""
 MAX_BEST = 3
 """Most data sets or studies whose best setting is shown."""
-DONE = ("finished", "diverged", "pruned")
-"""Statuses of trials that have a result."""
 
 
 class Progress:
@@ -58,9 +57,11 @@ class Progress:
         self.running_cohorts = RunningCohorts()
         """Cohorts that are training and have reported their progress."""
         self._bar = ProgressBar(plan.total, self.done, self._console, clock, self._view)
+        self._time_left = TimeLeft(plan, clock)
 
     def __enter__(self) -> Self:
         self._bar.begin()
+        self._time_left.started()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -73,13 +74,20 @@ class Progress:
     def started(self, trials: int) -> None:
         """Count `trials` more running trials."""
         self._running += trials
+        self._time_left.started()
         self._update()
 
-    def advanced(self, cohort: str, state: RunningCohort) -> None:
-        """Show how far a cohort has come."""
-        continued = cohort not in self.running_cohorts
+    def advanced(self, cohort: str, trials: Sequence[str], state: RunningCohort) -> None:
+        """Show how far a cohort of these trials has come."""
         self.running_cohorts.advance(cohort, state)
-        self._update(trained_before=continued)
+        known = self.running_cohorts[cohort]
+        self._time_left.advanced(cohort, trials, known.share_trained, known.share_begun)
+        self._update()
+
+    def left_worker(self, cohort: str) -> None:
+        """Show a cohort no longer: it has ended, or lost its worker."""
+        self.running_cohorts.end(cohort)
+        self._time_left.stopped(cohort)
 
     def mean(self, values: Iterable[object]) -> float | None:
         """Return the mean of the finite numbers among values of the headline metric, in the unit of its label; None
@@ -105,6 +113,7 @@ class Progress:
         self._status.update(statuses)
         self._cohorts_done += 1
         self._running = max(0, self._running - len(rows))
+        self._time_left.ended(rows)
         self.rank(rows)
         self._update()
 
@@ -152,10 +161,10 @@ class Progress:
             self._best = sentences(found, MAX_BEST, so_far=self.done < self.total)
         return self._best
 
-    def _update(self, trained_before: bool = False) -> None:
+    def _update(self) -> None:
         """Move the bar; without a live view, print a line unless the last one is too recent."""
         position = self._before.total() + len(self._status) + self.running_cohorts.trials_trained
-        self._bar.move(position, self.done, trained_before)
+        self._bar.move(position, self.done, self._time_left.estimate)
         wait = min(MAX_INTERVAL, max(MIN_INTERVAL, INTERVAL_SHARE * self._bar.time_elapsed.total_seconds()))
         if not self._console.is_terminal and self._clock() - self._printed_at >= wait:
             self._printed_at = self._clock()
@@ -190,7 +199,7 @@ class Progress:
         if last:
             del facts["running"]
         else:
-            if time_left := self._bar.time_left:
+            if time_left := self._time_left.estimate:
                 facts["left"] = f"about {time_left}"
             training = [text] if (text := self.running_cohorts.summary()) else []
             if values := self.running_cohorts.values:

@@ -1,6 +1,7 @@
 """The end of a run: its exit status, and what it prints."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from sweeper.cli.arguments import EXIT_FAILED, EXIT_OK
 from sweeper.cli.conclusion import finish, print_how_to_continue, write_page_so_far
 from sweeper.plan.plan import GridPlan
+from sweeper.spec import Metric, Selection, Table
 from sweeper.storage.layout import checkpoint_path
 from sweeper.storage.parquet.schema import Columns
 from sweeper.storage.requests import selecting_line
@@ -86,3 +88,16 @@ def test_an_interrupted_run_has_a_page_of_what_there_is(tmp_path: Path, capsys: 
     write_page_so_far(plan, store_of(tmp_path, plan, {"t0": "finished"}))
     assert capsys.readouterr().out == f"page: {tmp_path}/reports/grid.html\n"
     assert (tmp_path / "reports/grid.html").exists()
+
+
+def test_folders_in_which_nothing_was_drawn_are_not_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The request has no trial of the table's only selection."""
+    plan = make(4)
+    table = Table(
+        "other", ("kind",), (Metric("auroc", "maximize"),), selections=(Selection({"kind": "other"}, {"beta": 99}),)
+    )
+    plan = replace(plan, sweep=replace(plan.sweep, tables=(table,)))
+    store = store_of(tmp_path, plan, dict.fromkeys(("t0", "t1", "t2", "t3"), "finished"))
+    assert finish(plan, store, COLUMNS) == EXIT_OK
+    out = capsys.readouterr().out
+    assert f"heatmaps: {tmp_path}/heatmaps/grid/paper" in out and "tables: " not in out

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sweeper.report.paper_table import average, caption, markdown, text, write
+from sweeper.report.paper_table import average, caption, has_trials, markdown, text, write
 from sweeper.spec import Metric, SpecError
 from sweeper.spec.views import Table
 from sweeper.storage.io.files import Files
@@ -217,3 +217,27 @@ def test_a_table_of_more_cells_than_anyone_reads_is_refused() -> None:
     rows = pd.DataFrame({"method": map(str, range(1000)), "nu": 1.0, "dataset": map(str, range(1000)), "knn": 0.5})
     with pytest.raises(ValueError, match="at most 200000 cells, but has 1000 rows, 1000 columns and 2 metrics"):
         average(rows, TABLE, "paper")
+
+
+def test_the_papers_rows_are_left_out_that_were_not_asked_for(rows) -> None:
+    figures = {
+        ("vje", 3.0, "cifar10"): {"knn": 86.0},
+        ("byol", None, "cifar10"): {"knn": 90.0},
+        ("vje", 3.0, "mnist"): {"knn": 99.0},
+    }
+    table, asked = published(figures), rows[rows["method"] == "vje"]
+    everything = average(asked, table, "paper")
+    assert {"byol"} < set(everything["method"]) and "mnist" in set(everything["dataset"])
+    without_byol = average(asked, table, "paper", {"method": {"vje"}})
+    assert set(without_byol["method"]) == {"vje"} and "mnist" in set(without_byol["dataset"])
+    neither = average(asked, table, "paper", {"method": {"vje"}, "dataset": {"svhn", "cifar10"}})
+    assert set(neither["method"]) == {"vje"} and set(neither["dataset"]) == {"svhn", "cifar10"}
+    assert neither["published"].dropna().tolist() == pytest.approx([0.86])
+
+
+def test_a_table_has_trials_if_any_cell_has_one_with_or_without_a_value(rows) -> None:
+    table = published({("byol", None, "cifar10"): {"knn": 90.0}})
+    assert has_trials(average(rows, table, "paper"))
+    assert has_trials(average(rows[:1].assign(knn=math.nan, nll=math.nan), table, "paper"))
+    assert not has_trials(average(rows[:0], table, "paper")), "only the paper has figures"
+    assert not has_trials(average(rows[:0], TABLE, "paper"))

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from sweeper.report import publish
-from sweeper.report.selections import labelled
+from sweeper.report.selections import labelled, narrowed
 from sweeper.report.trajectories import trajectory
 from sweeper.spec import Grid, Heatmap, Metric, Selection, Sweep, Table, Trajectory
 from sweeper.storage.io.files import Files
@@ -93,3 +93,43 @@ def test_views_of_a_sweep_show_their_selections(tmp_path: Path) -> None:
     assert "remedied: accuracy" in text and np.array_equal(
         pd.read_parquet(tmp_path / "tables/s/paper/collapses.parquet")["mean"], [0.8, 0.2, 0.8, 0.1]
     )
+
+
+GRIDS = (
+    Grid({"method": "gje"}, {"ema": (0.0, 0.9), "dataset": ("digits", "mnist")}),
+    Grid({"method": "hsic", "weight": 1.0, "dataset": "digits"}, {}),
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([("gje", "digits"), ("gje", "mnist"), ("hsic", "digits")], {}),
+        ([("gje", "digits"), ("hsic", "digits")], {"dataset": {"digits"}}),
+        ([("gje", "digits"), ("gje", "mnist")], {"method": {"gje"}}),
+        ([("hsic", "digits")], {"method": {"hsic"}, "dataset": {"digits"}}),
+        ([("gje", "digits"), ("gje", "folder"), ("hsic", "digits")], {"dataset": {"digits", "folder"}}),
+    ],
+)
+def test_an_axis_is_narrowed_where_the_grids_have_values_that_no_row_has(found: list, expected: dict) -> None:
+    rows = pd.DataFrame(found, columns=["method", "dataset"])
+    assert narrowed(GRIDS, rows, ("method", "dataset"), ()) == expected
+
+
+def test_an_axis_that_no_grid_has_is_never_narrowed_and_one_that_no_row_has_is_null() -> None:
+    rows = pd.DataFrame({"method": ["gje", "hsic"]})
+    assert narrowed(GRIDS, rows, ("method", "views"), ()) == {}
+    assert narrowed(GRIDS, rows, ("ema",), ()) == {"ema": {None}}
+    assert narrowed((), rows, ("method",), ()) == {}, "a search has no grids"
+
+
+def test_labels_are_narrowed_to_those_whose_trials_were_asked_for() -> None:
+    """A label of which no grid has trials is no narrowing: only the paper has it."""
+    selections = (
+        Selection({"failure": "trap"}, {"method": "gje", "ema": 0.0}),
+        Selection({"failure": "no entropy"}, {"method": "hsic"}),
+        Selection({"failure": "other"}, {"method": "simclr"}),
+    )
+    rows = pd.DataFrame({"trial_id": ["a", "b"], "method": ["gje", "hsic"], "ema": [0.0, None], "dataset": "digits"})
+    assert narrowed(GRIDS, labelled(rows, selections), ("failure",), selections) == {}
+    assert narrowed(GRIDS, labelled(rows[:1], selections), ("failure",), selections) == {"failure": {"trap"}}

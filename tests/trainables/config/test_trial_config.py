@@ -7,7 +7,8 @@ import pytest
 from trainables.catalog import METHODS
 from trainables.config.training import Training
 from trainables.config.trial import column_types, defaults, keys, resolve, sections
-from trainables.config.trial_config import TrialConfig, Value, added
+from trainables.config.trial_config import TrialConfig, Value
+from trainables.validation import added
 
 OPTIMISER = {"optimiser", "lr_schedule", "adam_epsilon"}
 OTHER: dict[str, dict[str, Value]] = {

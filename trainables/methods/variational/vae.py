@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainables.contract import Batch, Losses, Noise, Noises
-from trainables.families.autoencoder import LIKELIHOODS, VariationalAutoencoder
-from trainables.validation import choices, positive
+from trainables.families.autoencoder import LIKELIHOODS, VariationalAutoencoder, sample
+from trainables.losses.densities import logvar_entropy
+from trainables.validation import added, choices, positive, truth
 
 
 @dataclass(frozen=True)
@@ -20,20 +21,33 @@ class VAEConfig:
     images of 64 pixels 1.0 makes the posterior collapse onto the prior; 0.1 does not."""
     likelihood: str = "gaussian"
     """Likelihood of the pixels: `gaussian` or `bernoulli`."""
+    sampled_prior: bool = added(False)
+    """Take the log density of the prior at the sample that is decoded, as the authors' code does, in place of its exact
+    expectation under the posterior, which is half of the closed-form KL."""
+    entropy_weight: float = added(1.0)
+    """Weight of the posterior's entropy, the other half of the KL, at least 0. The authors' code has 2 pi."""
 
     def __post_init__(self) -> None:
         positive("sigma_x2", self.sigma_x2)
         choices("likelihood", self.likelihood, LIKELIHOODS)
+        truth("sampled_prior", self.sampled_prior)
+        positive("entropy_weight", self.entropy_weight, zero=True)
+
+    @property
+    def closed_form(self) -> bool:
+        """Whether the loss is that of Eq. 6, with the closed-form KL."""
+        return not self.sampled_prior and self.entropy_weight == 1.0
 
 
 class VAE(VariationalAutoencoder):
     """Fusible: `sigma_x2`. The loss is the negative ELBO of Eq. 6 with `beta = 1`, averaged over augmented images and
-    without constants."""
+    without constants; with other values of `sampled_prior` and `entropy_weight` it is reconstruction, minus the
+    weighted entropy, plus the prior."""
 
     Config = VAEConfig
     fusible = frozenset({"sigma_x2"})
     reads = frozenset({"views", "view_pixels"})
-    loss_parts = ("reconstruction", "kl")
+    loss_parts = ("reconstruction", "kl", "entropy", "prior")
 
     @classmethod
     def view_count(cls, config: VAEConfig) -> int:
@@ -43,7 +57,17 @@ class VAE(VariationalAutoencoder):
         return {"posterior": Noise((batch, self.features), batch_dim=0)}
 
     def losses(self, batch: Batch, noise: Mapping[str, Tensor]) -> Losses:
-        """Eq. 6: reconstruction of one sample, and the closed-form KL to the prior."""
+        """Eq. 6: reconstruction of one sample, and the closed-form KL to the prior, or its two halves."""
         (view_BCHW,), (pixels_BCHW,) = batch["views"], batch["view_pixels"]
-        parts = self.negative_elbo(pixels_BCHW, *self.posterior(view_BCHW), noise["posterior"])
-        return Losses(parts["reconstruction"] + parts["kl"], parts)
+        mu_BL, logvar_BL = self.posterior(view_BCHW)
+        if self.config.closed_form:
+            parts = self.negative_elbo(pixels_BCHW, mu_BL, logvar_BL, noise["posterior"])
+            return Losses(parts["reconstruction"] + parts["kl"], parts)
+        z_BL = sample(mu_BL, logvar_BL, noise["posterior"])
+        squares_BL = z_BL.square() if self.config.sampled_prior else mu_BL.square() + logvar_BL.exp()
+        parts = {
+            "reconstruction": self.reconstruction(pixels_BCHW, z_BL).mean(),
+            "entropy": logvar_entropy(logvar_BL).mean(),
+            "prior": squares_BL.sum(-1).mean() / 2,
+        }
+        return Losses(parts["reconstruction"] - self.config.entropy_weight * parts["entropy"] + parts["prior"], parts)

@@ -34,10 +34,14 @@ class Checkpointer:
         send_heartbeat: Callable[[Heartbeat], None] | None,
     ) -> None:
         """`save_every`: seconds of training between two checkpoints. `stop` is asked after each step. `send_heartbeat`
-        is called at most every `HEARTBEAT_SECONDS`, on all peers after the same step."""
+        is called at most every `HEARTBEAT_SECONDS`, on all peers after the same step; where training continues, at the
+        start, too."""
         self._cohort, self._save, self._save_every, self._stop, self._peers = cohort, save, save_every, stop, peers
         self._saved_at, self._send, self._last_heartbeat = progress.seconds, send_heartbeat, time.monotonic()
         self.begin(progress)
+        self._begun_at = self._epoch
+        if send_heartbeat and self._begun_at:
+            send_heartbeat(Heartbeat(self._begun_at, cohort.epochs, None, self._begun_at))
 
     def begin(self, progress: Progress) -> None:
         """Start or continue an epoch from `progress`."""
@@ -96,10 +100,17 @@ class Checkpointer:
         assert self._send
         begun = time.perf_counter()
         loss = float(self._sums["loss"].double().mean()) / self._step
-        epoch = self._from.epoch + self._step / self._cohort.steps
-        self._send(Heartbeat(epoch, self._cohort.epochs, loss if math.isfinite(loss) else None))
+        known_loss = loss if math.isfinite(loss) else None
+        self._send(Heartbeat(self._epoch, self._cohort.epochs, known_loss, self._begun_at))
         self._last_heartbeat = time.monotonic()
         self._begun += time.perf_counter() - begun
+
+    @property
+    def _epoch(self) -> float:
+        """Epochs completed, including the fraction of the current one. A cohort whose members have all ended has no
+        steps."""
+        partly = self._step and self._from.running
+        return self._from.epoch + (self._step / self._cohort.steps if partly else 0.0)
 
     def _save_due(self) -> bool:
         return self._save is not None and self._from.seconds + self._spent - self._saved_at >= self._save_every

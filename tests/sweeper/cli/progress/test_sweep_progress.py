@@ -7,7 +7,7 @@ from rich.text import Text
 
 from sweeper.cli.progress.running_cohorts import RunningCohort
 from sweeper.cli.progress.sweep_progress import MIN_INTERVAL, Progress
-from tests.sweeper.cli.progress.examples import Clock, plan_of
+from tests.sweeper.cli.progress.examples import Clock, plan_of, plan_of_groups
 
 
 def make(terminal: bool = False, cohorts: int | None = None, total: int = 10, **more):
@@ -43,9 +43,9 @@ def test_a_plain_line_says_where_the_training_is():
     progress, out, clock = make(total=2)
     with progress:
         progress.started(2)
-        progress.advanced("c0", RunningCohort(2, 11.5, 800, 0.25))
+        progress.advanced("c0", ("t0", "t1"), RunningCohort(2, 11.5, 800, 0.25))
         clock.now += MIN_INTERVAL
-        progress.advanced("c0", RunningCohort(2, 12.0, 800, value=progress.mean([0.5, 1.0, None])))
+        progress.advanced("c0", ("t0", "t1"), RunningCohort(2, 12.0, 800, value=progress.mean([0.5, 1.0, None])))
     lines = out.getvalue().splitlines()
     assert "epoch 12 of 800, loss 0.25, mean score so far 0.75" in lines[-2]
     assert "epoch" not in lines[-1]
@@ -56,8 +56,24 @@ def test_plain_lines_grow_rarer_in_a_long_run():
     with progress:
         for _ in range(3600):
             clock.now += 1
-            progress.advanced("c0", RunningCohort(2, 1.0, 800))
+            progress.advanced("c0", ("t0", "t1"), RunningCohort(2, 1.0, 800))
     assert 60 < len(out.getvalue().splitlines()) < 120  # of an hour: every 5 s at first, every minute at last
+
+
+def test_the_time_left_weighs_trials_by_their_steps():
+    """Nine of ten have ended; the last one has a hundred times the steps of these together, and is a tenth done."""
+    out, clock = io.StringIO(), Clock()
+    plan = plan_of_groups([("vje", 9, 100), ("vje", 1, 90_000)])
+    console = Console(file=out, width=110, highlight=False)
+    progress, ids = Progress(plan, console=console, clock=clock), [f"g0t{index}" for index in range(9)]
+    with progress:
+        clock.now += MIN_INTERVAL
+        progress.finished([{"trial_id": trial, "status": "finished", "seconds": MIN_INTERVAL / 9} for trial in ids])
+        progress.advanced("c1", ("g1t0",), RunningCohort(1, 0.0, 800))
+        clock.now += 10 * MIN_INTERVAL
+        progress.advanced("c1", ("g1t0",), RunningCohort(1, 80.0, 800))
+    line = [line for line in out.getvalue().splitlines() if "epoch 80 of 800" in line][-1]
+    assert "9 of 10 trials" in line and "left about 0:07:30" in line
 
 
 def test_a_retried_trial_counts_once():
@@ -105,9 +121,9 @@ def test_the_live_view_shows_counts_best_and_messages():
     with progress:
         clock.now += 60
         progress.started(3)
-        progress.advanced("c0", RunningCohort(3, 0.0, 800))
+        progress.advanced("c0", ("t7", "t8", "t9"), RunningCohort(3, 0.0, 800))
         clock.now += 60
-        progress.advanced("c0", RunningCohort(3, 12.5, 800, 0.25))
+        progress.advanced("c0", ("t7", "t8", "t9"), RunningCohort(3, 12.5, 800, 0.25))
         progress.finished(rows(0.5, status="diverged"))
         progress.rank(rows(0.4, start=50))
         progress.print_line("cohort 1: worker lost, trying again")

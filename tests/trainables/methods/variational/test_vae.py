@@ -3,10 +3,13 @@
 Shapes: B images, L latent dimensions.
 """
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from tests.trainables.methods.autoencoders import (
     L,
@@ -45,6 +48,60 @@ def test_loss_is_the_negative_elbo(likelihood: str, nll: Any, sigma_x2: float) -
     assert total.item() == pytest.approx(sum(expected.values()), rel=1e-5) and total.shape == ()
 
 
+@pytest.mark.parametrize("sampled_prior", [False, True])
+@pytest.mark.parametrize("entropy_weight", [0.0, 1.0, 2 * math.pi])
+@pytest.mark.parametrize(("likelihood", "nll"), [("gaussian", gaussian_nll), ("bernoulli", bernoulli_nll)])
+def test_the_halves_of_the_kl_can_be_weighted_and_sampled(
+    likelihood: str, nll: Any, entropy_weight: float, sampled_prior: bool
+) -> None:
+    """`sampled_prior` with the weight 2 pi is the loss of the authors' code: `-log p(x|z) - 2 pi H[q] - log p(z)` of
+    one sample z, up to constants. Eq. 6 is that with weight 1, and the expectation of the last term."""
+    model = built(VAE, Config(0.01005, likelihood, sampled_prior, entropy_weight))
+    total, parts = model.losses(BATCH, NOISE)
+    (view_BCHW,), (pixels_BCHW,) = BATCH["views"], BATCH["view_pixels"]
+    mu_BL, sd_BL = posterior_of(model, view_BCHW)
+    z_BL = mu_BL + sd_BL * NOISE["posterior"].double().numpy()
+    reconstruction = nll(pixels_BCHW, decoded(model, z_BL), 0.01005)
+    entropy = stats.norm.entropy(mu_BL, sd_BL).sum(-1).mean()
+    constant = L / 2 * math.log(2 * math.pi)
+    cross_entropy = -stats.norm.logpdf(z_BL).sum(-1).mean() if sampled_prior else (kl(mu_BL, sd_BL).mean() + entropy)
+    expected = reconstruction - entropy_weight * entropy + cross_entropy - constant
+    if not sampled_prior and entropy_weight == 1.0:
+        expected, shown = expected + constant, {"reconstruction", "kl"}
+    else:
+        shown = {"reconstruction", "entropy", "prior"}
+        assert parts["entropy"].item() == pytest.approx(entropy, rel=1e-5)
+        assert parts["prior"].item() == pytest.approx(cross_entropy - constant, rel=1e-5)
+    assert set(parts) == shown and total.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_its_gradient_is_that_of_the_authors_formulas() -> None:
+    """Their sums over a batch, with `torch.distributions`, over the number of images. Posteriors are in float32."""
+    model = built(VAE, Config(0.01005, "bernoulli", sampled_prior=True, entropy_weight=2 * math.pi)).double()
+    (view_BCHW,), pixels_BCHW = BATCH["views"], BATCH["view_pixels"][0].double()
+    noise_BL = NOISE["posterior"].double()
+    batch: Batch = {"views": (view_BCHW,), "view_pixels": (pixels_BCHW,)}
+    rows = model.encoder.get_parameter("rows")
+    (gradient,) = torch.autograd.grad(model.losses(batch, {"posterior": noise_BL}).total, rows)
+
+    mu_BL, logvar_BL = rows[view_BCHW.flatten().long()].split(L, dim=-1)
+    posterior = torch.distributions.Normal(mu_BL, (0.5 * logvar_BL).exp())
+    z_BL = posterior.loc + posterior.scale * noise_BL
+    x_given_z = torch.distributions.Bernoulli(model.decode(z_BL), validate_args=False)
+    reconstruction = -x_given_z.log_prob(pixels_BCHW).sum() / 0.01005
+    prior = torch.distributions.Normal(0.0, 1.0).log_prob(z_BL).sum()
+    (expected,) = torch.autograd.grad((reconstruction - 2 * math.pi * posterior.entropy().sum() - prior) / B, rows)
+    np.testing.assert_allclose(gradient.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_trials_with_the_loss_of_eq_6_have_the_keys_that_they_had_before() -> None:
+    """So that their ids stay."""
+    plain = resolve({"method": "vae"}).flat()
+    assert not {"sampled_prior", "entropy_weight"} & set(plain)
+    assert resolve({"method": "vae", "sampled_prior": False, "entropy_weight": 1}).flat() == plain
+    assert resolve({"method": "vae", "sampled_prior": True}).flat() == {**plain, "sampled_prior": True}
+
+
 def test_it_takes_one_view_and_noise_of_each_image() -> None:
     model = built(VAE, Config())
     assert VAE.view_count(model.config) == VAE.encoded_count(model.config) == 1
@@ -72,6 +129,8 @@ def test_the_digits_collapse_with_a_variance_of_1_but_not_of_one_tenth() -> None
     [
         ("sigma_x2", 0.0, "`sigma_x2 > 0` must hold, but got sigma_x2=0.0"),
         ("likelihood", "normal", "no likelihood 'normal'; there are: gaussian, bernoulli"),
+        ("entropy_weight", -1.0, "`entropy_weight >= 0` must hold, but got entropy_weight=-1.0"),
+        ("sampled_prior", 1, "sampled_prior must be true or false, but got sampled_prior=1"),
     ],
 )
 def test_config_states_the_law_and_the_offender(field: str, value: Any, message: str) -> None:

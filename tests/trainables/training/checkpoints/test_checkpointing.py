@@ -49,3 +49,15 @@ def test_a_checkpoint_comes_before_a_heartbeat(monkeypatch: pytest.MonkeyPatch) 
     list(train(three(), HERE, send_heartbeat=heartbeats.append, save=at_ends(saved), save_every=0.0))
     assert len(saved) == 4  # none after the last epoch
     assert [heartbeat.epoch for heartbeat in heartbeats] == [1.0, 2.0, 3.0, 4.0, 5.0]  # other steps save
+
+
+def test_a_training_that_continues_says_first_where_it_begins() -> None:
+    """Before the reports of the first process come again."""
+    saved: list[bytes] = []
+    list(train(three(), HERE, save=saved.append, save_every=0.0))
+    told: list[object] = []
+    for report in train(three(), HERE, resume=saved[4], send_heartbeat=told.append):
+        told.append(report.epoch)
+    first, *later = told
+    assert isinstance(first, Heartbeat) and first.epoch == first.begun > 0 and first.loss is None
+    assert later and not any(isinstance(one, Heartbeat) for one in later)

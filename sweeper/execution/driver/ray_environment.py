@@ -12,9 +12,11 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",
 }
-"""Environment of this process and the workers: no telemetry, and no process beside each group of workers that looks for
-nodes about to go, which send SIGTERM (see `cluster.spot_notice`)."""
+"""Environment of this process and the workers: no telemetry, no process beside each group of workers that looks for
+nodes about to go, which send SIGTERM (see `cluster.spot_notice`), and no cluster that starts because Ray is called
+after it was shut down: nobody would end it, and the next sweep of this process would run on it."""
 
 LOOPBACK = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

@@ -1,6 +1,8 @@
 """What the workers of a local cluster inherit."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,3 +34,18 @@ def test_workers_do_not_look_for_a_server_that_is_not_there(monkeypatch: pytest.
     with environment_of_workers():
         assert os.environ["RAY_API_SERVER_ADDRESS"] == NO_SERVER
     assert "RAY_API_SERVER_ADDRESS" not in os.environ
+
+
+def test_a_call_of_ray_after_its_end_starts_no_other_cluster() -> None:
+    code = (
+        "from sweeper.execution.driver.ray_environment import set_environment\n"
+        "set_environment(local=True)\n"
+        "import ray\n"
+        "try:\n"
+        "    ray.put(1)\n"
+        "except ray.exceptions.RaySystemError as error:\n"
+        "    assert 'has not been started' in str(error), error\n"
+        "assert not ray.is_initialized()\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ENABLE_AUTO_CONNECT"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)

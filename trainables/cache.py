@@ -1,4 +1,4 @@
-"""Folders that no other user can change, and the user's cache folder, which is one: some of what is in it is executed."""
+"""Folders that no other user can change, such as the user's cache folder: some of what is in it is executed."""
 
 import contextlib
 import errno

@@ -3,6 +3,8 @@
 import contextlib
 import logging
 import os
+import sys
+import warnings
 from collections.abc import Iterator
 
 from sweeper.spec import user_code
@@ -50,6 +52,32 @@ def quiet_loggers() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def quiet_stderr() -> Iterator[None]:
+    """Context in which what Ray's C++ code and its warnings print is dropped; what Python writes to `sys.stderr` is
+    not. While Ray looks for a cluster that does not answer, they repeat what its exception then says."""
+    sys.stderr.flush()
+    with (
+        os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace") as ours,
+        open(os.devnull, "w") as nothing,
+        warnings.catch_warnings(action="ignore"),
+    ):
+        os.dup2(nothing.fileno(), 2)
+        try:
+            with contextlib.nullcontext() if _is_captured() else contextlib.redirect_stderr(ours):
+                yield
+        finally:
+            os.dup2(ours.fileno(), 2)
+
+
+def _is_captured() -> bool:
+    """Whether `sys.stderr` is not this process's standard error, as in a notebook."""
+    try:
+        return sys.stderr.fileno() != 2
+    except OSError:
+        return True
 
 
 @contextlib.contextmanager

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-from sweeper.execution.driver.ray_environment import NO_SERVER, environment_of_workers
+from sweeper.execution.driver.ray_environment import NO_SERVER, environment_of_workers, quiet_stderr
 from sweeper.spec.user_code import search_folder
 from tests.user_files import user_folder
 
@@ -49,3 +50,15 @@ def test_a_call_of_ray_after_its_end_starts_no_other_cluster() -> None:
     )
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ENABLE_AUTO_CONNECT"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+def test_what_rays_code_prints_is_dropped_and_what_we_print_is_not(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.MonkeyPatch.context() as patched, open(2, "w", closefd=False) as stderr:
+        patched.setattr(sys, "stderr", stderr)
+        with quiet_stderr():
+            os.write(2, b"from C++\n")
+            warnings.warn("of Ray", stacklevel=1)
+            print("ours", file=sys.stderr)
+        assert sys.stderr is stderr
+        os.write(2, b"after\n")
+    assert capfd.readouterr().err == "ours\nafter\n"
